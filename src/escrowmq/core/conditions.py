@@ -1,0 +1,38 @@
+"""The one list of things that can go wrong in the broker; each protocol translates it once."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Condition(Enum):
+    """Why the core refused something.
+
+    The value is a short, stable name for logs. A protocol maps each member to its own code in one table
+    (AMQP 0-9-1: `wire/amqp091/errors.py`).
+    """
+
+    NOT_FOUND = "not-found"
+    ACCESS_REFUSED = "access-refused"
+    RESOURCE_LOCKED = "resource-locked"
+    PRECONDITION_FAILED = "precondition-failed"
+    INVALID_ARGUMENT = "invalid-argument"
+    NOT_ALLOWED = "not-allowed"
+    NOT_IMPLEMENTED = "not-implemented"
+    ILLEGAL_STATE = "illegal-state"
+    LIMIT_EXCEEDED = "limit-exceeded"
+    INTERNAL = "internal"
+
+
+class BrokerError(Exception):
+    """A request that the core refuses.
+
+    `condition` is for the protocol to translate; `text` is for the person who reads it: what, where, what to do.
+    """
+
+    __slots__ = ("condition", "text")
+
+    def __init__(self, condition: Condition, text: str) -> None:
+        super().__init__(f"{condition.value}: {text}")
+        self.condition = condition
+        self.text = text
