@@ -1,0 +1,76 @@
+# `make` lists the targets. Everything is installed into .venv from the pinned, hashed lists in requirements/.
+
+PYTHON ?= python3
+# What `make test ARGS="tests/unit -k journal"`, `make bench ARGS=…` and `make run ARGS=…` pass on.
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
+UV := uv==0.13.8
+LOCKED := requirements/dev.lock requirements/data.lock
+SPECS := /usr/share/amqp/specs
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test lint format bench soak lock docs clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.ready ## install everything into .venv (about 20 s the first time)
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "EscrowMQ needs Python 3.11 or newer; say which with: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) \
+	  || { echo "python3 cannot make virtual environments here; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@touch $@
+
+# Wheels only, so that no compiler is ever needed. The data set is published as an sdist without any code to compile.
+$(VENV)/.ready: $(VENV)/.python pyproject.toml $(LOCKED)
+	@echo "Installing into $(VENV) …"
+	@$(INSTALL) --require-hashes --only-binary :all: -r requirements/dev.lock
+	@$(INSTALL) --require-hashes --no-build-isolation -r requirements/data.lock
+	@$(INSTALL) --no-build-isolation --editable .
+	@touch $@
+
+run: $(VENV)/.ready ## start the broker, stream 336,776 events through it, kill it in the middle, count
+	@exec $(BIN)/python -u -m escrowmq.demo $(ARGS)
+
+test: $(VENV)/.ready ## run the tests, long ones in their short form
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 $(ARGS)
+
+lint: $(VENV)/.ready ## check style, types, generated files
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy src tests tools bench
+	@if [ -d $(SPECS) ]; then echo "tools/gen_amqp.py --check"; $(BIN)/python tools/gen_amqp.py --check; \
+	 else echo "generated AMQP code not compared: Debian's package amqp-specs is not installed"; fi
+	$(BIN)/python tools/guarantees.py --check
+	$(BIN)/python tools/configuration.py --check
+
+format: $(VENV)/.ready ## let ruff put the sources in form
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.ready ## write the generated pages: docs/guarantees.md, docs/configuration.md
+	$(BIN)/python tools/guarantees.py
+	$(BIN)/python tools/configuration.py
+
+bench: $(VENV)/.ready ## measure against RabbitMQ side by side, write bench/results/latest.json
+	@exec $(BIN)/python -u bench/run.py $(ARGS)
+
+soak: $(VENV)/.ready ## run the long forms of the long tests
+	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -m soak -n 0 --timeout 0 $(ARGS)
+
+lock: $(VENV)/.python ## pin the newest versions that pyproject.toml allows
+	@$(PYTHON) -m venv build/lock && build/lock/bin/python -m pip install --quiet $(UV)
+	build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
+	  --custom-compile-command "make lock" --group dev pyproject.toml -o requirements/dev.lock
+	build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
+	  --custom-compile-command "make lock" --no-deps --group pyproject.toml:data -o requirements/data.lock
+	@rm -rf build/lock
+
+clean: ## remove what was installed and generated
+	rm -rf $(VENV) build dist bench/data tests/interop/node/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests tools bench -name __pycache__ -type d -prune -exec rm -rf {} +
