@@ -139,7 +139,8 @@ def render(areas: list[Area], marks: list[Mark]) -> str:
     ]
     for area in areas:
         shown = sum(bool(by_rule[rule]) for rule in area.rules)
-        state = "finished" if area.finished else "begun" if shown else "planned"
+        gaps = shown < len(area.rules)
+        state = ("**gaps**" if gaps else "finished") if area.finished else "begun" if shown else "planned"
         lines.append(f"| {area.name}: {area.title} | {len(area.rules)} | {shown} | {state} |")
     for area in areas:
         lines += [

@@ -112,4 +112,4 @@ def test_check_names_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_the_page_says_that_a_finished_rule_has_no_test() -> None:
     page = guarantees.render(guarantees.read_rules(SEMANTICS), [])
     assert "| TX-1 | **no test** | – | Select | twice |" in page
-    assert "| TX: transactions | 2 | 0 | finished |" in page
+    assert "| TX: transactions | 2 | 0 | **gaps** |" in page

@@ -1,0 +1,196 @@
+"""Who may import whom, and what the pure layers must not know. The table is the architecture."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.unit.sources import Module, imports, modules
+
+# Layer: what of ours it may import besides itself. A layer is a folder, or a module that lies directly in the package.
+ALLOWED: dict[str, tuple[str, ...]] = {
+    "core": (),
+    "journal": ("core.records",),
+    "wire": ("core",),
+    "client": ("wire", "core"),
+    "server": ("core", "journal", "wire", "client", "config", "__version__"),
+    "spark": ("client", "core.records"),
+    "pipeline": ("core.records", "journal.reader"),
+    "perf": (),  # it measures any broker, so it knows none
+    "demo": (),  # it is a user: the command line and a real client
+    "config": (),
+    "inspect_command": ("core.records", "journal"),
+    "cli": ("config", "__version__", "server.main", "perf.command", "inspect_command", "server.admin_commands"),
+    "__main__": ("cli",),
+}
+
+PURE = ("core", "wire")
+# Whoever uses one of these cannot be run in a simulator with a seed: time, randomness and bytes are arguments.
+IMPURE = frozenset(
+    {
+        "asyncio",
+        "concurrent",
+        "datetime",
+        "io",
+        "multiprocessing",
+        "os",
+        "pathlib",
+        "random",
+        "secrets",
+        "select",
+        "selectors",
+        "shutil",
+        "signal",
+        "socket",
+        "socketserver",
+        "ssl",
+        "subprocess",
+        "sys",
+        "tempfile",
+        "threading",
+        "time",
+        "uuid",
+    }
+)
+IMPURE_CALLS = frozenset({"open", "print", "input", "exec", "eval"})
+
+# Words of one protocol or of slang; core says settlement, delivery, branch.
+WORDS_FORBIDDEN_IN_CORE = frozenset({"ack", "acks", "acked", "nack", "txn", "txns"})
+
+
+def ours(name: str) -> str | None:
+    """`escrowmq.core.queue.Queue` → `core.queue` (the module); None for what is not ours."""
+    if name.partition(".")[0] != "escrowmq":
+        return None
+    while name not in modules() and name.count(".") > 1:
+        name = name.rpartition(".")[0]
+    return name.partition(".")[2]
+
+
+def within(target: str, allowed: tuple[str, ...]) -> bool:
+    return any(target == prefix or target.startswith(prefix + ".") for prefix in allowed)
+
+
+def layer_breaches(module: Module) -> Iterator[str]:
+    for line, name in imports(module.tree):
+        target = ours(name)
+        if target is not None and not within(target, (module.layer, *ALLOWED[module.layer])):
+            yield f"{module.name}:{line} imports {target}"
+
+
+def protocol_breaches(module: Module) -> Iterator[str]:
+    """A protocol (a folder of wire) never imports another one; what they share lies directly in wire."""
+    own = ".".join(module.name.split(".")[1:3])
+    protocols = {
+        other.name.partition(".")[2] for other in modules().values() if other.layer == "wire" and other.is_package
+    } - {"wire"}
+    if own in protocols:
+        for line, name in imports(module.tree):
+            target = ours(name)
+            if target is not None and within(target, tuple(protocols - {own})):
+                yield f"{module.name}:{line} imports {target}"
+
+
+def impurities(module: Module) -> Iterator[str]:
+    for line, name in imports(module.tree):
+        if name.partition(".")[0] in IMPURE:
+            yield f"{module.name}:{line} imports {name}"
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IMPURE_CALLS:
+            yield f"{module.name}:{node.lineno} calls {node.func.id}"
+
+
+def protocol_words(module: Module) -> Iterator[str]:
+    """Names and strings of one protocol. Docstrings and comments may cite a specification."""
+    docstrings = {
+        id(node.value)
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(module.tree):
+        for text in _texts(node, docstrings):
+            words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", text).lower())
+            if "amqp" in words or WORDS_FORBIDDEN_IN_CORE.intersection(words):
+                yield f"{module.name}:{getattr(node, 'lineno', '?')} says {text!r}"
+
+
+def _texts(node: ast.AST, docstrings: set[int]) -> Iterator[str]:
+    match node:
+        case ast.Constant(value=str(text)) if id(node) not in docstrings:
+            yield text
+        case ast.Name(id=text) | ast.Attribute(attr=text) | ast.arg(arg=text) | ast.alias(name=text):
+            yield text
+        case ast.FunctionDef(name=text) | ast.AsyncFunctionDef(name=text) | ast.ClassDef(name=text):
+            yield text
+        case _:
+            return
+
+
+def of_layers(*layers: str) -> list[Module]:
+    return [module for module in modules().values() if module.layer in layers]
+
+
+def fake(name: str, source: str) -> Module:
+    module = Module(name, modules()["escrowmq"].path.parent / (name.replace(".", "/") + ".py"))
+    module.__dict__["text"] = source
+    return module
+
+
+def test_every_layer_is_in_the_table() -> None:
+    assert {module.layer for module in modules().values()} - {""} <= ALLOWED.keys()
+
+
+def test_layers_import_only_what_the_table_allows() -> None:
+    found = [breach for module in modules().values() if module.layer for breach in layer_breaches(module)]
+    assert not found, "\n".join(found)
+
+
+def test_protocols_do_not_import_each_other() -> None:
+    found = [breach for module in of_layers("wire") for breach in protocol_breaches(module)]
+    assert not found, "\n".join(found)
+
+
+def test_pure_layers_reach_no_clock_socket_file_thread_or_chance() -> None:
+    found = [breach for module in of_layers(*PURE) for breach in impurities(module)]
+    assert not found, "\n".join(found)
+
+
+def test_core_speaks_no_protocol() -> None:
+    found = [breach for module in of_layers("core") for breach in protocol_words(module)]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("escrowmq.core.queue", "from escrowmq.journal import journal"),
+        ("escrowmq.journal.format", "import escrowmq.core.broker"),
+        ("escrowmq.journal.format", "def f():\n  from escrowmq.core import conditions"),
+        ("escrowmq.wire.endpoint", "from escrowmq import server"),
+        ("escrowmq.perf.command", "from escrowmq.core.conditions import Condition"),
+        ("escrowmq.core.queue", "from escrowmq import __version__"),
+    ],
+)
+def test_a_forbidden_import_is_found(name: str, source: str) -> None:
+    assert list(layer_breaches(fake(name, source)))
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["import time", "from os import path", "import concurrent.futures", "open('x')", "def f():\n  import random"],
+)
+def test_an_impurity_is_found(source: str) -> None:
+    assert list(impurities(fake("escrowmq.core.queue", source)))
+
+
+@pytest.mark.parametrize("source", ["def send_ack(): ...", "x.amqp_method", "kind = 'AMQP'", "class TxnLog: ..."])
+def test_a_word_of_a_protocol_is_found(source: str) -> None:
+    assert list(protocol_words(fake("escrowmq.core.queue", source)))
+
+
+@pytest.mark.parametrize("source", ["'''As AMQP says.'''", "back = track", "# ack", "x = 'acquired'"])
+def test_other_words_are_no_words_of_a_protocol(source: str) -> None:
+    assert not list(protocol_words(fake("escrowmq.core.queue", source)))

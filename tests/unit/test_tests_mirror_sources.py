@@ -1,0 +1,64 @@
+"""Whoever looks for the test of a module finds it under the same path: src/escrowmq/a/b.py ↔ tests/unit/a/test_b.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.unit.sources import ROOT, Module, modules
+
+UNIT = ROOT / "tests" / "unit"
+
+# Layers in which every module has a unit test of its own; the others are also covered by tests against the process.
+COVERED = ("core", "journal", "wire")
+
+# Modules without a unit file of their own, and why.
+WITHOUT_TEST: dict[str, str] = {}
+
+# Test files that mirror no module, and what they test instead.
+ABOUT_THE_REPOSITORY = {
+    "test_layers.py": "the imports of all modules",
+    "test_tests_mirror_sources.py": "this rule",
+    "test_style.py": "the text of all sources",
+    "test_guarantees.py": "tools/guarantees.py",
+    "test_configuration_page.py": "tools/configuration.py",
+    "test_gen_amqp.py": "tools/gen_amqp.py",
+    "test_continuous_integration.py": "Makefile, .ci/run and the locks",
+}
+
+
+def test_path_of(module: Module) -> Path:
+    """Where the unit test of a module lies."""
+    _, *folders, name = module.name.split(".")
+    return UNIT.joinpath(*folders, f"test_{name}.py")
+
+
+test_path_of.__test__ = False  # type: ignore[attr-defined]
+
+
+def needs_test(module: Module) -> bool:
+    generated = module.path.name == "spec.py"  # compared with the published XML by tools/gen_amqp.py --check
+    return module.layer in COVERED and not module.is_package and not generated and module.name not in WITHOUT_TEST
+
+
+def test_every_module_of_the_pure_layers_has_its_unit_test() -> None:
+    missing = [
+        f"{module.name}: no {test_path_of(module).relative_to(ROOT)}"
+        for module in modules().values()
+        if needs_test(module) and not test_path_of(module).exists()
+    ]
+    assert not missing, "\n".join(missing)
+
+
+def test_every_unit_test_mirrors_a_module() -> None:
+    mirrored = {test_path_of(module) for module in modules().values() if module.layer}
+    lost = [
+        str(path.relative_to(ROOT))
+        for path in sorted(UNIT.rglob("test_*.py"))
+        if path not in mirrored and path.relative_to(UNIT).as_posix() not in ABOUT_THE_REPOSITORY
+    ]
+    assert not lost, "these mirror no module:\n" + "\n".join(lost)
+
+
+def test_the_exceptions_are_still_needed() -> None:
+    gone = [name for name in WITHOUT_TEST if name not in modules() or test_path_of(modules()[name]).exists()]
+    assert not gone
