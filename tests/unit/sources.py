@@ -48,14 +48,17 @@ def modules() -> dict[str, Module]:
     return found
 
 
-def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def imports(module: Module) -> Iterator[tuple[int, str]]:
     """Line and full name of everything imported, also inside functions and under TYPE_CHECKING.
 
     `from a import b` yields `a.b`: whether `b` is a module or a name in one is for the caller.
     """
-    for node in ast.walk(tree):
+    for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            # Relative imports do not occur (ruff: TID252).
-            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+            source = node.module or ""
+            if node.level:
+                up = node.level - 1 if module.is_package else node.level
+                source = ".".join([*module.name.split(".")[: -up or None], *source.split(".")]).strip(".")
+            yield from ((node.lineno, f"{source}.{alias.name}") for alias in node.names)
