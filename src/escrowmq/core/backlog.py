@@ -1,0 +1,120 @@
+"""The part of a queue that is not in memory: references into the log, in compact arrays."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from .records import Range, Reference
+
+
+class Backlog:
+    """References in order of position, taken from the front and added at the end.
+
+    A reference stands for a whole run, so ten million messages that came in runs cost a few bytes each at most, and
+    24 bytes each if every one came alone.
+    """
+
+    __slots__ = ("_head", "counts", "firsts", "indexes", "lsns", "messages")
+
+    def __init__(self) -> None:
+        self.firsts = array("Q")
+        self.lsns = array("Q")
+        self.counts = array("I")
+        self.indexes = array("I")
+        self.messages = 0
+        self._head = 0
+
+    def __len__(self) -> int:
+        """Number of messages."""
+        return self.messages
+
+    def __iter__(self) -> Iterator[Reference]:
+        for i in range(self._head, len(self.firsts)):
+            yield Reference(self.firsts[i], self.counts[i], self.lsns[i], self.indexes[i])
+
+    def append(self, first: int, count: int, lsn: int, index: int) -> None:
+        """Add a reference behind the others."""
+        self.firsts.append(first)
+        self.counts.append(count)
+        self.lsns.append(lsn)
+        self.indexes.append(index)
+        self.messages += count
+
+    @property
+    def begin(self) -> int:
+        """Number of the first reference, for `at`."""
+        return self._head
+
+    @property
+    def end(self) -> int:
+        """Number behind the last reference."""
+        return len(self.firsts)
+
+    def at(self, i: int) -> Reference:
+        """Reference number `i`, from `begin` to `end` - 1."""
+        return Reference(self.firsts[i], self.counts[i], self.lsns[i], self.indexes[i])
+
+    def find(self, position: int) -> int | None:
+        """Number of the last reference that begins at or before `position`, or of the first one; None if empty."""
+        if self._head == len(self.firsts):
+            return None
+        return max(bisect_right(self.firsts, position, self._head) - 1, self._head)
+
+    def peek(self) -> Reference:
+        """The first reference. IndexError if there is none."""
+        i = self._head
+        return Reference(self.firsts[i], self.counts[i], self.lsns[i], self.indexes[i])
+
+    def take(self, most: int) -> Reference:
+        """Remove and return the first reference, or its first `most` messages."""
+        i = self._head
+        first, count, lsn, index = self.firsts[i], self.counts[i], self.lsns[i], self.indexes[i]
+        if count > most:
+            self.firsts[i] = first + most
+            self.counts[i] = count - most
+            self.indexes[i] = index + most
+            self.messages -= most
+            return Reference(first, most, lsn, index)
+        self._head = i + 1
+        self.messages -= count
+        if self._head > 4096 and self._head * 2 > len(self.firsts):
+            self._trim()
+        return Reference(first, count, lsn, index)
+
+    def _trim(self) -> None:
+        for column in (self.firsts, self.lsns, self.counts, self.indexes):
+            del column[: self._head]
+        self._head = 0
+
+    def clear(self) -> None:
+        for column in (self.firsts, self.lsns, self.counts, self.indexes):
+            del column[:]
+        self.messages = self._head = 0
+
+    def remove(self, ranges: list[Range]) -> None:
+        """Take out the positions of `ranges` (sorted, disjoint); what is not there is passed over."""
+        if not ranges:
+            return
+        kept = Backlog()
+        starts = [r.first for r in ranges]
+        for first, count, lsn, index in self:
+            at, end = first, first + count
+            i = max(bisect_right(starts, at) - 1, 0)
+            while at < end and i < len(ranges) and ranges[i].first < end:
+                gone, gone_end = ranges[i].first, ranges[i].first + ranges[i].count
+                if gone_end > at:
+                    if gone > at:
+                        kept.append(at, gone - at, lsn, index + at - first)
+                    at = max(at, gone_end)
+                i += 1
+            if at < end:
+                kept.append(at, end - at, lsn, index + at - first)
+        self.replace(kept)
+
+    def replace(self, other: Backlog) -> None:
+        """Take over the content of `other`."""
+        self.firsts, self.lsns = other.firsts, other.lsns
+        self.counts, self.indexes = other.counts, other.indexes
+        self.messages, self._head = other.messages, other._head

@@ -1,0 +1,173 @@
+"""The one transaction concept: a branch, its states, and the work enlisted in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+
+from .conditions import BrokerError, Condition
+from .outcome import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .consumer import Consumer
+    from .deadlines import Deadline
+    from .message import Entry, Envelope
+    from .queue import Queue
+
+
+class State(Enum):
+    """Where a branch stands."""
+
+    ACTIVE = auto()
+    ROLLBACK_ONLY = auto()
+    COMMITTED = auto()
+    ROLLED_BACK = auto()
+    TIMED_OUT = auto()
+
+
+class Input(Enum):
+    """What can be asked of a branch."""
+
+    ENLIST = auto()
+    FAIL = auto()
+    COMMIT_ONE_PHASE = auto()
+    ROLLBACK = auto()
+    EXPIRE = auto()
+
+
+# A cell that is missing is an illegal-state error. Every cell is tested (tests/unit/core/test_branch.py).
+TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
+    State.ACTIVE: {
+        Input.ENLIST: State.ACTIVE,
+        Input.FAIL: State.ROLLBACK_ONLY,
+        Input.COMMIT_ONE_PHASE: State.COMMITTED,
+        Input.ROLLBACK: State.ROLLED_BACK,
+        Input.EXPIRE: State.TIMED_OUT,
+    },
+    State.ROLLBACK_ONLY: {
+        Input.ENLIST: State.ROLLBACK_ONLY,
+        Input.FAIL: State.ROLLBACK_ONLY,
+        Input.COMMIT_ONE_PHASE: State.ROLLED_BACK,
+        Input.ROLLBACK: State.ROLLED_BACK,
+        Input.EXPIRE: State.TIMED_OUT,
+    },
+    State.COMMITTED: {},
+    State.ROLLED_BACK: {},
+    State.TIMED_OUT: {},
+}
+
+
+@dataclass(slots=True)
+class Publication:
+    """A run of messages published in a branch, with the queues that it was routed to when it was published (TX-11)."""
+
+    envelope: Envelope
+    bodies: list[bytes]
+    queues: tuple[Queue, ...]
+    mandatory: bool = False
+
+    def continues_with(self, other: Publication) -> bool:
+        """Whether `other` differs in its bodies alone, so that both are one run."""
+        return (
+            self.envelope is other.envelope
+            and (self.queues is other.queues or self.queues == other.queues)
+            and self.mandatory == other.mandatory
+        )
+
+
+@dataclass(slots=True)
+class Settlement:
+    """Deliveries settled in a branch; `requeue` sends them back to their places."""
+
+    consumer: Consumer
+    entries: list[Entry]
+    outcome: Outcome
+    requeue: bool = False
+
+
+@dataclass(slots=True)
+class Limits:
+    """Bounds of one branch (TX-13); 0 is unlimited. Age is in milliseconds."""
+
+    operations: int = 0
+    bytes: int = 0
+    age: int = 0
+
+
+@dataclass(slots=True)
+class CommitResult:
+    """`lsn` is what the answer has to wait for (0: nothing); `returned` has no queue left and was mandatory (TX-11)."""
+
+    lsn: int = 0
+    returned: list[Publication] = field(default_factory=list)
+
+
+class TransactionBranch:
+    """Work that takes effect together or not at all."""
+
+    __slots__ = ("bytes", "deadline", "expired", "limits", "number", "operations", "publications", "settlements", "state")
+
+    def __init__(self, number: int, limits: Limits, expired: Callable[[], None]) -> None:
+        self.number = number
+        self.limits = limits
+        self.expired = expired
+        self.deadline: Deadline | None = None
+        self.state = State.ACTIVE
+        self.publications: list[Publication] = []
+        self.settlements: list[Settlement] = []
+        self.operations = 0
+        self.bytes = 0
+
+    def step(self, given: Input) -> State:
+        """Move by the table. Raises ILLEGAL_STATE for a blank cell."""
+        after = TRANSITIONS[self.state].get(given)
+        if after is None:
+            raise BrokerError(
+                Condition.ILLEGAL_STATE,
+                f"transaction {self.number} is {self.state.name.lower().replace('_', ' ')}, it cannot {_verb(given)}",
+            )
+        self.state = after
+        return after
+
+    def enlist(self, work: Publication | Settlement) -> None:
+        """Add work, behind what is there. Raises LIMIT_EXCEEDED over the bounds (TX-13)."""
+        self.step(Input.ENLIST)
+        if isinstance(work, Settlement):
+            self._grow(len(work.entries), 0)
+            self.settlements.append(work)
+            return
+        self._grow(len(work.bodies), sum(map(len, work.bodies)))
+        last = self.publications[-1] if self.publications else None
+        if last is not None and last.continues_with(work):
+            last.bodies += work.bodies
+        else:
+            self.publications.append(work)
+
+    def _grow(self, operations: int, size: int) -> None:
+        self.operations += operations
+        self.bytes += size
+        limits = self.limits
+        if limits.operations and self.operations > limits.operations:
+            raise BrokerError(
+                Condition.LIMIT_EXCEEDED, f"transaction has more than {limits.operations} operations, the configured limit"
+            )
+        if limits.bytes and self.bytes > limits.bytes:
+            raise BrokerError(Condition.LIMIT_EXCEEDED, f"transaction has more than {limits.bytes} bytes, the configured limit")
+
+    def end(self) -> None:
+        """Let go of the work and of the deadline."""
+        self.publications.clear()
+        self.settlements.clear()
+        if self.deadline is not None:
+            self.deadline.cancel()
+
+    @property
+    def empty(self) -> bool:
+        return not self.publications and not self.settlements
+
+
+def _verb(given: Input) -> str:
+    return given.name.lower().replace("_", " ")

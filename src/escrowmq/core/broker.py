@@ -1,0 +1,350 @@
+"""The broker: everything together, and the only object that protocols call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from .branch import CommitResult, Input, Limits, Publication, Settlement, State, TransactionBranch
+from .conditions import BrokerError, Condition
+from .consumer import Consumer, Window
+from .content import LogPager
+from .dead_letter import circular, dead_envelope
+from .deadlines import Deadlines
+from .decision import Decision
+from .directory import Directory
+from .message import Entry, Envelope, Run
+from .outcome import Outcome
+from .records import Kind, encode_block, encode_returned, encode_targets
+from .settlement import Settlements, release
+
+if TYPE_CHECKING:
+    from .ports import Log, Receiver
+    from .queue import Queue, Session
+
+RESIDENT_LIMIT: Final = 16 * 1024 * 1024
+
+
+class Receipt(NamedTuple):
+    """What became of a publish: what its confirm has to wait for (0: nothing), and which bodies were refused."""
+
+    lsn: int = 0
+    refused: tuple[int, ...] = ()
+
+
+class Holder(Protocol):
+    """Something that holds deliveries for clients: a channel, a link."""
+
+    def held(self) -> Iterable[tuple[Consumer, Entry]]:
+        """Every delivery that is not settled."""
+        ...
+
+
+Headers = Callable[[Envelope], Mapping[str, Any]]
+
+_TRANSIENT: Final = Receipt()
+
+
+class Broker(Directory):
+    """Queues, exchanges and transactions of all virtual hosts.
+
+    Nothing here waits: a call changes the state at once, appends records to the log, and returns the LSN that a durable
+    answer has to wait for. `now` is set by the runtime before each turn, in milliseconds since the epoch.
+    """
+
+    def __init__(self, log: Log, random: Random, *, resident_limit: int = RESIDENT_LIMIT) -> None:
+        self.log = log
+        self.random = random
+        self.now = 0
+        self.resident_limit = resident_limit
+        self.deadlines = Deadlines()
+        self.settlements = Settlements(log)
+        self.pager = LogPager(log)
+        self.stirred: dict[Queue, None] = {}
+        self.holders: dict[Holder, None] = {}
+        self.headers_of: dict[int, Headers] = {}
+        self._sealed: dict[Queue, None] = {}
+        self._delivered: dict[Queue, None] = {}
+        self._branches = 0
+        super().__init__()
+
+    # -- publishing
+
+    def publish(self, envelope: Envelope, bodies: list[bytes], queues: Sequence[Queue]) -> Receipt:
+        """A run of messages comes to `queues`, outside any transaction."""
+        for queue in queues:
+            if queue.refuses:
+                return self._publish_or_refuse(envelope, bodies, queues)
+        return self._publish(envelope, bodies, queues)
+
+    def _publish(self, envelope: Envelope, bodies: list[bytes], queues: Sequence[Queue]) -> Receipt:
+        now, log, count = self.now, self.log, len(bodies)
+        lsn = 0
+        if envelope.durable:
+            targets = [(queue.ident, queue.next_position) for queue in queues if queue.durable]
+            if targets:
+                head = encode_targets(targets)
+                lsn = log.append(Kind.PUBLISH, head, *encode_block(now, envelope, bodies)) + len(head)
+                log.retain(lsn, count * len(targets))
+        for queue in queues:
+            queue.enqueue(Run(envelope, 0, now, lsn if queue.durable else 0), bodies)
+        return Receipt(log.end_lsn) if lsn else _TRANSIENT
+
+    def _publish_or_refuse(self, envelope: Envelope, bodies: list[bytes], queues: Sequence[Queue]) -> Receipt:
+        """One by one, since a queue may be full after any of them. A refused one goes to the other queues all the same."""
+        lsn = 0
+        refused = []
+        for i, body in enumerate(bodies):
+            takers = [queue for queue in queues if not queue.refuses or queue.accepts(1, len(body))]
+            if len(takers) < len(queues):
+                refused.append(i)
+                for queue in queues:
+                    if queue not in takers and queue.options.overflow == "reject-publish-dlx":
+                        lsn = max(lsn, self._bury_refused(queue, envelope, body))
+            if takers:
+                lsn = max(lsn, self._publish(envelope, [body], takers).lsn)
+        return Receipt(lsn, tuple(refused))
+
+    def _bury_refused(self, queue: Queue, envelope: Envelope, body: bytes) -> int:
+        decision = Decision(self)
+        self._place_dead(decision, queue, [Entry(0, body, Run(envelope, 0, self.now))], Outcome.DROPPED)
+        return decision.apply()
+
+    # -- consuming
+
+    def subscribe(self, queue: Queue, receiver: Receiver, **options: Any) -> Consumer:
+        """Attach a consumer (keyword arguments as of `Consumer`). Raises ACCESS_REFUSED for exclusive use."""
+        exclusive = bool(options.get("exclusive"))
+        if any(other.exclusive for other in queue.consumers) or (exclusive and queue.consumers):
+            raise BrokerError(
+                Condition.ACCESS_REFUSED, f"queue '{queue.name}' in vhost '{queue.vhost}' in exclusive use"
+            )
+        consumer = Consumer(queue, receiver, **options)
+        queue.consumers.add(consumer)
+        queue.had_consumer = True
+        queue.attached(consumer)
+        if consumer.window is not None:
+            consumer.window.members.append(consumer)
+        self.stirred[queue] = None
+        return consumer
+
+    def unsubscribe(self, consumer: Consumer) -> None:
+        """Detach a consumer; deliveries that it holds stay with it. The last one may take an auto-delete queue along."""
+        queue = consumer.queue
+        if not queue.consumers.remove(consumer):
+            return
+        if consumer.window is not None:
+            consumer.window.members.remove(consumer)
+        queue.touch()
+        if queue.auto_delete and not queue.consumers and not queue.deleted:
+            self.delete_queue(queue)
+        else:
+            self.stirred[queue] = None
+
+    def get(self, queue: Queue, *, auto_settle: bool) -> Entry | None:
+        """The next entry, for a client that asks for just one."""
+        queue.touch()
+        while queue.ready:
+            entries = queue.take(1)
+            if entries:
+                if auto_settle:
+                    self.settlements.add(queue, entries, Outcome.ACCEPTED)
+                else:
+                    queue.note_delivered(entries)
+                return entries[0]
+        return None
+
+    def wake(self, queue: Queue) -> None:
+        """A consumer of `queue` has room again."""
+        self.stirred[queue] = None
+
+    # -- settling
+
+    def _leave(self, consumer: Consumer, count: int) -> Queue:
+        queue = consumer.queue
+        queue.unsettled -= count
+        consumer.earn(count)
+        if queue.consumers:
+            self.stirred[queue] = None
+        if consumer.window is not None:
+            for member in consumer.window.members:
+                self.stirred[member.queue] = None
+        return queue
+
+    def settle(self, consumer: Consumer, entries: list[Entry], outcome: Outcome) -> None:
+        """Deliveries are settled: gone, or dead-lettered if they were rejected."""
+        queue = self._leave(consumer, len(entries))
+        if queue.keeps:
+            return
+        if queue.deleted:
+            release(self.log, entries)
+        elif outcome is Outcome.ACCEPTED:
+            self.settlements.add(queue, entries, outcome)
+        else:
+            self.bury(queue, entries, outcome)
+
+    def requeue(self, consumer: Consumer, entries: list[Entry]) -> None:
+        """Deliveries go back to their places, marked as delivered before (ORD-2)."""
+        queue = self._leave(consumer, len(entries))
+        if queue.keeps:
+            return
+        if queue.deleted:
+            release(self.log, entries)
+            return
+        limit = queue.options.delivery_limit
+        for entry in entries:
+            entry.deliveries += 1
+        if limit is not None:
+            spent = [entry for entry in entries if entry.deliveries > limit]
+            entries = [entry for entry in entries if entry.deliveries <= limit]
+            if spent:
+                self.bury(queue, spent, Outcome.DELIVERY_LIMIT)
+            counts = [(entry.position, entry.deliveries) for entry in entries if entry.run.envelope.durable]
+            if counts and queue.durable:
+                self.log.append(Kind.RETURNED, encode_returned(queue.ident, counts))
+        if entries:
+            queue.put_back(entries)
+
+    def bury(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
+        """Entries that have left `queue` go to its dead-letter exchange, in one record with their leaving."""
+        if queue.options.dead_letter_exchange is None:
+            self.settlements.add(queue, entries, outcome)
+            return
+        decision = Decision(self)
+        self._place_dead(decision, queue, entries, outcome)
+        decision.remove(queue, entries, outcome)
+        decision.apply()
+
+    def _place_dead(self, decision: Decision, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
+        vhost = self.vhosts[queue.vhost]
+        exchange = queue.options.dead_letter_exchange
+        if exchange is None or exchange not in vhost.exchanges:
+            return
+        run: list[bytes] = []
+        targets: tuple[Queue, ...] = ()
+        before: Envelope | None = None
+        dead: Envelope | None = None
+        for entry in entries:
+            if dead is None or entry.run.envelope is not before:
+                if dead is not None and run and targets:
+                    decision.place(dead, run, targets)
+                before = entry.run.envelope
+                dead = dead_envelope(before, queue, outcome, self.now)
+                routed = self.route(vhost, dead)
+                targets = tuple(target for target in routed if not circular(dead.deaths, target.name))
+                run = []
+            run.append(entry.body)
+        if dead is not None and run and targets:
+            decision.place(dead, run, targets)
+
+    # -- transactions
+
+    def begin(self, limits: Limits, expired: Callable[[], None]) -> TransactionBranch:
+        """A new branch, active. `expired` is called when it has timed out; its age counts from its first work on (TX-13)."""
+        self._branches += 1
+        return TransactionBranch(self._branches, limits, expired)
+
+    def enlist(self, branch: TransactionBranch, work: Publication | Settlement) -> None:
+        """Add work to a branch. Raises LIMIT_EXCEEDED over its bounds (TX-13)."""
+        if branch.limits.age and branch.deadline is None:
+            branch.deadline = self.deadlines.set(self.now + branch.limits.age, partial(self._time_out, branch))
+        branch.enlist(work)
+
+    def _time_out(self, branch: TransactionBranch) -> None:
+        branch.step(Input.EXPIRE)
+        branch.end()
+        branch.expired()
+
+    def commit(self, branch: TransactionBranch) -> CommitResult:
+        """One-phase commit: all effects of the branch in one record (TX-5).
+
+        Raises LIMIT_EXCEEDED, with nothing applied, when a queue that refuses at its limit (`reject-publish`) is full.
+        """
+        if branch.empty:
+            branch.step(Input.COMMIT_ONE_PHASE)
+            branch.end()
+            return CommitResult()
+        result = CommitResult()
+        placements: list[tuple[Publication, tuple[Queue, ...]]] = []
+        for publication in branch.publications:
+            queues = tuple(queue for queue in publication.queues if not queue.deleted)
+            if queues:
+                placements.append((publication, queues))
+            elif publication.mandatory:
+                result.returned.append(publication)
+        _check_room(placements)
+        if branch.step(Input.COMMIT_ONE_PHASE) is not State.COMMITTED:
+            branch.end()
+            return CommitResult()
+        self.settlements.flush()
+        decision = Decision(self, branch.number)
+        for publication, queues in placements:
+            decision.place(publication.envelope, publication.bodies, queues)
+        back: list[tuple[Consumer, list[Entry]]] = []
+        for settlement in branch.settlements:
+            if settlement.requeue:
+                back.append((settlement.consumer, settlement.entries))
+                continue
+            queue = self._leave(settlement.consumer, len(settlement.entries))
+            if queue.keeps:
+                continue
+            if settlement.outcome is not Outcome.ACCEPTED and not queue.deleted:
+                self._place_dead(decision, queue, settlement.entries, settlement.outcome)
+            decision.remove(queue, settlement.entries, settlement.outcome)
+        result.lsn = decision.apply(sealed=True)
+        for consumer, entries in back:
+            self.requeue(consumer, entries)
+        branch.end()
+        return result
+
+    def rollback(self, branch: TransactionBranch) -> None:
+        """Drop what the branch published; its settlements never happened (TX-4)."""
+        branch.step(Input.ROLLBACK)
+        branch.end()
+
+    # -- the turn
+
+    def seal(self, queue: Queue) -> None:
+        self._sealed[queue] = None
+
+    def synced(self, lsn: int) -> None:
+        """The log is on disk up to `lsn`: commits below it become visible."""
+        if self._sealed:
+            self._sealed = {queue: None for queue in self._sealed if not queue.deleted and queue.unseal(lsn)}
+
+    def run_deadlines(self) -> None:
+        """Do what is due at `now`."""
+        for action in self.deadlines.due(self.now):
+            action()
+
+    def end_turn(self) -> None:
+        """Deliver what can be delivered, and write down what was settled."""
+        while self.stirred:
+            stirred, self.stirred = self.stirred, {}
+            for queue in stirred:
+                if not queue.deleted:
+                    queue.dispatch()
+        self.settlements.flush()
+
+    def next_deadline(self) -> int | None:
+        return self.deadlines.next()
+
+
+def _check_room(placements: list[tuple[Publication, tuple[Queue, ...]]]) -> None:
+    """A commit is all or nothing: it is refused if one of its queues would refuse a message."""
+    wanted: dict[Queue, list[int]] = {}
+    for publication, queues in placements:
+        for queue in queues:
+            if queue.refuses:
+                total = wanted.setdefault(queue, [0, 0])
+                total[0] += len(publication.bodies)
+                total[1] += sum(map(len, publication.bodies))
+    for queue, (count, size) in wanted.items():
+        if not queue.accepts(count, size):
+            raise BrokerError(
+                Condition.LIMIT_EXCEEDED,
+                f"queue '{queue.name}' in vhost '{queue.vhost}' is full and refuses {count} messages of this transaction; "
+                "nothing of it was applied",
+            )

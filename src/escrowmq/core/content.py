@@ -1,0 +1,59 @@
+"""Message content in the log: read ahead in large reads, and written there when memory alone would hold it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .message import Envelope, Run
+from .ports import Log
+from .records import BLOCK, Block, Kind, Reference, decode_block, encode_block
+
+READ_AHEAD: Final = 256 * 1024
+_ENVELOPES: Final = 1024
+
+
+class LogPager:
+    """Loads blocks from the log, and stores those that were in memory alone (records of kind PAGE)."""
+
+    __slots__ = ("_chunk", "_chunk_lsn", "_envelopes", "_log")
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._chunk = b""
+        self._chunk_lsn = 0
+        self._envelopes: dict[bytes, Envelope] = {}
+
+    def load(self, reference: Reference) -> Block:
+        """The bodies that `reference` names, with their envelope and the time at which they came."""
+        lsn = reference.lsn
+        at = lsn - self._chunk_lsn
+        if not 0 <= at <= len(self._chunk) - BLOCK.size:
+            self._read(lsn, READ_AHEAD)
+            at = 0
+        length = 4 + int(BLOCK.unpack_from(self._chunk, at)[0])
+        if at + length > len(self._chunk):
+            self._read(lsn, max(length, READ_AHEAD))
+            at = 0
+        block = decode_block(self._chunk, at, reference.index, reference.count)
+        return Block(block.time, self._shared(block.envelope), block.bodies)
+
+    def _read(self, lsn: int, length: int) -> None:
+        self._chunk = self._log.read(lsn, length)
+        self._chunk_lsn = lsn
+
+    def _shared(self, envelope: Envelope) -> Envelope:
+        """One object for equal envelopes, so that what protocols cache with it serves for all of them."""
+        key = envelope.encode()
+        known = self._envelopes.get(key)
+        if known is None:
+            if len(self._envelopes) >= _ENVELOPES:
+                self._envelopes.clear()
+            known = self._envelopes[key] = envelope
+        return known
+
+    def store(self, run: Run, bodies: list[bytes]) -> int:
+        """Write the content of a run that is not in the log yet; its block's LSN. It does not survive a restart."""
+        run.lsn = self._log.append(Kind.PAGE, *encode_block(run.time, run.envelope, bodies))
+        run.index = 0
+        self._log.retain(run.lsn, len(bodies))
+        return run.lsn

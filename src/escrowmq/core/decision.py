@@ -1,0 +1,101 @@
+"""A decision: messages that come and entries that go, together, in one record (TX-5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from .message import Entry, Envelope, Run
+from .outcome import Outcome
+from .records import Kind, encode_block, encode_commit, encode_settle, encode_targets
+from .settlement import durable_positions, release
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .ports import Log
+    from .queue import Queue
+
+
+class Host(Protocol):
+    """What a decision needs of the broker."""
+
+    now: int
+    log: Log
+
+    def seal(self, queue: Queue) -> None:
+        """`queue` has runs that wait for the log to be synced."""
+        ...
+
+
+class Decision:
+    """Effects that are gathered first, then written as one record and applied at once.
+
+    `branch` is the number of the transaction branch, 0 where there is none (dead-lettering).
+    """
+
+    __slots__ = ("_branch", "_host", "_placements", "_removals")
+
+    def __init__(self, host: Host, branch: int = 0) -> None:
+        self._host = host
+        self._branch = branch
+        self._placements: list[tuple[Envelope, list[bytes], Sequence[Queue]]] = []
+        self._removals: dict[tuple[Queue, Outcome], list[Entry]] = {}
+
+    def place(self, envelope: Envelope, bodies: list[bytes], queues: Sequence[Queue]) -> None:
+        """A run comes to `queues`, behind what is there and what was placed before."""
+        self._placements.append((envelope, bodies, queues))
+
+    def remove(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
+        """Entries, which the caller has taken out of `queue`, are gone for good."""
+        self._removals.setdefault((queue, outcome), []).extend(entries)
+
+    def apply(self, *, sealed: bool = False) -> int:
+        """Write and apply it. What an answer has to wait for; 0 if nothing of it is durable.
+
+        With `sealed`, what comes stays invisible until the record is on disk (TX-2, TX-8).
+        """
+        host = self._host
+        next_positions: dict[Queue, int] = {}
+        operations: list[tuple[Kind, Sequence[bytes]]] = []
+        block_offsets: list[int | None] = []
+        for envelope, bodies, queues in self._placements:
+            targets = []
+            for queue in queues:
+                first = next_positions.get(queue, queue.next_position)
+                next_positions[queue] = first + len(bodies)
+                if queue.durable and envelope.durable:
+                    targets.append((queue.ident, first))
+            if targets:
+                head = encode_targets(targets)
+                operations.append((Kind.PUBLISH, [head, *encode_block(host.now, envelope, bodies)]))
+            block_offsets.append(len(head) if targets else None)
+        for (queue, outcome), entries in self._removals.items():
+            positions = durable_positions(queue, entries)
+            if positions and not queue.deleted:
+                operations.append((Kind.SETTLE, [encode_settle(queue.ident, outcome, positions)]))
+        lsns = iter(self._write(operations))
+        end = host.log.end_lsn if operations else 0
+        for (envelope, bodies, queues), offset in zip(self._placements, block_offsets, strict=True):
+            lsn = 0 if offset is None else next(lsns) + offset
+            for queue in queues:
+                kept = lsn if queue.durable else 0
+                if kept:
+                    host.log.retain(kept, len(bodies))
+                queue.enqueue(Run(envelope, 0, host.now, kept), bodies, end if sealed else 0)
+                if queue.escrow:
+                    host.seal(queue)
+        for entries in self._removals.values():
+            release(host.log, entries)
+        return end
+
+    def _write(self, operations: list[tuple[Kind, Sequence[bytes]]]) -> list[int]:
+        """Append the record; the LSN of each operation's payload."""
+        log = self._host.log
+        if not operations:
+            return []
+        if len(operations) == 1 and not self._branch:
+            kind, parts = operations[0]
+            return [log.append(kind, *parts)]
+        parts, offsets = encode_commit(self._branch, operations)
+        lsn = log.append(Kind.COMMIT, *parts)
+        return [lsn + offset for offset in offsets]

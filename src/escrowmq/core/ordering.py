@@ -1,0 +1,243 @@
+"""Disciplines: in which order a queue gives out its entries, and which of them are in memory (ORD-1, ORD-2, ORD-6)."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import repeat
+from typing import Final, Protocol
+
+from .backlog import Backlog
+from .message import Entry, Envelope, Run
+from .records import Block, Reference
+
+ENTRY_COST: Final = 160  # bytes that an entry in memory costs beside its body
+
+
+class Pager(Protocol):
+    """Brings content from the log, and puts content there that is in memory alone."""
+
+    def load(self, reference: Reference) -> Block: ...
+
+    def store(self, run: Run, bodies: list[bytes]) -> int: ...
+
+
+class Discipline(Protocol):
+    """What a queue needs of an ordering."""
+
+    def __len__(self) -> int: ...
+
+    def append(self, run: Run, bodies: list[bytes]) -> None:
+        """A run takes its place behind everything that is there."""
+        ...
+
+    def take(self, most: int) -> list[Entry]:
+        """Remove and return at most `most` entries; at least one if there is any."""
+        ...
+
+    def put_back(self, entries: list[Entry]) -> None:
+        """Entries return to their places in publication order (ORD-2)."""
+        ...
+
+    def peek(self) -> Entry | None:
+        """The entry that comes next."""
+        ...
+
+    def clear(self) -> list[Reference]:
+        """Forget everything; what was there (LSN 0: it was in memory alone)."""
+        ...
+
+    def references(self) -> Iterator[Reference]:
+        """Everything that is there, without changing it."""
+        ...
+
+    def in_memory(self) -> Iterator[Entry]:
+        """The entries that are in memory."""
+        ...
+
+    def backlogs(self) -> list[Backlog]:
+        """The parts that are in the log alone."""
+        ...
+
+    def restore(self, reference: Reference, envelope: Envelope) -> None:
+        """A reference that recovery found, behind what is there."""
+        ...
+
+
+class Fifo:
+    """Publication order.
+
+    `returned` holds what came back, `head` what consumers are about to need, `tail` the rest as references into the log.
+    Every position in `head` is below every one in `tail`; what comes next is the smaller of the heads of the first two.
+    """
+
+    __slots__ = ("_expiry", "_pager", "_returned", "deliveries", "head", "resident", "resident_limit", "tail")
+
+    def __init__(self, pager: Pager, resident_limit: int, expiry: Callable[[Envelope, int], int]) -> None:
+        self._pager = pager
+        self._expiry = expiry
+        self._returned: list[Entry] = []
+        self.head: deque[Entry] = deque()
+        self.tail = Backlog()
+        self.resident = 0
+        self.resident_limit = resident_limit
+        self.deliveries: dict[int, int] = {}  # of entries that are in `tail`
+
+    def __len__(self) -> int:
+        return len(self._returned) + len(self.head) + self.tail.messages
+
+    def append(self, run: Run, bodies: list[bytes]) -> None:
+        count = len(bodies)
+        if not self.tail.messages and self.resident < self.resident_limit:
+            self.resident += sum(map(len, bodies)) + ENTRY_COST * count
+            self.head.extend(map(Entry, range(run.first, run.first + count), bodies, repeat(run)))
+            return
+        lsn = run.lsn or self._pager.store(run, bodies)
+        self.tail.append(run.first, count, lsn, run.index)
+
+    def take(self, most: int) -> list[Entry]:
+        if self._returned:
+            return self._take_merged(most)
+        head = self.head
+        if not head:
+            if not self.tail.messages:
+                return []
+            self._fill()
+        if len(head) <= most:
+            taken = list(head)
+            head.clear()
+            self.resident = 0
+            return taken
+        pop = head.popleft
+        taken = [pop() for _ in range(most)]
+        self.resident -= sum([len(entry.body) for entry in taken]) + ENTRY_COST * len(taken)
+        return taken
+
+    def _take_merged(self, most: int) -> list[Entry]:
+        """Like `take`, with entries that came back among those that never left."""
+        taken: list[Entry] = []
+        returned = self._returned
+        while len(taken) < most and returned:
+            if not self.head and self.tail.messages:
+                self._fill()
+            if self.head and self.head[0].position < returned[0].position:
+                entry = self.head.popleft()
+                self.resident -= len(entry.body) + ENTRY_COST
+            else:
+                entry = heapq.heappop(returned)
+            taken.append(entry)
+        return taken
+
+    def put_back(self, entries: list[Entry]) -> None:
+        if len(entries) > len(self._returned):
+            self._returned.extend(entries)
+            heapq.heapify(self._returned)
+            return
+        for entry in entries:
+            heapq.heappush(self._returned, entry)
+
+    def peek(self) -> Entry | None:
+        if not self.head and self.tail.messages:
+            self._fill()
+        if self._returned and (not self.head or self._returned[0].position < self.head[0].position):
+            return self._returned[0]
+        return self.head[0] if self.head else None
+
+    def _fill(self) -> None:
+        """Bring the front of the tail into memory, half of what may be there at once."""
+        while self.tail.messages and self.resident < self.resident_limit // 2:
+            reference = self.tail.take(self.tail.peek().count)
+            block = self._pager.load(reference)
+            expires_at = self._expiry(block.envelope, block.time)
+            run = Run(block.envelope, reference.first, block.time, reference.lsn, reference.index, expires_at)
+            entries = list(map(Entry, range(run.first, run.first + reference.count), block.bodies, repeat(run)))
+            if self.deliveries:
+                for entry in entries:
+                    entry.deliveries = self.deliveries.pop(entry.position, 0)
+            self.head.extend(entries)
+            self.resident += sum(map(len, block.bodies)) + ENTRY_COST * reference.count
+
+    def clear(self) -> list[Reference]:
+        gone = list(self.references())
+        self._returned.clear()
+        self.head.clear()
+        self.tail.clear()
+        self.deliveries.clear()
+        self.resident = 0
+        return gone
+
+    def references(self) -> Iterator[Reference]:
+        for entry in self.in_memory():
+            yield Reference(entry.position, 1, entry.run.lsn, entry.index)
+        yield from self.tail
+
+    def in_memory(self) -> Iterator[Entry]:
+        return heapq.merge(sorted(self._returned), self.head)
+
+    def backlogs(self) -> list[Backlog]:
+        return [self.tail]
+
+    def restore(self, reference: Reference, envelope: Envelope) -> None:
+        self.tail.append(*reference)
+
+
+class Priority:
+    """The highest priority first, publication order within each (ORD-6)."""
+
+    __slots__ = ("_highest", "_levels", "_make")
+
+    def __init__(self, highest: int, make: Callable[[], Fifo]) -> None:
+        self._highest = highest
+        self._make = make
+        self._levels: dict[int, Fifo] = {}
+
+    def _level(self, envelope: Envelope) -> Fifo:
+        priority = min(envelope.priority, self._highest)
+        level = self._levels.get(priority)
+        if level is None:
+            level = self._levels[priority] = self._make()
+            self._levels = dict(sorted(self._levels.items(), reverse=True))
+        return level
+
+    def __len__(self) -> int:
+        return sum(map(len, self._levels.values()))
+
+    def append(self, run: Run, bodies: list[bytes]) -> None:
+        self._level(run.envelope).append(run, bodies)
+
+    def take(self, most: int) -> list[Entry]:
+        taken: list[Entry] = []
+        for level in self._levels.values():
+            while len(taken) < most and len(level):
+                taken += level.take(most - len(taken))
+            if len(taken) >= most:
+                break
+        return taken
+
+    def put_back(self, entries: list[Entry]) -> None:
+        for entry in entries:
+            self._level(entry.run.envelope).put_back([entry])
+
+    def peek(self) -> Entry | None:
+        for level in self._levels.values():
+            if len(level):
+                return level.peek()
+        return None
+
+    def clear(self) -> list[Reference]:
+        return [reference for level in self._levels.values() for reference in level.clear()]
+
+    def references(self) -> Iterator[Reference]:
+        for level in self._levels.values():
+            yield from level.references()
+
+    def in_memory(self) -> Iterator[Entry]:
+        for level in self._levels.values():
+            yield from level.in_memory()
+
+    def backlogs(self) -> list[Backlog]:
+        return [level.tail for level in self._levels.values()]
+
+    def restore(self, reference: Reference, envelope: Envelope) -> None:
+        self._level(envelope).restore(reference, envelope)

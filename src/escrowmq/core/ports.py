@@ -1,0 +1,56 @@
+"""What the core asks of its surroundings: a log to write to, receivers to deliver to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from .consumer import Consumer
+    from .message import Entry
+
+
+class Log(Protocol):
+    """The journal, as the core sees it."""
+
+    @property
+    def end_lsn(self) -> int:
+        """What a durable answer given now has to wait for: everything appended so far."""
+        ...
+
+    @property
+    def synced_lsn(self) -> int:
+        """Every byte below this is on disk."""
+        ...
+
+    def append(self, kind: int, *parts: bytes) -> int:
+        """Add a record to the pending batch; its LSN, which is the address of its payload."""
+        ...
+
+    def read(self, lsn: int, length: int) -> bytes:
+        """`length` bytes at `lsn`, also of what is not written yet."""
+        ...
+
+    def retain(self, lsn: int, count: int) -> None:
+        """`count` more live messages lie in the block at `lsn`: its segment must stay."""
+        ...
+
+    def release(self, lsn: int, count: int) -> None:
+        """`count` messages of the block at `lsn` are no longer needed."""
+        ...
+
+
+class Receiver(Protocol):
+    """Where a consumer's deliveries go: a channel, a link."""
+
+    @property
+    def writable(self) -> bool:
+        """False while the client takes no more; `Broker.wake` when it does again."""
+        ...
+
+    def deliver(self, consumer: Consumer, entries: list[Entry]) -> None:
+        """Hand over entries, in order."""
+        ...
+
+    def cancelled(self, consumer: Consumer) -> None:
+        """The queue is gone; the consumer with it."""
+        ...

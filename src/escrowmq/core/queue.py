@@ -1,0 +1,351 @@
+"""A queue: entries by position, consumers, and what happens at its limits."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from .arguments import QueueOptions
+from .conditions import BrokerError, Condition
+from .consumer import Consumer, Consumers
+from .message import Entry, Envelope, Run
+from .ordering import Discipline, Fifo, Pager, Priority
+from .outcome import Outcome
+
+if TYPE_CHECKING:
+    from .deadlines import Deadline, Deadlines
+    from .records import Reference
+    from .settlement import Settlements
+
+CHUNK: Final = 1000  # entries handed to a consumer before its receiver is asked again whether it takes more
+
+
+class Session:
+    """A client's connection, as the owner of exclusive queues."""
+
+    __slots__ = ("exclusive", "label")
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.exclusive: dict[Queue, None] = {}
+
+
+class Host(Protocol):
+    """What a queue needs of the broker."""
+
+    now: int
+    deadlines: Deadlines
+    settlements: Settlements
+    pager: Pager
+    resident_limit: int
+    stirred: dict[Queue, None]
+
+    def bury(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
+        """Entries leave `queue` for a reason that dead-letters them, if the queue says so."""
+        ...
+
+    def delete_queue(self, queue: Queue) -> int: ...
+
+    def forget(self, queue: Queue, references: list[Reference], outcome: Outcome) -> None:
+        """What `references` name is gone from `queue`."""
+        ...
+
+
+class Queue:
+    """Entries in order, each with a position that grows by one and is never used again.
+
+    `logged` is true once anything of it lies in the log. `escrow` holds runs whose commit is not on disk yet, and what
+    came behind them: they are invisible until it is (TX-2, TX-8).
+    """
+
+    __slots__ = (
+        "_drop",
+        "_expiry_deadline",
+        "_host",
+        "_unused_deadline",
+        "arguments",
+        "auto_delete",
+        "bytes",
+        "consumers",
+        "deleted",
+        "delivered_below",
+        "delivered_recorded",
+        "durable",
+        "escrow",
+        "exclusive",
+        "getter",
+        "had_consumer",
+        "ident",
+        "limited",
+        "logged",
+        "name",
+        "next_position",
+        "options",
+        "order",
+        "owner",
+        "refuses",
+        "ttl_possible",
+        "unsettled",
+        "vhost",
+    )
+
+    keeps = False  # entries stay when they are settled: a stream
+
+    def __init__(
+        self,
+        host: Host,
+        ident: int,
+        vhost: str,
+        name: str,
+        options: QueueOptions,
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        arguments: dict[str, Any] | None = None,
+        owner: Session | None = None,
+        exclusive: bool = False,
+    ) -> None:
+        self._host = host
+        self.ident = ident
+        self.vhost = vhost
+        self.name = name
+        self.options = options
+        self.exclusive = exclusive
+        self.durable = durable and not exclusive  # EXC-3
+        self.auto_delete = auto_delete
+        self.arguments = arguments or {}
+        self.owner = owner
+        self.consumers = Consumers(single=options.single_active_consumer)
+        self.getter = Consumer(self, None)
+        self.next_position = 1
+        self.unsettled = 0
+        self.bytes = 0
+        self.logged = False
+        self.deleted = False
+        self.had_consumer = False
+        self.escrow: deque[tuple[int, Run, list[bytes]]] = deque()
+        self.delivered_below = 0
+        self.delivered_recorded = 0
+        self.ttl_possible = options.message_ttl is not None
+        self.limited = options.max_length is not None or options.max_length_bytes is not None
+        self._drop = self.limited and options.overflow == "drop-head"
+        self.refuses = self.limited and not self._drop
+        self._expiry_deadline: Deadline | None = None
+        self._unused_deadline: Deadline | None = None
+        self.order = self._discipline()
+        self.touch()
+
+    def _discipline(self) -> Discipline:
+        def make() -> Fifo:
+            return Fifo(self._host.pager, self._host.resident_limit, self.expiry)
+
+        return Priority(self.options.max_priority, make) if self.options.max_priority else make()
+
+    def __repr__(self) -> str:
+        return f"<Queue {self.vhost}:{self.name}>"
+
+    @property
+    def ready(self) -> int:
+        """Messages that wait for a consumer."""
+        return len(self.order)
+
+    def check_access(self, session: Session | None) -> None:
+        """EXC-2. Raises RESOURCE_LOCKED when another connection owns it."""
+        if self.owner is not None and self.owner is not session:
+            raise BrokerError(
+                Condition.RESOURCE_LOCKED,
+                f"cannot obtain exclusive access to locked queue '{self.name}' in vhost '{self.vhost}'. It could be originally "
+                "declared on another connection or the exclusive property value does not match that of the original declaration.",
+            )
+
+    # -- entries come
+
+    def expiry(self, envelope: Envelope, time: int) -> int:
+        """When a message that came at `time` expires here, in milliseconds since the epoch; 0 is never."""
+        ttl = self.options.message_ttl
+        if envelope.ttl is not None and (ttl is None or envelope.ttl < ttl):
+            ttl = envelope.ttl
+        return 0 if ttl is None else max(time + ttl, 1)
+
+    def enqueue(self, run: Run, bodies: list[bytes], after: int = 0) -> None:
+        """A run takes the next positions. With `after` it stays invisible until the log is synced that far."""
+        run.first = self.next_position
+        self.next_position += len(bodies)
+        if run.lsn:
+            self.logged = True
+        if after or self.escrow:
+            self.escrow.append((after, run, bodies))
+            return
+        self._admit(run, bodies)
+
+    def _admit(self, run: Run, bodies: list[bytes]) -> None:
+        if run.envelope.ttl is not None or self.ttl_possible:
+            self.ttl_possible = True
+            run.expires_at = self.expiry(run.envelope, run.time)
+        self.order.append(run, bodies)
+        if self.limited:
+            self.bytes += sum(map(len, bodies))
+        if self._drop:
+            self._drop_head()
+        if self.ttl_possible:
+            self.arm_expiry()
+        if self.consumers:
+            self._host.stirred[self] = None
+
+    def unseal(self, synced: int) -> bool:
+        """Runs whose commit is on disk become visible. True while some are left."""
+        while self.escrow and self.escrow[0][0] <= synced:
+            _, run, bodies = self.escrow.popleft()
+            self._admit(run, bodies)
+        return bool(self.escrow)
+
+    def accepts(self, count: int, size: int) -> bool:
+        """Whether a queue that refuses at its limit would take `count` more messages of `size` bytes together."""
+        most, most_bytes = self.options.max_length, self.options.max_length_bytes
+        waiting = sum(len(bodies) for _, _, bodies in self.escrow)
+        if most is not None and len(self.order) + waiting + count > most:
+            return False
+        return most_bytes is None or self.bytes + size <= most_bytes
+
+    def _drop_head(self) -> None:
+        most, most_bytes = self.options.max_length, self.options.max_length_bytes
+        dropped: list[Entry] = []
+        while (most is not None and len(self.order) > most) or (
+            most_bytes is not None and self.bytes > most_bytes and len(self.order)
+        ):
+            over = len(self.order) - most if most is not None else 1
+            taken = self.order.take(max(over, 1))
+            self.bytes -= sum([len(entry.body) for entry in taken])
+            dropped += taken
+        if dropped:
+            self._host.bury(self, dropped, Outcome.DROPPED)
+
+    # -- entries go
+
+    def take(self, most: int) -> list[Entry]:
+        """At most `most` entries that are alive; fewer, also none, when some had expired."""
+        entries = self.order.take(most)
+        if self.limited:
+            self.bytes -= sum([len(entry.body) for entry in entries])
+        if self.ttl_possible:
+            now = self._host.now
+            dead = [entry for entry in entries if 0 < entry.run.expires_at < now]
+            if dead:
+                entries = [entry for entry in entries if not 0 < entry.run.expires_at < now]
+                self._host.bury(self, dead, Outcome.EXPIRED)
+            self.arm_expiry()
+        return entries
+
+    def dispatch(self) -> None:
+        """Hand ready entries to consumers until there are none, or nobody has room."""
+        order, consumers = self.order, self.consumers
+        while len(order):
+            able = consumers.able()
+            if not able:
+                return
+            if len(able) == 1:
+                consumer = able[0]
+                room = consumer.room()
+                self._hand(consumer, self.take(CHUNK if room > CHUNK else room))
+                consumers.served(consumer)
+            else:
+                self._share(able)
+
+    def _share(self, able: list[Consumer]) -> None:
+        """One entry each, in turn."""
+        if len(self.order) < len(able):
+            able = able[: len(self.order)]
+        share = min(CHUNK // len(able), *(consumer.room() for consumer in able))
+        if share > 1 and all(consumer.window is None for consumer in able):
+            entries = self.take(share * len(able))
+            for i, consumer in enumerate(able):
+                self._hand(consumer, entries[i :: len(able)])
+            self.consumers.served(able[(len(entries) - 1) % len(able)])
+            return
+        for consumer in able:
+            if consumer.room() > 0:
+                self._hand(consumer, self.take(1))
+                self.consumers.served(consumer)
+
+    def _hand(self, consumer: Consumer, entries: list[Entry]) -> None:
+        if not entries:
+            return
+        receiver = consumer.receiver
+        if receiver is None:
+            raise AssertionError("a consumer without a receiver has no room")
+        if consumer.auto_settle:
+            receiver.deliver(consumer, entries)
+            self._host.settlements.add(self, entries, Outcome.ACCEPTED)
+            return
+        consumer.spend(len(entries))
+        self.note_delivered(entries)
+        receiver.deliver(consumer, entries)
+
+    def note_delivered(self, entries: list[Entry]) -> None:
+        """`entries` are in a client's hands, unsettled."""
+        self.unsettled += len(entries)
+        if entries[-1].position >= self.delivered_below:
+            self.delivered_below = entries[-1].position + 1
+
+    def put_back(self, entries: list[Entry]) -> None:
+        """Entries return to their places (ORD-2)."""
+        self.order.put_back(entries)
+        if self.limited:
+            self.bytes += sum([len(entry.body) for entry in entries])
+        if self.ttl_possible:
+            self.arm_expiry()
+        if self.consumers:
+            self._host.stirred[self] = None
+        if self._drop:
+            self._drop_head()
+
+    def attached(self, consumer: Consumer) -> None:
+        """A consumer has come."""
+        self.touch()
+
+    # -- time
+
+    def arm_expiry(self) -> None:
+        """Be called when the entry at the head expires."""
+        head = self.order.peek()
+        at = head.run.expires_at if head is not None else 0
+        deadline = self._expiry_deadline
+        if not at or (deadline is not None and deadline.action is not None and deadline.at <= at):
+            return
+        if deadline is not None:
+            deadline.cancel()
+        self._expiry_deadline = self._host.deadlines.set(at, self._expire)
+
+    def _expire(self) -> None:
+        if self.deleted:
+            return
+        now = self._host.now
+        dead: list[Entry] = []
+        head = self.order.peek()
+        while head is not None and 0 < head.run.expires_at <= now:
+            dead += self.order.take(1)
+            head = self.order.peek()
+        if dead:
+            if self.limited:
+                self.bytes -= sum([len(entry.body) for entry in dead])
+            self._host.bury(self, dead, Outcome.EXPIRED)
+        self.arm_expiry()
+
+    def touch(self) -> None:
+        """The queue is in use: its own expiry (`x-expires`) starts anew."""
+        if self.options.expires is None:
+            return
+        if self._unused_deadline is not None:
+            self._unused_deadline.cancel()
+        self._unused_deadline = self._host.deadlines.set(self._host.now + self.options.expires, self._unused)
+
+    def _unused(self) -> None:
+        if self.deleted:
+            return
+        if self.consumers:
+            self.touch()
+            return
+        self._host.delete_queue(self)
+
+

@@ -1,0 +1,309 @@
+"""The records of the journal: kinds, and how each is written and read (docs/internals/records.md).
+
+Message content is written in *blocks*: one envelope, then the lengths, then the bodies of a run. A block lies inside a
+record and is addressed by its own LSN. All numbers are little-endian. The journal's checksum vouches for the bytes, so
+decoders do not check them again; an unknown kind or change is refused by recovery.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+from .message import Envelope
+from .outcome import Outcome
+
+
+class Kind(IntEnum):
+    """Record kinds. Numbers are part of the journal's format and never reused."""
+
+    PUBLISH = 1
+    SETTLE = 2
+    COMMIT = 3
+    RELOCATE = 4
+    RETURNED = 5
+    QUEUE_STATE = 6
+    PAGE = 7
+    COUNTERS = 16
+    VHOST_SET = 17
+    VHOST_DELETED = 18
+    EXCHANGE_DECLARED = 19
+    EXCHANGE_DELETED = 20
+    QUEUE_DECLARED = 21
+    QUEUE_DELETED = 22
+    BOUND = 23
+    UNBOUND = 24
+    USER_SET = 25
+    USER_DELETED = 26
+    PERMISSION_SET = 27
+    PERMISSION_DELETED = 28
+    TOPIC_PERMISSION_SET = 29
+    TOPIC_PERMISSION_DELETED = 30
+
+
+BLOCK: Final = struct.Struct("<IQII")  # length of what follows this field, time in ms, count, envelope length
+_U16: Final = struct.Struct("<H")
+_U32: Final = struct.Struct("<I")
+_TARGET: Final = struct.Struct("<IQ")  # queue id, first position
+_SETTLE: Final = struct.Struct("<IBI")  # queue id, outcome, number of ranges
+_RANGE: Final = struct.Struct("<QI")  # first position, count
+_COMMIT: Final = struct.Struct("<QI")  # branch number, number of operations
+_OPERATION: Final = struct.Struct("<BI")  # kind, length
+_STATE: Final = struct.Struct("<IQIII")  # queue id, next position, references, delivery counts, bytes of the rest
+_MOVE: Final = struct.Struct("<II")  # queue id, count
+
+
+class Target(NamedTuple):
+    """Where a run goes: the queue, and the position of the run's first message there."""
+
+    queue: int
+    first: int
+
+
+class Reference(NamedTuple):
+    """Messages of a queue that lie in one block: positions `first`…, numbers `index`… of the block at `lsn`."""
+
+    first: int
+    count: int
+    lsn: int
+    index: int
+
+
+class Range(NamedTuple):
+    """`count` positions from `first` on."""
+
+    first: int
+    count: int
+
+
+class Block(NamedTuple):
+    """The content of a block."""
+
+    time: int
+    envelope: Envelope
+    bodies: list[bytes]
+
+
+class Settle(NamedTuple):
+    queue: int
+    outcome: Outcome
+    ranges: list[Range]
+
+
+class Publish(NamedTuple):
+    """A run on its queues; `block` is the offset of its block within the record, `count` how many messages it has."""
+
+    targets: list[Target]
+    block: int
+    count: int
+
+
+class Move(NamedTuple):
+    """Messages of one queue that a compaction copied: their positions and their numbers in the new block."""
+
+    queue: int
+    positions: array[int]
+    indexes: array[int]
+
+
+def encode_block(time: int, envelope: Envelope, bodies: Sequence[bytes]) -> list[bytes]:
+    """The parts of a block, ready to be joined."""
+    head = envelope.encode()
+    count = len(bodies)
+    if count == 1:
+        body = bodies[0]
+        return [BLOCK.pack(20 + len(head) + len(body), time, 1, len(head)), head, _U32.pack(len(body)), body]
+    lengths = array("I", map(len, bodies))
+    size = 16 + len(head) + 4 * count + sum(lengths)
+    return [BLOCK.pack(size, time, count, len(head)), head, lengths.tobytes(), *bodies]
+
+
+def decode_block(data: bytes | memoryview, at: int = 0, first: int = 0, count: int | None = None) -> Block:
+    """The block that begins at `at`; with `first` and `count`, only these of its bodies."""
+    _, time, total, head = BLOCK.unpack_from(data, at)
+    at += BLOCK.size
+    envelope = Envelope.decode(bytes(data[at : at + head]))
+    at += head
+    lengths = array("I", bytes(data[at : at + 4 * total]))
+    at += 4 * total + sum(lengths[:first])
+    stop = total if count is None else first + count
+    bodies = []
+    for length in lengths[first:stop]:
+        bodies.append(bytes(data[at : at + length]))
+        at += length
+    return Block(time, envelope, bodies)
+
+
+def encode_targets(targets: Sequence[tuple[int, int]]) -> bytes:
+    """What precedes the block in a PUBLISH record."""
+    if len(targets) == 1:
+        return b"\x01\x00" + _TARGET.pack(*targets[0])
+    return _U16.pack(len(targets)) + b"".join([_TARGET.pack(*target) for target in targets])
+
+
+def decode_publish(data: bytes | memoryview) -> Publish:
+    (number,) = _U16.unpack_from(data)
+    at = 2 + number * _TARGET.size
+    targets = [Target(*_TARGET.unpack_from(data, 2 + i * _TARGET.size)) for i in range(number)]
+    return Publish(targets, at, BLOCK.unpack_from(data, at)[2])
+
+
+def encode_settle(queue: int, outcome: Outcome, positions: Iterable[int]) -> bytes:
+    """A SETTLE record for `positions`, in any order."""
+    ranges = ranges_of(positions)
+    return _SETTLE.pack(queue, outcome, len(ranges)) + b"".join([_RANGE.pack(*r) for r in ranges])
+
+
+def decode_settle(data: bytes | memoryview) -> Settle:
+    queue, outcome, number = _SETTLE.unpack_from(data)
+    size = _RANGE.size
+    ranges = [Range(*_RANGE.unpack_from(data, _SETTLE.size + i * size)) for i in range(number)]
+    return Settle(queue, Outcome(outcome), ranges)
+
+
+def ranges_of(positions: Iterable[int]) -> list[Range]:
+    """Sorted positions as ranges without gaps."""
+    ordered = sorted(positions)
+    if not ordered:
+        return []
+    if ordered[-1] - ordered[0] == len(ordered) - 1:
+        return [Range(ordered[0], len(ordered))]
+    ranges = []
+    first = last = ordered[0]
+    for position in ordered[1:]:
+        if position != last + 1:
+            ranges.append(Range(first, last - first + 1))
+            first = position
+        last = position
+    ranges.append(Range(first, last - first + 1))
+    return ranges
+
+
+def encode_commit(branch: int, operations: Sequence[tuple[Kind, Sequence[bytes]]]) -> tuple[list[bytes], list[int]]:
+    """A COMMIT record: the parts, and for each operation the offset of its payload within the record.
+
+    Everything that a branch does stands in this one record, so it is atomic by construction (TX-5).
+    """
+    parts: list[bytes] = [_COMMIT.pack(branch, len(operations))]
+    offsets = []
+    at = _COMMIT.size
+    for kind, payload in operations:
+        length = sum(map(len, payload))
+        parts.append(_OPERATION.pack(kind, length))
+        parts.extend(payload)
+        offsets.append(at + _OPERATION.size)
+        at += _OPERATION.size + length
+    return parts, offsets
+
+
+def decode_commit(data: bytes | memoryview) -> tuple[int, Iterator[tuple[Kind, int, bytes | memoryview]]]:
+    """The branch, and its operations as (kind, offset within the record, payload)."""
+    branch, number = _COMMIT.unpack_from(data)
+
+    def operations() -> Iterator[tuple[Kind, int, bytes | memoryview]]:
+        at = _COMMIT.size
+        for _ in range(number):
+            kind, length = _OPERATION.unpack_from(data, at)
+            at += _OPERATION.size
+            yield Kind(kind), at, data[at : at + length]
+            at += length
+
+    return branch, operations()
+
+
+def encode_moves(moves: Sequence[Move]) -> bytes:
+    """What precedes the block in a RELOCATE record."""
+    parts = [_U16.pack(len(moves))]
+    for move in moves:
+        parts += (_MOVE.pack(move.queue, len(move.positions)), move.positions.tobytes(), move.indexes.tobytes())
+    return b"".join(parts)
+
+
+def decode_moves(data: bytes | memoryview) -> tuple[list[Move], int]:
+    """The moves of a RELOCATE record, and the offset of its block."""
+    (number,) = _U16.unpack_from(data)
+    at = 2
+    moves = []
+    for _ in range(number):
+        queue, count = _MOVE.unpack_from(data, at)
+        at += _MOVE.size
+        positions = array("Q", bytes(data[at : at + 8 * count]))
+        at += 8 * count
+        indexes = array("I", bytes(data[at : at + 4 * count]))
+        at += 4 * count
+        moves.append(Move(queue, positions, indexes))
+    return moves, at
+
+
+class QueueState(NamedTuple):
+    """What a queue holds, in a snapshot: columns of references, delivery counts above 0, and sizes."""
+
+    queue: int
+    next_position: int
+    firsts: array[int]
+    counts: array[int]
+    lsns: array[int]
+    indexes: array[int]
+    deliveries: list[tuple[int, int]]
+    total_bytes: int
+
+
+def encode_queue_state(state: QueueState) -> bytes:
+    number = len(state.firsts)
+    columns = (state.firsts, state.lsns, state.counts, state.indexes)
+    rest = b"".join(column.tobytes() for column in columns)
+    counts = b"".join([_RANGE.pack(*pair) for pair in state.deliveries])
+    head = _STATE.pack(state.queue, state.next_position, number, len(state.deliveries), 0)
+    return head + struct.pack("<Q", state.total_bytes) + rest + counts
+
+
+def decode_queue_state(data: bytes | memoryview) -> QueueState:
+    queue, next_position, number, counted, _ = _STATE.unpack_from(data)
+    (total_bytes,) = struct.unpack_from("<Q", data, _STATE.size)
+    at = _STATE.size + 8
+    columns = []
+    for code, width in (("Q", 8), ("Q", 8), ("I", 4), ("I", 4)):
+        columns.append(array(code, bytes(data[at : at + width * number])))
+        at += width * number
+    firsts, lsns, counts, indexes = columns
+    deliveries = [_RANGE.unpack_from(data, at + i * _RANGE.size) for i in range(counted)]
+    return QueueState(queue, next_position, firsts, counts, lsns, indexes, deliveries, total_bytes)
+
+
+def encode_returned(queue: int, entries: Iterable[tuple[int, int]]) -> bytes:
+    """A RETURNED record: (position, delivery count) of messages that came back to their queue."""
+    pairs = [_RANGE.pack(*pair) for pair in entries]
+    return _MOVE.pack(queue, len(pairs)) + b"".join(pairs)
+
+
+def decode_returned(data: bytes | memoryview) -> tuple[int, list[tuple[int, int]]]:
+    queue, number = _MOVE.unpack_from(data)
+    return queue, [_RANGE.unpack_from(data, _MOVE.size + i * _RANGE.size) for i in range(number)]
+
+
+def encode_change(**fields: Any) -> bytes:
+    """A change of topology or access, as JSON: few, small, and readable with any tool."""
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False, default=_to_json).encode("utf-8", "surrogatepass")
+
+
+def decode_change(data: bytes | memoryview) -> dict[str, Any]:
+    fields: dict[str, Any] = json.loads(bytes(data).decode("utf-8", "surrogatepass"), object_hook=_from_json)
+    return fields
+
+
+def _to_json(value: object) -> object:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return {"$bytes": bytes(value).hex()}
+    return {"$text": str(value)}
+
+
+def _from_json(value: dict[str, Any]) -> Any:
+    if value.keys() == {"$bytes"}:
+        return bytes.fromhex(value["$bytes"])
+    if value.keys() == {"$text"}:
+        return value["$text"]
+    return value

@@ -1,0 +1,69 @@
+"""Settlements of a turn, gathered into one record for each queue and outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from .records import Kind, encode_settle
+
+if TYPE_CHECKING:
+    from .message import Entry, Run
+    from .outcome import Outcome
+    from .ports import Log
+    from .queue import Queue
+
+
+class Settlements:
+    """Entries that left their queues in this turn, until `flush` writes them down."""
+
+    __slots__ = ("_log", "_waiting")
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._waiting: dict[tuple[Queue, Outcome], list[Entry]] = {}
+
+    def add(self, queue: Queue, entries: Iterable[Entry], outcome: Outcome) -> None:
+        """`entries` have left `queue`. Queues that have nothing in the log cost nothing."""
+        if not queue.logged:
+            return
+        key = (queue, outcome)
+        waiting = self._waiting.get(key)
+        if waiting is None:
+            self._waiting[key] = list(entries)
+        else:
+            waiting.extend(entries)
+
+    def flush(self) -> None:
+        """Append the records, and give back what the log kept for these entries."""
+        if not self._waiting:
+            return
+        for (queue, outcome), entries in self._waiting.items():
+            positions = durable_positions(queue, entries)
+            if positions:
+                self._log.append(Kind.SETTLE, encode_settle(queue.ident, outcome, positions))
+            release(self._log, entries)
+        self._waiting.clear()
+
+
+def durable_positions(queue: Queue, entries: Iterable[Entry]) -> list[int]:
+    """Positions of those entries that a restart would bring back."""
+    if not queue.durable:
+        return []
+    return [entry.position for entry in entries if entry.run.envelope.durable]
+
+
+def release(log: Log, entries: Iterable[Entry]) -> None:
+    """The log need no longer keep the content of `entries`."""
+    run: Run | None = None
+    count = 0
+    for entry in entries:
+        if entry.run is run:
+            count += 1
+            continue
+        if run is not None and run.lsn:
+            log.release(run.lsn, count)
+        run = entry.run
+        count = 1
+    if run is not None and run.lsn:
+        log.release(run.lsn, count)

@@ -1,0 +1,209 @@
+"""Streams (`x-queue-type: stream`): entries stay when they are read, and every consumer has a place of its own."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Final
+
+from .arguments import OffsetFirst, OffsetLast, OffsetNext, OffsetPosition, OffsetTime, parse_stream_offset
+from .backlog import Backlog
+from .message import Entry, Envelope, Run
+from .ordering import ENTRY_COST, Pager
+from .outcome import Outcome
+from .queue import CHUNK, Queue
+from .records import Reference
+
+if TYPE_CHECKING:
+    from .consumer import Consumer
+
+_AGE_CHECK: Final = 1000  # ms between two looks at the age of the oldest run
+
+
+class StreamLog:
+    """Everything that a stream holds, as references; the newest runs in memory as well."""
+
+    __slots__ = ("_pager", "_recent", "_resident", "_resident_limit", "backlog")
+
+    def __init__(self, pager: Pager, resident_limit: int) -> None:
+        self._pager = pager
+        self._recent: deque[tuple[Run, list[bytes]]] = deque()
+        self._resident = 0
+        self._resident_limit = resident_limit
+        self.backlog = Backlog()
+
+    def __len__(self) -> int:
+        return self.backlog.messages
+
+    def append(self, run: Run, bodies: list[bytes]) -> None:
+        lsn = run.lsn or self._pager.store(run, bodies)
+        self.backlog.append(run.first, len(bodies), lsn, run.index)
+        self._recent.append((run, bodies))
+        self._resident += _size(bodies)
+        while self._resident > self._resident_limit and len(self._recent) > 1:
+            self._resident -= _size(self._recent.popleft()[1])
+
+    def read(self, position: int, most: int) -> list[Entry]:
+        """At most `most` entries from `position` on; at least one if there is any."""
+        if self._recent and position >= self._recent[0][0].first:
+            run, bodies = next(pair for pair in reversed(self._recent) if pair[0].first <= position)
+            skip = position - run.first
+            return list(map(Entry, range(position, position + most), bodies[skip : skip + most], repeat(run)))
+        found = self._find(position)
+        if found is None:
+            return []
+        first = max(position, found.first)
+        skip = first - found.first
+        wanted = Reference(first, min(most, found.count - skip), found.lsn, found.index + skip)
+        block = self._pager.load(wanted)
+        run = Run(block.envelope, first, block.time, wanted.lsn, wanted.index)
+        return list(map(Entry, range(first, first + wanted.count), block.bodies, repeat(run)))
+
+    def _find(self, position: int) -> Reference | None:
+        """The reference that holds `position`, or the next one behind it."""
+        i = self.backlog.find(position)
+        if i is not None and self.backlog.at(i).first + self.backlog.at(i).count <= position:
+            i += 1
+        return self.backlog.at(i) if i is not None and i < self.backlog.end else None
+
+    def first_at(self, time: int) -> int | None:
+        """The first position that came at `time` (milliseconds) or later; None if all are older."""
+        low, high = self.backlog.begin, self.backlog.end
+        while low < high:
+            middle = (low + high) // 2
+            if self._time(self.backlog.at(middle)) < time:
+                low = middle + 1
+            else:
+                high = middle
+        return self.backlog.at(low).first if low < self.backlog.end else None
+
+    def _time(self, reference: Reference) -> int:
+        return self._pager.load(reference._replace(count=1)).time
+
+    def oldest(self) -> tuple[Reference, int, int]:
+        """The first reference, when it came, and how many bytes its bodies have. IndexError on an empty stream."""
+        reference = self.backlog.peek()
+        block = self._pager.load(reference)
+        return reference, block.time, sum(map(len, block.bodies))
+
+    def drop_oldest(self) -> Reference:
+        reference = self.backlog.take(self.backlog.peek().count)
+        if self._recent and self._recent[0][0].first <= reference.first:
+            self._resident -= _size(self._recent.popleft()[1])
+        return reference
+
+    def take(self, most: int) -> list[Entry]:
+        """A stream gives nothing away."""
+        return []
+
+    def put_back(self, entries: list[Entry]) -> None:
+        """What was read has never left."""
+
+    def peek(self) -> Entry | None:
+        return None
+
+    def clear(self) -> list[Reference]:
+        gone = list(self.backlog)
+        self.backlog.clear()
+        self._recent.clear()
+        self._resident = 0
+        return gone
+
+    def references(self) -> Iterator[Reference]:
+        return iter(self.backlog)
+
+    def in_memory(self) -> Iterator[Entry]:
+        return iter(())
+
+    def backlogs(self) -> list[Backlog]:
+        return [self.backlog]
+
+    def restore(self, reference: Reference, envelope: Envelope | None) -> None:
+        self.backlog.append(*reference)
+
+
+class StreamQueue(Queue):
+    """A queue that keeps its entries by age and size, read by position."""
+
+    __slots__ = ("log",)
+
+    keeps = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.log = StreamLog(self._host.pager, self._host.resident_limit)
+        self.order = self.log
+        self.limited = True
+        self._drop = self.refuses = False
+        if self.options.max_age is not None:
+            self._host.deadlines.set(self._host.now + _AGE_CHECK, self._check_age)
+
+    def _admit(self, run: Run, bodies: list[bytes]) -> None:
+        self.log.append(run, bodies)
+        self.logged = True
+        self.bytes += sum(map(len, bodies))
+        self._drop_by_size()
+        if self.consumers:
+            self._host.stirred[self] = None
+
+    def attached(self, consumer: Consumer) -> None:
+        consumer.cursor = self._place_of(consumer.arguments.get("x-stream-offset"))
+
+    def _place_of(self, given: Any) -> int:
+        """The position where a consumer with this `x-stream-offset` begins."""
+        offset = parse_stream_offset(given)
+        first = self.log.backlog.peek().first if len(self.log) else self.next_position
+        match offset:
+            case OffsetFirst():
+                return first
+            case OffsetLast():
+                return self.log.backlog.at(self.log.backlog.end - 1).first if len(self.log) else self.next_position
+            case OffsetNext():
+                return self.next_position
+            case OffsetPosition(position):
+                return max(first, position + 1)  # clients count from 0
+            case OffsetTime(time):
+                found = self.log.first_at(time)
+                return self.next_position if found is None else found
+
+    def dispatch(self) -> None:
+        for consumer in self.consumers:
+            while consumer.cursor < self._end:
+                room = consumer.room()
+                entries = self.log.read(consumer.cursor, min(room, CHUNK)) if room > 0 else []
+                if not entries:
+                    break
+                consumer.cursor = entries[-1].position + 1
+                self._hand(consumer, entries)
+
+    @property
+    def _end(self) -> int:
+        """The position behind the last visible one."""
+        return self.escrow[0][1].first if self.escrow else self.next_position
+
+    def _drop_by_size(self) -> None:
+        most = self.options.max_length_bytes
+        if most is None:
+            return
+        while self.bytes > most and len(self.log.backlog) and self.log.backlog.end - self.log.backlog.begin > 1:
+            self._drop_oldest(Outcome.DROPPED, self.log.oldest()[2])
+
+    def _check_age(self) -> None:
+        if self.deleted or self.options.max_age is None:
+            return
+        while self.log.backlog.end - self.log.backlog.begin > 1:
+            _, time, size = self.log.oldest()
+            if time + self.options.max_age > self._host.now:
+                break
+            self._drop_oldest(Outcome.EXPIRED, size)
+        self._host.deadlines.set(self._host.now + _AGE_CHECK, self._check_age)
+
+    def _drop_oldest(self, outcome: Outcome, size: int) -> None:
+        reference = self.log.drop_oldest()
+        self.bytes -= size
+        self._host.forget(self, [reference], outcome)
+
+
+def _size(bodies: list[bytes]) -> int:
+    return sum(map(len, bodies)) + ENTRY_COST * len(bodies)
