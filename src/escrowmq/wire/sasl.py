@@ -1,0 +1,105 @@
+"""SASL mechanisms, server side: what a client's first response says. No mechanism here needs a second step.
+
+Only the parsing: whether the password is right, or the certificate there, the server's authentication decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+MECHANISMS: Final = ("PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS")
+"""The mechanisms that `parse` knows."""
+
+ANONYMOUS_USER: Final = "anonymous"
+"""`authcid` of an ANONYMOUS login; the trace text that the client sent is no identity and is dropped."""
+
+
+class SaslError(ValueError):
+    """The response is not one of its mechanism. The text names the fault and never what was sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Who a client says it is.
+
+    `authcid` is the user name; empty for EXTERNAL when the certificate alone is to tell it.
+    `password` is None where the mechanism has none. It is left out of the representation.
+    """
+
+    mechanism: str
+    authcid: str
+    password: str | None = field(default=None, repr=False)
+
+
+def parse(
+    mechanism: str, response: bytes, decode_fields: Callable[[bytes], Mapping[str, object]] | None = None
+) -> Credentials:
+    """The credentials in the initial response of `mechanism`.
+
+    `decode_fields` reads a field table without its length: AMQPLAIN exists on protocols that have such tables.
+    Raises SaslError for junk and for a mechanism that is unknown or has no decoder, and whatever `decode_fields`
+    raises for a malformed table.
+    """
+    match mechanism:
+        case "PLAIN":
+            return parse_plain(response)
+        case "AMQPLAIN" if decode_fields is not None:
+            return parse_amqplain(response, decode_fields)
+        case "EXTERNAL":
+            return parse_external(response)
+        case "ANONYMOUS":
+            return parse_anonymous(response)
+    raise SaslError("unknown SASL mechanism")
+
+
+def parse_plain(response: bytes) -> Credentials:
+    """RFC 4616: authzid NUL authcid NUL password, all UTF-8. Raises SaslError.
+
+    To act as somebody else (an authzid that is not the authcid) is refused.
+    """
+    parts = response.split(b"\x00")
+    if len(parts) != 3:
+        raise SaslError("PLAIN: expected authzid, authcid and password with NUL between them")
+    authzid, authcid, password = (_text("PLAIN", part) for part in parts)
+    if not authcid or not password:
+        raise SaslError("PLAIN: empty user name or password")
+    if authzid and authzid != authcid:
+        raise SaslError("PLAIN: acting as another user is not supported")
+    return Credentials("PLAIN", authcid, password)
+
+
+def parse_amqplain(response: bytes, decode_fields: Callable[[bytes], Mapping[str, object]]) -> Credentials:
+    """A field table with the strings LOGIN and PASSWORD (AMQP 0-8; RabbitMQ's clients still offer it).
+
+    Raises SaslError, and whatever `decode_fields` raises for a malformed table.
+    """
+    fields = decode_fields(response)
+    login, password = fields.get("LOGIN"), fields.get("PASSWORD")
+    if not isinstance(login, str) or not isinstance(password, str):
+        raise SaslError("AMQPLAIN: LOGIN or PASSWORD is missing or no string")
+    if not login or not password:
+        raise SaslError("AMQPLAIN: empty user name or password")
+    return Credentials("AMQPLAIN", login, password)
+
+
+def parse_external(response: bytes) -> Credentials:
+    """RFC 4422, appendix A: the authzid in UTF-8 without NUL, often empty. Raises SaslError."""
+    if b"\x00" in response:
+        raise SaslError("EXTERNAL: NUL in the name")
+    return Credentials("EXTERNAL", _text("EXTERNAL", response))
+
+
+def parse_anonymous(response: bytes) -> Credentials:
+    """RFC 4505: at most 255 characters of trace text in UTF-8, without NUL. Raises SaslError."""
+    if b"\x00" in response or len(_text("ANONYMOUS", response)) > 255:
+        raise SaslError("ANONYMOUS: trace text with NUL or over 255 characters")
+    return Credentials("ANONYMOUS", ANONYMOUS_USER)
+
+
+def _text(mechanism: str, data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise SaslError(f"{mechanism}: not UTF-8") from None
