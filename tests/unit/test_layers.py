@@ -21,9 +21,18 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "pipeline": ("core.records", "journal.reader"),
     "perf": (),  # it measures any broker, so it knows none
     "demo": (),  # it is a user: the command line and a real client
-    "config": (),
+    "units": (),
+    "config": ("units",),
     "inspect_command": ("core.records", "journal"),
-    "cli": ("config", "__version__", "server.main", "perf.command", "inspect_command", "server.admin_commands"),
+    "cli": (
+        "config",
+        "units",
+        "__version__",
+        "server.main",
+        "perf.command",
+        "inspect_command",
+        "server.admin_commands",
+    ),
     "__main__": ("cli",),
 }
 
