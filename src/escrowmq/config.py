@@ -53,6 +53,12 @@ def _watermark(value: object) -> float | int:
         raise ValueError(WATERMARK_FORM) from None
 
 
+def _not_empty(mechanisms: tuple[str, ...]) -> tuple[str, ...]:
+    if not mechanisms:
+        raise ValueError("at least one mechanism")
+    return mechanisms
+
+
 def _beside_the_file(path: Path, info: Info) -> Path:
     folder = (info.context or {}).get("folder")
     return Path(folder, path) if folder else path
@@ -182,7 +188,7 @@ class JournalSection(Section):
 class SecuritySection(Section):
     """How clients authenticate, and who is there at the first start."""
 
-    mechanisms: Annotated[tuple[Mechanism, ...], Field(strict=False, min_length=1)] = Field(
+    mechanisms: Annotated[tuple[Mechanism, ...], Field(strict=False), AfterValidator(_not_empty)] = Field(
         default=("PLAIN", "AMQPLAIN", "EXTERNAL"), description="SASL mechanisms that are offered."
     )
     guest_loopback_only: bool = Field(
