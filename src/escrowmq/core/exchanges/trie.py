@@ -1,0 +1,134 @@
+"""Patterns of words with wildcards, kept as a tree of words so that matching does not look at every pattern.
+
+A key is words with dots between them; the empty key has no words at all, `.` has two empty ones. In a pattern `*`
+stands for exactly one word, empty or not, and `#` for any number of words, also none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+V = TypeVar("V")
+
+
+class _Node(Generic[V]):
+    __slots__ = ("any_words", "one_word", "values", "words")
+
+    def __init__(self) -> None:
+        self.words: dict[str, _Node[V]] = {}
+        self.one_word: _Node[V] | None = None
+        self.any_words: _Node[V] | None = None
+        self.values: dict[Hashable, V] = {}
+
+    def child(self, word: str) -> _Node[V] | None:
+        if word == "*":
+            return self.one_word
+        if word == "#":
+            return self.any_words
+        return self.words.get(word)
+
+    def grow(self, word: str) -> _Node[V]:
+        node: _Node[V] = _Node()
+        if word == "*":
+            self.one_word = node
+        elif word == "#":
+            self.any_words = node
+        else:
+            self.words[word] = node
+        return node
+
+    def cut(self, word: str) -> None:
+        if word == "*":
+            self.one_word = None
+        elif word == "#":
+            self.any_words = None
+        else:
+            del self.words[word]
+
+    @property
+    def leaf(self) -> bool:
+        return not self.words and self.one_word is None and self.any_words is None
+
+
+class Trie(Generic[V]):
+    """Values under patterns, several under one pattern told apart by an identity."""
+
+    __slots__ = ("_root",)
+
+    def __init__(self) -> None:
+        self._root: _Node[V] = _Node()
+
+    def add(self, pattern: str, identity: Hashable, value: V) -> None:
+        """Put `value` under `pattern`."""
+        node = self._root
+        for word in _words(pattern):
+            node = node.child(word) or node.grow(word)
+        node.values[identity] = value
+
+    def remove(self, pattern: str, identity: Hashable) -> None:
+        """Take away what `add` put there, and the branches that nothing else needs. Raises KeyError."""
+        node = self._root
+        path: list[tuple[_Node[V], str]] = []
+        for word in _words(pattern):
+            path.append((node, word))
+            child = node.child(word)
+            if child is None:
+                raise KeyError(pattern)
+            node = child
+        del node.values[identity]
+        while path and node.leaf and not node.values:
+            node, word = path.pop()
+            node.cut(word)
+
+    @property
+    def empty(self) -> bool:
+        return self._root.leaf and not self._root.values
+
+    def match(self, key: str) -> list[V]:
+        """The values under all patterns that `key` matches; one may be there more than once.
+
+        All places in the tree that the words so far lead to are followed at once, so the time is bounded by words times
+        nodes whatever the patterns are. A node behind `#` stays a place to the very end; it can be reached in several
+        ways and so must be remembered. Any other is reached in one way only.
+        """
+        here = [self._root]
+        loops: dict[_Node[V], None] = {}
+        ends: dict[_Node[V], None] = {}  # loops that nothing follows: they have matched
+        _enter_loops(self._root, loops, ends)
+        for word in _words(key):
+            there: list[_Node[V]] = []
+            for place in (here, loops) if loops else (here,):
+                for node in place:
+                    child = node.words.get(word)
+                    if child is not None:
+                        there.append(child)
+                    child = node.one_word
+                    if child is not None:
+                        there.append(child)
+            if not there and not loops:
+                here = there
+                break
+            for node in there:
+                if node.any_words is not None:
+                    _enter_loops(node, loops, ends)
+            here = there
+        found: list[V] = []
+        for last in (here, loops, ends):
+            for node in last:
+                found += node.values.values()
+        return found
+
+
+def _words(text: str) -> list[str]:
+    return text.split(".") if text else []
+
+
+def _enter_loops(node: _Node[V], loops: dict[_Node[V], None], ends: dict[_Node[V], None]) -> None:
+    loop = node.any_words
+    while loop is not None:
+        if loop.leaf:
+            ends[loop] = None
+        else:
+            loops[loop] = None
+        loop = loop.any_words
