@@ -43,7 +43,7 @@ class QueueOptions:
     `delivery_limit` says how often an entry may be returned before it is dead-lettered.
     """
 
-    type: QueueType = "classic"
+    queue_type: QueueType = "classic"
     message_ttl: int | None = None
     expires: int | None = None
     max_length: int | None = None
@@ -91,7 +91,7 @@ ARGUMENTS: Final[Mapping[str, Argument]] = MappingProxyType(
         "x-queue-version": Argument(version),
         "x-single-active-consumer": Argument(boolean, "single_active_consumer"),
         TYPE_ARGUMENT: Argument(
-            one_of("classic", "quorum", "stream", otherwise="\"unsupported queue type '{}'\""), "type"
+            one_of("classic", "quorum", "stream", otherwise="\"unsupported queue type '{}'\""), "queue_type"
         ),
         "x-queue-master-locator": Argument(
             one_of("client-local", "min-masters", "random", otherwise="invalid_queue_locator_arg")
@@ -154,12 +154,12 @@ USED_BY: Final[Mapping[QueueType, tuple[str, ...]]] = MappingProxyType(
 )
 
 
-def queue_type(arguments: Mapping[str, object]) -> QueueType:
+def type_of(arguments: Mapping[str, object]) -> QueueType:
     """The type that checked arguments ask for."""
     return cast("QueueType", arguments.get(TYPE_ARGUMENT, "classic"))
 
 
-def decode_queue_arguments(
+def queue_options(
     vhost: str,
     name: str,
     arguments: Mapping[str, object],
@@ -181,7 +181,7 @@ def decode_queue_arguments(
             Condition.PRECONDITION_FAILED, f"invalid type '{wrong}' for arg '{DEAD_LETTER_EXCHANGE}' in {what}"
         )
     check_argument(TYPE_ARGUMENT, ARGUMENTS[TYPE_ARGUMENT].check, arguments, what)
-    kind = queue_type(arguments)
+    kind = type_of(arguments)
     used = USED_BY[kind]
     decoded: dict[str, Any] = {}
     for argument, (check, option) in ARGUMENTS.items():

@@ -78,9 +78,7 @@ CONSUMERS_USE: Final[Mapping[QueueType, tuple[str, ...]]] = MappingProxyType(
 )
 
 
-def decode_consumer_arguments(
-    vhost: str, queue: str, kind: QueueType, arguments: Mapping[str, object]
-) -> ConsumerOptions:
+def consumer_options(vhost: str, queue: str, kind: QueueType, arguments: Mapping[str, object]) -> ConsumerOptions:
     """Check what a client asks of a consumer on a queue of type `kind`. Raises PRECONDITION_FAILED."""
     what = f"queue '{queue}' in vhost '{vhost}'"
     used = CONSUMERS_USE[kind]

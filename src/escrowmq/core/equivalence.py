@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NoReturn, Protocol
 
-from escrowmq.core.arguments import TYPE_ARGUMENT, USED_BY, queue_type
+from escrowmq.core.arguments import TYPE_ARGUMENT, USED_BY, type_of
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.fields import canonical, shown, type_name
 
@@ -53,7 +53,7 @@ def check_queue_equivalent(vhost: str, name: str, existing: QueueDeclaration, re
         raise BrokerError(Condition.RESOURCE_LOCKED, locked_text(vhost, name))
     _check("durable", what, existing.durable and not existing.exclusive, requested.durable and not requested.exclusive)
     _check("auto_delete", what, existing.auto_delete, requested.auto_delete)
-    for argument in USED_BY[queue_type(existing.arguments)]:
+    for argument in USED_BY[type_of(existing.arguments)]:
         old = existing.arguments.get(argument, _ABSENT)
         new = requested.arguments.get(argument, _ABSENT)
         if argument == TYPE_ARGUMENT and _or_classic(old) == _or_classic(new):
