@@ -1,0 +1,146 @@
+"""The command line: `escrowmq COMMAND`.
+
+Commands are imported when they are called, so that `escrowmq --help` answers at once. Whatever can be foreseen to go
+wrong ends in one line on stderr: exit code 2 for the command line and the configuration, 1 for a failure.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from escrowmq import __version__
+
+USAGE = 2
+FAILURE = 1
+INTERRUPTED = 130
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+class Mount(NamedTuple):
+    """Where a command lives, and its line in `escrowmq --help`."""
+
+    module: str
+    attribute: str
+    summary: str
+
+
+COMMANDS: dict[str, Mount] = {
+    "serve": Mount("escrowmq.cli", "serve", "Run the broker in the foreground."),
+    "status": Mount("escrowmq.server.admin_commands", "status", "Show what a running broker is doing."),
+    "user": Mount("escrowmq.server.admin_commands", "user", "Manage users of a running broker."),
+    "vhost": Mount("escrowmq.server.admin_commands", "vhost", "Manage virtual hosts of a running broker."),
+    "permission": Mount("escrowmq.server.admin_commands", "permission", "Manage who may do what on a virtual host."),
+    "inspect": Mount("escrowmq.inspect_command", "inspect", "Show and check what a journal holds."),
+    "perf": Mount("escrowmq.perf.command", "perf", "Load an AMQP 0-9-1 broker and measure rates and latency."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when one is called; the group's own help imports none."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        mount = COMMANDS.get(cmd_name)
+        if mount is None:
+            return None
+        command = getattr(import_module(mount.module), mount.attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, mount.summary) for name, mount in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
+def cli() -> None:
+    """EscrowMQ, a transactional message broker: a message is held in escrow until both sides have settled.
+
+    \b
+    Examples:
+      escrowmq serve --data-dir /var/lib/escrowmq --listen 127.0.0.1:5672
+      escrowmq perf --url amqp://guest:guest@127.0.0.1:5672/ --confirms
+      escrowmq inspect /var/lib/escrowmq
+
+    `escrowmq COMMAND --help` tells more of each.
+    """
+
+
+@click.command()
+@click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False), help="The folder of the journal.")
+@click.option("--listen", metavar="HOST:PORT", help="Where clients connect; port 0 picks a free one.")
+@click.option("--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="A TOML file with settings.")
+@click.option("--log-level", type=click.Choice(LOG_LEVELS), help="The least that is worth a line on stderr.")
+def serve(data_dir: Path | None, listen: str | None, file: Path | None, log_level: str | None) -> None:
+    """Run the broker in the foreground.
+
+    Prints `ready amqp://HOST:PORT data=DIR` on stdout once clients can connect, and logs to stderr. SIGTERM and Ctrl-C
+    finish what was promised, sync, and exit with 0. What an option sets wins over the file.
+
+    \b
+    Examples:
+      escrowmq serve --data-dir /var/lib/escrowmq --listen 0.0.0.0:5672
+      escrowmq serve --config /etc/escrowmq.toml --log-level debug
+      escrowmq serve --data-dir /tmp/q --listen 127.0.0.1:0
+    """
+    from escrowmq.config import ConfigError, load
+
+    options: dict[str, object] = {
+        "data_dir": data_dir.absolute() if data_dir else None,
+        "listen.address": listen,
+        "log.level": log_level,
+    }
+    try:
+        config = load(file, {key: value for key, value in options.items() if value is not None})
+    except ConfigError as error:
+        raise Refused(str(error)) from error
+
+    from escrowmq.journal.errors import JournalError
+    from escrowmq.server.main import run
+
+    try:
+        run(config)
+    except JournalError as error:
+        raise click.ClickException(str(error)) from error
+
+
+class Refused(click.ClickException):
+    """A configuration that the broker does not start with."""
+
+    exit_code = USAGE
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line (default: this process's) and return its exit code."""
+    try:
+        code = cli.main(arguments, prog_name="escrowmq", standalone_mode=False)
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "escrowmq"
+        return _fail(USAGE, f"{error.format_message().rstrip('.')} (see {command} --help)")
+    except click.ClickException as error:
+        return _fail(error.exit_code, error.format_message())
+    except click.Abort:
+        return INTERRUPTED
+    except OSError as error:
+        if error.errno == errno.EPIPE:  # whoever read our output has gone, like `head`
+            sys.stderr.close()
+            return FAILURE
+        return _fail(FAILURE, f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error))
+    return code if isinstance(code, int) else 0
+
+
+def _fail(code: int, message: str) -> int:
+    for line in message.splitlines():
+        click.echo(f"escrowmq: {line}", err=True)
+    return code

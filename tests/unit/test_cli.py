@@ -1,0 +1,127 @@
+"""The frame of the command line: help, version, exit codes, one line for each error, nothing imported too early."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+from escrowmq import __version__, cli
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = cli.main(arguments)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def command(name: str) -> click.Command:
+    found = cli.cli.get_command(click.Context(cli.cli), name)
+    assert found
+    return found
+
+
+def leaves(name: str, found: click.Command) -> list[tuple[str, click.Command]]:
+    """The command, and all below it."""
+    below = found.commands.items() if isinstance(found, click.Group) else ()
+    return [(name, found), *(leaf for sub, child in below for leaf in leaves(f"{name} {sub}", child))]
+
+
+def test_version(run: Run) -> None:
+    assert run("--version") == (0, f"escrowmq {__version__}\n", "")
+
+
+def test_help_lists_every_command_and_imports_none() -> None:
+    script = (
+        "import sys; from escrowmq.cli import main; main(['--help']);"
+        "print([name for name in sys.modules if name.partition('.')[0] in ('pydantic', 'rich', 'asyncio', 'argon2')])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    listed = done.stdout.splitlines()
+    assert listed[-1] == "[]"
+    for name, mount in cli.COMMANDS.items():
+        assert any(line.split(maxsplit=1)[:1] == [name] and mount.summary in line for line in listed)
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_has_help_with_an_example(run: Run, name: str) -> None:
+    for path, found in leaves(name, command(name)):
+        code, text, _ = run(*path.split(), "--help")
+        assert code == 0
+        assert found.help, path
+        if not isinstance(found, click.Group):
+            assert f"escrowmq {path} " in text.split("\n\n", 1)[1], f"no example of {path}"
+        assert all(option.help for option in found.params if isinstance(option, click.Option)), path
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_the_summary_of_a_command_is_the_first_line_of_its_help(name: str) -> None:
+    assert (command(name).help or "").splitlines()[0] == cli.COMMANDS[name].summary
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["nope"], "escrowmq: No such command 'nope' (see escrowmq --help)\n"),
+        (["serve", "--nope"], "escrowmq: No such option '--nope' (see escrowmq serve --help)\n"),
+        (["serve", "extra"], "escrowmq: Got unexpected extra argument (extra) (see escrowmq serve --help)\n"),
+        (["serve", "--listen", "nowhere"], "escrowmq: command line: listen.address: expected an address"),
+        (["serve", "--config", "absent.toml"], "escrowmq: absent.toml: No such file or directory\n"),
+    ],
+)
+def test_wrong_use_is_one_line_and_exit_code_2(run: Run, arguments: list[str], line: str) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith(line)
+    assert err.count("\n") == 1
+
+
+def test_every_fault_of_a_configuration_has_its_line(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text("limits.connections = 0\nlimits.nope = 1\n")
+    code, _, err = run("serve", "--config", str(file))
+    assert code == 2
+    assert [line.split(": ")[:3] for line in err.splitlines()] == [
+        ["escrowmq", str(file), "limits.connections"],
+        ["escrowmq", str(file), "limits.nope"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "line"),
+    [
+        (PermissionError(13, "Permission denied", "/var/x"), 1, "escrowmq: /var/x: Permission denied\n"),
+        (OSError("no route"), 1, "escrowmq: no route\n"),
+        (click.ClickException("it failed"), 1, "escrowmq: it failed\n"),
+        (KeyboardInterrupt(), 130, "\n"),
+    ],
+)
+def test_a_foreseeable_failure_is_one_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch, raised: BaseException, code: int, line: str
+) -> None:
+    @click.command()
+    def fail() -> None:
+        raise raised
+
+    monkeypatch.setattr(cli, "fail", fail, raising=False)
+    monkeypatch.setitem(cli.COMMANDS, "fail", cli.Mount("escrowmq.cli", "fail", "Fail."))
+    assert run("fail") == (code, "", line)
+
+
+def test_python_m_is_the_same_program() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "escrowmq", "nope"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 2
+    assert done.stderr == "escrowmq: No such command 'nope' (see escrowmq --help)\n"
