@@ -17,12 +17,13 @@ from .decision import Decision
 from .directory import Directory
 from .message import Entry, Envelope, Run
 from .outcome import Outcome
-from .records import Kind, encode_block, encode_returned, encode_targets
+from .records import Kind, encode_block, encode_delivered, encode_returned, encode_targets
 from .settlement import Settlements, release
 
 if TYPE_CHECKING:
     from .ports import Log, Receiver
-    from .queue import Queue, Session
+    from .queue import Queue
+    from .topology import VirtualHost
 
 RESIDENT_LIMIT: Final = 16 * 1024 * 1024
 
@@ -66,11 +67,17 @@ class Broker(Directory):
         self.holders: dict[Holder, None] = {}
         self.headers_of: dict[int, Headers] = {}
         self._sealed: dict[Queue, None] = {}
-        self._delivered: dict[Queue, None] = {}
         self._branches = 0
         super().__init__()
 
     # -- publishing
+
+    def route(self, vhost: VirtualHost[Queue], envelope: Envelope) -> tuple[Queue, ...]:
+        """The queues that a message goes to. Raises NOT_FOUND for an exchange that does not exist."""
+        headers = None
+        if vhost.needs_headers(envelope.exchange):
+            headers = self.headers_of[envelope.protocol](envelope)
+        return vhost.route(envelope.exchange, envelope.routing_key, headers, envelope.extra_keys)
 
     def publish(self, envelope: Envelope, bodies: list[bytes], queues: Sequence[Queue]) -> Receipt:
         """A run of messages comes to `queues`, outside any transaction."""
@@ -326,6 +333,9 @@ class Broker(Directory):
             for queue in stirred:
                 if not queue.deleted:
                     queue.dispatch()
+                    if queue.durable and queue.delivered_below > queue.delivered_recorded:
+                        queue.delivered_recorded = queue.delivered_below
+                        self.log.append(Kind.DELIVERED, encode_delivered(queue.ident, queue.delivered_below))
         self.settlements.flush()
 
     def next_deadline(self) -> int | None:

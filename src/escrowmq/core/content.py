@@ -6,7 +6,7 @@ from typing import Final
 
 from .message import Envelope, Run
 from .ports import Log
-from .records import BLOCK, Block, Kind, Reference, decode_block, encode_block
+from .records import BLOCK, TRANSIENT, Block, Kind, Reference, decode_block, encode_block
 
 READ_AHEAD: Final = 256 * 1024
 _ENVELOPES: Final = 1024
@@ -34,7 +34,7 @@ class LogPager:
         if at + length > len(self._chunk):
             self._read(lsn, max(length, READ_AHEAD))
             at = 0
-        block = decode_block(self._chunk, at, reference.index, reference.count)
+        block = decode_block(self._chunk, at, reference.index & ~TRANSIENT, reference.count)
         return Block(block.time, self._shared(block.envelope), block.bodies)
 
     def _read(self, lsn: int, length: int) -> None:
@@ -54,6 +54,6 @@ class LogPager:
     def store(self, run: Run, bodies: list[bytes]) -> int:
         """Write the content of a run that is not in the log yet; its block's LSN. It does not survive a restart."""
         run.lsn = self._log.append(Kind.PAGE, *encode_block(run.time, run.envelope, bodies))
-        run.index = 0
+        run.index = TRANSIENT
         self._log.retain(run.lsn, len(bodies))
         return run.lsn

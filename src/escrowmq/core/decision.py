@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from .message import Entry, Envelope, Run
 from .outcome import Outcome
-from .records import Kind, encode_block, encode_commit, encode_settle, encode_targets
+from .records import Kind, encode_block, encode_commit, encode_settle, encode_targets, ranges_of
 from .settlement import durable_positions, release
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Decision:
         for (queue, outcome), entries in self._removals.items():
             positions = durable_positions(queue, entries)
             if positions and not queue.deleted:
-                operations.append((Kind.SETTLE, [encode_settle(queue.ident, outcome, positions)]))
+                operations.append((Kind.SETTLE, [encode_settle(queue.ident, outcome, ranges_of(positions))]))
         lsns = iter(self._write(operations))
         end = host.log.end_lsn if operations else 0
         for (envelope, bodies, queues), offset in zip(self._placements, block_offsets, strict=True):

@@ -60,8 +60,8 @@ class Discipline(Protocol):
         """The parts that are in the log alone."""
         ...
 
-    def restore(self, reference: Reference, envelope: Envelope) -> None:
-        """A reference that recovery found, behind what is there."""
+    def restore(self, found: Backlog, deliveries: dict[int, int], delivered_below: int) -> None:
+        """Take over what recovery found, in order of position."""
         ...
 
 
@@ -72,7 +72,7 @@ class Fifo:
     Every position in `head` is below every one in `tail`; what comes next is the smaller of the heads of the first two.
     """
 
-    __slots__ = ("_expiry", "_pager", "_returned", "deliveries", "head", "resident", "resident_limit", "tail")
+    __slots__ = ("_expiry", "_pager", "_returned", "delivered_below", "deliveries", "head", "resident", "resident_limit", "tail")
 
     def __init__(self, pager: Pager, resident_limit: int, expiry: Callable[[Envelope, int], int]) -> None:
         self._pager = pager
@@ -83,6 +83,7 @@ class Fifo:
         self.resident = 0
         self.resident_limit = resident_limit
         self.deliveries: dict[int, int] = {}  # of entries that are in `tail`
+        self.delivered_below = 0  # what recovery found in `tail` below this may have been delivered before
 
     def __len__(self) -> int:
         return len(self._returned) + len(self.head) + self.tail.messages
@@ -152,9 +153,10 @@ class Fifo:
             expires_at = self._expiry(block.envelope, block.time)
             run = Run(block.envelope, reference.first, block.time, reference.lsn, reference.index, expires_at)
             entries = list(map(Entry, range(run.first, run.first + reference.count), block.bodies, repeat(run)))
-            if self.deliveries:
+            if self.deliveries or run.first < self.delivered_below:
                 for entry in entries:
-                    entry.deliveries = self.deliveries.pop(entry.position, 0)
+                    known = 1 if entry.position < self.delivered_below else 0
+                    entry.deliveries = self.deliveries.pop(entry.position, known)
             self.head.extend(entries)
             self.resident += sum(map(len, block.bodies)) + ENTRY_COST * reference.count
 
@@ -178,17 +180,20 @@ class Fifo:
     def backlogs(self) -> list[Backlog]:
         return [self.tail]
 
-    def restore(self, reference: Reference, envelope: Envelope) -> None:
-        self.tail.append(*reference)
+    def restore(self, found: Backlog, deliveries: dict[int, int], delivered_below: int) -> None:
+        self.tail.replace(found)
+        self.deliveries = deliveries
+        self.delivered_below = delivered_below
 
 
 class Priority:
     """The highest priority first, publication order within each (ORD-6)."""
 
-    __slots__ = ("_highest", "_levels", "_make")
+    __slots__ = ("_highest", "_levels", "_make", "_pager")
 
-    def __init__(self, highest: int, make: Callable[[], Fifo]) -> None:
+    def __init__(self, highest: int, pager: Pager, make: Callable[[], Fifo]) -> None:
         self._highest = highest
+        self._pager = pager
         self._make = make
         self._levels: dict[int, Fifo] = {}
 
@@ -239,5 +244,9 @@ class Priority:
     def backlogs(self) -> list[Backlog]:
         return [level.tail for level in self._levels.values()]
 
-    def restore(self, reference: Reference, envelope: Envelope) -> None:
-        self._level(envelope).restore(reference, envelope)
+    def restore(self, found: Backlog, deliveries: dict[int, int], delivered_below: int) -> None:
+        for reference in found:
+            level = self._level(self._pager.load(reference._replace(count=1)).envelope)
+            level.tail.append(*reference)
+            level.delivered_below = delivered_below
+            level.deliveries = deliveries

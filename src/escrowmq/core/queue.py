@@ -140,7 +140,7 @@ class Queue:
         def make() -> Fifo:
             return Fifo(self._host.pager, self._host.resident_limit, self.expiry)
 
-        return Priority(self.options.max_priority, make) if self.options.max_priority else make()
+        return Priority(self.options.max_priority, self._host.pager, make) if self.options.max_priority else make()
 
     def __repr__(self) -> str:
         return f"<Queue {self.vhost}:{self.name}>"
@@ -164,8 +164,10 @@ class Queue:
     def expiry(self, envelope: Envelope, time: int) -> int:
         """When a message that came at `time` expires here, in milliseconds since the epoch; 0 is never."""
         ttl = self.options.message_ttl
-        if envelope.ttl is not None and (ttl is None or envelope.ttl < ttl):
-            ttl = envelope.ttl
+        if envelope.ttl is not None:
+            self.ttl_possible = True
+            if ttl is None or envelope.ttl < ttl:
+                ttl = envelope.ttl
         return 0 if ttl is None else max(time + ttl, 1)
 
     def enqueue(self, run: Run, bodies: list[bytes], after: int = 0) -> None:
@@ -181,7 +183,6 @@ class Queue:
 
     def _admit(self, run: Run, bodies: list[bytes]) -> None:
         if run.envelope.ttl is not None or self.ttl_possible:
-            self.ttl_possible = True
             run.expires_at = self.expiry(run.envelope, run.time)
         self.order.append(run, bodies)
         if self.limited:

@@ -28,6 +28,7 @@ class Kind(IntEnum):
     RETURNED = 5
     QUEUE_STATE = 6
     PAGE = 7
+    DELIVERED = 8
     COUNTERS = 16
     VHOST_SET = 17
     VHOST_DELETED = 18
@@ -53,8 +54,12 @@ _SETTLE: Final = struct.Struct("<IBI")  # queue id, outcome, number of ranges
 _RANGE: Final = struct.Struct("<QI")  # first position, count
 _COMMIT: Final = struct.Struct("<QI")  # branch number, number of operations
 _OPERATION: Final = struct.Struct("<BI")  # kind, length
-_STATE: Final = struct.Struct("<IQIII")  # queue id, next position, references, delivery counts, bytes of the rest
+_STATE: Final = struct.Struct("<IQQII")  # queue id, next position, delivered below, references, delivery counts
 _MOVE: Final = struct.Struct("<II")  # queue id, count
+
+
+TRANSIENT: Final = 1 << 31
+"""Set in the index of a reference whose content does not survive a restart (it lies in a PAGE record)."""
 
 
 class Target(NamedTuple):
@@ -78,6 +83,18 @@ class Range(NamedTuple):
 
     first: int
     count: int
+
+
+def merged(ranges: Iterable[tuple[int, int]]) -> list[Range]:
+    """Ranges in order; those that touch or overlap become one."""
+    found: list[Range] = []
+    for first, count in sorted(ranges):
+        if found and first <= found[-1].first + found[-1].count:
+            last = found[-1]
+            found[-1] = Range(last.first, max(last.count, first + count - last.first))
+        else:
+            found.append(Range(first, count))
+    return found
 
 
 class Block(NamedTuple):
@@ -152,9 +169,8 @@ def decode_publish(data: bytes | memoryview) -> Publish:
     return Publish(targets, at, BLOCK.unpack_from(data, at)[2])
 
 
-def encode_settle(queue: int, outcome: Outcome, positions: Iterable[int]) -> bytes:
-    """A SETTLE record for `positions`, in any order."""
-    ranges = ranges_of(positions)
+def encode_settle(queue: int, outcome: Outcome, ranges: Sequence[Range]) -> bytes:
+    """A SETTLE record for the positions of `ranges`."""
     return _SETTLE.pack(queue, outcome, len(ranges)) + b"".join([_RANGE.pack(*r) for r in ranges])
 
 
@@ -240,38 +256,46 @@ def decode_moves(data: bytes | memoryview) -> tuple[list[Move], int]:
 
 
 class QueueState(NamedTuple):
-    """What a queue holds, in a snapshot: columns of references, delivery counts above 0, and sizes."""
+    """What a queue holds, in a snapshot: columns of references, and delivery counts above 0.
+
+    What lies below `delivered_below` may have been delivered before.
+    """
 
     queue: int
     next_position: int
+    delivered_below: int
     firsts: array[int]
-    counts: array[int]
     lsns: array[int]
+    counts: array[int]
     indexes: array[int]
     deliveries: list[tuple[int, int]]
-    total_bytes: int
 
 
-def encode_queue_state(state: QueueState) -> bytes:
-    number = len(state.firsts)
+def encode_queue_state(state: QueueState) -> list[bytes]:
     columns = (state.firsts, state.lsns, state.counts, state.indexes)
-    rest = b"".join(column.tobytes() for column in columns)
-    counts = b"".join([_RANGE.pack(*pair) for pair in state.deliveries])
-    head = _STATE.pack(state.queue, state.next_position, number, len(state.deliveries), 0)
-    return head + struct.pack("<Q", state.total_bytes) + rest + counts
+    head = _STATE.pack(state.queue, state.next_position, state.delivered_below, len(state.firsts), len(state.deliveries))
+    return [head, *(column.tobytes() for column in columns), *(_RANGE.pack(*pair) for pair in state.deliveries)]
 
 
 def decode_queue_state(data: bytes | memoryview) -> QueueState:
-    queue, next_position, number, counted, _ = _STATE.unpack_from(data)
-    (total_bytes,) = struct.unpack_from("<Q", data, _STATE.size)
-    at = _STATE.size + 8
+    queue, next_position, delivered_below, number, counted = _STATE.unpack_from(data)
+    at = _STATE.size
     columns = []
     for code, width in (("Q", 8), ("Q", 8), ("I", 4), ("I", 4)):
         columns.append(array(code, bytes(data[at : at + width * number])))
         at += width * number
     firsts, lsns, counts, indexes = columns
     deliveries = [_RANGE.unpack_from(data, at + i * _RANGE.size) for i in range(counted)]
-    return QueueState(queue, next_position, firsts, counts, lsns, indexes, deliveries, total_bytes)
+    return QueueState(queue, next_position, delivered_below, firsts, lsns, counts, indexes, deliveries)
+
+
+def encode_delivered(queue: int, below: int) -> bytes:
+    """A DELIVERED record: positions below `below` may have been delivered."""
+    return _TARGET.pack(queue, below)
+
+
+def decode_delivered(data: bytes | memoryview) -> Target:
+    return Target(*_TARGET.unpack_from(data))
 
 
 def encode_returned(queue: int, entries: Iterable[tuple[int, int]]) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from .records import Kind, encode_settle
+from .records import Kind, encode_settle, ranges_of
 
 if TYPE_CHECKING:
     from .message import Entry, Run
@@ -41,7 +41,7 @@ class Settlements:
         for (queue, outcome), entries in self._waiting.items():
             positions = durable_positions(queue, entries)
             if positions:
-                self._log.append(Kind.SETTLE, encode_settle(queue.ident, outcome, positions))
+                self._log.append(Kind.SETTLE, encode_settle(queue.ident, outcome, ranges_of(positions)))
             release(self._log, entries)
         self._waiting.clear()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .arguments import OffsetFirst, OffsetLast, OffsetNext, OffsetPosition, OffsetTime, parse_stream_offset
 from .backlog import Backlog
-from .message import Entry, Envelope, Run
+from .message import Entry, Run
 from .ordering import ENTRY_COST, Pager
 from .outcome import Outcome
 from .queue import CHUNK, Queue
@@ -119,8 +119,8 @@ class StreamLog:
     def backlogs(self) -> list[Backlog]:
         return [self.backlog]
 
-    def restore(self, reference: Reference, envelope: Envelope | None) -> None:
-        self.backlog.append(*reference)
+    def restore(self, found: Backlog, deliveries: dict[int, int], delivered_below: int) -> None:
+        self.backlog.replace(found)
 
 
 class StreamQueue(Queue):

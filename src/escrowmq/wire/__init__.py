@@ -1,0 +1,1 @@
+"""Protocols, pure: bytes in, bytes out. One folder a protocol; none imports another."""

@@ -1,0 +1,333 @@
+"""What there is and what it is called: virtual hosts, exchanges, queues, bindings; each change with its record."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable, Iterator, Mapping
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .arguments import queue_options
+from .conditions import BrokerError, Condition
+from .equivalence import check_queue_equivalent
+from .exchange import NO_ARGUMENTS, Binding, Exchange
+from .outcome import Outcome
+from .queue import Queue, Session
+from .records import TRANSIENT, Kind, Reference, encode_change, encode_settle, merged
+from .stream import StreamQueue
+from .topology import PREDECLARED, Removal, VirtualHost
+
+if TYPE_CHECKING:
+    from .ports import Log
+    from .settlement import Settlements
+
+
+class Declaration(NamedTuple):
+    """What a client says of a queue."""
+
+    durable: bool = False
+    exclusive: bool = False
+    auto_delete: bool = False
+    arguments: Mapping[str, object] = NO_ARGUMENTS
+
+
+class Directory:
+    """The part of the broker that knows names. Changes act at once (TX-9); durable ones are appended to the log."""
+
+    log: Log
+    random: Random
+    settlements: Settlements
+
+    def __init__(self) -> None:
+        self.vhosts: dict[str, VirtualHost[Queue]] = {}
+        self._next_queue = 1
+
+    # -- virtual hosts
+
+    def vhost(self, name: str) -> VirtualHost[Queue]:
+        """The virtual host of that name. Raises NOT_FOUND."""
+        vhost = self.vhosts.get(name)
+        if vhost is None:
+            raise BrokerError(Condition.NOT_FOUND, f"vhost '{name}' not found")
+        return vhost
+
+    def add_vhost(self, name: str) -> bool:
+        """A new, empty virtual host; False if it was there."""
+        if name in self.vhosts:
+            return False
+        self.vhosts[name] = VirtualHost(name)
+        self._record(Kind.VHOST_SET, name=name)
+        return True
+
+    def delete_vhost(self, name: str) -> None:
+        """A virtual host goes with everything in it. Raises NOT_FOUND."""
+        vhost = self.vhost(name)
+        for queue in list(vhost.queues.values()):
+            self.delete_queue(queue)
+        del self.vhosts[name]
+        self._record(Kind.VHOST_DELETED, name=name)
+
+    # -- exchanges and bindings
+
+    def declare_exchange(self, vhost: VirtualHost[Queue], name: str, kind: str, **flags: Any) -> None:
+        """Keyword arguments and errors as of `VirtualHost.declare_exchange`."""
+        exchange = vhost.declare_exchange(name, kind, **flags)
+        if exchange is not None and exchange.durable:
+            self._record(Kind.EXCHANGE_DECLARED, **_exchange_fields(vhost.name, exchange))
+
+    def delete_exchange(self, vhost: VirtualHost[Queue], name: str, *, if_unused: bool = False) -> None:
+        """Errors as of `VirtualHost.delete_exchange`."""
+        self._record_removal(vhost, vhost.delete_exchange(name, if_unused=if_unused))
+
+    def bind_queue(
+        self, vhost: VirtualHost[Queue], source: str, queue: str, key: str, arguments: Mapping[str, object] = NO_ARGUMENTS
+    ) -> None:
+        """Errors as of `VirtualHost.bind_queue`."""
+        self._record_binding(vhost, vhost.bind_queue(source, queue, key, arguments))
+
+    def bind_exchange(
+        self, vhost: VirtualHost[Queue], source: str, destination: str, key: str, arguments: Mapping[str, object] = NO_ARGUMENTS
+    ) -> None:
+        """Errors as of `VirtualHost.bind_exchange`."""
+        self._record_binding(vhost, vhost.bind_exchange(source, destination, key, arguments))
+
+    def unbind_queue(
+        self, vhost: VirtualHost[Queue], source: str, queue: str, key: str, arguments: Mapping[str, object] = NO_ARGUMENTS
+    ) -> None:
+        """Errors as of `VirtualHost.unbind_queue`."""
+        self._record_removal(vhost, vhost.unbind_queue(source, queue, key, arguments))
+
+    def unbind_exchange(
+        self, vhost: VirtualHost[Queue], source: str, destination: str, key: str, arguments: Mapping[str, object] = NO_ARGUMENTS
+    ) -> None:
+        """Errors as of `VirtualHost.unbind_exchange`."""
+        self._record_removal(vhost, vhost.unbind_exchange(source, destination, key, arguments))
+
+    # -- queues
+
+    def declare_queue(
+        self, vhost: VirtualHost[Queue], name: str, declaration: Declaration, session: Session
+    ) -> Queue:
+        """The queue, made if it was not there; an empty name gets a new one (`amq.gen-…`).
+
+        Raises RESOURCE_LOCKED (EXC-2), PRECONDITION_FAILED when it is there and differs or an argument is invalid,
+        ACCESS_REFUSED for reserved names.
+        """
+        existing = vhost.queues.get(name) if name else None
+        if existing is not None:
+            existing.check_access(session)
+            check_queue_equivalent(vhost.name, name, existing, declaration)
+            existing.touch()
+            return existing
+        if name:
+            vhost.check_queue_name(name)
+        else:
+            name = self._fresh_name(vhost)
+        queue = self._make_queue(vhost, name, self._next_queue, declaration, session if declaration.exclusive else None)
+        self._next_queue += 1
+        if declaration.exclusive:
+            session.exclusive[queue] = None
+        if queue.durable:
+            self._record(Kind.QUEUE_DECLARED, **_queue_fields(queue))
+        return queue
+
+    def _make_queue(
+        self, vhost: VirtualHost[Queue], name: str, ident: int, declaration: Declaration, owner: Session | None
+    ) -> Queue:
+        durable, exclusive, auto_delete, arguments = declaration
+        options = queue_options(
+            vhost.name, name, arguments, durable=durable, exclusive=exclusive, auto_delete=auto_delete
+        )
+        make = StreamQueue if options.queue_type == "stream" else Queue
+        queue = make(
+            self,  # type: ignore[arg-type]  # the broker, which is a Host
+            ident,
+            vhost.name,
+            name,
+            options,
+            durable=durable,
+            exclusive=exclusive,
+            auto_delete=auto_delete,
+            arguments=arguments,
+            owner=owner,
+        )
+        vhost.add_queue(queue)
+        return queue
+
+    def _fresh_name(self, vhost: VirtualHost[Queue]) -> str:
+        while True:
+            name = "amq.gen-" + urlsafe_b64encode(self.random.randbytes(16)).rstrip(b"=").decode()
+            if name not in vhost.queues:
+                return name
+
+    def delete_queue(self, queue: Queue, *, if_unused: bool = False, if_empty: bool = False) -> int:
+        """A queue goes, with its bindings and consumers; how many messages it had.
+
+        Raises PRECONDITION_FAILED when it has consumers or messages and the flags forbid that.
+        """
+        where = f"queue '{queue.name}' in vhost '{queue.vhost}'"
+        if if_unused and queue.consumers:
+            raise BrokerError(Condition.PRECONDITION_FAILED, f"{where} in use")
+        if if_empty and queue.ready + queue.unsettled:
+            raise BrokerError(Condition.PRECONDITION_FAILED, f"{where} not empty")
+        vhost = self.vhosts[queue.vhost]
+        self.settlements.flush()
+        count = queue.ready
+        queue.deleted = True
+        if queue.owner is not None:
+            queue.owner.exclusive.pop(queue, None)
+        removal = vhost.remove_queue(queue.name)
+        if queue.durable:
+            self._record(Kind.QUEUE_DELETED, id=queue.ident, vhost=queue.vhost, name=queue.name)
+        self._record_removal(vhost, Removal(exchanges=removal.exchanges))
+        for _, run, bodies in queue.escrow:
+            if run.lsn:
+                self.log.release(run.lsn, len(bodies))
+        queue.escrow.clear()
+        self._release(queue.order.clear())
+        for consumer in list(queue.consumers):
+            queue.consumers.remove(consumer)
+            if consumer.window is not None:
+                consumer.window.members.remove(consumer)
+            if consumer.receiver is not None:
+                consumer.receiver.cancelled(consumer)
+        return count
+
+    def purge(self, queue: Queue) -> int:
+        """Everything that waits in `queue` is gone; how many messages that were. Deliveries are not touched."""
+        count = queue.ready
+        self.forget(queue, queue.order.clear(), Outcome.PURGED)
+        queue.bytes = 0
+        return count
+
+    def forget(self, queue: Queue, references: list[Reference], outcome: Outcome) -> None:
+        """What `references` name has left `queue` for good."""
+        if queue.durable:
+            ranges = merged([(r.first, r.count) for r in references if r.lsn and not r.index & TRANSIENT])
+            if ranges:
+                self.log.append(Kind.SETTLE, encode_settle(queue.ident, outcome, ranges))
+        self._release(references)
+
+    def _release(self, references: Iterable[Reference]) -> None:
+        for reference in references:
+            if reference.lsn:
+                self.log.release(reference.lsn, reference.count)
+
+    def end_session(self, session: Session) -> None:
+        """A connection is gone, and its exclusive queues with it (EXC-1)."""
+        for queue in list(session.exclusive):
+            self.delete_queue(queue)
+
+    # -- records
+
+    def _record(self, kind: Kind, **fields: Any) -> None:
+        self.log.append(kind, encode_change(**fields))
+
+    def _record_binding(self, vhost: VirtualHost[Queue], binding: Binding[Queue] | None) -> None:
+        if binding is not None and binding.durable:
+            self._record(Kind.BOUND, **_binding_fields(vhost.name, binding))
+
+    def _record_removal(self, vhost: VirtualHost[Queue], removal: Removal[Queue]) -> None:
+        for exchange in removal.exchanges:
+            if exchange.durable:
+                self._record(Kind.EXCHANGE_DELETED, vhost=vhost.name, name=exchange.name)
+        for binding in removal.bindings:
+            if binding.durable and binding.source not in removal.exchanges:
+                self._record(Kind.UNBOUND, **_binding_fields(vhost.name, binding))
+
+    def counters(self) -> dict[str, int]:
+        """Numbers that must not be given out twice, for a snapshot."""
+        return {"next_queue": self._next_queue}
+
+    def durable_queues(self) -> Iterator[Queue]:
+        """The queues that a restart brings back."""
+        for vhost in self.vhosts.values():
+            for queue in vhost.queues.values():
+                if queue.durable:
+                    yield queue
+
+    def topology_records(self) -> Iterator[tuple[Kind, dict[str, Any]]]:
+        """Records that rebuild every durable name, for a snapshot."""
+        for vhost in self.vhosts.values():
+            yield Kind.VHOST_SET, {"name": vhost.name}
+            for exchange in vhost.exchanges.values():
+                if exchange.durable and exchange.name not in PREDECLARED:
+                    yield Kind.EXCHANGE_DECLARED, _exchange_fields(vhost.name, exchange)
+            for queue in vhost.queues.values():
+                if queue.durable:
+                    yield Kind.QUEUE_DECLARED, _queue_fields(queue)
+            for binding in vhost.bindings():
+                if binding.durable:
+                    yield Kind.BOUND, _binding_fields(vhost.name, binding)
+
+    def restore(self, kind: Kind, fields: dict[str, Any]) -> None:
+        """Apply a record of this kind again, at recovery."""
+        if kind is Kind.COUNTERS:
+            self._next_queue = fields["next_queue"]
+        elif kind is Kind.VHOST_SET:
+            self.vhosts[fields["name"]] = VirtualHost(fields["name"])
+            self.vhosts[fields["name"]].restoring = True
+        elif kind is Kind.VHOST_DELETED:
+            del self.vhosts[fields["name"]]
+        else:
+            self._restore_in(self.vhosts[fields.pop("vhost")], kind, fields)
+
+    def _restore_in(self, vhost: VirtualHost[Queue], kind: Kind, fields: dict[str, Any]) -> None:
+        match kind:
+            case Kind.EXCHANGE_DECLARED:
+                vhost.declare_exchange(**fields)
+            case Kind.EXCHANGE_DELETED:
+                vhost.delete_exchange(fields["name"])
+            case Kind.QUEUE_DECLARED:
+                ident = fields["id"]
+                declaration = Declaration(True, False, fields["auto_delete"], fields["arguments"])
+                self._make_queue(vhost, fields["name"], ident, declaration, None)
+                self._next_queue = max(self._next_queue, ident + 1)
+            case Kind.QUEUE_DELETED:
+                vhost.remove_queue(fields["name"])
+            case Kind.BOUND:
+                bind = vhost.bind_exchange if fields["to_exchange"] else vhost.bind_queue
+                bind(fields["source"], fields["destination"], fields["key"], fields["arguments"])
+            case Kind.UNBOUND:
+                unbind = vhost.unbind_exchange if fields["to_exchange"] else vhost.unbind_queue
+                unbind(fields["source"], fields["destination"], fields["key"], fields["arguments"])
+            case _:
+                raise AssertionError(f"{kind.name} is no record of a topology")
+
+    def end_restore(self) -> None:
+        """Recovery is done: names are guarded again."""
+        for vhost in self.vhosts.values():
+            vhost.restoring = False
+
+
+def _exchange_fields(vhost: str, exchange: Exchange[Queue]) -> dict[str, Any]:
+    return {
+        "vhost": vhost,
+        "name": exchange.name,
+        "kind": exchange.kind,
+        "durable": exchange.durable,
+        "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal,
+        "arguments": dict(exchange.arguments),
+    }
+
+
+def _queue_fields(queue: Queue) -> dict[str, Any]:
+    return {
+        "vhost": queue.vhost,
+        "id": queue.ident,
+        "name": queue.name,
+        "auto_delete": queue.auto_delete,
+        "arguments": dict(queue.arguments),
+    }
+
+
+def _binding_fields(vhost: str, binding: Binding[Queue]) -> dict[str, Any]:
+    return {
+        "vhost": vhost,
+        "source": binding.source.name,
+        "destination": binding.destination.name,
+        "to_exchange": binding.to_exchange,
+        "key": binding.routing_key,
+        "arguments": dict(binding.arguments),
+    }

@@ -1,0 +1,144 @@
+"""Recovery: the broker's state from a snapshot's records and the log's records after it (ORD-5, DUR-3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from .backlog import Backlog
+from .records import (
+    Kind,
+    Range,
+    decode_change,
+    decode_commit,
+    decode_delivered,
+    decode_publish,
+    decode_queue_state,
+    decode_returned,
+    decode_settle,
+    merged,
+)
+
+if TYPE_CHECKING:
+    from .broker import Broker
+    from .queue import Queue
+
+Payload = bytes | memoryview
+
+
+class RecoveryError(Exception):
+    """The log holds something that this version cannot apply; names the record and its LSN."""
+
+
+class _Found:
+    """What the records say of one queue."""
+
+    __slots__ = ("delivered_below", "deliveries", "next_position", "references", "settled")
+
+    def __init__(self) -> None:
+        self.references = Backlog()
+        self.settled: list[Range] = []
+        self.deliveries: dict[int, int] = {}
+        self.delivered_below = 0
+        self.next_position = 1
+
+
+class Recovery:
+    """Applies records in order; `finish` hands the result to the broker.
+
+    Copies that compaction made (RELOCATE) are passed over: the originals are there until a snapshot names the copies.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._found: dict[int, _Found] = {}
+        self._handlers: dict[int, Callable[[int, Payload], None]] = {
+            Kind.PUBLISH: self._publish,
+            Kind.SETTLE: self._settle,
+            Kind.COMMIT: self._commit,
+            Kind.RETURNED: self._returned,
+            Kind.DELIVERED: self._delivered,
+            Kind.QUEUE_STATE: self._queue_state,
+            Kind.QUEUE_DELETED: self._queue_deleted,
+        }
+
+    def apply(self, lsn: int, kind: int, payload: Payload) -> None:
+        """One record. Raises RecoveryError for a kind that is unknown."""
+        handler = self._handlers.get(kind)
+        if handler is not None:
+            handler(lsn, payload)
+        elif kind in (Kind.RELOCATE, Kind.PAGE):
+            return
+        elif kind in Kind._value2member_map_:
+            self._broker.restore(Kind(kind), decode_change(payload))
+        else:
+            raise RecoveryError(f"record at LSN {lsn} is of kind {kind}, which this version does not know")
+
+    def _of(self, queue: int) -> _Found:
+        found = self._found.get(queue)
+        if found is None:
+            found = self._found[queue] = _Found()
+        return found
+
+    def _publish(self, lsn: int, payload: Payload) -> None:
+        publish = decode_publish(payload)
+        for target in publish.targets:
+            found = self._of(target.queue)
+            found.references.append(target.first, publish.count, lsn + publish.block, 0)
+            found.next_position = target.first + publish.count
+
+    def _settle(self, lsn: int, payload: Payload) -> None:
+        settle = decode_settle(payload)
+        self._of(settle.queue).settled += settle.ranges
+
+    def _commit(self, lsn: int, payload: Payload) -> None:
+        for kind, offset, operation in decode_commit(payload)[1]:
+            self._handlers[kind](lsn + offset, operation)
+
+    def _returned(self, lsn: int, payload: Payload) -> None:
+        queue, counts = decode_returned(payload)
+        self._of(queue).deliveries.update(counts)
+
+    def _delivered(self, lsn: int, payload: Payload) -> None:
+        queue, below = decode_delivered(payload)
+        found = self._of(queue)
+        found.delivered_below = max(found.delivered_below, below)
+
+    def _queue_state(self, lsn: int, payload: Payload) -> None:
+        state = decode_queue_state(payload)
+        found = self._of(state.queue)
+        found.next_position = state.next_position
+        found.delivered_below = state.delivered_below
+        found.deliveries.update(state.deliveries)
+        references = found.references
+        references.firsts, references.lsns = state.firsts, state.lsns
+        references.counts, references.indexes = state.counts, state.indexes
+        references.messages = sum(state.counts)
+
+    def _queue_deleted(self, lsn: int, payload: Payload) -> None:
+        fields = decode_change(payload)
+        self._found.pop(fields["id"], None)
+        self._broker.restore(Kind.QUEUE_DELETED, fields)
+
+    def finish(self) -> None:
+        """Fill the queues."""
+        for queue in self._broker.durable_queues():
+            found = self._found.get(queue.ident)
+            if found is not None:
+                self._fill(queue, found)
+
+    def _fill(self, queue: Queue, found: _Found) -> None:
+        references = found.references
+        references.remove(merged(found.settled))
+        queue.next_position = found.next_position
+        queue.delivered_below = queue.delivered_recorded = found.delivered_below
+        queue.logged = True
+        for reference in references:
+            self._broker.log.retain(reference.lsn, reference.count)
+        if queue.limited or queue.keeps:
+            queue.bytes = sum(self._bytes(references))
+        queue.order.restore(references, found.deliveries, found.delivered_below)
+        queue.arm_expiry()
+
+    def _bytes(self, references: Backlog) -> list[int]:
+        return [sum(map(len, self._broker.pager.load(reference).bodies)) for reference in references]
