@@ -1,0 +1,311 @@
+"""Start and stop the brokers that are measured: on free ports, with data directories of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import IO, Any
+
+from escrowmq.perf.connection import Connection
+from escrowmq.perf.errors import PerfError
+from escrowmq.perf.url import Target
+
+START_TIMEOUT = 90.0
+STOP_TIMEOUT = 120.0
+_POLL = 0.005
+_RABBITMQ_SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+
+
+class BrokerError(Exception):
+    """A broker that does not start, or does not stop."""
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nobody listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Broker(ABC):
+    """A broker in a directory of its own."""
+
+    name: str
+
+    def __init__(self, directory: Path) -> None:
+        """Everything the broker writes goes below `directory`, which is created if it is not there."""
+        self.directory = directory
+        self.port = 0
+        self._process: subprocess.Popen[str] | None = None
+        self._log: IO[str] | None = None
+        self.started_in = 0.0
+        """Seconds from the start of the process until a client had opened a connection."""
+        directory.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def url(self) -> str:
+        """Where its guest user can be reached."""
+        return f"amqp://guest:guest@127.0.0.1:{self.port}/"
+
+    def start(self) -> None:
+        """Start on the data that is there, and wait until a client can open a connection.
+
+        Raises BrokerError when the process ends, or is not ready in `START_TIMEOUT`.
+        """
+        self._log = (self.directory / "output.log").open("a")
+        begin = time.monotonic()
+        self._launch(self._log)
+        give_up = begin + START_TIMEOUT
+        while not self._answers():
+            if self._process is None or self._process.poll() is not None:
+                raise BrokerError(f"{self.name} ended while starting: {self._last_words()}")
+            if time.monotonic() > give_up:
+                self.kill()
+                raise BrokerError(f"{self.name} is not ready after {START_TIMEOUT:g} s: {self._last_words()}")
+            time.sleep(_POLL)
+        self.started_in = time.monotonic() - begin
+
+    @abstractmethod
+    def _launch(self, log: IO[str]) -> None:
+        """Start the process and set the port, or know it already."""
+
+    def _answers(self) -> bool:
+        if not self.port:
+            return False
+        try:
+            Connection(Target("127.0.0.1", self.port, "guest", "guest", "/"), "bench", timeout=5.0).close()
+        except PerfError:
+            return False
+        return True
+
+    def _last_words(self) -> str:
+        lines = (self.directory / "output.log").read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it wrote nothing"
+
+    def stop(self) -> None:
+        """Stop in an orderly way; kill what does not. Harmless when it is not running."""
+        if self._process is None:
+            return
+        self.thaw()
+        self._signal_stop()
+        try:
+            self._process.wait(STOP_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise BrokerError(f"{self.name} did not stop in {STOP_TIMEOUT:g} s") from None
+        self._ended()
+
+    def kill(self) -> None:
+        """Kill the process group."""
+        if self._process is not None:
+            self._signal(signal.SIGKILL)
+            self._process.wait()
+            self._ended()
+
+    def _ended(self) -> None:
+        self._process = None
+        if self._log is not None:
+            self._log.close()
+
+    def _signal_stop(self) -> None:
+        self._signal(signal.SIGTERM)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None and self._process.poll() is None:
+            os.killpg(self._process.pid, number)
+
+    def freeze(self) -> None:
+        """Stop the clock of an idle broker, so that it cannot disturb the one that is measured."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._signal(signal.SIGCONT)
+
+    def remove(self) -> None:
+        """Delete what it wrote."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def pids(self) -> list[int]:
+        """The processes of the broker: those of its process group."""
+        if self._process is None:
+            return []
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    group = os.getpgid(int(entry.name))
+                except ProcessLookupError:
+                    continue
+                if group == self._process.pid:
+                    found.append(int(entry.name))
+        return found
+
+    def resident_bytes(self) -> int:
+        """Resident memory of the broker's own process, the largest of its group."""
+        return max((_resident(pid) for pid in self.pids()), default=0)
+
+    def cpu_seconds(self) -> float:
+        """User and system time of all its processes so far."""
+        return sum(_cpu(pid) for pid in self.pids())
+
+    def journal_counters(self) -> dict[str, int] | None:
+        """Syncs, records, batches and bytes of the journal since the start, if the broker tells."""
+        return None
+
+    @abstractmethod
+    def version(self) -> str:
+        """What is measured, for the report."""
+
+
+def _resident(pid: int) -> int:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    match = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
+    return int(match.group(1)) * 1024 if match else 0
+
+
+def _cpu(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class EscrowMQ(Broker):
+    """The broker of this repository, run by the interpreter that runs the benchmark."""
+
+    name = "EscrowMQ"
+
+    @property
+    def data_dir(self) -> Path:
+        """Where its journal lies."""
+        return self.directory / "data"
+
+    def _launch(self, log: IO[str]) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "escrowmq",
+            "serve",
+            "--data-dir",
+            str(self.data_dir),
+            "--listen",
+            "127.0.0.1:0",
+        ]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
+        )
+        self.port = self._read_port(self._process)
+
+    def _read_port(self, process: subprocess.Popen[str]) -> int:
+        """The port out of the line `ready amqp://HOST:PORT data=DIR`; 0 when the process ends without it."""
+        if process.stdout is None:
+            raise BrokerError("no standard output to read")
+        for line in process.stdout:
+            match = re.match(r"ready amqp://.*:(\d+) ", line)
+            if match:
+                return int(match.group(1))
+        process.wait()
+        return 0
+
+    def journal_counters(self) -> dict[str, int] | None:
+        command = [sys.executable, "-m", "escrowmq", "status", "--data-dir", str(self.data_dir), "--json"]
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        if answer.returncode:
+            return None
+        status: dict[str, Any] = json.loads(answer.stdout)
+        journal: dict[str, int] | None = status.get("journal")
+        return journal
+
+    def version(self) -> str:
+        from escrowmq import __version__
+
+        return f"EscrowMQ {__version__}, Python {sys.version.split()[0]}"
+
+
+class RabbitMQ(Broker):
+    """Debian's `rabbitmq-server` as it comes: default queue type and limits; only ports, paths and plugins are set."""
+
+    name = "RabbitMQ"
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._epmd: subprocess.Popen[bytes] | None = None
+
+    @staticmethod
+    def installed() -> bool:
+        """Whether it can be started here."""
+        return _RABBITMQ_SERVER.exists() and shutil.which("epmd") is not None
+
+    def _launch(self, log: IO[str]) -> None:
+        self.port = free_port()
+        epmd_port = free_port()
+        directory = self.directory
+        (directory / "rabbitmq.conf").write_text(f"listeners.tcp.1 = 127.0.0.1:{self.port}\n")
+        (directory / "enabled_plugins").write_text("[].\n")
+        environment = {
+            **{name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ},
+            "HOME": str(directory),
+            "ERL_EPMD_PORT": str(epmd_port),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODENAME": f"bench{self.port}@localhost",
+            "RABBITMQ_DIST_PORT": str(free_port()),
+            "RABBITMQ_CONFIG_FILE": str(directory / "rabbitmq.conf"),
+            "RABBITMQ_CONF_ENV_FILE": str(directory / "no-env.conf"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "enabled_plugins"),
+            "RABBITMQ_MNESIA_BASE": str(directory / "mnesia"),
+            "RABBITMQ_MNESIA_DIR": str(directory / "mnesia" / "node"),
+            "RABBITMQ_LOG_BASE": str(directory / "log"),
+            "RABBITMQ_PID_FILE": str(directory / "pid"),
+        }
+        # An epmd of our own, in the foreground: the one that the node would start as a daemon would outlive it.
+        self._epmd = subprocess.Popen(
+            ["epmd", "-port", str(epmd_port), "-address", "127.0.0.1"],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        self._process = subprocess.Popen(
+            [str(_RABBITMQ_SERVER)],
+            env=environment,
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+        )
+
+    def _signal_stop(self) -> None:
+        """The start script may stand between us and the Erlang machine, which stops in an orderly way on SIGTERM."""
+        for pid in self.pids():
+            if Path(f"/proc/{pid}/comm").read_text().startswith("beam"):
+                os.kill(pid, signal.SIGTERM)
+
+    def _ended(self) -> None:
+        super()._ended()
+        if self._epmd is not None:
+            self._epmd.kill()
+            self._epmd.wait()
+            self._epmd = None
+
+    def version(self) -> str:
+        answer = subprocess.run(
+            ["dpkg-query", "-W", "-f", "${Version}", "rabbitmq-server"], capture_output=True, text=True, check=False
+        )
+        return f"RabbitMQ {answer.stdout or 'of unknown version'}"

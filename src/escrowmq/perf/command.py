@@ -1,0 +1,100 @@
+"""The command line of `escrowmq perf`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+from rich.console import Console
+
+from escrowmq.perf.errors import PerfError
+from escrowmq.perf.report import LiveDisplay, document, summary
+from escrowmq.perf.runner import run
+from escrowmq.perf.url import parse_url
+from escrowmq.perf.workload import SCENARIOS, workload_of
+
+_AFTER_DURATION = 120.0
+"""How long (s) a run by duration may take on top of it to confirm and to deliver what was published."""
+_BY_COUNT = 600.0
+
+_POSITIVE = click.IntRange(min=1)
+_COUNT = click.IntRange(min=0)
+_SECONDS = click.FloatRange(min=0, min_open=True)
+
+
+@click.command()
+@click.option(
+    "--url",
+    default="amqp://guest:guest@127.0.0.1:5672/",
+    show_default=True,
+    help="The broker: amqp://user:password@host:port/vhost.",
+)
+@click.option(
+    "--scenario", type=click.Choice(list(SCENARIOS)), help="Start from a named load; the options below change it."
+)
+@click.option("--size", type=_COUNT, help="Body size in bytes.")
+@click.option("--count", type=_COUNT, help="Publish so many messages in all.")
+@click.option("--duration", type=_SECONDS, help="Publish for so many seconds (10, if there is no --count).")
+@click.option("--producers", type=_COUNT, help="Publishing connections.")
+@click.option("--channels", type=_POSITIVE, help="Channels on each publishing connection.")
+@click.option("--consumers", type=_COUNT, help="Consuming connections.")
+@click.option("--queues", type=_POSITIVE, help="Queues, shared out to producers and consumers.")
+@click.option("--fanout", type=_COUNT, help="Publish to a fanout exchange with so many queues.")
+@click.option("--persistent/--transient", default=None, help="Delivery mode 2 or 1.")
+@click.option("--confirms/--no-confirms", default=None, help="Publisher confirms.")
+@click.option("--window", type=_POSITIVE, help="With confirms: unconfirmed messages a channel may have.")
+@click.option("--tx-size", type=_COUNT, help="Publishes in a transaction; each commit is awaited.")
+@click.option("--rate", type=_SECONDS, help="Publish so many messages/s in all, and measure latency.")
+@click.option("--latency/--no-latency", default=None, help="Measure the time from publish to delivery.")
+@click.option("--auto-ack", is_flag=True, help="Consume without acknowledgements.")
+@click.option("--ack-every", type=_POSITIVE, help="Acknowledge every so many deliveries, several at once.")
+@click.option(
+    "--prefetch", type=click.IntRange(0, 65535), help="Unacknowledged deliveries a consumer may have; 0: no limit."
+)
+@click.option("--queue", help="Use this queue (with several: what their names begin with).")
+@click.option("--keep", is_flag=True, default=None, help="Do not delete the queues at the end.")
+@click.option("--deadline", type=_SECONDS, help="Give up after so many seconds in all.")
+@click.option(
+    "--stall", type=_SECONDS, default=30.0, show_default=True, help="Give up after so many seconds without progress."
+)
+@click.option("--interval", type=_SECONDS, default=0.5, show_default=True, help="Seconds between samples.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.option("--quiet", is_flag=True, help="No live display.")
+def perf(
+    url: str,
+    scenario: str | None,
+    auto_ack: bool,
+    ack_every: int | None,
+    deadline: float | None,
+    stall: float,
+    interval: float,
+    as_json: bool,
+    quiet: bool,
+    **changes: Any,
+) -> None:
+    """Load an AMQP 0-9-1 broker and measure rates and latency.
+
+    Ends with an error when the broker cannot be reached, closes, stalls, or does not deliver what was published.
+    """
+    changes = {name: value for name, value in changes.items() if value is not None}
+    if auto_ack and ack_every is not None:
+        raise click.UsageError("--auto-ack and --ack-every exclude each other")
+    if auto_ack:
+        changes["ack_every"] = 0
+    elif ack_every is not None:
+        changes["ack_every"] = ack_every
+    try:
+        workload = workload_of(scenario, changes)
+        target = parse_url(url)
+        if deadline is None:
+            deadline = _BY_COUNT if workload.duration is None else workload.duration + _AFTER_DURATION
+        console = Console(stderr=True)
+        with LiveDisplay(console, enabled=not (quiet or as_json) and console.is_terminal) as display:
+            outcome = run(target, workload, deadline, stall, display.show, interval)
+    except PerfError as error:
+        raise click.ClickException(str(error)) from None
+    if as_json:
+        click.echo(json.dumps(document(outcome, scenario)))
+    else:
+        Console().print(summary(outcome))

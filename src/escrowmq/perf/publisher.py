@@ -1,0 +1,172 @@
+"""What one publishing channel sends next: all at once, with a window of unconfirmed messages, or by transaction."""
+
+from __future__ import annotations
+
+import sys
+
+from escrowmq.perf import frames
+from escrowmq.perf.block import PublishBlock
+from escrowmq.perf.confirms import ConfirmTracker
+from escrowmq.perf.errors import PerfError
+from escrowmq.perf.pace import Pace
+from escrowmq.perf.totals import Totals
+
+
+class Publisher:
+    """Publishes without waiting for anything."""
+
+    def __init__(self, channel: int, block: PublishBlock, totals: Totals, count: int | None, stamped: bool) -> None:
+        """`count` None: until `stop`. `stamped`: put the time into the bodies."""
+        self.channel = channel
+        self.block = block
+        self.totals = totals
+        self.limit = sys.maxsize if count is None else count
+        self.stamped = stamped
+        self.published = 0
+        self.pace: Pace | None = None
+        self.queued = False
+        """Whether the peer has it on its list of those that may have something to send."""
+        self._at = 0
+
+    @property
+    def setup(self) -> tuple[bytes, int] | None:
+        """The request that prepares the channel, and the answer to wait for."""
+        return None
+
+    @property
+    def finished(self) -> bool:
+        """Nothing left to send, nothing left to wait for."""
+        return self.published >= self.limit
+
+    def stop(self) -> None:
+        """Send nothing more."""
+        self.limit = min(self.limit, self.published)
+
+    def room(self, now: int) -> int:
+        """How many messages may be sent at once, now (ns)."""
+        room = min(self.limit - self.published, self.block.count - self._at)
+        if self.pace is not None:
+            room = min(room, self.pace.due(now) - self.published)
+        return room
+
+    def due_at(self) -> int | None:
+        """When the next message is due (ns), if it is the pace alone that it waits for."""
+        return None if self.pace is None or self.published >= self.limit else self.pace.time_of(self.published)
+
+    def take(self, now: int) -> memoryview | None:
+        """The bytes to send next, and count them as published; None when it is not the time for any."""
+        number = self.room(now)
+        if number <= 0:
+            return None
+        first = self._at
+        if self.stamped:
+            self._stamp(first, number, now)
+        self._at = (first + number) % self.block.count
+        self.published += number
+        self.totals.published += number
+        self.totals.published_at = now
+        return self.block.slice(first, number)
+
+    def _stamp(self, first: int, number: int, now: int) -> None:
+        if self.pace is None:
+            self.block.stamp(first, number, now)
+        else:
+            # The time at which it was due, not at which it went out: else a stalled broker hides its own latency.
+            time_of = self.pace.time_of
+            self.block.stamp_each(first, [time_of(self.published + i) for i in range(number)])
+
+    def on_confirm(self, tag: int, multiple: bool, now: int) -> int:  # noqa: ARG002 (for subclasses)
+        """A basic.ack or basic.nack; returns how many messages it settled. PerfError where none is expected."""
+        raise PerfError(f"the broker confirmed publish {tag} on channel {self.channel}, which wants no confirms")
+
+    def on_commit_ok(self, now: int) -> None:  # noqa: ARG002 (for subclasses)
+        """A tx.commit-ok. PerfError where none is expected."""
+        raise PerfError(f"the broker sent tx.commit-ok on channel {self.channel}, which has committed nothing")
+
+
+class ConfirmingPublisher(Publisher):
+    """Keeps at most `window` messages unconfirmed."""
+
+    def __init__(
+        self, channel: int, block: PublishBlock, totals: Totals, count: int | None, stamped: bool, window: int
+    ) -> None:
+        super().__init__(channel, block, totals, count, stamped)
+        self.window = window
+        self._confirms = ConfirmTracker()
+        self._probe: tuple[int, int] | None = None
+        """One message at a time whose way to its confirm is timed: tag, time."""
+
+    @property
+    def setup(self) -> tuple[bytes, int] | None:
+        return frames.confirm_select(self.channel), frames.CONFIRM_SELECT_OK
+
+    @property
+    def finished(self) -> bool:
+        return self.published >= self.limit and self._confirms.floor == self.published
+
+    def room(self, now: int) -> int:
+        return min(super().room(now), self.window - self.published + self._confirms.confirmed)
+
+    def due_at(self) -> int | None:
+        return None if self.published - self._confirms.confirmed >= self.window else super().due_at()
+
+    def take(self, now: int) -> memoryview | None:
+        data = super().take(now)
+        if data is not None and self._probe is None:
+            self._probe = self.published, now
+        return data
+
+    def on_confirm(self, tag: int, multiple: bool, now: int) -> int:
+        settled = self._confirms.confirm(tag, multiple, self.published)
+        if self._probe is not None and self._confirms.floor >= self._probe[0]:
+            self.totals.answer.record(now - self._probe[1])
+            self._probe = None
+        return settled
+
+
+class TransactingPublisher(Publisher):
+    """Publishes `block.count` messages, commits, waits for commit-ok, and so on."""
+
+    def __init__(self, channel: int, block: PublishBlock, totals: Totals, count: int | None, stamped: bool) -> None:
+        super().__init__(channel, block, totals, count, stamped)
+        self._commit = frames.tx_commit(channel)
+        self._open = 0
+        """Messages of the transaction whose commit is under way."""
+        self._committed_at = 0
+
+    @property
+    def setup(self) -> tuple[bytes, int] | None:
+        return frames.tx_select(self.channel), frames.TX_SELECT_OK
+
+    @property
+    def finished(self) -> bool:
+        return self.published >= self.limit and not self._open
+
+    def room(self, now: int) -> int:
+        if self._open:
+            return 0
+        size = min(self.block.count, self.limit - self.published)
+        return size if self.pace is None or self.pace.due(now) - self.published >= size else 0
+
+    def due_at(self) -> int | None:
+        if self.pace is None or self._open or self.published >= self.limit:
+            return None
+        return self.pace.time_of(self.published + min(self.block.count, self.limit - self.published) - 1)
+
+    def take(self, now: int) -> memoryview | None:
+        self._at = 0
+        before = self.published
+        data = super().take(now)
+        if data is None:
+            return None
+        self._open = self.published - before
+        self._committed_at = now
+        return memoryview(b"".join((data, self._commit)))
+
+    def on_commit_ok(self, now: int) -> None:
+        if not self._open:
+            super().on_commit_ok(now)
+        self.totals.confirmed += self._open
+        self.totals.confirmed_at = now
+        self.totals.answer.record(now - self._committed_at)
+        self._open = 0

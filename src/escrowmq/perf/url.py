@@ -1,0 +1,62 @@
+"""Where the broker is: `amqp://user:password@host:port/vhost`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from escrowmq.perf.errors import PerfError
+
+DEFAULT_PORT = 5672
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A broker's address and the credentials for it."""
+
+    host: str
+    port: int
+    user: str
+    password: str
+    vhost: str
+
+    @property
+    def address(self) -> str:
+        """Host and port, as in a message to the user; never the password."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def parse_url(url: str) -> Target:
+    """Read an AMQP URL; what is left out is guest, guest, port 5672 and the virtual host `/`.
+
+    Raises PerfError, with the part that is wrong named.
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise PerfError(f"bad URL {redacted(url)!r}: {error}") from None
+    if parts.scheme != "amqp":
+        raise PerfError(f"bad URL {redacted(url)!r}: the scheme must be amqp, it is {parts.scheme!r}")
+    if not parts.hostname:
+        raise PerfError(f"bad URL {redacted(url)!r}: no host")
+    if parts.query or parts.fragment:
+        raise PerfError(f"bad URL {redacted(url)!r}: neither query nor fragment is understood")
+    vhost = unquote(parts.path[1:])
+    if "/" in parts.path[1:]:
+        raise PerfError(f"bad URL {redacted(url)!r}: write a slash in the virtual host as %2F")
+    return Target(
+        host=parts.hostname,
+        port=DEFAULT_PORT if port is None else port,
+        user="guest" if parts.username is None else unquote(parts.username),
+        password="guest" if parts.password is None else unquote(parts.password),
+        vhost=vhost or "/",
+    )
+
+
+def redacted(url: str) -> str:
+    """The URL without what stands between the first `://` and the last `@`."""
+    scheme, separator, rest = url.partition("://")
+    _, at, host = rest.rpartition("@")
+    return f"{scheme}://…@{host}" if separator and at else url

@@ -1,0 +1,121 @@
+"""What to load the broker with, and the named scenarios."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from escrowmq.perf.errors import PerfError
+
+MAX_SIZE = 64 * 1024 * 1024
+DEFAULT_DURATION = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A load; every figure is checked by `check`."""
+
+    size: int = 100
+    """Body bytes."""
+    count: int | None = None
+    """Messages to publish in all."""
+    duration: float | None = None
+    """Seconds to publish for."""
+    producers: int = 1
+    """Publishing connections."""
+    channels: int = 1
+    """Channels on each of them."""
+    consumers: int = 1
+    """Consuming connections, of one channel each."""
+    queues: int = 1
+    fanout: int = 0
+    """Queues bound to one fanout exchange, instead of `queues` on the default one."""
+    persistent: bool = False
+    confirms: bool = False
+    window: int = 2000
+    """Unconfirmed messages a channel may have, with confirms."""
+    tx_size: int = 0
+    """Publishes in a transaction; 0: no transactions."""
+    ack_every: int = 100
+    """0: auto-ack."""
+    prefetch: int = 1000
+    rate: float | None = None
+    """Messages/s over all producers; None: as fast as it goes."""
+    latency: bool = False
+    """Measure from publish to delivery."""
+    queue: str | None = None
+    """Name of the queue (or what the names begin with, if there are several); None: names of its own."""
+    keep: bool = False
+    """Leave the queues, and what is in them."""
+
+    @property
+    def queue_count(self) -> int:
+        """How many queues there are."""
+        return self.fanout or self.queues
+
+    @property
+    def copies(self) -> int:
+        """How many deliveries come of one publish."""
+        return self.fanout or 1
+
+    @property
+    def stamped(self) -> bool:
+        """Whether bodies carry the time."""
+        return self.latency or self.rate is not None
+
+    def check(self) -> None:
+        """Raise PerfError where figures do not go together."""
+        if not 0 <= self.size <= MAX_SIZE:
+            raise PerfError(f"--size must be from 0 to {MAX_SIZE} bytes")
+        if not self.producers and not self.consumers:
+            raise PerfError("neither producers nor consumers: nothing to do")
+        if self.stamped and self.size < 8:
+            raise PerfError("latency needs a body of at least 8 bytes to carry the time")
+        if self.ack_every and self.prefetch and self.ack_every > self.prefetch:
+            raise PerfError("--ack-every must not exceed --prefetch: the broker would wait for the consumer for ever")
+        if self.confirms and self.tx_size:
+            raise PerfError("--confirms and --tx-size exclude each other: a channel is in one mode or in the other")
+        if self.fanout and self.queues != 1:
+            raise PerfError("--fanout and --queues exclude each other")
+        if not self.producers and self.queue is None:
+            raise PerfError("consumers without producers need --queue: a new queue holds nothing")
+        if self.queue_count > 1 and self.queue is not None and len(self.queue.encode()) > 240:
+            raise PerfError("--queue is too long")
+        publishers = self.producers * self.channels
+        if self.tx_size and publishers and not self.fanout:
+            keys = len(range(0, self.queues, publishers))
+            if self.tx_size % keys:
+                raise PerfError(f"--tx-size must be a multiple of {keys}, the queues of one channel")
+
+
+SCENARIOS: dict[str, Workload] = {
+    "transient": Workload(ack_every=0),
+    "acked": Workload(),
+    "confirms": Workload(persistent=True, confirms=True),
+    "many": Workload(persistent=True, confirms=True, window=200, producers=10, consumers=10, queues=10),
+    "tx100": Workload(persistent=True, tx_size=100),
+    "tx1": Workload(persistent=True, tx_size=1),
+    "tx1x64": Workload(persistent=True, tx_size=1, channels=64),
+    "fanout": Workload(persistent=True, confirms=True, fanout=10, consumers=10),
+    "latency": Workload(persistent=True, confirms=True, rate=5000.0, latency=True),
+    "backlog": Workload(persistent=True, confirms=True, consumers=0, count=1_000_000, size=1000),
+}
+"""By name; `docs/perf.md` says what each is for."""
+
+
+def workload_of(scenario: str | None, changes: dict[str, Any]) -> Workload:
+    """A named scenario (None: the plain one) with changes; without count and duration it runs for ten seconds.
+
+    Raises PerfError for an unknown scenario, or for figures that do not go together.
+    """
+    try:
+        workload = Workload() if scenario is None else SCENARIOS[scenario]
+    except KeyError:
+        raise PerfError(f"no scenario {scenario!r}; there are {', '.join(SCENARIOS)}") from None
+    if changes.get("duration") is not None and "count" not in changes:
+        changes = {**changes, "count": None}
+    workload = replace(workload, **changes)
+    if workload.count is None and workload.duration is None and workload.producers:
+        workload = replace(workload, duration=DEFAULT_DURATION)
+    workload.check()
+    return workload
