@@ -1,0 +1,228 @@
+"""A simulated disk: it forgets what was not synced, tears writes at sectors, fails syncs, fills up, flips bits.
+
+Every choice comes from the `random.Random` given, so that a seed gives the same disk again.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+SECTOR: Final = 512
+"""The unit that a disk writes whole or not at all."""
+
+
+@dataclass(slots=True)
+class _File:
+    cache: bytearray = field(default_factory=bytearray)
+    disk: bytearray = field(default_factory=bytearray)
+    dirty: set[int] = field(default_factory=set)
+    sizes: list[int] = field(default_factory=lambda: [0])
+    """Sizes that a crash may leave: the durable one first, then each later one."""
+
+
+@dataclass(slots=True)
+class Faults:
+    """What goes wrong, as chances from 0 to 1 of one operation, and as counts of operations until it happens."""
+
+    sync_fails: float = 0.0
+    fail_sync_in: int | None = None
+    write_fails: float = 0.0
+    dies_in: int | None = None
+    """After this many changing operations the machine is dead: that one is done in part, and all later ones fail."""
+    capacity: int | None = None
+    """Bytes that all files together may hold; None for no limit."""
+
+
+class MemoryStorage:
+    """`Storage` in memory. `crash()` leaves what a power loss could leave; the object can then be opened again."""
+
+    def __init__(self, rng: random.Random, faults: Faults | None = None) -> None:
+        self._rng = rng
+        self.faults = faults or Faults()
+        self._files: dict[str, _File] = {}
+        self._volatile: set[str] = set()
+        self._undead: dict[str, _File] = {}
+        self.syncs = 0
+        self.writes = 0
+
+    def names(self) -> list[str]:
+        return sorted(self._files)
+
+    def size(self, name: str) -> int:
+        return len(self._file(name).cache)
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        return bytes(self._file(name).cache[offset : offset + length])
+
+    def create(self, name: str) -> None:
+        self._step()
+        self._files[name] = _File()
+        self._volatile.add(name)
+
+    def reserve(self, name: str, size: int) -> None:
+        file = self._file(name)
+        if size > len(file.cache):
+            self._need(size - len(file.cache))
+            self._resize(file, size)
+
+    def write(self, name: str, offset: int, *parts: bytes) -> None:
+        file = self._file(name)
+        data = b"".join(parts)
+        self.writes += 1
+        if self._dying() or self._rng.random() < self.faults.write_fails:
+            self._put(file, offset, data[: self._rng.randrange(len(data) + 1)])
+            raise OSError(errno.EIO, "simulated write error", name)
+        growth = max(0, offset + len(data) - len(file.cache))
+        room = self._room()
+        if growth > room:
+            self._put(file, offset, data[: max(0, len(data) - (growth - room))])
+            raise OSError(errno.ENOSPC, "simulated disk is full", name)
+        self._put(file, offset, data)
+
+    def sync(self, name: str) -> None:
+        file = self._file(name)
+        self.syncs += 1
+        self._step()
+        fails = self._rng.random() < self.faults.sync_fails
+        if self.faults.fail_sync_in is not None:
+            self.faults.fail_sync_in -= 1
+            fails = fails or self.faults.fail_sync_in == 0
+        if fails:
+            # As Linux does: pages that could not be written are marked clean. A second sync reports success without
+            # them.
+            self._reach_disk(file, [s for s in sorted(file.dirty) if self._rng.random() < 0.5], len(file.disk))
+            file.dirty.clear()
+            raise OSError(errno.EIO, "simulated sync error", name)
+        self._reach_disk(file, file.dirty, len(file.cache))
+        file.dirty.clear()
+        file.sizes = [len(file.cache)]
+
+    def truncate(self, name: str, size: int) -> None:
+        self._step()
+        self._resize(self._file(name), size)
+
+    def finish(self, name: str) -> None:
+        self._file(name)
+
+    def replace(self, tmp: str, name: str) -> None:
+        self._step()
+        self._files[name] = self._files.pop(tmp)
+        self._volatile -= {tmp, name}
+        self._undead.clear()  # the directory is synced, deletions with it
+        self.syncs += 1
+
+    def delete(self, name: str) -> None:
+        self._step()
+        file = self._file(name)
+        del self._files[name]
+        if name in self._volatile:
+            self._volatile.discard(name)
+        else:
+            self._undead[name] = file
+
+    def free_bytes(self) -> int:
+        return self._room()
+
+    def close(self) -> None:
+        """Nothing to give up: the next opener finds the same cache, as after a process's end without a crash of the
+        machine.
+        """
+
+    def crash(self) -> None:
+        """Power loss, and power again. Of what was not synced, each sector is there or not; un-synced sizes and names
+        likewise.
+        """
+        self.faults = Faults(capacity=self.faults.capacity)
+        for name in sorted(self._undead):
+            if self._rng.random() < 0.5:
+                self._files.setdefault(name, self._undead[name])
+        self._undead.clear()
+        for name in sorted(self._volatile):
+            if self._rng.random() < 0.5:
+                del self._files[name]
+        self._volatile.clear()
+        for name in sorted(self._files):
+            self._crash_file(self._files[name])
+
+    def flip(self, name: str, bit: int) -> None:
+        """Turn one bit of the file over, on the medium."""
+        file = self._file(name)
+        for image in (file.cache, file.disk):
+            if bit >> 3 < len(image):
+                image[bit >> 3] ^= 1 << (bit & 7)
+
+    def shorten(self, name: str, size: int) -> None:
+        """Lose the end of a file, on the medium."""
+        file = self._file(name)
+        del file.cache[size:], file.disk[size:]
+        file.sizes = [len(file.disk)]
+        file.dirty = {s for s in file.dirty if s * SECTOR < size}
+
+    def _crash_file(self, file: _File) -> None:
+        dirty = sorted(file.dirty)
+        how = self._rng.randrange(4)
+        if how == 0:
+            kept = []
+        elif how == 1:
+            kept = dirty[: self._rng.randrange(len(dirty) + 1)]
+        elif how == 2:
+            kept = [s for s in dirty if self._rng.random() < 0.5]
+        else:
+            kept = dirty
+        self._reach_disk(file, kept, self._rng.choice(file.sizes))
+        file.cache = bytearray(file.disk)
+        file.dirty.clear()
+        file.sizes = [len(file.disk)]
+
+    @staticmethod
+    def _reach_disk(file: _File, sectors: Iterable[int], size: int) -> None:
+        del file.disk[size:]
+        file.disk += bytes(size - len(file.disk))
+        for sector in sectors:
+            start, end = sector * SECTOR, min((sector + 1) * SECTOR, size)
+            if start < end:
+                piece = file.cache[start:end]
+                file.disk[start : start + len(piece)] = piece
+
+    def _put(self, file: _File, offset: int, data: bytes) -> None:
+        if data:
+            self._resize(file, max(len(file.cache), offset + len(data)))
+            file.cache[offset : offset + len(data)] = data
+            file.dirty.update(range(offset // SECTOR, (offset + len(data) - 1) // SECTOR + 1))
+
+    @staticmethod
+    def _resize(file: _File, size: int) -> None:
+        old = len(file.cache)
+        if size != old:
+            del file.cache[size:]
+            file.cache += bytes(size - len(file.cache))
+            file.sizes.append(size)
+            file.dirty.update(range(min(size, old) // SECTOR, (max(size, old) - 1) // SECTOR + 1))
+
+    def _dying(self) -> bool:
+        if self.faults.dies_in is None:
+            return False
+        self.faults.dies_in -= 1
+        return self.faults.dies_in <= 0
+
+    def _step(self) -> None:
+        if self._dying():
+            raise OSError(errno.EIO, "simulated power loss")
+
+    def _room(self) -> int:
+        limit = self.faults.capacity
+        return 1 << 62 if limit is None else max(0, limit - sum(len(f.cache) for f in self._files.values()))
+
+    def _need(self, size: int) -> None:
+        if size > self._room():
+            raise OSError(errno.ENOSPC, "simulated disk is full")
+
+    def _file(self, name: str) -> _File:
+        try:
+            return self._files[name]
+        except KeyError:
+            raise FileNotFoundError(errno.ENOENT, "no such file", name) from None

@@ -1,0 +1,216 @@
+"""Finding out what a data directory holds: the newest whole snapshot, the chain of segments, where the log ends.
+
+Nothing is changed here. What is broken at the tail is reported and left to `repair`; damage anywhere else is refused
+(DUR-3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from escrowmq.journal import format as fmt
+from escrowmq.journal.errors import JournalDamaged
+from escrowmq.journal.frames import Frame, JournalFile
+from escrowmq.journal.segments import Segment
+from escrowmq.journal.storage import Storage
+from escrowmq.journal.writer import FooterBuilder, write_footer
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What recovery found and did; for the log and for `escrowmq inspect`."""
+
+    end_lsn: int = 0
+    """Where the log ended, and goes on."""
+    snapshot_lsn: int = 0
+    snapshot_file: str | None = None
+    segments: int = 0
+    cut_file: str | None = None
+    """The file whose tail was cut off, None if the log ended cleanly."""
+    cut_offset: int = 0
+    cut_bytes: int = 0
+    """Bytes from there to the last one that was not zero."""
+    cut_why: str = ""
+    notes: list[str] = field(default_factory=list)
+    """Damage that cost nothing: a broken index that was walked around, an unreadable older snapshot."""
+    snapshot_records: int = 0
+    """Replayed from the snapshot."""
+    log_frames: int = 0
+    log_records: int = 0
+    """Replayed from the log."""
+
+    def __str__(self) -> str:
+        text = f"journal: {self.segments} segments, log ends at LSN {self.end_lsn:#x}"
+        if self.snapshot_file is not None:
+            text += f", snapshot {self.snapshot_file} with {self.snapshot_records} records"
+        text += f", {self.log_records} records in {self.log_frames} frames replayed"
+        if self.cut_file is not None:
+            text += f"; cut off {self.cut_bytes} bytes of {self.cut_file} from offset {self.cut_offset}: {self.cut_why}"
+        return "; ".join([text, *self.notes])
+
+
+@dataclass(slots=True)
+class Found:
+    """The state of a data directory before replay."""
+
+    journal_id: bytes | None
+    """None in an empty directory."""
+    snapshot: JournalFile | None
+    segments: list[Segment]
+    end_lsn: int
+    report: RecoveryReport
+    files: dict[int, JournalFile] = field(default_factory=dict)
+    """Of the segments, by first LSN."""
+    last_file: JournalFile | None = None
+    last_footer: fmt.Footer | None = None
+    last_frame: Frame | None = None
+    """The last frame of an unsealed last segment; it may be in the page cache only."""
+    leftovers: list[str] = field(default_factory=list)
+    """Files of interrupted work, and what a newer snapshot has replaced."""
+
+
+def examine(storage: Storage) -> Found:
+    """Read the directory. Raises JournalDamaged, JournalVersionUnknown, OSError."""
+    snapshots: list[str] = []
+    segments: list[str] = []
+    leftovers: list[str] = []
+    for name in storage.names():
+        parsed = fmt.parse_name(name)
+        if parsed is not None:
+            (segments if parsed[0] == fmt.TYPE_SEGMENT else snapshots).append(name)
+        elif name.endswith(".tmp"):
+            leftovers.append(name)
+    report = RecoveryReport()
+    snapshot = _newest_snapshot(storage, snapshots, report)
+    found = Found(snapshot.header.journal_id if snapshot else None, snapshot, [], 0, report, leftovers=leftovers)
+    leftovers += [name for name in snapshots if snapshot is not None and name != snapshot.name]
+    if snapshot is not None:
+        report.snapshot_lsn, report.snapshot_file = snapshot.header.lsn, snapshot.name
+    _chain(storage, segments, found)
+    report.end_lsn = found.end_lsn
+    report.segments = sum(not segment.missing for segment in found.segments)
+    return found
+
+
+def _newest_snapshot(storage: Storage, names: list[str], report: RecoveryReport) -> JournalFile | None:
+    for name in reversed(names):
+        try:
+            file = JournalFile(storage, name)
+            check_snapshot(file)
+        except JournalDamaged as error:
+            report.notes.append(f"{error}; an older state is used")
+        else:
+            return file
+    return None
+
+
+def check_snapshot(file: JournalFile) -> None:
+    """Raises JournalDamaged unless the snapshot is whole."""
+    footer = file.footer
+    if footer is None:
+        raise JournalDamaged(file.name, file.storage.size(file.name), "the snapshot has no whole footer")
+    walk = file.walk(end=footer.end_lsn)
+    for _ in walk:
+        pass
+    if walk.lsn != footer.end_lsn:
+        raise JournalDamaged(file.name, walk.offset, walk.why)
+
+
+def _chain(storage: Storage, names: list[str], found: Found) -> None:
+    snapshot_lsn = found.report.snapshot_lsn
+    files = [JournalFile(storage, name) for name in names]
+    for file in files:
+        if found.journal_id is None:
+            found.journal_id = file.header.journal_id
+        elif file.header.journal_id != found.journal_id:
+            raise JournalDamaged(file.name, 16, "the segment belongs to another journal")
+    end = 0
+    for i, file in enumerate(files):
+        first = file.header.lsn
+        if first < end:
+            raise JournalDamaged(
+                file.name, 32, f"the segment begins at LSN {first:#x}, before the one before it ends at {end:#x}"
+            )
+        if first > end:
+            if first > snapshot_lsn:
+                raise JournalDamaged(
+                    fmt.segment_name(end),
+                    0,
+                    f"the log from LSN {end:#x} to {first:#x} is missing (next file: {file.name})",
+                )
+            found.segments.append(Segment(end, first, missing=True))
+        segment = Segment(first, first)
+        if i + 1 < len(files):
+            segment.end_lsn = _sealed_end(file, segment, files[i + 1].header.lsn, found.report)
+        else:
+            segment.end_lsn = _last_end(file, segment, found)
+        end = segment.end_lsn
+        if segment.size:
+            found.segments.append(segment)
+            found.files[first] = file
+            if segment.end_lsn <= snapshot_lsn and file.footer is not None:
+                segment.unchecked = file
+    if end < snapshot_lsn:
+        name, offset = (files[-1].name, files[-1].offset_of(end)) if files else (fmt.segment_name(end), 0)
+        raise JournalDamaged(
+            name, offset, f"the log ends at LSN {end:#x}, but the snapshot stands for {snapshot_lsn:#x}"
+        )
+    found.end_lsn = end
+
+
+def _sealed_end(file: JournalFile, segment: Segment, next_lsn: int, report: RecoveryReport) -> int:
+    footer = file.footer
+    if footer is not None:
+        segment.known_total = footer.messages
+        return footer.end_lsn
+    walk = file.walk(end=next_lsn)
+    for _ in walk:
+        pass
+    if walk.lsn != next_lsn:
+        raise JournalDamaged(file.name, walk.offset, f"{walk.why}, and a later segment follows")
+    report.notes.append(f"{file.name}: the footer is missing or broken; all frames are whole")
+    return next_lsn
+
+
+def _last_end(file: JournalFile, segment: Segment, found: Found) -> int:
+    found.last_file = file
+    footer = file.footer
+    if footer is None:
+        builder = FooterBuilder(file.origin)
+        walk = file.walk()
+        for frame in walk:
+            builder.add_frame(frame)
+        found.last_frame = walk.last
+        footer = builder.build(0)
+        _judge_tail(file, walk.lsn, walk.why, found.report)
+    segment.known_total = footer.messages
+    found.last_footer = footer
+    return footer.end_lsn
+
+
+def _judge_tail(file: JournalFile, lsn: int, why: str, report: RecoveryReport) -> None:
+    tail = file.tail(lsn)
+    if tail.later_frame is not None:
+        raise JournalDamaged(file.name, tail.offset, f"{why}, and a later frame follows at offset {tail.later_frame}")
+    if tail.size:
+        report.cut_file, report.cut_offset, report.cut_bytes = file.name, tail.offset, tail.size
+        report.cut_why = why or "no frame begins here"
+
+
+def repair(storage: Storage, found: Found) -> None:
+    """Make what was found the durable truth, before anything is built on it. Raises OSError.
+
+    The last segment is sealed behind its last whole frame, so that nothing behind it can ever count again. That frame
+    is
+    written once more: after a failed sync it may be in the page cache, marked clean, and not on the disk.
+    """
+    file, footer = found.last_file, found.last_footer
+    if file is not None and footer is not None and footer.frames:
+        if found.last_frame is not None:
+            offset = file.offset_of(found.last_frame.lsn)
+            size = found.last_frame.end_lsn - found.last_frame.lsn
+            storage.write(file.name, offset, storage.read(file.name, offset, size))
+        messages = found.segments[-1].total
+        write_footer(storage, file.name, file.header, replace(footer, messages=messages))
+    for name in found.leftovers:
+        storage.delete(name)

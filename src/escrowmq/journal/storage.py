@@ -1,0 +1,212 @@
+"""The small interface to bytes on disk: one directory of files. `FileStorage` is the real one."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import threading
+from collections import OrderedDict
+from pathlib import Path
+from typing import Final, Protocol
+
+from escrowmq.journal.errors import DataDirLocked
+
+LOCK_NAME: Final = "lock"
+_READERS: Final = 128
+"""Files kept open for reading; far below the usual limit of 1024 descriptors a process."""
+
+
+class Storage(Protocol):
+    """Files of one directory. All errors are OSError; a missing file is FileNotFoundError. Calls block.
+
+    `read` may be called on one thread while `write` and `sync` run on another.
+    """
+
+    def names(self) -> list[str]:
+        """Names of all files, sorted."""
+
+    def size(self, name: str) -> int:
+        """Bytes in the file, preallocated ones included."""
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        """Up to `length` bytes from `offset`; fewer only at the end of the file."""
+
+    def create(self, name: str) -> None:
+        """An empty file, replacing one of that name. Its name is durable only after `replace`."""
+
+    def reserve(self, name: str, size: int) -> None:
+        """Make sure that the file can grow to `size` bytes; new ones read as zeros. ENOSPC if there is no room."""
+
+    def write(self, name: str, offset: int, *parts: bytes) -> None:
+        """Put the parts one after the other at `offset`, in one call to the system where it can. Not yet durable."""
+
+    def sync(self, name: str) -> None:
+        """Make the file's data and size durable. After an error nothing is known of what was written since the last
+        sync.
+        """
+
+    def truncate(self, name: str, size: int) -> None:
+        """Cut the file to `size` bytes; durable with the next sync."""
+
+    def finish(self, name: str) -> None:
+        """No more writes to this file: give up what is held for them."""
+
+    def replace(self, tmp: str, name: str) -> None:
+        """Rename `tmp` to `name`, atomically and durably."""
+
+    def delete(self, name: str) -> None:
+        """Remove the file. After a crash it may be there again."""
+
+    def free_bytes(self) -> int:
+        """Bytes that can still be written to this directory."""
+
+    def close(self) -> None:
+        """Close all files and give up the lock."""
+
+
+def _sync_descriptor(fd: int) -> None:
+    full = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone leaves data in the drive's cache
+    if full is not None:
+        fcntl.fcntl(fd, full)
+    else:
+        os.fdatasync(fd)
+
+
+class FileStorage:
+    """A directory of the operating system. The writing one holds an exclusive lock on it (file `lock`, our pid
+    inside).
+    """
+
+    def __init__(self, directory: str | Path, *, read_only: bool = False) -> None:
+        """Create the directory if needed and lock it. Raises DataDirLocked, OSError. `read_only` neither locks nor
+        creates.
+        """
+        self.directory = Path(directory)
+        self._writers: dict[str, int] = {}
+        self._readers: OrderedDict[str, int] = OrderedDict()
+        self._guard = threading.Lock()
+        self._read_only = read_only
+        self._lock = -1
+        if read_only:
+            if not self.directory.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, "not a journal directory", str(directory))
+        else:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self._take_lock()
+
+    def _take_lock(self) -> None:
+        fd = os.open(self.directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
+            os.close(fd)
+            raise DataDirLocked(str(self.directory), pid) from None
+        except BaseException:
+            os.close(fd)
+            raise
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+        self._lock = fd
+
+    def names(self) -> list[str]:
+        return sorted(entry.name for entry in os.scandir(self.directory) if entry.name != LOCK_NAME and entry.is_file())
+
+    def size(self, name: str) -> int:
+        return (self.directory / name).stat().st_size
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        with self._guard:  # the descriptor must not be closed by another thread's eviction meanwhile
+            fd = self._readers.get(name)
+            if fd is None:
+                fd = os.open(self.directory / name, os.O_RDONLY | os.O_CLOEXEC)
+                self._readers[name] = fd
+                if len(self._readers) > _READERS:
+                    os.close(self._readers.popitem(last=False)[1])
+            else:
+                self._readers.move_to_end(name)
+            data = os.pread(fd, length, offset)
+            if 0 < len(data) < length:  # a signal, or Linux's limit of 2 GiB a call
+                while more := os.pread(fd, length - len(data), offset + len(data)):
+                    data += more
+            return data
+
+    def create(self, name: str) -> None:
+        self._forget(name)
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        self._writers[name] = os.open(self.directory / name, flags, 0o644)
+
+    def reserve(self, name: str, size: int) -> None:
+        try:
+            os.posix_fallocate(self._writer(name), 0, size)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # a file system without preallocation
+                raise
+
+    def write(self, name: str, offset: int, *parts: bytes) -> None:
+        fd = self._writer(name)
+        size = sum(map(len, parts))
+        done = os.pwritev(fd, parts, offset)
+        if done < size:  # rare: Linux's limit of 2 GiB a call, or the disk is full, which the next call reports
+            rest = memoryview(b"".join(parts))
+            while done < size:
+                done += os.pwrite(fd, rest[done:], offset + done)
+
+    def sync(self, name: str) -> None:
+        _sync_descriptor(self._writer(name))
+
+    def truncate(self, name: str, size: int) -> None:
+        os.ftruncate(self._writer(name), size)
+
+    def finish(self, name: str) -> None:
+        fd = self._writers.pop(name, None)
+        if fd is not None:
+            os.close(fd)
+
+    def replace(self, tmp: str, name: str) -> None:
+        self._forget(name)
+        (self.directory / tmp).replace(self.directory / name)
+        if tmp in self._writers:
+            self._writers[name] = self._writers.pop(tmp)
+        self._sync_directory()
+
+    def delete(self, name: str) -> None:
+        self._forget(name)
+        (self.directory / name).unlink()
+
+    def free_bytes(self) -> int:
+        stat = os.statvfs(self.directory)
+        return stat.f_bavail * stat.f_frsize
+
+    def close(self) -> None:
+        with self._guard:
+            for fd in (*self._writers.values(), *self._readers.values()):
+                os.close(fd)
+            self._writers.clear()
+            self._readers.clear()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _writer(self, name: str) -> int:
+        fd = self._writers.get(name)
+        if fd is None:
+            if self._read_only:
+                raise PermissionError(errno.EROFS, "opened for reading only", name)
+            fd = self._writers[name] = os.open(self.directory / name, os.O_RDWR | os.O_CLOEXEC)
+        return fd
+
+    def _forget(self, name: str) -> None:
+        self.finish(name)
+        with self._guard:
+            fd = self._readers.pop(name, None)
+            if fd is not None:
+                os.close(fd)
+
+    def _sync_directory(self) -> None:
+        fd = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

@@ -1,0 +1,113 @@
+"""Writing journal files: frames one after the other, room reserved ahead, a footer at the end."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Final
+
+from escrowmq.journal import format as fmt
+from escrowmq.journal.frames import Frame
+from escrowmq.journal.storage import Storage
+
+FIRST_RESERVE: Final = 1 << 20
+"""Bytes reserved for a new segment; doubled each time they are used up."""
+
+
+class FooterBuilder:
+    """Gathers what a file's footer says while its frames go by."""
+
+    def __init__(self, first_lsn: int) -> None:
+        self._index: list[tuple[int, int, int]] = []
+        self._first = self.end_lsn = first_lsn
+        self._next_entry = first_lsn
+        self.frames = 0
+        self.records = 0
+        self._times = (0, 0)
+
+    def add(self, lsn: int, end_lsn: int, time_us: int, count: int) -> None:
+        """One more frame."""
+        if lsn >= self._next_entry:
+            self._index.append((lsn, time_us, self.records))
+            self._next_entry = lsn + fmt.INDEX_STRIDE
+        self._times = (self._times[0] if self.frames else time_us, time_us)
+        self.frames += 1
+        self.records += count
+        self.end_lsn = end_lsn
+
+    def add_frame(self, frame: Frame) -> None:
+        """One more frame, as it was read."""
+        self.add(frame.lsn, frame.end_lsn, frame.time_us, len(frame.kinds))
+
+    def build(self, messages: int) -> fmt.Footer:
+        """The footer of the file as far as it was seen. `messages`: how many its segment ever held."""
+        totals = (self._first, self.end_lsn, self.frames, self.records)
+        return fmt.Footer(tuple(self._index), *totals, *self._times, messages)
+
+
+class FileWriter:
+    """One segment or snapshot being written. Not thread-safe: it belongs to whoever writes. Raises OSError."""
+
+    def __init__(self, storage: Storage, name: str, header: fmt.FileHeader, *, reserve_limit: int = 0) -> None:
+        self.name = name
+        self._storage = storage
+        self._header = header
+        self._seed = header.seed
+        self._origin = header.origin
+        self._reserved = 0
+        self._reserve_limit = reserve_limit
+        self._footer = FooterBuilder(header.origin)
+
+    @property
+    def end_lsn(self) -> int:
+        """The address where the next frame goes."""
+        return self._footer.end_lsn
+
+    def create(self) -> None:
+        """Begin the file under its name, with its header. Nothing of it is durable yet."""
+        self._storage.create(self.name)
+        self._reserve(fmt.FILE_HEADER_SIZE)
+        self._storage.write(self.name, 0, self._header.pack())
+
+    def publish(self, name: str) -> None:
+        """Make what was written durable, and the file appear as `name`: whole, or not at all."""
+        self._storage.sync(self.name)
+        self._storage.replace(self.name, name)
+        self.name = name
+
+    def append(self, time_us: int, payload: bytes, offsets: array[int], kinds: bytes | bytearray) -> int:
+        """Write one frame; returns its bytes. Durable after `sync`."""
+        lsn = self._footer.end_lsn
+        parts = fmt.pack_frame(lsn, time_us, payload, offsets, kinds, self._seed)
+        size = sum(map(len, parts))
+        offset = lsn - self._origin + fmt.FILE_HEADER_SIZE
+        if offset + size > self._reserved:
+            self._reserve(offset + size)
+        self._storage.write(self.name, offset, *parts)
+        self._footer.add(lsn, lsn + size, time_us, len(kinds))
+        return size
+
+    def sync(self) -> None:
+        """Make all that was written durable."""
+        self._storage.sync(self.name)
+
+    def seal(self, messages: int) -> int:
+        """Cut off the reserve, write the footer, sync; returns the size of the file."""
+        return write_footer(self._storage, self.name, self._header, self._footer.build(messages))
+
+    def _reserve(self, need: int) -> None:
+        # Room taken before writing turns a full disk into a clean error, and spares each sync a change of the file's
+        # size.
+        if self._reserve_limit:
+            self._reserved = max(need, min(max(FIRST_RESERVE, 2 * self._reserved), self._reserve_limit))
+            self._storage.reserve(self.name, self._reserved)
+
+
+def write_footer(storage: Storage, name: str, header: fmt.FileHeader, footer: fmt.Footer) -> int:
+    """Seal a file behind its last frame, durably; returns the size of the file."""
+    offset = footer.end_lsn - header.origin + fmt.FILE_HEADER_SIZE
+    data = footer.pack(header.seed)
+    storage.truncate(name, offset)  # first: what lies behind the last frame must never again be taken for anything
+    storage.write(name, offset, data)
+    storage.sync(name)
+    storage.finish(name)
+    return offset + len(data)
