@@ -22,7 +22,7 @@ ABOUT_THE_REPOSITORY = {
     "test_guarantees.py": "tools/guarantees.py",
     "test_configuration_page.py": "tools/configuration.py",
     "test_gen_amqp.py": "tools/gen_amqp.py",
-    "test_continuous_integration.py": "Makefile, .ci/run and the locks",
+    "test_documentation.py": "the pages, the Makefile and the locks",
 }
 
 
