@@ -4,9 +4,12 @@ The published XML does not name the tags, and the specification's text and Rabbi
 16-bit integer and no short string, 'l' and 'L' are both signed, 'x' is a byte array). Each tag has one Python type, so
 that a table which was read is written with the tags it came with:
 
-    t bool       b Int8      B UInt8    s Int16    u UInt16     I int (if it fits)  i UInt32    l int, Int64   L Int64L
-    f Float32    d float     D Decimal  T Timestamp             S str, LongString (not UTF-8)   x bytes
-    A list       F dict      V None
+    t bool          S str, LongStr (not UTF-8)      x bytes            V None      A list     F dict
+    b Byte          s Short                         I int (if it fits) l int, Long            L LongL
+    B UnsignedByte  u UnsignedShort                 i UnsignedInt      T Timestamp
+    f Float         d float                         D Decimal
+
+The classes bear RabbitMQ's names of the types, as its error texts show them.
 """
 
 from __future__ import annotations
@@ -26,43 +29,43 @@ MAX_DEPTH: Final = 64
 """How deep tables and arrays may lie in each other, the outermost counted; deeper ones are refused."""
 
 
-class Int8(int):
+class Byte(int):
     """Tag 'b', -128 to 127."""
 
     __slots__ = ()
 
 
-class UInt8(int):
+class UnsignedByte(int):
     """Tag 'B', 0 to 255."""
 
     __slots__ = ()
 
 
-class Int16(int):
+class Short(int):
     """Tag 's', 16 bits, signed."""
 
     __slots__ = ()
 
 
-class UInt16(int):
+class UnsignedShort(int):
     """Tag 'u', 16 bits, unsigned."""
 
     __slots__ = ()
 
 
-class UInt32(int):
+class UnsignedInt(int):
     """Tag 'i', 32 bits, unsigned."""
 
     __slots__ = ()
 
 
-class Int64(int):
+class Long(int):
     """Tag 'l', 64 bits, signed: a number that would fit into 'I' but came, or is to go, in eight octets."""
 
     __slots__ = ()
 
 
-class Int64L(int):
+class LongL(int):
     """Tag 'L', 64 bits, signed as in RabbitMQ."""
 
     __slots__ = ()
@@ -74,13 +77,13 @@ class Timestamp(int):
     __slots__ = ()
 
 
-class Float32(float):
+class Float(float):
     """Tag 'f', single precision."""
 
     __slots__ = ()
 
 
-class LongString(bytes):
+class LongStr(bytes):
     """Tag 'S' whose octets are not UTF-8. (With UTF-8 it is `str`.)"""
 
     __slots__ = ()
@@ -168,7 +171,7 @@ def _value(buf: bytes, at: int, end: int, depth: int) -> tuple[FieldValue, int]:
         try:
             return data.decode(), stop
         except UnicodeDecodeError:
-            return LongString(data), stop
+            return LongStr(data), stop
     fixed = _FIXED.get(tag)
     if fixed is not None:
         layout, make = fixed
@@ -196,7 +199,7 @@ def _value(buf: bytes, at: int, end: int, depth: int) -> tuple[FieldValue, int]:
 
 
 def _int32_or_64(value: int) -> int:
-    return Int64(value) if _INT32_MIN <= value <= _INT32_MAX else value
+    return Long(value) if _INT32_MIN <= value <= _INT32_MAX else value
 
 
 def _scaled(scale: int, mantissa: int) -> Decimal:
@@ -210,15 +213,15 @@ def _plain(value: Any) -> Any:
 
 _FIXED: Final[dict[int, tuple[struct.Struct, Callable[..., FieldValue]]]] = {
     ord("t"): (struct.Struct(">B"), bool),
-    ord("b"): (struct.Struct(">b"), Int8),
-    ord("B"): (struct.Struct(">B"), UInt8),
-    ord("s"): (struct.Struct(">h"), Int16),
-    ord("u"): (struct.Struct(">H"), UInt16),
+    ord("b"): (struct.Struct(">b"), Byte),
+    ord("B"): (struct.Struct(">B"), UnsignedByte),
+    ord("s"): (struct.Struct(">h"), Short),
+    ord("u"): (struct.Struct(">H"), UnsignedShort),
     ord("I"): (struct.Struct(">i"), _plain),
-    ord("i"): (_UINT32, UInt32),
+    ord("i"): (_UINT32, UnsignedInt),
     ord("l"): (struct.Struct(">q"), _int32_or_64),
-    ord("L"): (struct.Struct(">q"), Int64L),
-    ord("f"): (struct.Struct(">f"), Float32),
+    ord("L"): (struct.Struct(">q"), LongL),
+    ord("f"): (struct.Struct(">f"), Float),
     ord("d"): (struct.Struct(">d"), _plain),
     ord("D"): (_DECIMAL, _scaled),
     ord("T"): (struct.Struct(">Q"), Timestamp),
@@ -303,18 +306,18 @@ _ENCODERS: Final[dict[type, Callable[[Any], bytes]]] = {
     str: _encode_str,
     bool: _packer("t", "B"),
     int: _encode_int,
-    Int8: _packer("b", "b"),
-    UInt8: _packer("B", "B"),
-    Int16: _packer("s", "h"),
-    UInt16: _packer("u", "H"),
-    UInt32: _packer("i", "I"),
-    Int64: _PACK_L,
-    Int64L: _packer("L", "q"),
-    Float32: _packer("f", "f"),
+    Byte: _packer("b", "b"),
+    UnsignedByte: _packer("B", "B"),
+    Short: _packer("s", "h"),
+    UnsignedShort: _packer("u", "H"),
+    UnsignedInt: _packer("i", "I"),
+    Long: _PACK_L,
+    LongL: _packer("L", "q"),
+    Float: _packer("f", "f"),
     float: _packer("d", "d"),
     Decimal: _encode_decimal,
     Timestamp: _packer("T", "Q"),
-    LongString: lambda value: b"S" + _UINT32.pack(len(value)) + value,
+    LongStr: lambda value: b"S" + _UINT32.pack(len(value)) + value,
     bytes: lambda value: b"x" + _UINT32.pack(len(value)) + value,
     type(None): lambda _: b"V",
 }
