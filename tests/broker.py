@@ -1,0 +1,150 @@
+"""A real broker process for tests: `with running_broker(tmp_path) as broker: …`."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+START_SECONDS = 30.0
+STOP_SECONDS = 30.0
+POLL_SECONDS = 0.02
+
+
+class BrokerProcess:
+    """`escrowmq serve` on 127.0.0.1, on a port that it picks itself and keeps over restarts.
+
+    What it logs goes to `log_file`; `--listen`, `--data-dir` and `--log-level` are given, `args` come after them.
+    """
+
+    def __init__(self, folder: Path, *args: str, port: int = 0) -> None:
+        self.data_dir = folder / "data"
+        self.log_file = folder / "broker.log"
+        self.args = args
+        self.port = port
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"amqp://guest:guest@127.0.0.1:{self.port}/"
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The one that runs, or the last one that did."""
+        assert self._process is not None, "the broker was never started"
+        return self._process
+
+    @property
+    def command(self) -> list[str]:
+        return [
+            *(sys.executable, "-m", "escrowmq", "serve"),
+            *("--data-dir", str(self.data_dir), "--listen", f"127.0.0.1:{self.port}", "--log-level", "debug"),
+            *self.args,
+        ]
+
+    def log(self) -> str:
+        """All that the process, and those before it in this folder, wrote to stderr."""
+        return self.log_file.read_text(encoding="utf-8", errors="replace") if self.log_file.exists() else ""
+
+    def start(self, timeout: float = START_SECONDS) -> BrokerProcess:
+        """Start it, and return when it says that it is ready."""
+        assert self._process is None or self._process.poll() is not None, "the broker is running"
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env={**os.environ}
+            )
+        assert self._process.stdout is not None
+        line = _first_line(self._process.stdout, timeout)
+        if not line.startswith("ready amqp://"):
+            self._process.kill()
+            self._process.wait()
+            self._process.stdout.close()
+            raise AssertionError(f"the broker did not start: {line!r}\n{self.log()}")
+        self.port = int(line.split()[1].rpartition(":")[2])
+        return self
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def wait(self, timeout: float = STOP_SECONDS) -> int:
+        """Its exit code, once it has ended."""
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"the broker did not end in {timeout} s\n{self.log()}") from None
+        finally:
+            if self.process.stdout is not None:
+                self.process.stdout.close()
+
+    def kill(self) -> None:
+        """kill -9."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.wait()
+
+    def terminate(self, timeout: float = STOP_SECONDS) -> int:
+        """SIGTERM; the exit code, 0 if all went well."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        return self.wait(timeout)
+
+    def restart(self, timeout: float = START_SECONDS) -> BrokerProcess:
+        """Start it again on the same data and port; the one that runs is terminated first."""
+        if self.process.poll() is None:
+            code = self.terminate()
+            assert code == 0, f"exit code {code}\n{self.log()}"
+        return self.start(timeout)
+
+    def __enter__(self) -> BrokerProcess:
+        if self._process is None:
+            self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self.kill()
+
+
+def running_broker(folder: Path, *args: str) -> BrokerProcess:
+    """A broker that is ready; its data and log lie in `folder`. Leave it by `with`, which kills it."""
+    return BrokerProcess(folder, *args).start()
+
+
+def _first_line(stream: IO[bytes], timeout: float) -> str:
+    deadline = time.monotonic() + timeout
+    data = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(stream, selectors.EVENT_READ)
+        while b"\n" not in data:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return f"nothing in {timeout} s, but {data!r}"
+            if selector.select(left):
+                chunk = os.read(stream.fileno(), 4096)
+                if not chunk:
+                    break
+                data += chunk
+    return data.partition(b"\n")[0].decode()
+
+
+def wait_until(condition: Callable[[], object], timeout: float = 10.0, what: str = "the condition") -> None:
+    """Poll a callable until it is true; for what another process does. AssertionError after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not come about in {timeout} s"
+        time.sleep(POLL_SECONDS)
