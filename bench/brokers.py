@@ -13,8 +13,10 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
+from struct import unpack_from
 from typing import IO, Any
 
+from escrowmq.perf import frames
 from escrowmq.perf.connection import Connection
 from escrowmq.perf.errors import PerfError
 from escrowmq.perf.url import Target
@@ -132,6 +134,26 @@ class Broker(ABC):
         """Let it go on."""
         self._signal(signal.SIGCONT)
 
+    def settle(self, quiet: float = 0.3, patience: float = 20.0) -> None:
+        """Wait until the broker has done nothing worth mentioning for `quiet` seconds; `patience` seconds at most."""
+        give_up = time.monotonic() + patience
+        before = self.cpu_seconds()
+        while time.monotonic() < give_up:
+            time.sleep(quiet)
+            now = self.cpu_seconds()
+            if now - before <= 0.1 * quiet:
+                return
+            before = now
+
+    def depth(self, queue: str) -> int:
+        """How many messages a durable queue holds. PerfError when there is none of that name."""
+        with Connection(Target("127.0.0.1", self.port, "guest", "guest", "/"), "bench", timeout=30.0) as connection:
+            connection.call(1, frames.channel_open(1), frames.CHANNEL_OPEN_OK)
+            request = frames.queue_declare(1, queue, durable=True, passive=True)
+            answer = connection.call(1, request, frames.QUEUE_DECLARE_OK)
+        depth: int = unpack_from(">I", answer, 1 + answer[0])[0]
+        return depth
+
     def remove(self) -> None:
         """Delete what it wrote."""
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -153,7 +175,11 @@ class Broker(ABC):
 
     def resident_bytes(self) -> int:
         """Resident memory of the broker's own process, the largest of its group."""
-        return max((_resident(pid) for pid in self.pids()), default=0)
+        return max((_status_bytes(pid, "VmRSS") for pid in self.pids()), default=0)
+
+    def peak_resident_bytes(self) -> int:
+        """The highest that was."""
+        return max((_status_bytes(pid, "VmHWM") for pid in self.pids()), default=0)
 
     def cpu_seconds(self) -> float:
         """User and system time of all its processes so far."""
@@ -168,12 +194,12 @@ class Broker(ABC):
         """What is measured, for the report."""
 
 
-def _resident(pid: int) -> int:
+def _status_bytes(pid: int, field: str) -> int:
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return 0
-    match = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
+    match = re.search(rf"^{field}:\s+(\d+) kB", status, re.MULTILINE)
     return int(match.group(1)) * 1024 if match else 0
 
 
@@ -245,6 +271,7 @@ class RabbitMQ(Broker):
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
         self._epmd: subprocess.Popen[bytes] | None = None
+        self.port, self._epmd_port, self._distribution_port = free_port(), free_port(), free_port()
 
     @staticmethod
     def installed() -> bool:
@@ -252,18 +279,16 @@ class RabbitMQ(Broker):
         return _RABBITMQ_SERVER.exists() and shutil.which("epmd") is not None
 
     def _launch(self, log: IO[str]) -> None:
-        self.port = free_port()
-        epmd_port = free_port()
         directory = self.directory
         (directory / "rabbitmq.conf").write_text(f"listeners.tcp.1 = 127.0.0.1:{self.port}\n")
         (directory / "enabled_plugins").write_text("[].\n")
         environment = {
             **{name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ},
             "HOME": str(directory),
-            "ERL_EPMD_PORT": str(epmd_port),
+            "ERL_EPMD_PORT": str(self._epmd_port),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODENAME": f"bench{self.port}@localhost",
-            "RABBITMQ_DIST_PORT": str(free_port()),
+            "RABBITMQ_NODENAME": "bench@localhost",
+            "RABBITMQ_DIST_PORT": str(self._distribution_port),
             "RABBITMQ_CONFIG_FILE": str(directory / "rabbitmq.conf"),
             "RABBITMQ_CONF_ENV_FILE": str(directory / "no-env.conf"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "enabled_plugins"),
@@ -274,7 +299,7 @@ class RabbitMQ(Broker):
         }
         # An epmd of our own, in the foreground: the one that the node would start as a daemon would outlive it.
         self._epmd = subprocess.Popen(
-            ["epmd", "-port", str(epmd_port), "-address", "127.0.0.1"],
+            ["epmd", "-port", str(self._epmd_port), "-address", "127.0.0.1"],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

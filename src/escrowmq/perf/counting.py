@@ -50,7 +50,7 @@ class DeliveryCounter:
         self._stamp = Struct("")
 
     def feed(self, data: memoryview) -> int:
-        """Count what is whole in `data`; returns how many bytes that was. The rest is to be given again, with more behind.
+        """Count what is whole in `data`; returns how many bytes that was. The rest is to be given again, with more.
 
         Raises PerfError on bytes that are no frames, or on a delivery tag out of order.
         """

@@ -21,8 +21,8 @@ _CHECK_EVERY = SECOND // 20
 class Limits:
     """When a run stops, in seconds.
 
-    Publishing ends after `duration` (None: by count alone); the run ends with an error after `deadline`, or after `stall`
-    without any progress.
+    Publishing ends after `duration` (None: by count alone); the run ends with an error after `deadline`, or after
+    `stall` without any progress.
     """
 
     duration: float | None

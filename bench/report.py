@@ -1,0 +1,149 @@
+"""What the measurements come to: the table, and the JSON file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from measure import Measurement
+from rich.console import Console
+from rich.table import Table
+from scenarios import Figure, Scenario
+
+Runs = dict[str, list[Measurement]]
+"""The measurements of a scenario by broker."""
+
+
+def figures_of(scenario: Scenario, runs: Runs) -> dict[str, Any]:
+    """Minimum, median, maximum and all values by figure and broker; ratio of medians; whether targets are met."""
+    document: dict[str, Any] = {}
+    for figure in scenario.figures:
+        entry: dict[str, Any] = {
+            "title": figure.title,
+            "unit": figure.unit,
+            "target": target_text(figure),
+            "brokers": {},
+        }
+        for broker, measurements in runs.items():
+            values = [measurement.figures[figure.name] for measurement in measurements]
+            if values:
+                entry["brokers"][broker] = {
+                    "min": min(values),
+                    "median": median(values),
+                    "max": max(values),
+                    "values": values,
+                }
+        entry["ratio"] = _ratio(entry["brokers"])
+        entry["met"] = _met(figure, entry)
+        document[figure.name] = entry
+    return document
+
+
+def _ratio(brokers: dict[str, dict[str, Any]]) -> float | None:
+    if "EscrowMQ" not in brokers or "RabbitMQ" not in brokers or not brokers["RabbitMQ"]["median"]:
+        return None
+    ratio: float = brokers["EscrowMQ"]["median"] / brokers["RabbitMQ"]["median"]
+    return ratio
+
+
+def target_text(figure: Figure) -> str:
+    """The targets of a figure, for people; empty when it has none."""
+    parts = []
+    for symbol, bound, suffix in (
+        ("≥", figure.ratio_at_least, "×"),
+        ("≤", figure.ratio_at_most, "×"),
+        ("≥", figure.at_least, ""),
+        ("<", figure.below, f" {figure.unit}"),
+    ):
+        if bound is not None:
+            parts.append(f"{symbol} {bound:g}{suffix}")
+    return ", ".join(parts)
+
+
+def _met(figure: Figure, entry: dict[str, Any]) -> bool | None:
+    """Whether every target is met; None when there is none, or when what it needs was not measured."""
+    own = entry["brokers"].get("EscrowMQ")
+    ratio = entry["ratio"]
+    checks: list[bool | None] = []
+    if figure.ratio_at_least is not None:
+        checks.append(None if ratio is None else ratio >= figure.ratio_at_least)
+    if figure.ratio_at_most is not None:
+        checks.append(None if ratio is None else ratio <= figure.ratio_at_most)
+    if figure.at_least is not None:
+        checks.append(None if own is None else own["median"] >= figure.at_least)
+    if figure.below is not None:
+        checks.append(None if own is None else own["median"] < figure.below)
+    if False in checks:
+        return False
+    return None if not checks or None in checks else True
+
+
+def commits_per_sync(runs: Runs) -> float | None:
+    """Median over the measurements in which the broker counted its syncs."""
+    values = [m.details["commits_per_sync"] for m in runs.get("EscrowMQ", []) if "commits_per_sync" in m.details]
+    return median(values) if values else None
+
+
+def table(entries: Iterable[dict[str, Any]]) -> Table:
+    """The report for people, of entries as they stand in the JSON file."""
+    result = Table(title="minimum / median / maximum", title_justify="left")
+    result.add_column("scenario")
+    result.add_column("EscrowMQ", justify="right")
+    result.add_column("RabbitMQ", justify="right")
+    result.add_column("ratio", justify="right")
+    result.add_column("target", justify="right")
+    result.add_column("")
+    result.add_column("syncs/s of the disk", justify="right")
+    result.add_column("commits a sync", justify="right")
+    for entry in entries:
+        shared = entry["commits_per_sync"]
+        context = [f"{entry['syncs_per_second']:,.0f}", "" if shared is None else f"{shared:,.1f}"]
+        for figure in entry["figures"].values():
+            title = figure["title"] + (f", {figure['unit']}" if figure["unit"] else "")
+            result.add_row(
+                title,
+                _spread(figure["brokers"].get("EscrowMQ")),
+                _spread(figure["brokers"].get("RabbitMQ")),
+                "" if figure["ratio"] is None else f"{figure['ratio']:.2f}×",
+                figure["target"],
+                {True: "[green]met[/]", False: "[red]missed[/]", None: ""}[figure["met"]],
+                *context,
+            )
+            context = ["", ""]
+        for broker, error in entry["errors"].items():
+            result.add_row(f"[red]{broker}: {error}[/]")
+    return result
+
+
+def _spread(values: dict[str, Any] | None) -> str:
+    if values is None:
+        return "—"
+    return " / ".join(_number(values[name]) for name in ("min", "median", "max"))
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def write(path: Path, machine: dict[str, Any], versions: dict[str, str], entries: dict[str, Any]) -> dict[str, Any]:
+    """Write the results; scenarios that are not among the new ones stay, if machine and versions are the same.
+
+    Returns what is in the file now.
+    """
+    kept: dict[str, Any] = {}
+    if path.exists():
+        old = json.loads(path.read_text(encoding="utf-8"))
+        if old.get("machine") == machine and old.get("versions", {}).items() >= versions.items():
+            kept, versions = old["scenarios"], old["versions"]
+    document = {"machine": machine, "versions": versions, "scenarios": {**kept, **entries}}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return document
+
+
+def show(console: Console, entries: Iterable[dict[str, Any]]) -> None:
+    """Print the report."""
+    console.print(table(entries))
