@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from brokers import Broker
+from bench.brokers import Broker
 
 _LIMIT = 1800.0
 _KEPT = ("published", "confirmed", "consumed", "seconds", "rates", "latency_us", "answer_us", "cpu_seconds_per_million")

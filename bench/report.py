@@ -8,10 +8,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from measure import Measurement
 from rich.console import Console
 from rich.table import Table
-from scenarios import Figure, Scenario
+
+from bench.measure import Measurement
+from bench.scenarios import Figure, Scenario
 
 Runs = dict[str, list[Measurement]]
 """The measurements of a scenario by broker."""

@@ -8,8 +8,8 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from brokers import Broker
-from measure import MeasureError, Measurement, details, perf
+from bench.brokers import Broker
+from bench.measure import MeasureError, Measurement, details, perf
 
 MB = 1_000_000
 _QUEUE = "bench-backlog"

@@ -1,0 +1,198 @@
+"""`make bench`: EscrowMQ and RabbitMQ side by side, alternating, with the same tool on the same disk."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+from rich.console import Console
+
+from bench import report
+from bench.brokers import Broker, BrokerError, EscrowMQ, RabbitMQ
+from bench.measure import MeasureError, Measurement, machine, sync_rate
+from bench.scenarios import SCENARIOS, Scenario, Settings
+
+HERE = Path(__file__).resolve().parent
+FULL = Settings(duration=5.0, scale=1.0)
+QUICK = Settings(duration=1.0, scale=0.05)
+
+Kinds = dict[str, type[Broker]]
+
+
+class Bench:
+    """Runs scenarios one after the other, and never leaves a broker behind."""
+
+    def __init__(self, console: Console, directory: Path, kinds: Kinds, settings: Settings, alternations: int) -> None:
+        self._console = console
+        self._directory = directory
+        self._kinds = kinds
+        self._settings = settings
+        self._alternations = alternations
+        self._running: list[Broker] = []
+
+    def run(self, scenario: Scenario) -> dict[str, Any]:
+        """One scenario; the entry for the report."""
+        kinds = {name: kind for name, kind in self._kinds.items() if name == "EscrowMQ" or not scenario.escrowmq_only}
+        self._console.print(f"[bold]{scenario.name}[/]")
+        runs: report.Runs = {name: [] for name in kinds}
+        errors: dict[str, str] = {}
+        syncs = sync_rate(self._directory)
+        try:
+            if scenario.fresh:
+                self._fresh(scenario, kinds, runs, errors)
+            else:
+                self._side_by_side(scenario, kinds, runs, errors)
+        finally:
+            self.stop()
+        return {
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "syncs_per_second": round((syncs + sync_rate(self._directory)) / 2),
+            "commits_per_sync": report.commits_per_sync(runs),
+            "figures": report.figures_of(scenario, runs),
+            "errors": errors,
+            "runs": {
+                name: [asdict(measurement) for measurement in measurements] for name, measurements in runs.items()
+            },
+        }
+
+    def _side_by_side(self, scenario: Scenario, kinds: Kinds, runs: report.Runs, errors: dict[str, str]) -> None:
+        """Both brokers stay up; the one that is not measured is frozen."""
+        brokers: dict[str, Broker] = {}
+        for name in kinds:
+            try:
+                brokers[name] = self._start(scenario, name)
+                scenario.warm_up(brokers[name], self._settings)
+                brokers[name].freeze()
+            except (BrokerError, MeasureError) as error:
+                self._fail(name, error, errors)
+        for _ in range(scenario.alternations or self._alternations):
+            for name, broker in brokers.items():
+                if name in errors:
+                    continue
+                broker.thaw()
+                try:
+                    broker.settle()
+                    self._note(scenario, name, runs, scenario.measure(broker, self._settings))
+                except (BrokerError, MeasureError) as error:
+                    self._fail(name, error, errors)
+                broker.freeze()
+
+    def _fresh(self, scenario: Scenario, kinds: Kinds, runs: report.Runs, errors: dict[str, str]) -> None:
+        """One broker at a time, each measurement on an empty directory."""
+        for _ in range(scenario.alternations or self._alternations):
+            for name in kinds:
+                if name in errors:
+                    continue
+                try:
+                    broker = self._start(scenario, name)
+                    self._note(scenario, name, runs, scenario.measure(broker, self._settings))
+                except (BrokerError, MeasureError) as error:
+                    self._fail(name, error, errors)
+                self.stop()
+
+    def _start(self, scenario: Scenario, name: str) -> Broker:
+        directory = self._directory / scenario.name / name
+        shutil.rmtree(directory, ignore_errors=True)
+        broker = self._kinds[name](directory)
+        self._running.append(broker)
+        broker.start()
+        return broker
+
+    def _note(self, scenario: Scenario, name: str, runs: report.Runs, measurement: Measurement) -> None:
+        runs[name].append(measurement)
+        figures = ", ".join(
+            f"{figure.name} {measurement.figures[figure.name]:,.6g} {figure.unit}".rstrip()
+            for figure in scenario.figures
+        )
+        self._console.print(f"  {name}: {figures}", highlight=False)
+
+    def _fail(self, name: str, error: Exception, errors: dict[str, str]) -> None:
+        errors[name] = str(error)
+        self._console.print(f"  [red]{name}: {error}[/]")
+
+    def stop(self) -> None:
+        """Stop what runs and delete its data."""
+        while self._running:
+            broker = self._running.pop()
+            try:
+                broker.stop()
+            except BrokerError as error:
+                self._console.print(f"  [red]{error}[/]")
+            finally:
+                broker.remove()
+
+
+def broker_kinds(console: Console, only: str | None) -> Kinds:
+    """Which brokers there are to measure."""
+    kinds: Kinds = {}
+    if only in (None, "escrowmq"):
+        kinds["EscrowMQ"] = EscrowMQ
+    if only in (None, "rabbitmq"):
+        if RabbitMQ.installed():
+            kinds["RabbitMQ"] = RabbitMQ
+        else:
+            console.print("RabbitMQ is skipped: Debian's package rabbitmq-server is not installed.")
+    return kinds
+
+
+def _names(_: click.Context, __: click.Parameter, value: str | None) -> list[str]:
+    names = list(SCENARIOS) if value is None else value.split(",")
+    for name in names:
+        if name not in SCENARIOS:
+            raise click.BadParameter(f"no scenario {name!r}; there are {', '.join(SCENARIOS)}")
+    return names
+
+
+def _terminated(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+@click.command()
+@click.option("--scenarios", callback=_names, help="Which, with commas; all if left out.")
+@click.option(
+    "--alternations", type=click.IntRange(min=1), help="How often each broker is measured (5; 1 with --quick)."
+)
+@click.option("--quick", is_flag=True, help="Short runs and small backlogs, to see that everything works.")
+@click.option("--only", type=click.Choice(["escrowmq", "rabbitmq"]), help="Measure this broker alone.")
+@click.option(
+    "--data", type=click.Path(path_type=Path), default=HERE / "data", help="Where the brokers put their data."
+)
+@click.option(
+    "--output", type=click.Path(path_type=Path), help="The result file (bench/results/latest.json; none with --quick)."
+)
+def main(
+    scenarios: list[str], alternations: int | None, quick: bool, only: str | None, data: Path, output: Path | None
+) -> None:
+    """Measure EscrowMQ and RabbitMQ side by side; exit 1 when a measurement failed."""
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    signal.signal(signal.SIGTERM, _terminated)
+    if output is None and not quick and only is None:
+        output = HERE / "results" / "latest.json"
+    kinds = broker_kinds(console, only)
+    data.mkdir(parents=True, exist_ok=True)
+    bench = Bench(console, data, kinds, QUICK if quick else FULL, alternations or (1 if quick else 5))
+    facts = machine(data)
+    versions = {name: kind(data / name).version() for name, kind in kinds.items()}
+    console.print(", ".join(versions.values()), facts, sep="\n", highlight=False)
+    entries: dict[str, Any] = {}
+    try:
+        for name in scenarios:
+            entries[name] = bench.run(SCENARIOS[name])
+            if output is not None:
+                report.write(output, facts, versions, entries)
+    except KeyboardInterrupt:
+        console.print("interrupted")
+    finally:
+        bench.stop()
+        shutil.rmtree(data, ignore_errors=True)
+    report.show(console, entries.values())
+    if output is not None:
+        console.print(f"written to {output}")
+    if any(entry["errors"] for entry in entries.values()):
+        sys.exit(1)
