@@ -7,19 +7,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .arguments import queue_options
-from .conditions import BrokerError, Condition
-from .equivalence import check_queue_equivalent
-from .exchange import NO_ARGUMENTS, Binding, Exchange
-from .outcome import Outcome
-from .queue import Queue, Session
-from .records import TRANSIENT, Kind, Reference, encode_change, encode_settle, merged
-from .stream import StreamQueue
-from .topology import PREDECLARED, Removal, VirtualHost
+from escrowmq.core.access import Access
+from escrowmq.core.access_records import ACCESS_KINDS, deleted_record, set_record
+from escrowmq.core.access_records import restore as restore_access
+from escrowmq.core.arguments import queue_options
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.equivalence import check_queue_equivalent
+from escrowmq.core.exchange import NO_ARGUMENTS, Binding, Exchange
+from escrowmq.core.outcome import Outcome
+from escrowmq.core.permissions import Entry as AccessEntry
+from escrowmq.core.permissions import User, Vhost, checked_limits
+from escrowmq.core.queue import Queue, Session
+from escrowmq.core.records import TRANSIENT, Kind, Reference, encode_change, encode_settle, merged
+from escrowmq.core.stream import StreamQueue
+from escrowmq.core.topology import PREDECLARED, Removal, VirtualHost
 
 if TYPE_CHECKING:
-    from .ports import Log
-    from .settlement import Settlements
+    from escrowmq.core.ports import Log
+    from escrowmq.core.settlement import Settlements
 
 
 class Declaration(NamedTuple):
@@ -40,6 +45,7 @@ class Directory:
 
     def __init__(self) -> None:
         self.vhosts: dict[str, VirtualHost[Queue]] = {}
+        self.access = Access()
         self._next_queue = 1
 
     # -- virtual hosts
@@ -51,21 +57,36 @@ class Directory:
             raise BrokerError(Condition.NOT_FOUND, f"vhost '{name}' not found")
         return vhost
 
-    def add_vhost(self, name: str) -> bool:
-        """A new, empty virtual host; False if it was there."""
+    def add_vhost(self, name: str, limits: Mapping[str, int] | None = None) -> bool:
+        """A new, empty virtual host; False if it was there. Raises INVALID_ARGUMENT as `Access.add_vhost`."""
         if name in self.vhosts:
             return False
+        self.record_access(self.access.add_vhost(name, limits))
         self.vhosts[name] = VirtualHost(name)
-        self._record(Kind.VHOST_SET, name=name)
         return True
 
     def delete_vhost(self, name: str) -> None:
-        """A virtual host goes with everything in it. Raises NOT_FOUND."""
+        """A virtual host goes with everything in it, permissions too. Raises NOT_FOUND."""
         vhost = self.vhost(name)
         for queue in list(vhost.queues.values()):
             self.delete_queue(queue)
         del self.vhosts[name]
-        self._record(Kind.VHOST_DELETED, name=name)
+        self.record_access_removed(self.access.remove_vhost(name))
+
+    # -- access
+
+    def record_access(self, entry: AccessEntry) -> None:
+        """What a change of `access` returned, to be durable."""
+        kind, fields = set_record(entry)
+        self._record(kind, **fields)
+
+    def record_access_removed(self, entries: tuple[AccessEntry, ...]) -> None:
+        """What a removal from `access` returned, to be durable."""
+        if entries and isinstance(entries[0], (User, Vhost)):
+            entries = entries[:1]  # its permissions go with it
+        for entry in entries:
+            kind, fields = deleted_record(entry)
+            self._record(kind, **fields)
 
     # -- exchanges and bindings
 
@@ -80,34 +101,52 @@ class Directory:
         self._record_removal(vhost, vhost.delete_exchange(name, if_unused=if_unused))
 
     def bind_queue(
-        self, vhost: VirtualHost[Queue], source: str, queue: str, key: str, arguments: Mapping[str, object] = NO_ARGUMENTS
+        self,
+        vhost: VirtualHost[Queue],
+        source: str,
+        queue: str,
+        key: str,
+        arguments: Mapping[str, object] = NO_ARGUMENTS,
     ) -> None:
         """Errors as of `VirtualHost.bind_queue`."""
         self._record_binding(vhost, vhost.bind_queue(source, queue, key, arguments))
 
     def bind_exchange(
-        self, vhost: VirtualHost[Queue], source: str, destination: str, key: str, arguments: Mapping[str, object] = NO_ARGUMENTS
+        self,
+        vhost: VirtualHost[Queue],
+        source: str,
+        destination: str,
+        key: str,
+        arguments: Mapping[str, object] = NO_ARGUMENTS,
     ) -> None:
         """Errors as of `VirtualHost.bind_exchange`."""
         self._record_binding(vhost, vhost.bind_exchange(source, destination, key, arguments))
 
     def unbind_queue(
-        self, vhost: VirtualHost[Queue], source: str, queue: str, key: str, arguments: Mapping[str, object] = NO_ARGUMENTS
+        self,
+        vhost: VirtualHost[Queue],
+        source: str,
+        queue: str,
+        key: str,
+        arguments: Mapping[str, object] = NO_ARGUMENTS,
     ) -> None:
         """Errors as of `VirtualHost.unbind_queue`."""
         self._record_removal(vhost, vhost.unbind_queue(source, queue, key, arguments))
 
     def unbind_exchange(
-        self, vhost: VirtualHost[Queue], source: str, destination: str, key: str, arguments: Mapping[str, object] = NO_ARGUMENTS
+        self,
+        vhost: VirtualHost[Queue],
+        source: str,
+        destination: str,
+        key: str,
+        arguments: Mapping[str, object] = NO_ARGUMENTS,
     ) -> None:
         """Errors as of `VirtualHost.unbind_exchange`."""
         self._record_removal(vhost, vhost.unbind_exchange(source, destination, key, arguments))
 
     # -- queues
 
-    def declare_queue(
-        self, vhost: VirtualHost[Queue], name: str, declaration: Declaration, session: Session
-    ) -> Queue:
+    def declare_queue(self, vhost: VirtualHost[Queue], name: str, declaration: Declaration, session: Session) -> Queue:
         """The queue, made if it was not there; an empty name gets a new one (`amq.gen-…`).
 
         Raises RESOURCE_LOCKED (EXC-2), PRECONDITION_FAILED when it is there and differs or an argument is invalid,
@@ -248,8 +287,8 @@ class Directory:
 
     def topology_records(self) -> Iterator[tuple[Kind, dict[str, Any]]]:
         """Records that rebuild every durable name, for a snapshot."""
+        yield from map(set_record, self.access.entries())
         for vhost in self.vhosts.values():
-            yield Kind.VHOST_SET, {"name": vhost.name}
             for exchange in vhost.exchanges.values():
                 if exchange.durable and exchange.name not in PREDECLARED:
                     yield Kind.EXCHANGE_DECLARED, _exchange_fields(vhost.name, exchange)
@@ -265,10 +304,15 @@ class Directory:
         if kind is Kind.COUNTERS:
             self._next_queue = fields["next_queue"]
         elif kind is Kind.VHOST_SET:
-            self.vhosts[fields["name"]] = VirtualHost(fields["name"])
-            self.vhosts[fields["name"]].restoring = True
+            self.access.put(Vhost(fields["name"], checked_limits(fields["limits"])))
+            if fields["name"] not in self.vhosts:
+                self.vhosts[fields["name"]] = VirtualHost(fields["name"])
+                self.vhosts[fields["name"]].restoring = True
         elif kind is Kind.VHOST_DELETED:
+            self.access.remove_vhost(fields["name"])
             del self.vhosts[fields["name"]]
+        elif kind in ACCESS_KINDS:
+            restore_access(self.access, kind, fields)
         else:
             self._restore_in(self.vhosts[fields.pop("vhost")], kind, fields)
 
