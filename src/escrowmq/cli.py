@@ -38,7 +38,7 @@ COMMANDS: dict[str, Mount] = {
     "user": Mount("escrowmq.server.admin_commands", "user", "Manage users of a running broker."),
     "vhost": Mount("escrowmq.server.admin_commands", "vhost", "Manage virtual hosts of a running broker."),
     "permission": Mount("escrowmq.server.admin_commands", "permission", "Manage who may do what on a virtual host."),
-    "inspect": Mount("escrowmq.inspect_command", "inspect", "Show and check what a journal holds."),
+    "inspect": Mount("escrowmq.inspection.command", "inspect", "Show and check what a journal holds."),
     "perf": Mount("escrowmq.perf.command", "perf", "Load an AMQP 0-9-1 broker and measure rates and latency."),
 }
 

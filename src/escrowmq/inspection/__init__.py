@@ -1,0 +1,1 @@
+"""`escrowmq inspect`: what a journal holds, checked record by record, also on a damaged one."""

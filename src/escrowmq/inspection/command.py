@@ -1,0 +1,191 @@
+"""The command `escrowmq inspect`."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from escrowmq.inspection.describe import line
+from escrowmq.inspection.scan import FileReport, Record, chain_faults, names_of, scan, verdict
+from escrowmq.journal.storage import FileStorage
+
+WIDTH = 140
+"""Columns of the table where there is no terminal."""
+
+
+def _lsn(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
+    try:
+        lsn = int(value, 0)
+    except ValueError:
+        lsn = -1
+    if lsn < 0:
+        raise click.BadParameter(f"{value!r} is no LSN; give a number like 4096 or 0x1000")
+    return lsn
+
+
+@click.command()
+@click.argument("journal", type=click.Path(exists=True, path_type=Path))
+@click.option("--records", is_flag=True, help="Print every record, one on each line.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: one object; with --records one on each line.")
+@click.option(
+    "--from", "start", callback=_lsn, metavar="LSN", help="Only the log's records from this LSN on, without snapshots."
+)
+def inspect(journal: Path, *, records: bool, as_json: bool, start: int | None) -> int:
+    """Show and check what a journal holds.
+
+    JOURNAL is a data directory, or one file of it. Every frame's checksum and every record's content is checked; behind
+    what is broken, reading goes on at the next whole frame. Nothing is changed, and a broker may be running on it.
+
+    Exit code 1 says that it is damaged. A torn tail, which a crash leaves in the middle of a write, is none: the broker
+    cuts it off when it starts.
+
+    \b
+    Examples:
+      escrowmq inspect /var/lib/escrowmq
+      escrowmq inspect /var/lib/escrowmq --records --from 0x1000
+      escrowmq inspect /var/lib/escrowmq/0000000000000000.log --records --json
+    """
+    folder = journal if journal.is_dir() else journal.parent
+    storage = FileStorage(folder, read_only=True)
+    try:
+        present = names_of(storage)
+        wanted = present if journal.is_dir() else [journal.name]
+        if not wanted:
+            raise click.ClickException(f"{journal}: no journal here: no file like 0000000000000000.log")
+        if start is not None:
+            wanted = [name for name in wanted if not name.endswith(".snapshot")]
+        segments = [name for name in present if not name.endswith(".snapshot")]
+        reports = []
+        with _progress(sum(storage.size(name) for name in wanted), quiet=records) as progress:
+            for name in wanted:
+                last = name not in segments[:-1]
+                for item in scan(storage, name, last=last, progress=progress, start=start or 0):
+                    if isinstance(item, FileReport):
+                        reports.append(item)
+                    elif records:
+                        click.echo(json.dumps(_record(item)) if as_json else _record_line(item))
+        faults = [fault for report in reports for fault in report.faults]
+        refusal = None
+        if journal.is_dir():
+            faults += chain_faults(reports)
+            refusal = verdict(storage)
+    finally:
+        storage.close()
+    if as_json:
+        click.echo(json.dumps(_document(journal, reports, [fault._asdict() for fault in faults], refusal)))
+    else:
+        _print(reports, [str(fault) for fault in faults], refusal, whole=journal.is_dir())
+    return 1 if faults or refusal else 0
+
+
+@contextmanager
+def _progress(total: int, *, quiet: bool) -> Iterator[Any]:
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda _: None
+        return
+    columns = (TextColumn("checking"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("checking", total=total)
+        yield lambda size: progress.advance(task, size)
+
+
+def _time(time_us: int) -> str:
+    return datetime.fromtimestamp(time_us / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _record(record: Record) -> dict[str, Any]:
+    return {
+        "file": record.file,
+        "lsn": record.lsn,
+        "time": _time(record.time_us),
+        "kind": record.kind.name,
+        "size": record.size,
+        "record": record.fields,
+    }
+
+
+def _record_line(record: Record) -> str:
+    return f"{record.lsn:#014x} {_time(record.time_us)} {record.kind.name:<12} {line(record.fields)}"
+
+
+def _document(
+    journal: Path, reports: list[FileReport], faults: list[dict[str, Any]], refusal: str | None
+) -> dict[str, Any]:
+    return {
+        "journal": str(journal),
+        "files": [_file(report) for report in reports],
+        "faults": faults,
+        "refusal": refusal,
+        "damaged": bool(faults or refusal),
+    }
+
+
+def _file(report: FileReport) -> dict[str, Any]:
+    return {
+        "name": report.name,
+        "snapshot": report.snapshot,
+        "size": report.size,
+        "lsn": report.lsn,
+        "end_lsn": report.end_lsn,
+        "sealed": report.sealed,
+        "frames": report.frames,
+        "records": report.records,
+        "kinds": report.kinds,
+        "messages": report.messages,
+        "faults": [fault._asdict() for fault in report.faults],
+        "torn": report.torn or None,
+    }
+
+
+def _print(reports: list[FileReport], faults: list[str], refusal: str | None, *, whole: bool) -> None:
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=WIDTH)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("File", "LSN", "to", "Bytes", "Frames", "Records", "First", "Last", "State"):
+        table.add_column(
+            heading, justify="right" if heading in ("Bytes", "Frames", "Records") else "left", no_wrap=True
+        )
+    for report in reports:
+        table.add_row(
+            report.name,
+            f"{report.lsn:#x}",
+            "" if report.snapshot else f"{report.end_lsn:#x}",
+            f"{report.size:,}",
+            f"{report.frames:,}",
+            f"{report.records:,}",
+            _time(report.first_time_us) if report.frames else "",
+            _time(report.last_time_us) if report.frames else "",
+            "damaged" if report.faults else "torn tail" if report.torn else "sealed" if report.sealed else "open",
+        )
+    console.print(table)
+    for title, counts in (
+        ("Records", sum((report.kinds for report in reports), Counter[str]())),
+        ("Messages", sum((report.messages for report in reports if not report.snapshot), Counter[str]())),
+    ):
+        if counts:
+            console.print(f"{title}: " + ", ".join(f"{count:,} {name}" for name, count in counts.most_common()))
+    for report in reports:
+        if report.torn:
+            console.print(f"{report.name}: torn tail, the broker cuts it off when it starts: {report.torn}")
+    for fault in faults:
+        console.print(f"damaged: {fault}", style="red")
+    if refusal:
+        console.print(f"The broker would refuse to start: {refusal}", style="red")
+    elif not faults:
+        console.print(
+            "Whole: every checksum and every record is right." if whole else "Whole, as far as this file goes."
+        )

@@ -1,0 +1,177 @@
+"""One record of the journal in words: its fields for JSON, and the same on one line for people."""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from escrowmq.core.message import Envelope
+from escrowmq.core.records import (
+    BLOCK,
+    Kind,
+    Range,
+    decode_change,
+    decode_commit,
+    decode_delivered,
+    decode_moves,
+    decode_publish,
+    decode_queue_state,
+    decode_returned,
+    decode_settle,
+)
+
+Fields = dict[str, Any]
+
+SECRET = ("password", "hash", "secret")
+"""Fields with one of these in their name are not shown."""
+
+
+class RecordError(Exception):
+    """A record that is not what its kind says; the text says why."""
+
+
+def kind_of(number: int) -> Kind:
+    """The kind of a record. Raises RecordError for a number that this version does not know."""
+    try:
+        return Kind(number)
+    except ValueError:
+        raise RecordError(f"unknown record kind {number}") from None
+
+
+def describe(kind: Kind, payload: bytes | memoryview) -> Fields:
+    """The fields of a record, ready for JSON. Raises RecordError."""
+    try:
+        return _DECODERS.get(kind, _change)(payload)
+    except RecordError:
+        raise
+    except (struct.error, ValueError, LookupError, TypeError) as error:
+        raise RecordError(f"not a valid {kind.name} record: {error}") from error
+
+
+def line(fields: Fields) -> str:
+    """The fields as `name=value` on one line."""
+    return " ".join(f"{name}={_inline(value)}" for name, value in fields.items())
+
+
+def tally(kind: Kind, fields: Fields, counts: Counter[str]) -> None:
+    """Add what the record did to messages: published (for each queue), and settled by outcome."""
+    match kind:
+        case Kind.PUBLISH:
+            counts["published"] += fields["count"] * len(fields["queues"])
+        case Kind.SETTLE:
+            counts[fields["outcome"]] += sum(count for _, count in fields["positions"])
+        case Kind.COMMIT:
+            for operation in fields["operations"]:
+                tally(Kind[operation["kind"]], operation, counts)
+        case _:
+            pass
+
+
+def _publish(data: bytes | memoryview) -> Fields:
+    publish = decode_publish(data)
+    return {"queues": [list(target) for target in publish.targets], **_block(data, publish.block)}
+
+
+def _settle(data: bytes | memoryview) -> Fields:
+    settle = decode_settle(data)
+    return {"queue": settle.queue, "outcome": settle.outcome.name.lower(), "positions": _pairs(settle.ranges)}
+
+
+def _commit(data: bytes | memoryview) -> Fields:
+    branch, operations = decode_commit(data)
+    return {
+        "branch": branch,
+        "operations": [{"kind": kind.name, **describe(kind, part)} for kind, _, part in operations],
+    }
+
+
+def _relocate(data: bytes | memoryview) -> Fields:
+    moves, block = decode_moves(data)
+    return {"moved": [[move.queue, len(move.positions)] for move in moves], **_block(data, block)}
+
+
+def _page(data: bytes | memoryview) -> Fields:
+    return _block(data, 0)
+
+
+def _returned(data: bytes | memoryview) -> Fields:
+    queue, entries = decode_returned(data)
+    return {"queue": queue, "positions": [list(entry) for entry in entries]}
+
+
+def _delivered(data: bytes | memoryview) -> Fields:
+    target = decode_delivered(data)
+    return {"queue": target.queue, "below": target.first}
+
+
+def _queue_state(data: bytes | memoryview) -> Fields:
+    state = decode_queue_state(data)
+    return {
+        "queue": state.queue,
+        "next_position": state.next_position,
+        "delivered_below": state.delivered_below,
+        "references": len(state.firsts),
+        "messages": sum(state.counts),
+    }
+
+
+def _change(data: bytes | memoryview) -> Fields:
+    fields: object = decode_change(data)
+    if not isinstance(fields, dict):
+        raise RecordError("a change is a JSON object")
+    return {name: "(not shown)" if any(word in name for word in SECRET) else value for name, value in fields.items()}
+
+
+def _block(data: bytes | memoryview, at: int) -> Fields:
+    length, time, count, head = BLOCK.unpack_from(data, at)
+    if at + 4 + length != len(data):
+        raise RecordError(f"the block has {len(data) - at - 4} bytes of {length}")
+    at += BLOCK.size
+    envelope = Envelope.decode(bytes(data[at : at + head]))
+    lengths = array("I", bytes(data[at + head : at + head + 4 * count]))
+    if 16 + head + 4 * count + sum(lengths) != length:
+        raise RecordError("the lengths of the block's bodies do not add up")
+    fields: Fields = {
+        "count": count,
+        "bytes": sum(lengths),
+        "time_ms": time,
+        "exchange": envelope.exchange,
+        "routing_key": envelope.routing_key,
+        "durable": envelope.durable,
+    }
+    if envelope.deaths:
+        fields["died"] = [f"{death.queue}: {death.reason} ({death.count})" for death in envelope.deaths]
+    return fields
+
+
+def _pairs(ranges: list[Range]) -> list[list[int]]:
+    return [list(part) for part in ranges]
+
+
+def _inline(value: object) -> str:
+    match value:
+        case dict():
+            return "{" + line(value) + "}"
+        case list():
+            return "[" + ", ".join(_inline(item) for item in value) + "]"
+        case str() if value and value.isprintable() and " " not in value:
+            return value
+        case bool() | None | int():
+            return str(value).lower()
+        case _:
+            return repr(value)
+
+
+_DECODERS: dict[Kind, Callable[[bytes | memoryview], Fields]] = {
+    Kind.PUBLISH: _publish,
+    Kind.SETTLE: _settle,
+    Kind.COMMIT: _commit,
+    Kind.RELOCATE: _relocate,
+    Kind.RETURNED: _returned,
+    Kind.QUEUE_STATE: _queue_state,
+    Kind.PAGE: _page,
+    Kind.DELIVERED: _delivered,
+}

@@ -1,0 +1,70 @@
+"""`escrowmq inspect` from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from escrowmq.cli import main
+from tests.unit.inspection.journals import flip, small_journal
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
+    code = main(["inspect", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return code, captured.out if code < 2 else captured.err
+
+
+def test_a_whole_journal_in_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small_journal(tmp_path)
+    code, out = run(capsys, tmp_path)
+    assert code == 0
+    assert "0000000000000000.log" in out
+    assert "Records: 2 PUBLISH, 1 USER_SET, 1 COMMIT" in out
+    assert "Messages: 6 published, 3 accepted" in out
+    assert "Whole: every checksum and every record is right." in out
+
+
+def test_records_one_on_each_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lsns = small_journal(tmp_path)
+    _, out = run(capsys, tmp_path, "--records", "--from", hex(lsns[1]))
+    lines = out.splitlines()
+    assert lines[0].startswith(f"{lsns[1]:#014x} 2023-11-14T22:13:20.000Z PUBLISH      queues=[[1, 0]] count=2 bytes=3")
+    assert "COMMIT       branch=7 operations=[{kind=PUBLISH" in lines[2]
+
+
+def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lsns = small_journal(tmp_path)
+    code, out = run(capsys, tmp_path, "--json", "--records")
+    *records, document = map(json.loads, out.splitlines())
+    assert code == 0
+    assert [record["lsn"] for record in records] == lsns
+    assert records[1]["record"]["routing_key"] == "key"
+    assert document["damaged"] is False
+    assert document["files"][0]["kinds"] == {"USER_SET": 1, "PUBLISH": 2, "COMMIT": 1}
+
+
+@pytest.mark.rule("DUR-3")
+def test_damage_is_named_with_file_and_offset_and_is_exit_code_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lsns = small_journal(tmp_path)
+    [file] = tmp_path.glob("*.log")
+    flip(file, 64 + lsns[1])
+    code, out = run(capsys, tmp_path)
+    assert code == 1
+    assert f"damaged: {file.name} at offset {64 + lsns[1] - 40}: the checksum of the frame does not match" in out
+    code, out = run(capsys, file, "--json")
+    assert code == 1
+    assert json.loads(out)["damaged"] is True
+
+
+def test_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, tmp_path / "absent")[0] == 2
+    code, err = run(capsys, tmp_path, "--from", "here")
+    assert code == 2
+    assert "'here' is no LSN" in err
+    assert main(["inspect", str(tmp_path)]) == 1
+    assert "no journal here" in capsys.readouterr().err

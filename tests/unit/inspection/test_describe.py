@@ -1,0 +1,104 @@
+"""Records in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from escrowmq.core.message import Death, Envelope
+from escrowmq.core.outcome import Outcome
+from escrowmq.core.records import (
+    Kind,
+    Range,
+    encode_block,
+    encode_change,
+    encode_commit,
+    encode_delivered,
+    encode_returned,
+    encode_settle,
+    encode_targets,
+)
+from escrowmq.inspection.describe import RecordError, describe, kind_of, line, tally
+from tests.unit.inspection.journals import publish
+
+
+def test_a_publish() -> None:
+    fields = describe(Kind.PUBLISH, b"".join(publish([b"a", b"bcd"], queue=9, first=40)))
+    assert fields == {
+        "queues": [[9, 40]],
+        "count": 2,
+        "bytes": 4,
+        "time_ms": 1_700_000_000_000,
+        "exchange": "ex",
+        "routing_key": "key",
+        "durable": True,
+    }
+    assert (
+        line(fields)
+        == "queues=[[9, 40]] count=2 bytes=4 time_ms=1700000000000 exchange=ex routing_key=key durable=true"
+    )
+
+
+def test_a_message_that_died_says_where() -> None:
+    death = Death("orders", "expired", 3, 0, "", ("orders",), None)
+    block = b"".join(encode_block(0, Envelope("", "k", deaths=(death,)), [b""]))
+    assert describe(Kind.PAGE, block)["died"] == ["orders: expired (3)"]
+
+
+def test_settlements_returns_and_deliveries() -> None:
+    settle = encode_settle(3, Outcome.REJECTED, [Range(1, 2), Range(8, 1)])
+    assert describe(Kind.SETTLE, settle) == {"queue": 3, "outcome": "rejected", "positions": [[1, 2], [8, 1]]}
+    assert describe(Kind.RETURNED, encode_returned(3, [(1, 4)])) == {"queue": 3, "positions": [[1, 4]]}
+    assert describe(Kind.DELIVERED, encode_delivered(3, 99)) == {"queue": 3, "below": 99}
+
+
+def test_a_commit_has_all_of_its_operations() -> None:
+    settle = encode_settle(1, Outcome.ACCEPTED, [Range(0, 3)])
+    record = b"".join(encode_commit(7, [(Kind.PUBLISH, publish([b"a"])), (Kind.SETTLE, [settle])])[0])
+    fields = describe(Kind.COMMIT, record)
+    assert fields["branch"] == 7
+    assert [operation["kind"] for operation in fields["operations"]] == ["PUBLISH", "SETTLE"]
+    counts = Counter[str]()
+    tally(Kind.COMMIT, fields, counts)
+    assert counts == {"published": 1, "accepted": 3}
+
+
+def test_a_message_on_several_queues_counts_for_each() -> None:
+    record = encode_targets([(1, 0), (2, 0)]) + b"".join(encode_block(0, Envelope("", ""), [b"a", b"b"]))
+    counts = Counter[str]()
+    tally(Kind.PUBLISH, describe(Kind.PUBLISH, record), counts)
+    assert counts == {"published": 4}
+
+
+def test_secrets_are_not_shown() -> None:
+    fields = describe(Kind.USER_SET, encode_change(name="ann", password_hash="$argon2id$x"))
+    assert fields == {"name": "ann", "password_hash": "(not shown)"}
+
+
+def test_values_that_would_not_be_read_as_one_are_quoted() -> None:
+    assert line({"a": "", "b": "x y", "c": "n\n", "d": None, "e": {"f": "g"}}) == "a='' b='x y' c='n\\n' d=none e={f=g}"
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(RecordError, match="unknown record kind 200"):
+        kind_of(200)
+
+
+@pytest.mark.parametrize("kind", Kind)
+@given(data=st.binary(max_size=80))
+def test_any_bytes_are_described_or_refused(kind: Kind, data: bytes) -> None:
+    try:
+        fields = describe(kind, data)
+    except RecordError:
+        return
+    assert set(line(fields)).isdisjoint("\n\r")
+
+
+@given(cut=st.integers(1, 60))
+def test_a_shortened_publish_is_refused(cut: int) -> None:
+    record = b"".join(publish([b"body" * 10, b"x" * 30]))
+    with pytest.raises(RecordError):
+        describe(Kind.PUBLISH, record[:-cut])

@@ -1,0 +1,134 @@
+"""Reading on past what is broken, and telling a torn tail from damage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from escrowmq.core.records import Kind
+from escrowmq.inspection.scan import FileReport, Record, chain_faults, names_of, scan, verdict
+from escrowmq.journal.storage import FileStorage
+from tests.unit.inspection.journals import Writer, flip, publish, small_journal
+
+
+def read(folder: Path, start: int = 0) -> tuple[list[Record], list[FileReport]]:
+    storage = FileStorage(folder, read_only=True)
+    records: list[Record] = []
+    reports: list[FileReport] = []
+    names = names_of(storage)
+    for name in names:
+        for item in scan(storage, name, last=name == names[-1], progress=lambda _: None, start=start):
+            if isinstance(item, Record):
+                records.append(item)
+            else:
+                reports.append(item)
+    storage.close()
+    return records, reports
+
+
+def test_a_whole_journal(tmp_path: Path) -> None:
+    lsns = small_journal(tmp_path)
+    records, [report] = read(tmp_path)
+    assert [(record.lsn, record.kind) for record in records] == list(
+        zip(lsns, (Kind.USER_SET, Kind.PUBLISH, Kind.PUBLISH, Kind.COMMIT), strict=True)
+    )
+    assert (report.frames, report.records, report.sealed, report.faults, report.torn) == (3, 4, True, [], "")
+    assert report.messages == {"published": 6, "accepted": 3}
+
+
+def test_from_an_lsn(tmp_path: Path) -> None:
+    lsns = small_journal(tmp_path)
+    records, _ = read(tmp_path, start=lsns[2])
+    assert [record.lsn for record in records] == lsns[2:]
+
+
+@pytest.mark.rule("DUR-3")
+def test_a_flipped_bit_costs_its_frame_and_reading_goes_on(tmp_path: Path) -> None:
+    lsns = small_journal(tmp_path)
+    [file] = tmp_path.glob("*.log")
+    flip(file, 64 + lsns[1])
+    records, [report] = read(tmp_path)
+    assert [record.lsn for record in records] == [lsns[0], lsns[3]]
+    [fault] = report.faults
+    assert fault.file == file.name
+    assert fault.offset == 64 + lsns[1] - 40
+    assert "the checksum of the frame does not match; reading goes on at offset" in fault.why
+
+
+def test_a_broken_file_header_is_a_fault(tmp_path: Path) -> None:
+    small_journal(tmp_path)
+    [file] = tmp_path.glob("*.log")
+    flip(file, 20)
+    records, [report] = read(tmp_path)
+    assert not records
+    assert "checksum of the file header" in report.faults[0].why
+
+
+@pytest.mark.rule("DUR-3")
+def test_a_torn_tail_is_no_damage(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    [first] = writer.sync((Kind.PUBLISH, publish([b"a"])))
+    [second] = writer.sync((Kind.PUBLISH, publish([b"b" * 100])))
+    [file] = tmp_path.glob("*.log")
+    with file.open("r+b") as opened:
+        opened.truncate(64 + second + 50)
+    records, [report] = read(tmp_path)
+    writer.journal.close()
+    assert [record.lsn for record in records] == [first]
+    assert not report.faults
+    assert report.torn.startswith(f"90 bytes from offset {64 + second - 40}: the frame has")
+
+
+def test_a_short_file_before_another_is_damage(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, segment_bytes=1)
+    writer.sync((Kind.PUBLISH, publish([b"a" * 200])))
+    writer.sync((Kind.PUBLISH, publish([b"b"])))
+    writer.journal.close()
+    first, _ = sorted(tmp_path.glob("*.log"))
+    with first.open("r+b") as opened:
+        opened.truncate(150)
+    _, reports = read(tmp_path)
+    assert "no whole frame follows" in reports[0].faults[0].why
+
+
+def test_a_record_of_an_unknown_kind_is_a_fault_and_the_next_one_is_read(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    lsns = writer.sync((200, [b"?"]), (Kind.SETTLE, [b"short"]), (Kind.PUBLISH, publish([b"a"])))
+    writer.journal.close()
+    records, [report] = read(tmp_path)
+    assert [record.lsn for record in records] == lsns[2:]
+    assert [fault.why.split(": ", 1)[1][:22] for fault in report.faults] == [
+        "unknown record kind 20",
+        "not a valid SETTLE rec",
+    ]
+
+
+def test_segments_that_are_missing_are_a_fault_unless_a_snapshot_stands_for_them(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, segment_bytes=1)
+    for _ in range(3):
+        writer.sync((Kind.PUBLISH, publish([b"a"])))
+    writer.journal.close()
+    files = sorted(tmp_path.glob("*.log"))
+    files[1].unlink()
+    [fault] = chain_faults(read(tmp_path)[1])
+    assert fault.file == files[2].name
+    assert "is missing" in fault.why
+    storage = FileStorage(tmp_path, read_only=True)
+    assert "is missing" in (verdict(storage) or "")
+    storage.close()
+
+
+def test_a_snapshot_is_read_too_and_explains_a_gap(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, segment_bytes=1)
+    for _ in range(3):
+        writer.sync((Kind.PUBLISH, publish([b"a"])))
+    writer.snapshot()
+    writer.sync((Kind.PUBLISH, publish([b"a"])))
+    writer.journal.close()
+    sorted(tmp_path.glob("*.log"))[1].unlink()
+    records, reports = read(tmp_path)
+    assert [report.snapshot for report in reports].count(True) == 1
+    assert Kind.COUNTERS in [record.kind for record in records]
+    assert not chain_faults(reports)
+    assert not [fault for report in reports for fault in report.faults]
