@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn, TypeAlias
 
-from escrowmq.core.fields import type_name
+from escrowmq.core.fields import is_integer, type_name
 
 MS_OF_UNIT: Final = {
     "Y": 365 * 86_400_000,
@@ -40,9 +40,9 @@ class Refused(Exception):  # noqa: N818 - it is not an error of this program
 def integer(value: object, arguments: Mapping[str, object]) -> int:
     """A whole number."""
     del arguments
-    if type(value) is not int:
+    if not is_integer(value):
         raise Refused(f'"expected integer, got {type_name(value)}"')
-    return value
+    return int(value)
 
 
 def natural(value: object, arguments: Mapping[str, object]) -> int:

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from escrowmq.core.argument_checks import Check, Refused, boolean, integer, parse_period
 from escrowmq.core.arguments import QueueType, check_argument, refuse_unused
-from escrowmq.core.fields import shown, type_name
+from escrowmq.core.fields import is_integer, is_time, shown, type_name
 
 OffsetKind: TypeAlias = Literal["first", "last", "next", "offset", "time", "age"]
 
@@ -41,10 +41,10 @@ class ConsumerOptions:
 
 def _stream_offset(value: object, arguments: Mapping[str, object]) -> StreamOffset:
     del arguments
-    if type(value) is int:
-        return StreamOffset("offset", max(value, 0))
-    if type_name(value) == "timestamp":
-        return StreamOffset("time", _milliseconds(value))
+    if is_integer(value):
+        return StreamOffset("offset", max(int(value), 0))
+    if is_time(value):
+        return StreamOffset("time", int(value) * 1000)
     if isinstance(value, str):
         if value in {"first", "last", "next"}:
             return StreamOffset(cast("OffsetKind", value))
@@ -53,11 +53,6 @@ def _stream_offset(value: object, arguments: Mapping[str, object]) -> StreamOffs
             return StreamOffset("age", age)
     term = f'<<"{value}">>' if isinstance(value, str) else shown(value)
     raise Refused(f"{{invalid_stream_offset_arg,{{{type_name(value)},{term}}}}}")
-
-
-def _milliseconds(time: Any) -> int:
-    """A protocol's timestamp is a number of seconds, or an object that knows it."""
-    return int(time.timestamp() * 1000) if hasattr(time, "timestamp") else int(time) * 1000
 
 
 # In the order in which they are checked: how, and the field of `ConsumerOptions`.

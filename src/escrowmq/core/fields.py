@@ -1,9 +1,13 @@
-"""Values in tables of arguments and headers: their names in texts, and when two are the same."""
+"""Values in tables of arguments and headers: their names in texts, and when two are the same.
+
+Protocols may use classes of their own, derived from Python's, to tell apart types that are one to Python: integers of
+several widths, times.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Final
+from typing import Final, TypeGuard
 
 _TYPE_NAMES: Final[dict[type, str]] = {
     bool: "bool",
@@ -15,18 +19,26 @@ _TYPE_NAMES: Final[dict[type, str]] = {
     tuple: "array",
     dict: "table",
 }
-_NAMES_OF_OTHERS: Final = {"datetime": "timestamp"}
+_ALIASES: Final = {"longl": "long"}
 
 
 def type_name(value: object) -> str:
-    """What RabbitMQ calls the type of `value` in its texts; classes of a protocol's own go by their lower-case name."""
+    """What RabbitMQ calls the type of `value` in its texts; classes of a protocol go by their lower-case name."""
     kind = type(value)
     if kind is int:
         return "signedint" if -(2**31) <= value < 2**31 else "long"  # type: ignore[operator]
-    name = _TYPE_NAMES.get(kind)
-    if name is None:
-        name = kind.__name__.lower()
-    return _NAMES_OF_OTHERS.get(name, name)
+    name = _TYPE_NAMES.get(kind) or kind.__name__.lower()
+    return _ALIASES.get(name, name)
+
+
+def is_time(value: object) -> TypeGuard[int]:
+    """A protocol's class of times is an integer named Timestamp, seconds since the epoch."""
+    return isinstance(value, int) and type_name(value) == "timestamp"
+
+
+def is_integer(value: object) -> TypeGuard[int]:
+    """An integer of any width; neither a truth value nor a time."""
+    return type(value) is int or (isinstance(value, int) and not isinstance(value, bool) and not is_time(value))
 
 
 def shown(value: object) -> str:
@@ -41,17 +53,21 @@ def shown(value: object) -> str:
 def canonical(value: object) -> Hashable:
     """A form in which two values are equal exactly when they are the same to a broker.
 
-    Integers of any width are alike, and so are strings and binaries; `1`, `True` and `1.0` all differ, and the order of
-    the keys of a table does not count.
+    Integers of any width are alike, and so are floats, and strings and binaries; `1`, `True` and `1.0` all differ, and
+    the order of the keys of a table does not count.
     """
     kind = type(value)
     if kind is str or kind is int:
         return value
+    if is_integer(value):
+        return int(value)
     if isinstance(value, bytes):
         try:
             return value.decode()
         except UnicodeDecodeError:
-            return value
+            return bytes(value)
+    if isinstance(value, float):
+        return ("float", float(value))
     if isinstance(value, Mapping):
         return ("table", tuple(sorted((key, canonical(field)) for key, field in value.items())))
     if isinstance(value, list | tuple):
