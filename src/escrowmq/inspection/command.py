@@ -16,7 +16,9 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from rich.table import Table
 
 from escrowmq.inspection.describe import line
-from escrowmq.inspection.scan import FileReport, Record, chain_faults, names_of, scan, verdict
+from escrowmq.inspection.scan import FileReport, Record, gap_faults, scan, verdict
+from escrowmq.journal.format import parse_name
+from escrowmq.journal.reader import GapFound, JournalReader
 from escrowmq.journal.storage import FileStorage
 
 WIDTH = 140
@@ -57,37 +59,39 @@ def inspect(journal: Path, *, records: bool, as_json: bool, start: int | None) -
       escrowmq inspect /var/lib/escrowmq --records --from 0x1000
       escrowmq inspect /var/lib/escrowmq/0000000000000000.log --records --json
     """
-    folder = journal if journal.is_dir() else journal.parent
-    storage = FileStorage(folder, read_only=True)
+    storage = FileStorage(journal if journal.is_dir() else journal.parent, read_only=True)
+    reports: list[FileReport] = []
+    gaps: list[GapFound] = []
+    refusal = None
     try:
-        present = names_of(storage)
-        wanted = present if journal.is_dir() else [journal.name]
-        if not wanted:
-            raise click.ClickException(f"{journal}: no journal here: no file like 0000000000000000.log")
-        if start is not None:
-            wanted = [name for name in wanted if not name.endswith(".snapshot")]
-        segments = [name for name in present if not name.endswith(".snapshot")]
-        reports = []
-        with _progress(sum(storage.size(name) for name in wanted), quiet=records) as progress:
-            for name in wanted:
-                last = name not in segments[:-1]
-                for item in scan(storage, name, last=last, progress=progress, start=start or 0):
-                    if isinstance(item, FileReport):
-                        reports.append(item)
-                    elif records:
-                        click.echo(json.dumps(_record(item)) if as_json else _record_line(item))
-        faults = [fault for report in reports for fault in report.faults]
-        refusal = None
+        names = _names(storage, journal, with_snapshots=start is None)
+        with _progress(sum(map(storage.size, names)), quiet=records) as progress:
+            for item in scan(JournalReader(storage, names), start or 0, progress):
+                if isinstance(item, FileReport):
+                    reports.append(item)
+                elif isinstance(item, GapFound):
+                    gaps.append(item)
+                elif records:
+                    click.echo(json.dumps(_record(item)) if as_json else _record_line(item))
         if journal.is_dir():
-            faults += chain_faults(reports)
             refusal = verdict(storage)
     finally:
         storage.close()
+    faults = [fault for report in reports for fault in report.faults]
+    if start is None:
+        faults += gap_faults(gaps, reports)
     if as_json:
         click.echo(json.dumps(_document(journal, reports, [fault._asdict() for fault in faults], refusal)))
     else:
         _print(reports, [str(fault) for fault in faults], refusal, whole=journal.is_dir())
     return 1 if faults or refusal else 0
+
+
+def _names(storage: FileStorage, journal: Path, *, with_snapshots: bool) -> list[str]:
+    names = [name for name in storage.names() if parse_name(name)] if journal.is_dir() else [journal.name]
+    if not any(map(parse_name, names)):
+        raise click.ClickException(f"{journal}: no journal here: no file with a name like 0000000000000000.log")
+    return [name for name in names if with_snapshots or not name.endswith(".snapshot")]
 
 
 @contextmanager

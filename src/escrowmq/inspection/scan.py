@@ -1,18 +1,17 @@
-"""Reading a journal's files frame by frame and record by record, on past what is broken."""
+"""What the journal's reader finds, gathered by file, every record's content checked."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import NamedTuple
 
 from escrowmq.core.records import Kind
 from escrowmq.inspection.describe import Fields, RecordError, describe, kind_of, tally
 from escrowmq.journal import format as fmt
 from escrowmq.journal.errors import JournalDamaged, JournalVersionUnknown
-from escrowmq.journal.frames import Frame, JournalFile
+from escrowmq.journal.reader import DamageFound, FileFound, FrameFound, GapFound, JournalReader, RecordFound
 from escrowmq.journal.recovery import examine
 from escrowmq.journal.storage import Storage
 
@@ -44,8 +43,7 @@ class FileReport:
     """What one segment or snapshot holds. `end_lsn` is where its last whole frame ends."""
 
     name: str
-    snapshot: bool
-    size: int
+    size: int = 0
     lsn: int = 0
     end_lsn: int = 0
     sealed: bool = False
@@ -59,104 +57,77 @@ class FileReport:
     """A tail that a crash left in the middle of a write; no damage, recovery cuts it off."""
 
     @property
+    def snapshot(self) -> bool:
+        """Whether it is a snapshot; else it is a segment."""
+        return self.name.endswith(".snapshot")
+
+    @property
     def records(self) -> int:
         """How many whole records."""
         return self.kinds.total()
 
 
-def names_of(storage: Storage) -> list[str]:
-    """The journal files of a directory: snapshots and segments, in the order of their LSNs."""
-    return [name for name in storage.names() if fmt.parse_name(name) is not None]
-
-
 def scan(
-    storage: Storage, name: str, *, last: bool, progress: Callable[[int], object], start: int = 0
-) -> Iterator[Record | FileReport]:
-    """Yield every whole record of a file from LSN `start` on, then its report.
+    reader: JournalReader, start: int, progress: Callable[[int], object]
+) -> Iterator[Record | FileReport | GapFound]:
+    """Yield every whole record from LSN `start` on, after the last one of a file its report, and gaps between files.
 
-    `last`: nothing follows this file in the log, so what is broken at its end is a torn tail. `progress` is told how
-    many more bytes were read. A frame that is not whole is reported, and reading goes on at the next whole one.
+    `progress` is told how many more bytes were read.
     """
-    parsed = fmt.parse_name(name)
-    report = FileReport(name, parsed is not None and parsed[0] == fmt.TYPE_SNAPSHOT, storage.size(name))
+    report: FileReport | None = None
+    for finding in reader.findings(start):
+        if isinstance(finding, GapFound):
+            yield finding
+            continue
+        if report is None or report.name != finding.file:
+            if report is not None:
+                yield report
+            report = FileReport(finding.file)
+        match finding:
+            case FileFound():
+                report.size, report.lsn, report.sealed = finding.size, finding.header.lsn, finding.footer is not None
+                report.end_lsn = finding.header.lsn
+            case FrameFound(frame=frame):
+                report.frames += 1
+                report.first_time_us = report.first_time_us or frame.time_us
+                report.last_time_us = frame.time_us
+                report.end_lsn = frame.end_lsn
+                progress(frame.end_lsn - frame.lsn)
+            case DamageFound():
+                if finding.tail:
+                    report.torn = f"{finding.size} bytes from offset {finding.offset}: {finding.why}"
+                else:
+                    why = f"{finding.why} ({finding.size} bytes are lost)"
+                    report.faults.append(Fault(finding.file, finding.offset, why))
+            case RecordFound():
+                if finding.lsn >= start:
+                    record = _record(finding, report)
+                    if record is not None:
+                        yield record
+    if report is not None:
+        yield report
+
+
+def _record(found: RecordFound, report: FileReport) -> Record | None:
     try:
-        file = JournalFile(storage, name)
-    except JournalDamaged as error:
-        report.faults.append(Fault(error.file, error.offset, error.why))
-    except JournalVersionUnknown as error:
-        report.faults.append(Fault(name, 8, str(error)))
-    else:
-        report.snapshot = file.header.type == fmt.TYPE_SNAPSHOT
-        report.lsn = file.header.lsn
-        report.sealed = file.footer is not None
-        yield from _frames(file, report, last=last, progress=progress, start=start)
-    yield report
+        kind = kind_of(found.kind)
+        fields = describe(kind, found.payload)
+    except RecordError as error:
+        report.faults.append(Fault(found.file, found.offset, f"record at LSN {found.lsn:#x}: {error}"))
+        return None
+    report.kinds[kind.name] += 1
+    tally(kind, fields, report.messages)
+    return Record(found.file, found.lsn, found.time_us, kind, len(found.payload), fields)
 
 
-def _frames(
-    file: JournalFile, report: FileReport, *, last: bool, progress: Callable[[int], object], start: int
-) -> Iterator[Record]:
-    end = file.footer.end_lsn if file.footer else None
-    lsn = report.end_lsn = file.origin
-    while True:
-        walk = file.walk(lsn, end)
-        for frame in walk:
-            _count(frame, report)
-            progress(frame.end_lsn - frame.lsn)
-            if frame.end_lsn > start:
-                yield from _records(file, frame, report, start)
-        report.end_lsn = walk.lsn
-        if end is not None and walk.lsn >= end:
-            return
-        tail = file.tail(walk.lsn)
-        if tail.later_frame is not None:
-            report.faults.append(
-                Fault(file.name, tail.offset, f"{walk.why}; reading goes on at offset {tail.later_frame}")
-            )
-            lsn = tail.later_frame - fmt.FILE_HEADER_SIZE + file.origin
-            continue
-        if report.sealed or report.snapshot or (tail.size and not last):
-            why = walk.why or "the file ends before its last frame"
-            report.faults.append(Fault(file.name, tail.offset, f"{why}; no whole frame follows"))
-        elif tail.size:
-            report.torn = f"{tail.size} bytes from offset {tail.offset}: {walk.why or 'no frame begins here'}"
-        return
-
-
-def _count(frame: Frame, report: FileReport) -> None:
-    report.frames += 1
-    report.first_time_us = report.first_time_us or frame.time_us
-    report.last_time_us = frame.time_us
-
-
-def _records(file: JournalFile, frame: Frame, report: FileReport, start: int) -> Iterator[Record]:
-    for lsn, number, payload in frame.records():
-        if lsn < start:
-            continue
-        try:
-            kind = kind_of(number)
-            fields = describe(kind, payload)
-        except RecordError as error:
-            report.faults.append(Fault(file.name, file.offset_of(lsn), f"record at LSN {lsn:#x}: {error}"))
-            continue
-        report.kinds[kind.name] += 1
-        tally(kind, fields, report.messages)
-        yield Record(file.name, lsn, frame.time_us, kind, len(payload), fields)
-
-
-def chain_faults(reports: Iterable[FileReport]) -> list[Fault]:
-    """Gaps and overlaps between segments. A gap below the newest snapshot is where dead segments were deleted."""
-    reports = list(reports)
+def gap_faults(gaps: list[GapFound], reports: list[FileReport]) -> list[Fault]:
+    """Missing segments. A gap below the newest whole snapshot is none: dead segments were deleted there."""
     snapshot = max((report.lsn for report in reports if report.snapshot and not report.faults), default=0)
-    segments = [report for report in reports if not report.snapshot]
-    faults = []
-    for before, after in pairwise(segments):
-        if after.lsn < before.end_lsn:
-            faults.append(Fault(after.name, 32, f"begins at LSN {after.lsn:#x}, before {before.name} ends"))
-        elif after.lsn > max(before.end_lsn, snapshot) and not before.faults:
-            why = f"the log from LSN {before.end_lsn:#x} to {after.lsn:#x} is missing"
-            faults.append(Fault(after.name, 32, why))
-    return faults
+    return [
+        Fault(fmt.segment_name(gap.first_lsn), 0, f"the log from LSN {gap.first_lsn:#x} to {gap.end_lsn:#x} is missing")
+        for gap in gaps
+        if gap.end_lsn > snapshot
+    ]
 
 
 def verdict(storage: Storage) -> str | None:
@@ -165,4 +136,6 @@ def verdict(storage: Storage) -> str | None:
         examine(storage)
     except (JournalDamaged, JournalVersionUnknown) as error:
         return str(error)
+    except FileNotFoundError:  # a broker runs here, and has just deleted a dead segment
+        return None
     return None
