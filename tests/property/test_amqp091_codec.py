@@ -149,7 +149,7 @@ def test_all_properties_are_read_back(value: Properties) -> None:
     props = value.encode()
     assert Properties.decode(props) == value
     found = scan(props)
-    for name in ("delivery_mode", "priority", "expiration", "user_id", "headers"):
+    for name in ("delivery_mode", "priority", "reply_to", "expiration", "user_id", "headers"):
         assert getattr(found, name) == getattr(value, name)
 
 

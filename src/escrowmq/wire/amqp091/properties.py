@@ -176,12 +176,14 @@ class Scan:
         "headers_at",
         "headers_size",
         "priority",
+        "reply_to",
         "user_id",
     )
 
     def __init__(self) -> None:
         self.delivery_mode: int | None = None
         self.priority: int | None = None
+        self.reply_to: str | None = None
         self.expiration: str | None = None
         self.user_id: str | None = None
         self.headers: FieldTable | None = None
@@ -221,8 +223,10 @@ def scan(props: bytes) -> Scan:
         if flags & 0x0600:
             if flags & 0x0400:  # correlation-id
                 at = _skip(props, at)
-            if flags & 0x0200:  # reply-to
-                at = _skip(props, at)
+            if flags & 0x0200:
+                end = at + 1 + props[at]
+                found.reply_to = props[at + 1 : end].decode()
+                at = end
         found.expiration_at = at
         if flags & 0x01FC:
             if flags & 0x0100:

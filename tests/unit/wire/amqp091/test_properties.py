@@ -109,7 +109,7 @@ def test_scan_finds_what_a_broker_needs() -> None:
     props = Properties(**FULL).encode()
     found = scan(props)
     assert (found.delivery_mode, found.priority) == (PERSISTENT, 9)
-    assert (found.expiration, found.user_id) == ("60000", "guest")
+    assert (found.expiration, found.user_id, found.reply_to) == ("60000", "guest", "amq.rabbitmq.reply-to")
     assert found.headers == FULL["headers"]
     assert (found.has_cc, found.has_bcc) == (True, False)
     table = props[found.headers_at : found.headers_at + found.headers_size]
@@ -128,7 +128,7 @@ def test_scan_tells_where_what_is_absent_would_be() -> None:
 def test_scan_agrees_with_decoding_whatever_is_absent(name: str) -> None:
     values = {other: value for other, value in FULL.items() if other != name}
     found = scan(Properties(**values).encode())
-    for attribute in ("delivery_mode", "priority", "expiration", "user_id", "headers"):
+    for attribute in ("delivery_mode", "priority", "reply_to", "expiration", "user_id", "headers"):
         assert getattr(found, attribute) == values.get(attribute)
 
 
