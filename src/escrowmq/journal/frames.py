@@ -138,7 +138,7 @@ class FrameWalk:
         self.why = ""
         self.last: Frame | None = None
         self._file = file
-        self._end = end
+        self.end = end
         self._check = check
         self._window = b""
         self._window_at = 0
@@ -149,12 +149,12 @@ class FrameWalk:
         return self._file.offset_of(self.lsn)
 
     def __iter__(self) -> Iterator[Frame]:
-        while self._end is None or self.lsn < self._end:
+        while self.end is None or self.lsn < self.end:
             frame = self._next()
             if frame is None:
                 return
-            if self._end is not None and frame.end_lsn > self._end:
-                self.why = f"a frame reaches beyond the end at LSN {self._end:#x}"
+            if self.end is not None and frame.end_lsn > self.end:
+                self.why = f"a frame reaches beyond the end at LSN {self.end:#x}"
                 return
             self.lsn = frame.end_lsn
             self.last = frame
@@ -164,7 +164,7 @@ class FrameWalk:
         head = self._bytes(self.offset, fmt.FRAME_HEADER_SIZE)
         header = fmt.read_frame_header(head, self.lsn, self._file.seed)
         if header is None:
-            if any(head) or self._end is not None:
+            if any(head) or self.end is not None:
                 self.why = "no frame begins here" if len(head) == fmt.FRAME_HEADER_SIZE else "the file ends"
             return None
         size = header.body_size

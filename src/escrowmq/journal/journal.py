@@ -247,7 +247,7 @@ class Journal:
         return [
             SparseSegment(s.first_lsn, s.end_lsn, s.live, s.total)
             for s in self._table
-            if s.end_lsn <= self.snapshot_lsn and 0 < s.live < limit_ratio * s.total
+            if s is not self._table.current and s.end_lsn <= self.snapshot_lsn and 0 < s.live < limit_ratio * s.total
         ]
 
     # -- snapshots and what they make superfluous

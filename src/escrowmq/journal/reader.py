@@ -1,0 +1,260 @@
+"""Reading a journal without owning it: while the broker runs, when it is damaged, in bulk, or resumed from an LSN.
+
+`findings` tells everything there is, damage included, for an operator; `frames` is for programs that want the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from escrowmq.journal import format as fmt
+from escrowmq.journal.errors import JournalDamaged, JournalVersionUnknown
+from escrowmq.journal.frames import Frame, FrameWalk, JournalFile
+from escrowmq.journal.storage import FileStorage, Storage
+
+
+@dataclass(frozen=True, slots=True)
+class FileFound:
+    """A segment or snapshot begins. `footer`: None if it is not sealed, or its footer is broken."""
+
+    file: str
+    size: int
+    header: fmt.FileHeader
+    footer: fmt.Footer | None
+
+
+@dataclass(frozen=True, slots=True)
+class FrameFound:
+    """A whole frame, at byte `offset` of the file."""
+
+    file: str
+    offset: int
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFound:
+    """A record of the frame before. In a snapshot `lsn` is an address within that snapshot."""
+
+    file: str
+    offset: int
+    lsn: int
+    kind: int
+    payload: memoryview
+    time_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class DamageFound:
+    """Bytes that are not whole. `size`: bytes that are lost to it, up to the next whole frame or the file's end.
+
+    `tail`: nothing whole follows in the log, so it is a write that was not finished (or, if the broker runs, is not
+    yet).
+    """
+
+    file: str
+    offset: int
+    size: int
+    why: str
+    tail: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GapFound:
+    """No segment holds these addresses: deleted as dead if a snapshot lies behind them, else missing."""
+
+    first_lsn: int
+    end_lsn: int
+
+
+Finding = FileFound | FrameFound | RecordFound | DamageFound | GapFound
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A piece of one segment that begins and ends at frames; for reading in parallel."""
+
+    file: str
+    first_lsn: int
+    end_lsn: int | None
+    """None in a segment that is not sealed: as far as it goes."""
+
+
+class JournalReader:
+    """A journal directory, or one file of it. Takes no lock and changes nothing."""
+
+    def __init__(self, storage: Storage, names: list[str] | None = None) -> None:
+        """`names`: only these files."""
+        self._storage = storage
+        self._names = names
+
+    @classmethod
+    def open(cls, path: str | Path) -> JournalReader:
+        """`path`: the data directory, or a segment or snapshot in it. Raises OSError."""
+        path = Path(path)
+        if path.is_dir():
+            return cls(FileStorage(path, read_only=True))
+        return cls(FileStorage(path.parent, read_only=True), [path.name])
+
+    def close(self) -> None:
+        """Close the files."""
+        self._storage.close()
+
+    def names(self, type_: int) -> list[str]:
+        """Files of this type (`format.TYPE_…`), ascending."""
+        names = self._storage.names() if self._names is None else self._names
+        found = ((fmt.parse_name(name), name) for name in names)
+        return [name for parsed, name in found if parsed is not None and parsed[0] == type_]
+
+    # -- for programs
+
+    def frames(self, lsn: int = 0, *, synced_only: bool = False) -> Iterator[Frame]:
+        """Whole frames that end behind `lsn`, in order, to the present end of the log; go on later with the last
+        `end_lsn`.
+
+        A frame that has another behind it is on disk; the very last may still be on its way. `synced_only` holds that
+        one back unless its segment is sealed. Segments deleted by the broker are left out.
+
+        Raises:
+            JournalDamaged: damage that is not at the tail, or (with `lsn` not zero) the frames from there on are gone.
+            JournalVersionUnknown: a file of a newer version.
+        """
+        wanted = lsn
+        names = self.names(fmt.TYPE_SEGMENT)
+        starts = [fmt.parse_name(name) for name in names]
+        for i, name in enumerate(names):
+            after = starts[i + 1] if i + 1 < len(names) else None
+            if after is not None and after[1] <= lsn:
+                continue
+            file = self._open(name)
+            if file is None:
+                continue
+            if wanted and file.origin > wanted:
+                raise JournalDamaged(name, 0, f"the log from LSN {wanted:#x} to {file.origin:#x} is not there any more")
+            for frame in self._frames_of(file, lsn, after[1] if after else None, synced_only=synced_only):
+                wanted = frame.end_lsn
+                yield frame
+            wanted = 0  # later gaps are dead segments
+
+    def splits(self, target_bytes: int) -> list[Split]:
+        """The log in pieces of about `target_bytes` each (at least `format.INDEX_STRIDE`), without reading the frames.
+
+        Raises:
+            JournalDamaged, JournalVersionUnknown: a file's header cannot be read.
+        """
+        splits = []
+        for name in self.names(fmt.TYPE_SEGMENT):
+            file = self._open(name)
+            if file is None:
+                continue
+            footer = file.footer
+            if footer is None:
+                splits.append(Split(name, file.origin, None))
+                continue
+            first = footer.first_lsn
+            for lsn, _, _ in footer.index:
+                if lsn - first >= target_bytes:
+                    splits.append(Split(name, first, lsn))
+                    first = lsn
+            if first < footer.end_lsn:
+                splits.append(Split(name, first, footer.end_lsn))
+        return splits
+
+    def read_split(self, split: Split) -> Iterator[Frame]:
+        """The frames of a split. Raises JournalDamaged unless it is whole (one without end may have a torn tail)."""
+        file = JournalFile(self._storage, split.file)
+        walk = file.walk(split.first_lsn, split.end_lsn)
+        yield from walk
+        if split.end_lsn is not None and walk.lsn != split.end_lsn:
+            raise JournalDamaged(split.file, walk.offset, walk.why)
+
+    def _frames_of(self, file: JournalFile, lsn: int, next_lsn: int | None, *, synced_only: bool) -> Iterator[Frame]:
+        footer = file.footer
+        start = file.origin
+        if footer is not None and lsn > start:
+            start = file.granule(lsn)[0]
+        walk = file.walk(start, footer.end_lsn if footer else next_lsn)
+        held: Frame | None = None
+        for frame in walk:
+            if frame.end_lsn > lsn:
+                if held is not None:
+                    yield held
+                held = frame
+        finished = walk.lsn == walk.end or self._sealed_meanwhile(file, walk)
+        if held is not None and (finished or not synced_only):
+            yield held
+        if not finished and walk.why and (walk.end is not None or file.tail(walk.lsn).later_frame is not None):
+            raise JournalDamaged(file.name, walk.offset, walk.why)
+
+    def _sealed_meanwhile(self, file: JournalFile, walk: FrameWalk) -> bool:
+        # The broker may have sealed the segment while it was read: then its footer stands where the next frame would.
+        footer = JournalFile(self._storage, file.name).footer
+        return footer is not None and footer.end_lsn == walk.lsn
+
+    def _open(self, name: str) -> JournalFile | None:
+        try:
+            return JournalFile(self._storage, name)
+        except FileNotFoundError:  # the broker has deleted it since the directory was listed
+            return None
+
+    # -- for an operator
+
+    def findings(self, lsn: int = 0) -> Iterator[Finding]:
+        """Everything there is: snapshots, then the log from `lsn` on, checked frame by frame and record by record."""
+        for name in self.names(fmt.TYPE_SNAPSHOT):
+            yield from self._file_findings(name, 0, None)
+        names = self.names(fmt.TYPE_SEGMENT)
+        starts = [fmt.parse_name(name) or (0, 0) for name in names]
+        end: int | None = None
+        for i, name in enumerate(names):
+            next_lsn = starts[i + 1][1] if i + 1 < len(names) else None
+            if next_lsn is not None and next_lsn <= lsn:
+                continue
+            if end is not None and starts[i][1] > end:
+                yield GapFound(end, starts[i][1])
+            end = starts[i][1]
+            for finding in self._file_findings(name, lsn, next_lsn):
+                if isinstance(finding, FrameFound):
+                    end = finding.frame.end_lsn
+                elif isinstance(finding, DamageFound) and next_lsn is not None:
+                    end = max(end, min(next_lsn, end + finding.size))
+                yield finding
+
+    def _file_findings(self, name: str, lsn: int, next_lsn: int | None) -> Iterator[Finding]:
+        try:
+            file = JournalFile(self._storage, name)
+            size = self._storage.size(name)
+        except JournalDamaged as error:
+            yield DamageFound(name, error.offset, self._storage.size(name) - error.offset, error.why, tail=False)
+            return
+        except JournalVersionUnknown as error:
+            yield DamageFound(name, 8, self._storage.size(name) - 8, str(error), tail=False)
+            return
+        except FileNotFoundError:
+            return
+        footer = file.footer
+        yield FileFound(name, size, file.header, footer)
+        start = file.granule(lsn)[0] if footer is not None and lsn > file.origin else file.origin
+        walk = file.walk(start, footer.end_lsn if footer else None)
+        while True:
+            for frame in walk:
+                if frame.end_lsn > lsn:
+                    yield from _frame_findings(file, frame)
+            if walk.lsn == walk.end or self._sealed_meanwhile(file, walk):
+                return
+            tail = file.tail(walk.lsn)
+            if tail.later_frame is None:
+                if tail.size or footer is not None:
+                    is_tail = footer is None and next_lsn is None and file.header.type == fmt.TYPE_SEGMENT
+                    yield DamageFound(name, tail.offset, tail.size, walk.why or "no frame begins here", is_tail)
+                return
+            yield DamageFound(name, tail.offset, tail.later_frame - tail.offset, walk.why, tail=False)
+            walk = file.walk(file.origin + tail.later_frame - fmt.FILE_HEADER_SIZE, walk.end)
+
+
+def _frame_findings(file: JournalFile, frame: Frame) -> Iterator[Finding]:
+    yield FrameFound(file.name, file.offset_of(frame.lsn), frame)
+    for lsn, kind, payload in frame.records():
+        yield RecordFound(file.name, file.offset_of(lsn), lsn, kind, payload, frame.time_us)

@@ -1,0 +1,183 @@
+"""The storage interface, on memory and on a real directory; then what only the real one has."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from escrowmq.journal import storage as module
+from escrowmq.journal.errors import DataDirLocked
+from escrowmq.journal.memory import MemoryStorage
+from escrowmq.journal.storage import FileStorage, Storage
+
+
+@pytest.fixture(params=["memory", "file"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
+    made: Storage = MemoryStorage(random.Random(1)) if request.param == "memory" else FileStorage(tmp_path / "d")
+    yield made
+    made.close()
+
+
+def test_what_was_written_is_read(storage: Storage) -> None:
+    storage.create("f")
+    storage.write("f", 0, b"ab", b"", b"cde")
+    storage.write("f", 3, b"XY")
+    storage.sync("f")
+    assert storage.read("f", 0, 100) == b"abcXY"
+    assert storage.read("f", 4, 1) == b"Y"
+    assert storage.read("f", 5, 1) == b""
+    assert storage.size("f") == 5
+
+
+def test_reserved_room_reads_as_zeros(storage: Storage) -> None:
+    storage.create("f")
+    storage.reserve("f", 4096)
+    storage.write("f", 0, b"a")
+    assert storage.size("f") == 4096
+    assert storage.read("f", 0, 3) == b"a\0\0"
+    storage.reserve("f", 10)
+    assert storage.size("f") == 4096
+
+
+def test_truncate_cuts(storage: Storage) -> None:
+    storage.create("f")
+    storage.write("f", 0, b"abcdef")
+    storage.truncate("f", 2)
+    storage.sync("f")
+    storage.finish("f")
+    assert storage.read("f", 0, 9) == b"ab"
+
+
+def test_replace_takes_the_name_over_also_from_open_readers(storage: Storage) -> None:
+    storage.create("f")
+    storage.write("f", 0, b"old")
+    assert storage.read("f", 0, 3) == b"old"
+    storage.create("f.tmp")
+    storage.write("f.tmp", 0, b"new")
+    storage.sync("f.tmp")
+    storage.replace("f.tmp", "f")
+    assert storage.names() == ["f"]
+    assert storage.read("f", 0, 3) == b"new"
+    storage.write("f", 3, b"er")
+    assert storage.read("f", 0, 9) == b"newer"
+
+
+def test_create_empties(storage: Storage) -> None:
+    storage.create("f")
+    storage.write("f", 0, b"old")
+    storage.create("f")
+    assert storage.size("f") == 0
+
+
+def test_deleted_is_gone(storage: Storage) -> None:
+    storage.create("f")
+    storage.write("f", 0, b"abc")
+    storage.read("f", 0, 1)
+    storage.delete("f")
+    assert storage.names() == []
+    with pytest.raises(FileNotFoundError):
+        storage.read("f", 0, 1)
+
+
+def test_there_is_room(storage: Storage) -> None:
+    assert storage.free_bytes() > 1 << 20
+
+
+def test_names_are_files_only_without_the_lock(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "b").touch()
+    (tmp_path / "a").touch()
+    storage = FileStorage(tmp_path)
+    assert storage.names() == ["a", "b"]
+    storage.close()
+
+
+def test_a_second_opener_is_told_who_has_the_directory(tmp_path: Path) -> None:
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from escrowmq.journal.storage import FileStorage; s = FileStorage(sys.argv[1]);"
+            "print('ready', flush=True); sys.stdin.read()",
+            str(tmp_path),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdin is not None
+        assert holder.stdout.readline() == "ready\n"
+        with pytest.raises(DataDirLocked) as caught:
+            FileStorage(tmp_path)
+        assert caught.value.pid == str(holder.pid)
+        assert str(tmp_path) in str(caught.value)
+        FileStorage(tmp_path, read_only=True).close()
+        holder.stdin.close()
+    FileStorage(tmp_path).close()
+
+
+def test_the_lock_is_given_up_on_close(tmp_path: Path) -> None:
+    first = FileStorage(tmp_path)
+    with pytest.raises(DataDirLocked, match=f"process {os.getpid()}"):
+        FileStorage(tmp_path)
+    first.close()
+    FileStorage(tmp_path).close()
+
+
+def test_read_only_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"abc")
+    storage = FileStorage(tmp_path, read_only=True)
+    assert storage.read("f", 0, 9) == b"abc"
+    with pytest.raises(PermissionError):
+        storage.write("f", 0, b"x")
+    storage.close()
+    assert storage.names() == ["f"]
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]
+
+
+def test_read_only_needs_a_directory(tmp_path: Path) -> None:
+    with pytest.raises(NotADirectoryError):
+        FileStorage(tmp_path / "none", read_only=True)
+
+
+def test_few_files_stay_open_for_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_READERS", 3)
+    before = len(os.listdir("/proc/self/fd"))
+    storage = FileStorage(tmp_path, read_only=True)
+    for i in range(10):
+        (tmp_path / str(i)).write_bytes(b"%d" % i)
+    for _ in range(2):
+        for i in range(10):
+            assert storage.read(str(i), 0, 1) == b"%d" % i
+    assert len(os.listdir("/proc/self/fd")) == before + 3
+    storage.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_short_writes_are_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = FileStorage(tmp_path)
+    storage.create("f")
+    real = os.pwrite
+    monkeypatch.setattr(os, "pwritev", lambda fd, parts, offset: real(fd, parts[0][:2], offset))
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, offset: real(fd, data[:3], offset))
+    storage.write("f", 1, b"abcd", b"efghij")
+    assert storage.read("f", 0, 99) == b"\0abcdefghij"
+    storage.close()
+
+
+def test_short_reads_are_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "f").write_bytes(b"abcdefghij")
+    storage = FileStorage(tmp_path, read_only=True)
+    real = os.pread
+    monkeypatch.setattr(os, "pread", lambda fd, length, offset: real(fd, min(length, 3), offset))
+    assert storage.read("f", 1, 8) == b"bcdefghi"
+    assert storage.read("f", 1, 80) == b"bcdefghij"
+    storage.close()
