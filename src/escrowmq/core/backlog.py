@@ -6,7 +6,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from .records import Range, Reference
+from escrowmq.core.records import Range, Reference
 
 
 class Backlog:
@@ -103,7 +103,7 @@ class Backlog:
             at, end = first, first + count
             i = max(bisect_right(starts, at) - 1, 0)
             while at < end and i < len(ranges) and ranges[i].first < end:
-                gone, gone_end = ranges[i].first, ranges[i].first + ranges[i].count
+                gone, gone_end = ranges[i].first, ranges[i].first + ranges[i].length
                 if gone_end > at:
                     if gone > at:
                         kept.append(at, gone - at, lsn, index + at - first)

@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
-from .conditions import BrokerError, Condition
-from .outcome import Outcome
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .consumer import Consumer
-    from .deadlines import Deadline
-    from .message import Entry, Envelope
-    from .queue import Queue
+    from escrowmq.core.consumer import Consumer
+    from escrowmq.core.deadlines import Deadline
+    from escrowmq.core.message import Entry, Envelope
+    from escrowmq.core.queue import Queue
 
 
 class State(Enum):
@@ -108,7 +108,17 @@ class CommitResult:
 class TransactionBranch:
     """Work that takes effect together or not at all."""
 
-    __slots__ = ("bytes", "deadline", "expired", "limits", "number", "operations", "publications", "settlements", "state")
+    __slots__ = (
+        "bytes",
+        "deadline",
+        "expired",
+        "limits",
+        "number",
+        "operations",
+        "publications",
+        "settlements",
+        "state",
+    )
 
     def __init__(self, number: int, limits: Limits, expired: Callable[[], None]) -> None:
         self.number = number
@@ -152,10 +162,13 @@ class TransactionBranch:
         limits = self.limits
         if limits.operations and self.operations > limits.operations:
             raise BrokerError(
-                Condition.LIMIT_EXCEEDED, f"transaction has more than {limits.operations} operations, the configured limit"
+                Condition.LIMIT_EXCEEDED,
+                f"transaction has more than {limits.operations} operations, the configured limit",
             )
         if limits.bytes and self.bytes > limits.bytes:
-            raise BrokerError(Condition.LIMIT_EXCEEDED, f"transaction has more than {limits.bytes} bytes, the configured limit")
+            raise BrokerError(
+                Condition.LIMIT_EXCEEDED, f"transaction has more than {limits.bytes} bytes, the configured limit"
+            )
 
     def end(self) -> None:
         """Let go of the work and of the deadline."""

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from .branch import CommitResult, Input, Limits, Publication, Settlement, State, TransactionBranch
-from .conditions import BrokerError, Condition
-from .consumer import Consumer, Window
-from .content import LogPager
-from .dead_letter import circular, dead_envelope
-from .deadlines import Deadlines
-from .decision import Decision
-from .directory import Directory
-from .message import Entry, Envelope, Run
-from .outcome import Outcome
-from .records import Kind, encode_block, encode_delivered, encode_returned, encode_targets
-from .settlement import Settlements, release
+from escrowmq.core.branch import CommitResult, Input, Limits, Publication, Settlement, State, TransactionBranch
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.consumer import Consumer
+from escrowmq.core.content import LogPager
+from escrowmq.core.dead_letter import circular, dead_envelope
+from escrowmq.core.deadlines import Deadlines
+from escrowmq.core.decision import Decision
+from escrowmq.core.directory import Directory
+from escrowmq.core.message import Entry, Envelope, Run
+from escrowmq.core.ordering import Pager
+from escrowmq.core.outcome import Outcome
+from escrowmq.core.records import Kind, encode_block, encode_delivered, encode_returned, encode_targets
+from escrowmq.core.settlement import Settlements, release
 
 if TYPE_CHECKING:
-    from .ports import Log, Receiver
-    from .queue import Queue
-    from .topology import VirtualHost
+    from escrowmq.core.ports import Log, Random, Receiver
+    from escrowmq.core.queue import Queue
+    from escrowmq.core.topology import VirtualHost
 
 RESIDENT_LIMIT: Final = 16 * 1024 * 1024
 
@@ -62,9 +62,10 @@ class Broker(Directory):
         self.resident_limit = resident_limit
         self.deadlines = Deadlines()
         self.settlements = Settlements(log)
-        self.pager = LogPager(log)
+        self.pager: Pager = LogPager(log)
         self.stirred: dict[Queue, None] = {}
         self.holders: dict[Holder, None] = {}
+        self.direct: dict[tuple[str, str], Queue] = {}  # reached by (vhost, name) through the default exchange alone
         self.headers_of: dict[int, Headers] = {}
         self._sealed: dict[Queue, None] = {}
         self._branches = 0
@@ -100,7 +101,7 @@ class Broker(Directory):
         return Receipt(log.end_lsn) if lsn else _TRANSIENT
 
     def _publish_or_refuse(self, envelope: Envelope, bodies: list[bytes], queues: Sequence[Queue]) -> Receipt:
-        """One by one, since a queue may be full after any of them. A refused one goes to the other queues all the same."""
+        """One by one, since a queue may be full after any of them. The others get a refused one all the same."""
         lsn = 0
         refused = []
         for i, body in enumerate(bodies):
@@ -138,7 +139,7 @@ class Broker(Directory):
         return consumer
 
     def unsubscribe(self, consumer: Consumer) -> None:
-        """Detach a consumer; deliveries that it holds stay with it. The last one may take an auto-delete queue along."""
+        """Detach a consumer; it keeps its deliveries. The last one may take an auto-delete queue along."""
         queue = consumer.queue
         if not queue.consumers.remove(consumer):
             return
@@ -249,7 +250,7 @@ class Broker(Directory):
     # -- transactions
 
     def begin(self, limits: Limits, expired: Callable[[], None]) -> TransactionBranch:
-        """A new branch, active. `expired` is called when it has timed out; its age counts from its first work on (TX-13)."""
+        """A new branch. `expired` is called when it has timed out; its age counts from its first work on (TX-13)."""
         self._branches += 1
         return TransactionBranch(self._branches, limits, expired)
 
@@ -355,6 +356,6 @@ def _check_room(placements: list[tuple[Publication, tuple[Queue, ...]]]) -> None
         if not queue.accepts(count, size):
             raise BrokerError(
                 Condition.LIMIT_EXCEEDED,
-                f"queue '{queue.name}' in vhost '{queue.vhost}' is full and refuses {count} messages of this transaction; "
-                "nothing of it was applied",
+                f"queue '{queue.name}' in vhost '{queue.vhost}' is full and refuses {count} messages "
+                "of this transaction; nothing of it was applied",
             )

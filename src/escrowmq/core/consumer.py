@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from escrowmq.core.consumer_arguments import ConsumerOptions
+
 if TYPE_CHECKING:
-    from .ports import Receiver
-    from .queue import Queue
+    from escrowmq.core.ports import Receiver
+    from escrowmq.core.queue import Queue
 
 UNLIMITED: Final = 1 << 60
+
+_NO_OPTIONS: Final = ConsumerOptions()
 
 
 class Window:
@@ -33,15 +37,15 @@ class Consumer:
     """A subscription of `receiver` to `queue`.
 
     `credit` is how many more entries it may hold unsettled. With `auto_settle` entries are settled as they are handed
-    over. `tag` and `arguments` belong to the protocol.
+    over. `tag` and `view` belong to the protocol; `cursor` is where it stands in a stream.
     """
 
     __slots__ = (
-        "arguments",
         "auto_settle",
         "credit",
         "cursor",
         "exclusive",
+        "options",
         "priority",
         "queue",
         "receiver",
@@ -60,8 +64,7 @@ class Consumer:
         window: Window | None = None,
         auto_settle: bool = False,
         exclusive: bool = False,
-        priority: int = 0,
-        arguments: dict[str, Any] | None = None,
+        options: ConsumerOptions = _NO_OPTIONS,
     ) -> None:
         self.queue = queue
         self.receiver = receiver
@@ -70,8 +73,8 @@ class Consumer:
         self.window = window
         self.auto_settle = auto_settle
         self.exclusive = exclusive
-        self.priority = priority
-        self.arguments = arguments or {}
+        self.options = options
+        self.priority = options.priority
         self.cursor = 0
         self.view: Any = None
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from .message import Envelope, Run
-from .ports import Log
-from .records import BLOCK, TRANSIENT, Block, Kind, Reference, decode_block, encode_block
+from escrowmq.core.message import Envelope, Run
+from escrowmq.core.ports import Log
+from escrowmq.core.records import BLOCK, TRANSIENT, Block, Kind, Reference, decode_block, encode_block
 
 READ_AHEAD: Final = 256 * 1024
 _ENVELOPES: Final = 1024
@@ -34,7 +34,7 @@ class LogPager:
         if at + length > len(self._chunk):
             self._read(lsn, max(length, READ_AHEAD))
             at = 0
-        block = decode_block(self._chunk, at, reference.index & ~TRANSIENT, reference.count)
+        block = decode_block(self._chunk, at, reference.start & ~TRANSIENT, reference.length)
         return Block(block.time, self._shared(block.envelope), block.bodies)
 
     def _read(self, lsn: int, length: int) -> None:

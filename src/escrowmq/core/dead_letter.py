@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .message import Death, Envelope
-from .outcome import DEATH_REASONS, Outcome
+from escrowmq.core.message import Death, Envelope
+from escrowmq.core.outcome import DEATH_REASONS, Outcome
 
 if TYPE_CHECKING:
-    from .queue import Queue
+    from escrowmq.core.queue import Queue
 
 
 def dead_envelope(envelope: Envelope, queue: Queue, outcome: Outcome, now: int) -> Envelope:
@@ -16,7 +16,7 @@ def dead_envelope(envelope: Envelope, queue: Queue, outcome: Outcome, now: int) 
     reason = DEATH_REASONS[outcome]
     keys = (envelope.routing_key, *envelope.extra_keys)
     seen = next((death for death in envelope.deaths if death.queue == queue.name and death.reason == reason), None)
-    count = seen.count + 1 if seen else 1
+    count = seen.times + 1 if seen else 1
     death = Death(
         queue.name,
         reason,

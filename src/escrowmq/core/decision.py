@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from .message import Entry, Envelope, Run
-from .outcome import Outcome
-from .records import Kind, encode_block, encode_commit, encode_settle, encode_targets, ranges_of
-from .settlement import durable_positions, release
+from escrowmq.core.message import Entry, Envelope, Run
+from escrowmq.core.outcome import Outcome
+from escrowmq.core.records import Kind, encode_block, encode_commit, encode_settle, encode_targets, ranges_of
+from escrowmq.core.settlement import durable_positions, release
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .ports import Log
-    from .queue import Queue
+    from escrowmq.core.ports import Log
+    from escrowmq.core.queue import Queue
 
 
 class Host(Protocol):
@@ -60,6 +60,7 @@ class Decision:
         block_offsets: list[int | None] = []
         for envelope, bodies, queues in self._placements:
             targets = []
+            head = b""
             for queue in queues:
                 first = next_positions.get(queue, queue.next_position)
                 next_positions[queue] = first + len(bodies)
@@ -68,7 +69,7 @@ class Decision:
             if targets:
                 head = encode_targets(targets)
                 operations.append((Kind.PUBLISH, [head, *encode_block(host.now, envelope, bodies)]))
-            block_offsets.append(len(head) if targets else None)
+            block_offsets.append(len(head) or None)
         for (queue, outcome), entries in self._removals.items():
             positions = durable_positions(queue, entries)
             if positions and not queue.deleted:

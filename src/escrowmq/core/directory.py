@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
-from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from escrowmq.core.access import Access
@@ -23,7 +22,7 @@ from escrowmq.core.stream import StreamQueue
 from escrowmq.core.topology import PREDECLARED, Removal, VirtualHost
 
 if TYPE_CHECKING:
-    from escrowmq.core.ports import Log
+    from escrowmq.core.ports import Log, Random
     from escrowmq.core.settlement import Settlements
 
 
@@ -187,7 +186,7 @@ class Directory:
             durable=durable,
             exclusive=exclusive,
             auto_delete=auto_delete,
-            arguments=arguments,
+            arguments=dict(arguments),
             owner=owner,
         )
         vhost.add_queue(queue)
@@ -242,7 +241,7 @@ class Directory:
     def forget(self, queue: Queue, references: list[Reference], outcome: Outcome) -> None:
         """What `references` name has left `queue` for good."""
         if queue.durable:
-            ranges = merged([(r.first, r.count) for r in references if r.lsn and not r.index & TRANSIENT])
+            ranges = merged([(r.first, r.length) for r in references if r.lsn and not r.start & TRANSIENT])
             if ranges:
                 self.log.append(Kind.SETTLE, encode_settle(queue.ident, outcome, ranges))
         self._release(references)
@@ -250,7 +249,7 @@ class Directory:
     def _release(self, references: Iterable[Reference]) -> None:
         for reference in references:
             if reference.lsn:
-                self.log.release(reference.lsn, reference.count)
+                self.log.release(reference.lsn, reference.length)
 
     def end_session(self, session: Session) -> None:
         """A connection is gone, and its exclusive queues with it (EXC-1)."""

@@ -1,4 +1,4 @@
-"""Messages: what a run of them shares (`Envelope`), how a run lies in a queue (`Run`), one message on one queue (`Entry`)."""
+"""Messages: what a run shares (`Envelope`), how it lies in a queue (`Run`), one message on one queue (`Entry`)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _EXTRA_KEYS: Final = 4
 
 
 class Death(NamedTuple):
-    """One line of a message's dead-letter history: how often it left `queue` for `reason`, and how it had come there."""
+    """One line of a message's dead-letter history: how often it left `queue` for `reason`, and how it had come."""
 
     queue: str
     reason: str
-    count: int
+    times: int
     time_ms: int
     exchange: str
     routing_keys: tuple[str, ...]
@@ -138,7 +138,9 @@ class Run:
 
     __slots__ = ("envelope", "expires_at", "first", "index", "lsn", "time")
 
-    def __init__(self, envelope: Envelope, first: int, time: int, lsn: int = 0, index: int = 0, expires_at: int = 0) -> None:
+    def __init__(
+        self, envelope: Envelope, first: int, time: int, lsn: int = 0, index: int = 0, expires_at: int = 0
+    ) -> None:
         self.envelope = envelope
         self.first = first
         self.time = time
@@ -150,7 +152,7 @@ class Run:
 class Entry:
     """One message on one queue: the one object that exists for each message in memory.
 
-    `deliveries` counts how often it has been handed out and come back; a delivery with a count above 0 is `redelivered`.
+    `deliveries` counts how often it has been handed out and come back; above 0, a delivery is `redelivered`.
     """
 
     __slots__ = ("body", "deliveries", "position", "run")
@@ -200,14 +202,16 @@ def _read_texts(data: bytes, at: int) -> tuple[tuple[str, ...], int]:
 
 def _encode_death(death: Death) -> bytes:
     ttl = -1 if death.ttl is None else death.ttl
-    return b"".join((
-        _DEATH.pack(death.count, death.time_ms),
-        struct.pack("<q", ttl),
-        _text(death.queue),
-        _text(death.reason),
-        _text(death.exchange),
-        _texts(death.routing_keys),
-    ))
+    return b"".join(
+        (
+            _DEATH.pack(death.times, death.time_ms),
+            struct.pack("<q", ttl),
+            _text(death.queue),
+            _text(death.reason),
+            _text(death.exchange),
+            _texts(death.routing_keys),
+        )
+    )
 
 
 def _read_death(data: bytes, at: int) -> tuple[Death, int]:

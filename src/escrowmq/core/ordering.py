@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Final, Protocol
 
-from .backlog import Backlog
-from .message import Entry, Envelope, Run
-from .records import Block, Reference
+from escrowmq.core.backlog import Backlog
+from escrowmq.core.message import Entry, Envelope, Run
+from escrowmq.core.records import Block, Reference
 
 ENTRY_COST: Final = 160  # bytes that an entry in memory costs beside its body
 
@@ -68,11 +68,21 @@ class Discipline(Protocol):
 class Fifo:
     """Publication order.
 
-    `returned` holds what came back, `head` what consumers are about to need, `tail` the rest as references into the log.
+    `returned` holds what came back, `head` what consumers are about to need, `tail` the rest in the log.
     Every position in `head` is below every one in `tail`; what comes next is the smaller of the heads of the first two.
     """
 
-    __slots__ = ("_expiry", "_pager", "_returned", "delivered_below", "deliveries", "head", "resident", "resident_limit", "tail")
+    __slots__ = (
+        "_expiry",
+        "_pager",
+        "_returned",
+        "delivered_below",
+        "deliveries",
+        "head",
+        "resident",
+        "resident_limit",
+        "tail",
+    )
 
     def __init__(self, pager: Pager, resident_limit: int, expiry: Callable[[Envelope, int], int]) -> None:
         self._pager = pager
@@ -148,17 +158,17 @@ class Fifo:
     def _fill(self) -> None:
         """Bring the front of the tail into memory, half of what may be there at once."""
         while self.tail.messages and self.resident < self.resident_limit // 2:
-            reference = self.tail.take(self.tail.peek().count)
+            reference = self.tail.take(self.tail.peek().length)
             block = self._pager.load(reference)
             expires_at = self._expiry(block.envelope, block.time)
-            run = Run(block.envelope, reference.first, block.time, reference.lsn, reference.index, expires_at)
-            entries = list(map(Entry, range(run.first, run.first + reference.count), block.bodies, repeat(run)))
+            run = Run(block.envelope, reference.first, block.time, reference.lsn, reference.start, expires_at)
+            entries = list(map(Entry, range(run.first, run.first + reference.length), block.bodies, repeat(run)))
             if self.deliveries or run.first < self.delivered_below:
                 for entry in entries:
                     known = 1 if entry.position < self.delivered_below else 0
                     entry.deliveries = self.deliveries.pop(entry.position, known)
             self.head.extend(entries)
-            self.resident += sum(map(len, block.bodies)) + ENTRY_COST * reference.count
+            self.resident += sum(map(len, block.bodies)) + ENTRY_COST * reference.length
 
     def clear(self) -> list[Reference]:
         gone = list(self.references())
@@ -246,7 +256,7 @@ class Priority:
 
     def restore(self, found: Backlog, deliveries: dict[int, int], delivered_below: int) -> None:
         for reference in found:
-            level = self._level(self._pager.load(reference._replace(count=1)).envelope)
+            level = self._level(self._pager.load(reference._replace(length=1)).envelope)
             level.tail.append(*reference)
             level.delivered_below = delivered_below
             level.deliveries = deliveries

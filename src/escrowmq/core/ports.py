@@ -1,12 +1,12 @@
-"""What the core asks of its surroundings: a log to write to, receivers to deliver to."""
+"""What the core asks of its surroundings: a log to write to, receivers to deliver to, randomness."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from .consumer import Consumer
-    from .message import Entry
+    from escrowmq.core.consumer import Consumer
+    from escrowmq.core.message import Entry
 
 
 class Log(Protocol):
@@ -37,6 +37,12 @@ class Log(Protocol):
     def release(self, lsn: int, count: int) -> None:
         """`count` messages of the block at `lsn` are no longer needed."""
         ...
+
+
+class Random(Protocol):
+    """Where names that nobody must guess come from."""
+
+    def randbytes(self, n: int, /) -> bytes: ...
 
 
 class Receiver(Protocol):

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from .arguments import QueueOptions
-from .conditions import BrokerError, Condition
-from .consumer import Consumer, Consumers
-from .message import Entry, Envelope, Run
-from .ordering import Discipline, Fifo, Pager, Priority
-from .outcome import Outcome
+from escrowmq.core.arguments import QueueOptions
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.consumer import Consumer, Consumers
+from escrowmq.core.equivalence import locked_text
+from escrowmq.core.message import Entry, Envelope, Run
+from escrowmq.core.ordering import Discipline, Fifo, Pager, Priority
+from escrowmq.core.outcome import Outcome
 
 if TYPE_CHECKING:
-    from .deadlines import Deadline, Deadlines
-    from .records import Reference
-    from .settlement import Settlements
+    from escrowmq.core.deadlines import Deadline, Deadlines
+    from escrowmq.core.records import Reference
+    from escrowmq.core.settlement import Settlements
 
 CHUNK: Final = 1000  # entries handed to a consumer before its receiver is asked again whether it takes more
 
@@ -155,8 +155,7 @@ class Queue:
         if self.owner is not None and self.owner is not session:
             raise BrokerError(
                 Condition.RESOURCE_LOCKED,
-                f"cannot obtain exclusive access to locked queue '{self.name}' in vhost '{self.vhost}'. It could be originally "
-                "declared on another connection or the exclusive property value does not match that of the original declaration.",
+                locked_text(self.vhost, self.name),
             )
 
     # -- entries come
@@ -248,7 +247,7 @@ class Queue:
             if len(able) == 1:
                 consumer = able[0]
                 room = consumer.room()
-                self._hand(consumer, self.take(CHUNK if room > CHUNK else room))
+                self._hand(consumer, self.take(min(room, CHUNK)))
                 consumers.served(consumer)
             else:
                 self._share(able)
@@ -348,5 +347,3 @@ class Queue:
             self.touch()
             return
         self._host.delete_queue(self)
-
-

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
-from .message import Envelope
-from .outcome import Outcome
+from escrowmq.core.message import Envelope
+from escrowmq.core.outcome import Outcome
 
 
 class Kind(IntEnum):
@@ -59,7 +59,7 @@ _MOVE: Final = struct.Struct("<II")  # queue id, count
 
 
 TRANSIENT: Final = 1 << 31
-"""Set in the index of a reference whose content does not survive a restart (it lies in a PAGE record)."""
+"""Set in the start of a reference whose content does not survive a restart (it lies in a PAGE record)."""
 
 
 class Target(NamedTuple):
@@ -70,28 +70,28 @@ class Target(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """Messages of a queue that lie in one block: positions `first`…, numbers `index`… of the block at `lsn`."""
+    """Messages of a queue that lie in one block: positions `first`…, numbers `start`… of the block at `lsn`."""
 
     first: int
-    count: int
+    length: int
     lsn: int
-    index: int
+    start: int
 
 
 class Range(NamedTuple):
-    """`count` positions from `first` on."""
+    """`length` positions from `first` on."""
 
     first: int
-    count: int
+    length: int
 
 
 def merged(ranges: Iterable[tuple[int, int]]) -> list[Range]:
     """Ranges in order; those that touch or overlap become one."""
     found: list[Range] = []
     for first, count in sorted(ranges):
-        if found and first <= found[-1].first + found[-1].count:
+        if found and first <= found[-1].first + found[-1].length:
             last = found[-1]
-            found[-1] = Range(last.first, max(last.count, first + count - last.first))
+            found[-1] = Range(last.first, max(last.length, first + count - last.first))
         else:
             found.append(Range(first, count))
     return found
@@ -112,11 +112,11 @@ class Settle(NamedTuple):
 
 
 class Publish(NamedTuple):
-    """A run on its queues; `block` is the offset of its block within the record, `count` how many messages it has."""
+    """A run on its queues; `block` is the offset of its block within the record, `length` how many messages it has."""
 
     targets: list[Target]
     block: int
-    count: int
+    length: int
 
 
 class Move(NamedTuple):
@@ -273,7 +273,9 @@ class QueueState(NamedTuple):
 
 def encode_queue_state(state: QueueState) -> list[bytes]:
     columns = (state.firsts, state.lsns, state.counts, state.indexes)
-    head = _STATE.pack(state.queue, state.next_position, state.delivered_below, len(state.firsts), len(state.deliveries))
+    head = _STATE.pack(
+        state.queue, state.next_position, state.delivered_below, len(state.firsts), len(state.deliveries)
+    )
     return [head, *(column.tobytes() for column in columns), *(_RANGE.pack(*pair) for pair in state.deliveries)]
 
 
@@ -311,7 +313,9 @@ def decode_returned(data: bytes | memoryview) -> tuple[int, list[tuple[int, int]
 
 def encode_change(**fields: Any) -> bytes:
     """A change of topology or access, as JSON: few, small, and readable with any tool."""
-    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False, default=_to_json).encode("utf-8", "surrogatepass")
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False, default=_to_json).encode(
+        "utf-8", "surrogatepass"
+    )
 
 
 def decode_change(data: bytes | memoryview) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .backlog import Backlog
-from .records import (
+from escrowmq.core.backlog import Backlog
+from escrowmq.core.records import (
     Kind,
     Range,
     decode_change,
@@ -20,8 +20,8 @@ from .records import (
 )
 
 if TYPE_CHECKING:
-    from .broker import Broker
-    from .queue import Queue
+    from escrowmq.core.broker import Broker
+    from escrowmq.core.queue import Queue
 
 Payload = bytes | memoryview
 
@@ -84,8 +84,8 @@ class Recovery:
         publish = decode_publish(payload)
         for target in publish.targets:
             found = self._of(target.queue)
-            found.references.append(target.first, publish.count, lsn + publish.block, 0)
-            found.next_position = target.first + publish.count
+            found.references.append(target.first, publish.length, lsn + publish.block, 0)
+            found.next_position = target.first + publish.length
 
     def _settle(self, lsn: int, payload: Payload) -> None:
         settle = decode_settle(payload)
@@ -134,7 +134,7 @@ class Recovery:
         queue.delivered_below = queue.delivered_recorded = found.delivered_below
         queue.logged = True
         for reference in references:
-            self._broker.log.retain(reference.lsn, reference.count)
+            self._broker.log.retain(reference.lsn, reference.length)
         if queue.limited or queue.keeps:
             queue.bytes = sum(self._bytes(references))
         queue.order.restore(references, found.deliveries, found.delivered_below)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from .records import Kind, encode_settle, ranges_of
+from escrowmq.core.records import Kind, encode_settle, ranges_of
 
 if TYPE_CHECKING:
-    from .message import Entry, Run
-    from .outcome import Outcome
-    from .ports import Log
-    from .queue import Queue
+    from escrowmq.core.message import Entry, Run
+    from escrowmq.core.outcome import Outcome
+    from escrowmq.core.ports import Log
+    from escrowmq.core.queue import Queue
 
 
 class Settlements:

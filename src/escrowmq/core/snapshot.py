@@ -6,12 +6,12 @@ from array import array
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from .message import Entry
-from .records import TRANSIENT, Kind, QueueState, Reference, encode_change, encode_queue_state
+from escrowmq.core.message import Entry
+from escrowmq.core.records import TRANSIENT, Kind, QueueState, Reference, encode_change, encode_queue_state
 
 if TYPE_CHECKING:
-    from .broker import Broker
-    from .queue import Queue
+    from escrowmq.core.broker import Broker
+    from escrowmq.core.queue import Queue
 
 
 def snapshot(broker: Broker) -> Iterator[tuple[Kind, list[bytes]]]:
@@ -44,13 +44,13 @@ def _state_of(queue: Queue, held: list[Entry]) -> QueueState:
     deliveries = [(entry.position, entry.deliveries) for entry in entries if entry.deliveries]
     firsts, lsns, counts, indexes = array("Q"), array("Q"), array("I"), array("I")
     for backlog in backlogs:
-        references.extend(reference for reference in backlog if not reference.index & TRANSIENT)
+        references.extend(reference for reference in backlog if not reference.start & TRANSIENT)
     references.sort()
     for reference in references:
         firsts.append(reference.first)
         lsns.append(reference.lsn)
-        counts.append(reference.count)
-        indexes.append(reference.index)
+        counts.append(reference.length)
+        indexes.append(reference.start)
     below = queue.delivered_below
     return QueueState(queue.ident, queue.next_position, below, firsts, lsns, counts, indexes, deliveries)
 
@@ -60,8 +60,13 @@ def _joined(entries: Iterable[Entry]) -> Iterator[Reference]:
     last: Reference | None = None
     for entry in entries:
         lsn, index, position = entry.run.lsn, entry.index, entry.position
-        if last is not None and last.lsn == lsn and last.first + last.count == position and last.index + last.count == index:
-            last = last._replace(count=last.count + 1)
+        if (
+            last is not None
+            and last.lsn == lsn
+            and last.first + last.length == position
+            and last.start + last.length == index
+        ):
+            last = last._replace(length=last.length + 1)
             continue
         if last is not None:
             yield last

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
-from .arguments import OffsetFirst, OffsetLast, OffsetNext, OffsetPosition, OffsetTime, parse_stream_offset
-from .backlog import Backlog
-from .message import Entry, Run
-from .ordering import ENTRY_COST, Pager
-from .outcome import Outcome
-from .queue import CHUNK, Queue
-from .records import Reference
+from escrowmq.core.backlog import Backlog
+from escrowmq.core.consumer_arguments import StreamOffset
+from escrowmq.core.message import Entry, Run
+from escrowmq.core.ordering import ENTRY_COST, Pager
+from escrowmq.core.outcome import Outcome
+from escrowmq.core.queue import CHUNK, Queue
+from escrowmq.core.records import Reference
 
 if TYPE_CHECKING:
-    from .consumer import Consumer
+    from escrowmq.core.consumer import Consumer
 
 _AGE_CHECK: Final = 1000  # ms between two looks at the age of the oldest run
 
@@ -55,15 +55,15 @@ class StreamLog:
             return []
         first = max(position, found.first)
         skip = first - found.first
-        wanted = Reference(first, min(most, found.count - skip), found.lsn, found.index + skip)
+        wanted = Reference(first, min(most, found.length - skip), found.lsn, found.start + skip)
         block = self._pager.load(wanted)
-        run = Run(block.envelope, first, block.time, wanted.lsn, wanted.index)
-        return list(map(Entry, range(first, first + wanted.count), block.bodies, repeat(run)))
+        run = Run(block.envelope, first, block.time, wanted.lsn, wanted.start)
+        return list(map(Entry, range(first, first + wanted.length), block.bodies, repeat(run)))
 
     def _find(self, position: int) -> Reference | None:
         """The reference that holds `position`, or the next one behind it."""
         i = self.backlog.find(position)
-        if i is not None and self.backlog.at(i).first + self.backlog.at(i).count <= position:
+        if i is not None and self.backlog.at(i).first + self.backlog.at(i).length <= position:
             i += 1
         return self.backlog.at(i) if i is not None and i < self.backlog.end else None
 
@@ -79,7 +79,7 @@ class StreamLog:
         return self.backlog.at(low).first if low < self.backlog.end else None
 
     def _time(self, reference: Reference) -> int:
-        return self._pager.load(reference._replace(count=1)).time
+        return self._pager.load(reference._replace(length=1)).time
 
     def oldest(self) -> tuple[Reference, int, int]:
         """The first reference, when it came, and how many bytes its bodies have. IndexError on an empty stream."""
@@ -88,7 +88,7 @@ class StreamLog:
         return reference, block.time, sum(map(len, block.bodies))
 
     def drop_oldest(self) -> Reference:
-        reference = self.backlog.take(self.backlog.peek().count)
+        reference = self.backlog.take(self.backlog.peek().length)
         if self._recent and self._recent[0][0].first <= reference.first:
             self._resident -= _size(self._recent.popleft()[1])
         return reference
@@ -148,22 +148,24 @@ class StreamQueue(Queue):
             self._host.stirred[self] = None
 
     def attached(self, consumer: Consumer) -> None:
-        consumer.cursor = self._place_of(consumer.arguments.get("x-stream-offset"))
+        consumer.cursor = self._place_of(consumer.options.stream_offset)
 
-    def _place_of(self, given: Any) -> int:
-        """The position where a consumer with this `x-stream-offset` begins."""
-        offset = parse_stream_offset(given)
-        first = self.log.backlog.peek().first if len(self.log) else self.next_position
-        match offset:
-            case OffsetFirst():
-                return first
-            case OffsetLast():
-                return self.log.backlog.at(self.log.backlog.end - 1).first if len(self.log) else self.next_position
-            case OffsetNext():
+    def _place_of(self, offset: StreamOffset) -> int:
+        """The position where a reader begins."""
+        backlog = self.log.backlog
+        if not len(self.log):
+            return max(self.next_position, offset.value + 1) if offset.kind == "offset" else self.next_position
+        match offset.kind:
+            case "first":
+                return backlog.peek().first
+            case "last":
+                return backlog.at(backlog.end - 1).first
+            case "next":
                 return self.next_position
-            case OffsetPosition(position):
-                return max(first, position + 1)  # clients count from 0
-            case OffsetTime(time):
+            case "offset":
+                return max(backlog.peek().first, offset.value + 1)
+            case "time" | "age":
+                time = offset.value if offset.kind == "time" else self._host.now - offset.value
                 found = self.log.first_at(time)
                 return self.next_position if found is None else found
 

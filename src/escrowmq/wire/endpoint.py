@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from escrowmq.core.broker import Broker
 from escrowmq.core.branch import Limits
+from escrowmq.core.broker import Broker
 from escrowmq.wire.sasl import Credentials
 
 

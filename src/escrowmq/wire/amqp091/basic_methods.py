@@ -1,0 +1,214 @@
+"""The basic, confirm, tx and channel classes, but for publishing: that is the connection's reading loop."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.consumer import Consumer
+from escrowmq.core.consumer_arguments import consumer_options
+from escrowmq.core.outcome import Outcome
+from escrowmq.wire.amqp091 import codes, spec
+from escrowmq.wire.amqp091.death import with_delivery_count, with_stream_offset
+from escrowmq.wire.amqp091.delivery import Deliveries, view_of
+from escrowmq.wire.amqp091.errors import SyntaxFault
+from escrowmq.wire.amqp091.frames import content_frames, method_frame
+from escrowmq.wire.amqp091.publication import REPLY_TO
+from escrowmq.wire.amqp091.queue_methods import Handler, check, queue_named
+from escrowmq.wire.amqp091.reply_to import ReplyAddress
+
+if TYPE_CHECKING:
+    from escrowmq.wire.amqp091.channel import Channel
+
+_PROPERTIES: Final[dict[str, Callable[..., bytes]]] = {"stream": with_stream_offset, "quorum": with_delivery_count}
+
+
+def basic_qos(channel: Channel, method: spec.BasicQos) -> None:
+    """As in RabbitMQ: `global` false is for each new consumer, true is shared by the channel."""
+    if method.prefetch_size:
+        raise SyntaxFault(codes.NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
+    if method.global_:
+        channel.window.resize(method.prefetch_count)
+        for consumer in channel.consumers.values():
+            channel.broker.wake(consumer.queue)
+    else:
+        channel.prefetch = method.prefetch_count
+    channel.send(spec.BasicQosOk())
+
+
+def basic_consume(channel: Channel, method: spec.BasicConsume) -> None:
+    tag = method.consumer_tag or _fresh_tag(channel)
+    if tag in channel.consumers:
+        raise SyntaxFault(codes.NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'")
+    if method.queue == REPLY_TO:
+        _consume_replies(channel, method, tag)
+        return
+    queue = queue_named(channel, method.queue)
+    check(channel, "queue", queue.name, "read")
+    options = consumer_options(queue.vhost, queue.name, queue.options.queue_type, method.arguments)
+    if queue.keeps and (method.no_ack or not channel.prefetch):
+        what = "no_ack is not supported" if method.no_ack else "consumer prefetch count is not set"
+        raise BrokerError(
+            Condition.PRECONDITION_FAILED, f"{what} for stream queue '{queue.name}' in vhost '{queue.vhost}'"
+        )
+    consumer = channel.broker.subscribe(
+        queue,
+        channel,
+        tag=tag,
+        credit=0 if method.no_ack else channel.prefetch,
+        window=None if method.no_ack else channel.window,
+        auto_settle=method.no_ack,
+        exclusive=method.exclusive,
+        options=options,
+    )
+    consumer.view = Deliveries(
+        channel.number, tag, channel.connection.frame_max, _PROPERTIES.get(queue.options.queue_type)
+    )
+    channel.consumers[tag] = consumer
+    if not method.no_wait:
+        channel.send(spec.BasicConsumeOk(tag))
+
+
+def _fresh_tag(channel: Channel) -> str:
+    random = urlsafe_b64encode(channel.broker.random.randbytes(16)).rstrip(b"=").decode()
+    return f"amq.ctag-{random}"
+
+
+def _consume_replies(channel: Channel, method: spec.BasicConsume, tag: str) -> None:
+    if not method.no_ack:
+        raise BrokerError(Condition.PRECONDITION_FAILED, "reply consumer cannot acknowledge")
+    if channel.reply_address is not None:
+        raise BrokerError(Condition.PRECONDITION_FAILED, "reply consumer already set")
+    token = urlsafe_b64encode(channel.broker.random.randbytes(24)).decode()
+    address = ReplyAddress(channel, f"{REPLY_TO}.{token}")
+    consumer = Consumer(address, channel, tag, auto_settle=True)
+    consumer.view = Deliveries(channel.number, tag, channel.connection.frame_max)
+    address.attach(consumer)
+    channel.reply_address = address
+    channel.broker.direct[channel.vhost.name, address.name] = address
+    channel.consumers[tag] = consumer
+    if not method.no_wait:
+        channel.send(spec.BasicConsumeOk(tag))
+
+
+def basic_cancel(channel: Channel, method: spec.BasicCancel) -> None:
+    consumer = channel.consumers.pop(method.consumer_tag, None)
+    if consumer is not None:
+        if consumer.queue is channel.reply_address:
+            channel.drop_reply_address()
+        channel.broker.unsubscribe(consumer)
+    if not method.no_wait:
+        channel.send(spec.BasicCancelOk(method.consumer_tag))
+
+
+def basic_get(channel: Channel, method: spec.BasicGet) -> None:
+    queue = queue_named(channel, method.queue)
+    check(channel, "queue", queue.name, "read")
+    if queue.keeps:
+        raise SyntaxFault(codes.NOT_IMPLEMENTED, f"basic.get is not supported by stream queue '{queue.name}'")
+    entry = channel.broker.get(queue, auto_settle=method.no_ack)
+    if entry is None:
+        channel.send(spec.BasicGetEmpty())
+        return
+    tag = channel.unsettled.next_tag
+    if method.no_ack:
+        channel.unsettled.skip(1)
+    else:
+        channel.unsettled.add([entry], queue.getter)
+    envelope = entry.run.envelope
+    properties = view_of(envelope).properties
+    make = _PROPERTIES.get(queue.options.queue_type)
+    if make is not None:
+        properties = make(entry, properties)
+    number, frame_max = channel.number, channel.connection.frame_max
+    answer = spec.BasicGetOk(tag, entry.deliveries > 0, envelope.exchange, envelope.routing_key, queue.ready)
+    frames = method_frame(number, answer) + content_frames(number, properties, entry.body, frame_max)
+    channel.connection.put(number, frames)
+
+
+def basic_ack(channel: Channel, method: spec.BasicAck) -> None:
+    channel.settle(method.delivery_tag, Outcome.ACCEPTED, multiple=method.multiple)
+
+
+def basic_nack(channel: Channel, method: spec.BasicNack) -> None:
+    channel.settle(method.delivery_tag, Outcome.REJECTED, multiple=method.multiple, requeue=method.requeue)
+
+
+def basic_reject(channel: Channel, method: spec.BasicReject) -> None:
+    channel.settle(method.delivery_tag, Outcome.REJECTED, multiple=False, requeue=method.requeue)
+
+
+def basic_recover(channel: Channel, method: spec.BasicRecover) -> None:
+    channel.recover(requeue=method.requeue)
+    channel.send(spec.BasicRecoverOk())
+
+
+def basic_recover_async(channel: Channel, method: spec.BasicRecoverAsync) -> None:
+    channel.recover(requeue=method.requeue)
+
+
+def confirm_select(channel: Channel, method: spec.ConfirmSelect) -> None:
+    """TX-1."""
+    if channel.branch is not None:
+        raise BrokerError(Condition.PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
+    channel.confirming = True
+    if not method.no_wait:
+        channel.send(spec.ConfirmSelectOk())
+
+
+def tx_select(channel: Channel, method: spec.TxSelect) -> None:
+    """TX-1."""
+    if channel.confirming:
+        raise BrokerError(Condition.PRECONDITION_FAILED, "cannot switch from confirm to tx mode")
+    if channel.branch is None:
+        channel.begin()
+    channel.send(spec.TxSelectOk())
+
+
+def tx_commit(channel: Channel, method: spec.TxCommit) -> None:
+    """TX-5, TX-8: the answer waits for the disk."""
+    channel.send(spec.TxCommitOk(), channel.commit())
+
+
+def tx_rollback(channel: Channel, method: spec.TxRollback) -> None:
+    channel.rollback()
+    channel.send(spec.TxRollbackOk())
+
+
+def channel_flow(channel: Channel, method: spec.ChannelFlow) -> None:
+    """The client stops or restarts its deliveries."""
+    channel.flow = method.active
+    channel.send(spec.ChannelFlowOk(method.active))
+    if method.active:
+        for consumer in channel.consumers.values():
+            channel.broker.wake(consumer.queue)
+
+
+def channel_flow_ok(channel: Channel, method: spec.ChannelFlowOk) -> None:
+    """An answer to what this broker never asks; harmless."""
+
+
+def basic_cancel_ok(channel: Channel, method: spec.BasicCancelOk) -> None:
+    """The client has seen that a consumer was cancelled."""
+
+
+HANDLERS: Final[dict[int, Handler]] = {
+    spec.BasicQos.INDEX: basic_qos,
+    spec.BasicConsume.INDEX: basic_consume,
+    spec.BasicCancel.INDEX: basic_cancel,
+    spec.BasicCancelOk.INDEX: basic_cancel_ok,
+    spec.BasicGet.INDEX: basic_get,
+    spec.BasicAck.INDEX: basic_ack,
+    spec.BasicNack.INDEX: basic_nack,
+    spec.BasicReject.INDEX: basic_reject,
+    spec.BasicRecover.INDEX: basic_recover,
+    spec.BasicRecoverAsync.INDEX: basic_recover_async,
+    spec.ConfirmSelect.INDEX: confirm_select,
+    spec.TxSelect.INDEX: tx_select,
+    spec.TxCommit.INDEX: tx_commit,
+    spec.TxRollback.INDEX: tx_rollback,
+    spec.ChannelFlow.INDEX: channel_flow,
+    spec.ChannelFlowOk.INDEX: channel_flow_ok,
+}

@@ -1,0 +1,342 @@
+"""A channel: publishes, deliveries, settlements, confirms, transactions."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from escrowmq.core.branch import Publication, Settlement, TransactionBranch
+from escrowmq.core.broker import Broker
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.consumer import Consumer, Window
+from escrowmq.core.message import Entry, Envelope
+from escrowmq.core.outcome import Outcome
+from escrowmq.core.queue import Queue
+from escrowmq.core.topology import VirtualHost
+from escrowmq.wire.amqp091 import codes
+from escrowmq.wire.amqp091.content import Content
+from escrowmq.wire.amqp091.delivery import Deliveries, view_of
+from escrowmq.wire.amqp091.errors import REPLIES, reply_text
+from escrowmq.wire.amqp091.frames import content_frames, method_frame
+from escrowmq.wire.amqp091.publication import REPLY_TO, Form, with_reply_to
+from escrowmq.wire.amqp091.spec import BasicCancel, BasicReturn, ChannelClose
+from escrowmq.wire.amqp091.unsettled import Item, Unsettled, by_consumer
+
+if TYPE_CHECKING:
+    from escrowmq.wire.amqp091.connection import Connection
+    from escrowmq.wire.amqp091.method import Method
+    from escrowmq.wire.amqp091.reply_to import ReplyAddress
+
+_ACK: Final = struct.Struct(">BHIHHQBB")
+_ACK_SIZE: Final = 13
+
+
+class Channel:
+    """One channel of a connection; the receiver of its consumers' deliveries.
+
+    A channel is normal, confirming (`confirm.select`) or transactional (`tx.select`, then `branch` is never None).
+    `closing` is true after the broker has closed it: everything but the client's answer is ignored (section 1.5.2.5).
+    """
+
+    def __init__(self, connection: Connection, number: int) -> None:
+        self.connection = connection
+        self.number = number
+        self.broker: Broker = connection.broker
+        self.vhost: VirtualHost[Queue] = connection.vhost
+        self.closing = False
+        self.flow = True
+        self.prefetch = 0
+        self.window = Window()
+        self.consumers: dict[str, Consumer] = {}
+        self.unsettled = Unsettled()
+        self.branch: TransactionBranch | None = None
+        self.confirming = False
+        self.reply_address: ReplyAddress | None = None
+        self.last_queue = ""
+        self.content: Content | None = None
+        self._settled_in_branch: list[tuple[int, Item]] = []
+        self._published = 0  # sequence number of the last publish, in confirm mode
+        self._confirmed = 0
+        self._confirm_after = 0
+        self.broker.holders[self] = None
+
+    # -- output
+
+    def send(self, method: Method, after: int = 0) -> None:
+        """Send a method, when the log is synced up to `after`."""
+        self.connection.put(self.number, method_frame(self.number, method), after)
+
+    def answer(self, method: Method, *, no_wait: bool, durable: bool) -> None:
+        """Answer a declaration; one that changed durable things only when the log has it."""
+        if not no_wait:
+            self.send(method, self.broker.log.end_lsn if durable else 0)
+
+    # -- publishing
+
+    def publish(self, form: Form, bodies: list[bytes]) -> None:
+        """A run of messages. Raises BrokerError for what costs the channel (TX-6)."""
+        vhost = self.vhost
+        if form.version != vhost.version or form.allowed != self.broker.access.version:
+            self._resolve(form)
+        envelope, queues = form.envelope, form.queues
+        if form.found.reply_to == REPLY_TO:
+            envelope = self._with_reply_address(envelope)
+        if self.branch is not None:
+            if queues or form.mandatory:
+                self.broker.enlist(self.branch, Publication(envelope, bodies, queues, form.mandatory))
+            return
+        if not queues:
+            if form.mandatory:
+                self.send_returns(envelope, bodies)
+            if self.confirming:
+                self._confirm(len(bodies), 0)
+            return
+        receipt = self.broker.publish(envelope, bodies, queues)
+        if not self.confirming:
+            return
+        if receipt.refused:
+            self._confirm_some(len(bodies), receipt.refused, receipt.lsn)
+        else:
+            self._confirm(len(bodies), receipt.lsn)
+
+    def _resolve(self, form: Form) -> None:
+        """Check the right to publish, and find the queues. Raises NOT_FOUND, ACCESS_REFUSED, PRECONDITION_FAILED."""
+        envelope, vhost, connection = form.envelope, self.vhost, self.connection
+        user, access = connection.user, self.broker.access
+        if form.allowed != access.version:
+            access.check(user, vhost.name, "exchange", envelope.exchange, "write")
+        exchange = vhost.exchange_for_publish(envelope.exchange)
+        if exchange.kind == "topic":
+            for key in (envelope.routing_key, *envelope.extra_keys):
+                access.check_topic(user, vhost.name, envelope.exchange, key, "write")
+        claimed = form.found.user_id
+        if claimed is not None and claimed != user:
+            raise BrokerError(
+                Condition.PRECONDITION_FAILED,
+                f"user_id property set to '{claimed}' but authenticated user was '{user}'",
+            )
+        address = self.broker.direct.get((vhost.name, envelope.routing_key)) if not envelope.exchange else None
+        form.queues = (address,) if address is not None else self.broker.route(vhost, envelope)
+        form.version = vhost.version
+        form.allowed = access.version
+
+    def _with_reply_address(self, envelope: Envelope) -> Envelope:
+        if self.reply_address is None:
+            raise BrokerError(Condition.PRECONDITION_FAILED, "fast reply consumer does not exist")
+        return Envelope(
+            envelope.exchange,
+            envelope.routing_key,
+            with_reply_to(envelope.header, self.reply_address.name),
+            protocol=envelope.protocol,
+            durable=envelope.durable,
+            priority=envelope.priority,
+            ttl=envelope.ttl,
+            extra_keys=envelope.extra_keys,
+        )
+
+    def send_returns(self, envelope: Envelope, bodies: list[bytes], after: int = 0) -> None:
+        """Messages that no queue took go back to their publisher."""
+        method = BasicReturn(codes.NO_ROUTE, "NO_ROUTE", envelope.exchange, envelope.routing_key)
+        head = method_frame(self.number, method)
+        props = view_of(envelope).properties
+        for body in bodies:
+            frames = content_frames(self.number, props, body, self.connection.frame_max)
+            self.connection.put(self.number, head + frames, after)
+
+    # -- confirms
+
+    def _confirm(self, count: int, lsn: int) -> None:
+        self._published += count
+        self._confirm_after = max(self._confirm_after, lsn)
+        self.connection.confirm_later(self)
+
+    def _confirm_some(self, count: int, refused: tuple[int, ...], lsn: int) -> None:
+        first = self._published + 1
+        for i in refused:
+            accepted = first + i - 1 - self._published
+            if accepted > 0:
+                self._confirm(accepted, lsn)
+            self.send_confirms()
+            self._published = self._confirmed = first + i
+            self._put_confirm(120, self._published, 0, 0)
+        rest = first + count - 1 - self._published
+        if rest:
+            self._confirm(rest, lsn)
+
+    def send_confirms(self) -> None:
+        """Confirm what was published in this turn, once the log has it (DUR-1)."""
+        count = self._published - self._confirmed
+        if count and not self.closing:
+            self._put_confirm(80, self._published, 1 if count > 1 else 0, self._confirm_after)
+        self._confirmed = self._published
+
+    def _put_confirm(self, method: int, tag: int, bits: int, after: int) -> None:
+        number = self.number
+        frame = _ACK.pack(codes.FRAME_METHOD, number, _ACK_SIZE, 60, method, tag, bits, codes.FRAME_END)
+        self.connection.put(number, frame, after)
+
+    # -- deliveries
+
+    @property
+    def writable(self) -> bool:
+        return self.flow and self.connection.writable
+
+    def deliver(self, consumer: Consumer, entries: list[Entry]) -> None:
+        """Send deliveries; those that are not settled yet are remembered under their tags."""
+        deliveries: Deliveries = consumer.view
+        first = self.unsettled.next_tag
+        if consumer.auto_settle:
+            self.unsettled.skip(len(entries))
+        else:
+            self.unsettled.add(entries, consumer)
+        self.connection.put(self.number, deliveries.build(first, entries))
+
+    def cancelled(self, consumer: Consumer) -> None:
+        """The queue is gone: the client is told, if it can be."""
+        if self.consumers.pop(consumer.tag, None) is not None and self.connection.cancel_notify:
+            self.send(BasicCancel(consumer.tag, True))
+
+    def held(self) -> Iterator[tuple[Consumer, Entry]]:
+        """Every delivery that is not settled, or settled in a transaction that has not ended."""
+        for entry, consumer in self.unsettled:
+            yield consumer, entry
+        for _, (entry, consumer) in self._settled_in_branch:
+            yield consumer, entry
+
+    # -- settlements
+
+    def settle(self, tag: int, outcome: Outcome, *, multiple: bool, requeue: bool = False) -> None:
+        """basic.ack, nack, reject. Raises PRECONDITION_FAILED for a tag that is not outstanding."""
+        if multiple:
+            taken = self.unsettled.take_through(tag)
+            if not taken and tag:
+                raise _unknown_tag(tag)
+        else:
+            item = self.unsettled.take(tag)
+            if item is None:
+                raise _unknown_tag(tag)
+            taken = [(tag, item)]
+        if taken:
+            self._settle(taken, outcome, requeue=requeue)
+
+    def settle_each(self, tags: list[int]) -> None:
+        """A run of single acknowledgements. Raises PRECONDITION_FAILED; those before the fault have taken effect."""
+        take = self.unsettled.take
+        taken: list[tuple[int, Item]] = []
+        for tag in tags:
+            item = take(tag)
+            if item is None:
+                if taken:
+                    self._settle(taken, Outcome.ACCEPTED)
+                raise _unknown_tag(tag)
+            taken.append((tag, item))
+        self._settle(taken, Outcome.ACCEPTED)
+
+    def _settle(self, taken: list[tuple[int, Item]], outcome: Outcome, *, requeue: bool = False) -> None:
+        broker, branch = self.broker, self.branch
+        if branch is not None:
+            self._settled_in_branch += taken
+        for consumer, entries in by_consumer([item for _, item in taken]):
+            if branch is not None:
+                broker.enlist(branch, Settlement(consumer, entries, outcome, requeue))
+            elif requeue:
+                broker.requeue(consumer, entries)
+            else:
+                broker.settle(consumer, entries, outcome)
+
+    def recover(self, *, requeue: bool) -> None:
+        """basic.recover: everything unsettled goes back to its queue, or out again to the same consumer."""
+        items = self.unsettled.clear()
+        if not items:
+            return
+        for consumer, entries in by_consumer(items):
+            if requeue or consumer.receiver is None or consumer.tag not in self.consumers:
+                self.broker.requeue(consumer, entries)
+                continue
+            for entry in entries:
+                entry.deliveries += 1
+            self.deliver(consumer, entries)
+
+    # -- transactions
+
+    def begin(self) -> None:
+        """TX-1; a new branch follows each one that ends (TX-12)."""
+        self.branch = self.broker.begin(self.connection.limits.transaction, self._timed_out)
+
+    def commit(self) -> int:
+        """Commit the branch; what the answer has to wait for. Returns come before it (TX-7)."""
+        result = self.broker.commit(self._branch())
+        for publication in result.returned:
+            self.send_returns(publication.envelope, publication.bodies, result.lsn)
+        self._settled_in_branch.clear()
+        self.begin()
+        return result.lsn
+
+    def rollback(self) -> None:
+        """TX-4: publishes are dropped, settled deliveries are in the client's hands again."""
+        self.broker.rollback(self._branch())
+        self._restore_settled()
+        self.begin()
+
+    def _branch(self) -> TransactionBranch:
+        if self.branch is None:
+            raise BrokerError(Condition.PRECONDITION_FAILED, "channel is not transactional")
+        return self.branch
+
+    def _restore_settled(self) -> None:
+        if self._settled_in_branch:
+            self.unsettled.restore(self._settled_in_branch)
+            self._settled_in_branch = []
+
+    def _timed_out(self) -> None:
+        age = self.connection.limits.transaction.age // 1000
+        self.branch = None
+        self.fail(codes.RESOURCE_ERROR, f"transaction is older than {age} s, the configured limit")
+
+    # -- the end
+
+    def fail(self, code: int, text: str, method: Method | None = None) -> None:
+        """Close the channel for a fault of the client (or of a transaction's bounds, TX-13)."""
+        if self.closing:
+            return
+        self.send_confirms()
+        self.release()
+        self.closing = True
+        class_id, method_id = (method.CLASS_ID, method.METHOD_ID) if method is not None else (0, 0)
+        self.send(ChannelClose(code, reply_text(code, text), class_id, method_id))
+        self.connection.channel_failed(self, code, text)
+
+    def refuse(self, error: BrokerError, method: Method | None = None) -> None:
+        """Close the channel for what the core refused."""
+        self.fail(REPLIES[error.condition].code, error.text, method)
+
+    def drop_reply_address(self) -> None:
+        """Replies that come from now on are lost."""
+        address, self.reply_address = self.reply_address, None
+        if address is not None:
+            address.deleted = True
+            self.broker.direct.pop((self.vhost.name, address.name), None)
+
+    def release(self) -> None:
+        """Everything that the channel holds goes back (ORD-2, TX-10)."""
+        if self.closing:
+            return
+        broker = self.broker
+        for consumer in list(self.consumers.values()):
+            broker.unsubscribe(consumer)
+        self.consumers.clear()
+        if self.branch is not None:
+            broker.rollback(self.branch)
+            self.branch = None
+        self._restore_settled()
+        items = self.unsettled.clear()
+        if items:
+            for consumer, entries in by_consumer(items):
+                broker.requeue(consumer, entries)
+        self.drop_reply_address()
+        broker.holders.pop(self, None)
+
+
+def _unknown_tag(tag: int) -> BrokerError:
+    return BrokerError(Condition.PRECONDITION_FAILED, f"unknown delivery tag {tag}")

@@ -1,0 +1,166 @@
+"""The connection class: logging in, tuning, opening (section 2.2.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, Final
+
+from escrowmq import __version__
+from escrowmq.core.conditions import BrokerError
+from escrowmq.wire.amqp091 import codes, spec
+from escrowmq.wire.amqp091.errors import SyntaxFault
+from escrowmq.wire.amqp091.table import FieldTable, decode_fields
+from escrowmq.wire.endpoint import Verdict
+from escrowmq.wire.sasl import SaslError, parse
+
+if TYPE_CHECKING:
+    from escrowmq.wire.amqp091.connection import Connection
+
+CAPABILITIES: Final[FieldTable] = {
+    "publisher_confirms": True,
+    "exchange_exchange_bindings": True,
+    "basic.nack": True,
+    "consumer_cancel_notify": True,
+    "connection.blocked": True,
+    "consumer_priorities": True,
+    "authentication_failure_close": True,
+    "per_consumer_qos": True,
+    "direct_reply_to": True,
+}
+_PROPERTIES: Final[FieldTable] = {
+    "product": "EscrowMQ",
+    "version": __version__,
+    "platform": "Python",
+    "copyright": "The EscrowMQ authors",
+    "information": "Licensed under the Apache License 2.0",
+    "capabilities": CAPABILITIES,
+}
+
+
+class State(Enum):
+    """Where a connection stands."""
+
+    HEADER = auto()
+    START = auto()
+    AUTHENTICATING = auto()
+    TUNE = auto()
+    OPEN = auto()
+    RUNNING = auto()
+    CLOSING = auto()
+    CLOSED = auto()
+
+
+def start(connection: Connection) -> None:
+    """The protocol header has come: offer mechanisms."""
+    mechanisms = " ".join(connection.mechanisms).encode()
+    connection.send(spec.ConnectionStart(0, 9, dict(_PROPERTIES), mechanisms, b"en_US"))
+    connection.state = State.START
+
+
+def start_ok(connection: Connection, method: spec.ConnectionStartOk) -> None:
+    """The client logs in. The verdict comes later; until then nothing more is read."""
+    connection.introduce(method.client_properties)
+    if method.mechanism not in connection.mechanisms:
+        raise BrokerErrorAtLogin(
+            f"unknown mechanism '{method.mechanism}'; offered are {', '.join(connection.mechanisms)}"
+        )
+    try:
+        credentials = parse(method.mechanism, method.response, decode_fields)
+    except SaslError as error:
+        raise BrokerErrorAtLogin(str(error)) from None
+    connection.state = State.AUTHENTICATING
+
+    def done(verdict: Verdict) -> None:
+        if connection.state is not State.AUTHENTICATING:
+            return
+        if verdict.user is None:
+            connection.login_refused(
+                f"Login was refused using authentication mechanism {method.mechanism}. For details see the broker logfile."
+            )
+            return
+        connection.user = verdict.user
+        limits = connection.limits
+        connection.send(spec.ConnectionTune(limits.channels, limits.frame_max, limits.heartbeat))
+        connection.state = State.TUNE
+        connection.resume()
+
+    connection.authenticate(credentials, done)
+
+
+class BrokerErrorAtLogin(Exception):  # noqa: N818 - it is told to the client, not raised to a caller
+    """A login that cannot even be tried; the text names the fault and never what was sent."""
+
+
+def tune_ok(connection: Connection, method: spec.ConnectionTuneOk) -> None:
+    """The client picks limits, none above ours (0 for ours)."""
+    limits = connection.limits
+    connection.frame_max = _agreed("frame_max", method.frame_max, limits.frame_max, codes.FRAME_MIN_SIZE)
+    connection.channel_max = _agreed("channel_max", method.channel_max, limits.channels, 1)
+    connection.heartbeat = method.heartbeat
+    connection.state = State.OPEN
+
+
+def _agreed(name: str, wanted: int, limit: int, least: int) -> int:
+    if not wanted:
+        return limit
+    if limit and wanted > limit:
+        raise SyntaxFault(
+            codes.NOT_ALLOWED, f"negotiated {name} = {wanted} is higher than the maximum allowed value ({limit})"
+        )
+    if wanted < least:
+        raise SyntaxFault(
+            codes.NOT_ALLOWED, f"negotiated {name} = {wanted} is lower than the minimum allowed value ({least})"
+        )
+    return wanted
+
+
+def open_vhost(connection: Connection, method: spec.ConnectionOpen) -> None:
+    """The client names its virtual host."""
+    broker, name = connection.broker, method.virtual_host
+    try:
+        broker.access.check_vhost(connection.user, name)
+        vhost = broker.vhost(name)
+    except BrokerError as error:
+        raise SyntaxFault(codes.NOT_ALLOWED, error.text) from None
+    connection.vhost = vhost
+    connection.state = State.RUNNING
+    connection.send(spec.ConnectionOpenOk())
+    connection.opened()
+
+
+def secure_ok(connection: Connection, method: spec.ConnectionSecureOk) -> None:
+    """No mechanism here asks a second question, so there is no answer to one."""
+    raise SyntaxFault(codes.COMMAND_INVALID, "connection.secure-ok without a challenge")
+
+
+def update_secret(connection: Connection, method: spec.ConnectionUpdateSecret) -> None:
+    connection.update_secret(method.new_secret)
+    connection.send(spec.ConnectionUpdateSecretOk())
+
+
+def close(connection: Connection, method: spec.ConnectionClose) -> None:
+    """The client goes; its answer comes behind everything that it is still owed."""
+    connection.release()
+    connection.send(spec.ConnectionCloseOk())
+    connection.state = State.CLOSED
+
+
+def close_ok(connection: Connection, method: spec.ConnectionCloseOk) -> None:
+    connection.state = State.CLOSED
+
+
+Handler = Callable[[Any, Any], None]
+
+# Which methods of the connection class are taken in which state; any other is 503 COMMAND_INVALID.
+HANDLERS: Final[dict[State, dict[int, Handler]]] = {
+    State.START: {spec.ConnectionStartOk.INDEX: start_ok, spec.ConnectionClose.INDEX: close},
+    State.TUNE: {
+        spec.ConnectionTuneOk.INDEX: tune_ok,
+        spec.ConnectionClose.INDEX: close,
+        spec.ConnectionSecureOk.INDEX: secure_ok,
+    },
+    State.OPEN: {spec.ConnectionOpen.INDEX: open_vhost, spec.ConnectionClose.INDEX: close},
+    State.RUNNING: {spec.ConnectionClose.INDEX: close, spec.ConnectionUpdateSecret.INDEX: update_secret},
+    State.CLOSING: {spec.ConnectionClose.INDEX: close, spec.ConnectionCloseOk.INDEX: close_ok},
+}

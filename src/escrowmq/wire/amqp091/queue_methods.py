@@ -1,0 +1,164 @@
+"""The queue and exchange classes: declaring, deleting, binding, purging. None of it is transactional (TX-9)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.directory import Declaration
+from escrowmq.core.exchanges import KINDS
+from escrowmq.core.queue import Queue
+from escrowmq.wire.amqp091 import codes, spec
+from escrowmq.wire.amqp091.errors import SyntaxFault
+from escrowmq.wire.amqp091.publication import REPLY_TO
+
+if TYPE_CHECKING:
+    from escrowmq.wire.amqp091.channel import Channel
+
+
+def check(channel: Channel, kind: Any, name: str, right: Any) -> None:
+    """Raises ACCESS_REFUSED."""
+    channel.broker.access.check(channel.connection.user, channel.vhost.name, kind, name, right)
+
+
+def queue_named(channel: Channel, name: str) -> Queue:
+    """The queue a method speaks of; no name means the last one that the channel declared.
+
+    Raises NOT_FOUND, RESOURCE_LOCKED (EXC-2).
+    """
+    if not name:
+        name = channel.last_queue
+        if not name:
+            raise BrokerError(Condition.NOT_FOUND, f"no previously declared queue in vhost '{channel.vhost.name}'")
+    queue = channel.vhost.queue(name)
+    queue.check_access(channel.connection.session)
+    return queue
+
+
+def exchange_declare(channel: Channel, method: spec.ExchangeDeclare) -> None:
+    if not method.passive:
+        if method.type not in KINDS:
+            raise SyntaxFault(codes.COMMAND_INVALID, f"unknown exchange type '{method.type}'")
+        check(channel, "exchange", method.exchange, "configure")
+        alternate = method.arguments.get("alternate-exchange")
+        if isinstance(alternate, str):
+            check(channel, "exchange", method.exchange, "read")
+            check(channel, "exchange", alternate, "write")
+    channel.broker.declare_exchange(
+        channel.vhost,
+        method.exchange,
+        method.type,
+        durable=method.durable,
+        auto_delete=method.auto_delete,
+        internal=method.internal,
+        arguments=method.arguments,
+        passive=method.passive,
+    )
+    channel.answer(spec.ExchangeDeclareOk(), no_wait=method.no_wait, durable=method.durable)
+
+
+def exchange_delete(channel: Channel, method: spec.ExchangeDelete) -> None:
+    check(channel, "exchange", method.exchange, "configure")
+    channel.broker.delete_exchange(channel.vhost, method.exchange, if_unused=method.if_unused)
+    channel.answer(spec.ExchangeDeleteOk(), no_wait=method.no_wait, durable=True)
+
+
+def exchange_bind(channel: Channel, method: spec.ExchangeBind) -> None:
+    check(channel, "exchange", method.destination, "write")
+    check(channel, "exchange", method.source, "read")
+    _check_topic(channel, method.source, method.routing_key)
+    channel.broker.bind_exchange(channel.vhost, method.source, method.destination, method.routing_key, method.arguments)
+    channel.answer(spec.ExchangeBindOk(), no_wait=method.no_wait, durable=True)
+
+
+def exchange_unbind(channel: Channel, method: spec.ExchangeUnbind) -> None:
+    check(channel, "exchange", method.destination, "write")
+    check(channel, "exchange", method.source, "read")
+    channel.broker.unbind_exchange(
+        channel.vhost, method.source, method.destination, method.routing_key, method.arguments
+    )
+    channel.answer(spec.ExchangeUnbindOk(), no_wait=method.no_wait, durable=True)
+
+
+def _check_topic(channel: Channel, exchange: str, key: str) -> None:
+    found = channel.vhost.exchanges.get(exchange)
+    if found is not None and found.kind == "topic":
+        channel.broker.access.check_topic(channel.connection.user, channel.vhost.name, exchange, key, "read")
+
+
+def queue_declare(channel: Channel, method: spec.QueueDeclare) -> None:
+    name = method.queue
+    if method.passive:
+        if name.startswith(f"{REPLY_TO}."):
+            if (channel.vhost.name, name) not in channel.broker.direct:
+                raise BrokerError(Condition.NOT_FOUND, f"no queue '{name}' in vhost '{channel.vhost.name}'")
+            channel.answer(spec.QueueDeclareOk(name, 0, 1), no_wait=method.no_wait, durable=False)
+            return
+        queue = queue_named(channel, name)
+        queue.touch()
+    else:
+        if name:
+            check(channel, "queue", name, "configure")
+        dead_letter = method.arguments.get("x-dead-letter-exchange")
+        if isinstance(dead_letter, str) and name:
+            check(channel, "queue", name, "read")
+            check(channel, "exchange", dead_letter, "write")
+        declaration = Declaration(method.durable, method.exclusive, method.auto_delete, method.arguments)
+        queue = channel.broker.declare_queue(channel.vhost, name, declaration, channel.connection.session)
+    channel.last_queue = queue.name
+    answer = spec.QueueDeclareOk(queue.name, queue.ready, len(queue.consumers))
+    channel.answer(answer, no_wait=method.no_wait, durable=queue.durable and not method.passive)
+
+
+def queue_bind(channel: Channel, method: spec.QueueBind) -> None:
+    queue = queue_named(channel, method.queue)
+    check(channel, "queue", queue.name, "write")
+    check(channel, "exchange", method.exchange, "read")
+    _check_topic(channel, method.exchange, method.routing_key)
+    key = method.routing_key or ("" if method.queue else queue.name)
+    channel.broker.bind_queue(channel.vhost, method.exchange, queue.name, key, method.arguments)
+    channel.answer(spec.QueueBindOk(), no_wait=method.no_wait, durable=queue.durable)
+
+
+def queue_unbind(channel: Channel, method: spec.QueueUnbind) -> None:
+    queue = queue_named(channel, method.queue)
+    check(channel, "queue", queue.name, "write")
+    check(channel, "exchange", method.exchange, "read")
+    channel.broker.unbind_queue(channel.vhost, method.exchange, queue.name, method.routing_key, method.arguments)
+    channel.answer(spec.QueueUnbindOk(), no_wait=False, durable=queue.durable)
+
+
+def queue_purge(channel: Channel, method: spec.QueuePurge) -> None:
+    queue = queue_named(channel, method.queue)
+    check(channel, "queue", queue.name, "read")
+    if queue.keeps:
+        raise SyntaxFault(codes.NOT_IMPLEMENTED, f"queue '{queue.name}' is a stream, which cannot be purged")
+    count = channel.broker.purge(queue)
+    channel.answer(spec.QueuePurgeOk(count), no_wait=method.no_wait, durable=queue.durable)
+
+
+def queue_delete(channel: Channel, method: spec.QueueDelete) -> None:
+    name = method.queue or channel.last_queue
+    if name not in channel.vhost.queues:  # as RabbitMQ: deleting what is not there succeeds
+        channel.answer(spec.QueueDeleteOk(0), no_wait=method.no_wait, durable=False)
+        return
+    queue = queue_named(channel, name)
+    check(channel, "queue", queue.name, "configure")
+    count = channel.broker.delete_queue(queue, if_unused=method.if_unused, if_empty=method.if_empty)
+    channel.answer(spec.QueueDeleteOk(count), no_wait=method.no_wait, durable=queue.durable)
+
+
+Handler = Callable[[Any, Any], None]
+
+HANDLERS: Final[dict[int, Handler]] = {
+    spec.ExchangeDeclare.INDEX: exchange_declare,
+    spec.ExchangeDelete.INDEX: exchange_delete,
+    spec.ExchangeBind.INDEX: exchange_bind,
+    spec.ExchangeUnbind.INDEX: exchange_unbind,
+    spec.QueueDeclare.INDEX: queue_declare,
+    spec.QueueBind.INDEX: queue_bind,
+    spec.QueueUnbind.INDEX: queue_unbind,
+    spec.QueuePurge.INDEX: queue_purge,
+    spec.QueueDelete.INDEX: queue_delete,
+}
