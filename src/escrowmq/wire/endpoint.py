@@ -72,7 +72,7 @@ class Host(Protocol):
         ...
 
     def hold(self, endpoint: Endpoint) -> None:
-        """`endpoint` holds output that waits for the log: its `synced` is to be called at each sync, until it says False."""
+        """`endpoint` holds output that waits for the log: call its `synced` at each sync until it says False."""
         ...
 
     def publishing(self, endpoint: Endpoint) -> None:

@@ -17,7 +17,7 @@ from escrowmq.wire.amqp091.content import Content
 from escrowmq.wire.amqp091.death import headers_of
 from escrowmq.wire.amqp091.errors import REPLIES, SyntaxFault, reply_text
 from escrowmq.wire.amqp091.frames import FRAME_HEADER, HEARTBEAT, METHOD_INDEX, PROTOCOL_HEADER, method_frame
-from escrowmq.wire.amqp091.handshake import BrokerErrorAtLogin, State
+from escrowmq.wire.amqp091.handshake import LoginFault, State
 from escrowmq.wire.amqp091.method import Method
 from escrowmq.wire.amqp091.outbox import Outbox
 from escrowmq.wire.amqp091.publication import PROTOCOL, Form, Forms
@@ -89,7 +89,7 @@ class Connection:
         except SyntaxFault as fault:
             self.fail(fault.code, fault.text)
             return
-        except BrokerErrorAtLogin as error:
+        except LoginFault as error:
             self.login_refused(str(error))
             return
         if at < len(data) and self.state is not State.CLOSED:
@@ -494,7 +494,7 @@ class Connection:
             self.state = State.CLOSED
         self._host.stir(self)
 
-    def channel_failed(self, channel: Channel, code: int, text: str) -> None:
+    def channel_failed(self) -> None:
         """A channel was closed for a fault."""
         self._forget_form()
 

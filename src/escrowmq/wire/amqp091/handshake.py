@@ -62,13 +62,11 @@ def start_ok(connection: Connection, method: spec.ConnectionStartOk) -> None:
     """The client logs in. The verdict comes later; until then nothing more is read."""
     connection.introduce(method.client_properties)
     if method.mechanism not in connection.mechanisms:
-        raise BrokerErrorAtLogin(
-            f"unknown mechanism '{method.mechanism}'; offered are {', '.join(connection.mechanisms)}"
-        )
+        raise LoginFault(f"unknown mechanism '{method.mechanism}'; offered are {', '.join(connection.mechanisms)}")
     try:
         credentials = parse(method.mechanism, method.response, decode_fields)
     except SaslError as error:
-        raise BrokerErrorAtLogin(str(error)) from None
+        raise LoginFault(str(error)) from None
     connection.state = State.AUTHENTICATING
 
     def done(verdict: Verdict) -> None:
@@ -76,7 +74,8 @@ def start_ok(connection: Connection, method: spec.ConnectionStartOk) -> None:
             return
         if verdict.user is None:
             connection.login_refused(
-                f"Login was refused using authentication mechanism {method.mechanism}. For details see the broker logfile."
+                f"Login was refused using authentication mechanism {method.mechanism}. "
+                "For details see the broker logfile."
             )
             return
         connection.user = verdict.user
@@ -88,7 +87,7 @@ def start_ok(connection: Connection, method: spec.ConnectionStartOk) -> None:
     connection.authenticate(credentials, done)
 
 
-class BrokerErrorAtLogin(Exception):  # noqa: N818 - it is told to the client, not raised to a caller
+class LoginFault(Exception):  # noqa: N818 - it is told to the client, not raised to a caller
     """A login that cannot even be tried; the text names the fault and never what was sent."""
 
 
@@ -129,11 +128,6 @@ def open_vhost(connection: Connection, method: spec.ConnectionOpen) -> None:
     connection.opened()
 
 
-def secure_ok(connection: Connection, method: spec.ConnectionSecureOk) -> None:
-    """No mechanism here asks a second question, so there is no answer to one."""
-    raise SyntaxFault(codes.COMMAND_INVALID, "connection.secure-ok without a challenge")
-
-
 def update_secret(connection: Connection, method: spec.ConnectionUpdateSecret) -> None:
     connection.update_secret(method.new_secret)
     connection.send(spec.ConnectionUpdateSecretOk())
@@ -158,7 +152,6 @@ HANDLERS: Final[dict[State, dict[int, Handler]]] = {
     State.TUNE: {
         spec.ConnectionTuneOk.INDEX: tune_ok,
         spec.ConnectionClose.INDEX: close,
-        spec.ConnectionSecureOk.INDEX: secure_ok,
     },
     State.OPEN: {spec.ConnectionOpen.INDEX: open_vhost, spec.ConnectionClose.INDEX: close},
     State.RUNNING: {spec.ConnectionClose.INDEX: close, spec.ConnectionUpdateSecret.INDEX: update_secret},

@@ -102,7 +102,7 @@ def _time_to_live(expiration: str | None) -> int | None:
     if not (expiration.isascii() and expiration.isdigit()) or int(expiration[:20]) > _LONGEST_TTL:
         raise BrokerError(
             Condition.PRECONDITION_FAILED,
-            f"invalid expiration '{expiration[:40]}': milliseconds from 0 to {_LONGEST_TTL} as decimal digits are needed",
+            f"invalid expiration '{expiration[:40]}': digits are needed, milliseconds from 0 to {_LONGEST_TTL}",
         )
     return int(expiration)
 

@@ -64,7 +64,7 @@ class Unsettled:
         return item
 
     def take_through(self, tag: int) -> list[tuple[int, Item]]:
-        """Remove and return all deliveries up to this tag, with their tags; 0 means all. Nothing if the tag is unknown."""
+        """Remove and return all deliveries up to this tag (0: all), with their tags; nothing if it is unknown."""
         slots = self._slots
         i = len(slots) - 1 if tag == 0 else tag - self._base
         if not 0 <= i < len(slots) or (tag and slots[i] is None):
