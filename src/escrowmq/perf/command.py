@@ -76,6 +76,12 @@ def perf(
     """Load an AMQP 0-9-1 broker and measure rates and latency.
 
     Ends with an error when the broker cannot be reached, closes, stalls, or does not deliver what was published.
+
+    \b
+    Examples:
+      escrowmq perf --scenario confirms --duration 10
+      escrowmq perf --url amqp://guest:guest@127.0.0.1:5672/ --size 1000 --count 100000 --persistent --confirms
+      escrowmq perf --scenario tx100 --producers 4 --json --quiet
     """
     changes = {name: value for name, value in changes.items() if value is not None}
     if auto_ack and ack_every is not None:
