@@ -46,16 +46,18 @@ lint: $(VENV)/.ready ## check style, types, generated files
 	$(BIN)/mypy src tests tools bench
 	@if [ -d $(SPECS) ]; then echo "tools/gen_amqp.py --check"; $(BIN)/python tools/gen_amqp.py --check; \
 	 else echo "generated AMQP code not compared: Debian's package amqp-specs is not installed"; fi
-	$(BIN)/python tools/guarantees.py --check
-	$(BIN)/python tools/configuration.py --check
+	$(BIN)/python -m tools.guarantees --check
+	$(BIN)/python -m tools.configuration --check
+	$(BIN)/python -m tools.commands --check
 
 format: $(VENV)/.ready ## let ruff put the sources in form
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/.ready ## write the generated pages: docs/guarantees.md, docs/configuration.md
-	$(BIN)/python tools/guarantees.py
-	$(BIN)/python tools/configuration.py
+docs: $(VENV)/.ready ## write the generated pages: guarantees, configuration, commands
+	$(BIN)/python -m tools.guarantees
+	$(BIN)/python -m tools.configuration
+	$(BIN)/python -m tools.commands
 
 bench: $(VENV)/.ready ## measure against RabbitMQ side by side, write bench/results/latest.json
 	@exec $(BIN)/python -u bench/run.py $(ARGS)

@@ -1,17 +1,14 @@
 """Write docs/configuration.md from the configuration's model.
 
-python tools/configuration.py            write the page
-python tools/configuration.py --check    fail when it is stale
+`python -m tools.configuration` writes the page; with `--check` it fails when the page is stale.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -20,8 +17,7 @@ from pydantic.fields import FieldInfo
 
 from escrowmq.config import Accepts, Config
 from escrowmq.units import Address, format_size
-
-ROOT = Path(__file__).resolve().parent.parent
+from tools.pages import write_or_check
 
 HEAD = """# Configuration
 
@@ -132,20 +128,5 @@ def render() -> str:
     return "\n".join(lines) + "\n"
 
 
-def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
-    """Write or check the page; the exit code."""
-    parser = argparse.ArgumentParser(description="Write docs/configuration.md from the configuration's model.")
-    parser.add_argument("--check", action="store_true", help="compare instead of writing; exit 1 on any difference")
-    check = parser.parse_args(arguments).check
-    page = root / "docs" / "configuration.md"
-    text = render()
-    if not check:
-        page.write_text(text, encoding="utf-8")
-    elif not page.exists() or page.read_text(encoding="utf-8") != text:
-        print("configuration: docs/configuration.md is stale; run: make docs", file=sys.stderr)
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check("configuration.md", render, None))

@@ -1,13 +1,11 @@
 """Write docs/guarantees.md: which test shows which rule of docs/semantics.md.
 
-python tools/guarantees.py            write the page
-python tools/guarantees.py --check    fail when it is stale, when a rule of a finished area has no test,
-                                      or when a test names a rule that does not exist
+`python -m tools.guarantees` writes the page. With `--check` it fails when the page is stale, when a rule of a finished
+area has no test, or when a test names a rule that does not exist.
 """
 
 from __future__ import annotations
 
-import argparse
 import ast
 import re
 import sys
@@ -16,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from tools.pages import ROOT, asked_to_check, is_fresh
 
 _FINISHED = re.compile(r"^finished: (?P<areas>[A-Z ]+)$", re.MULTILINE)
 _AREA = re.compile(r"^## (?P<area>[A-Z]+): (?P<title>.+)$")
@@ -175,9 +173,7 @@ def _links(marks: list[Mark]) -> str:
 
 def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     """Write or check the page; the exit code."""
-    parser = argparse.ArgumentParser(description="Write docs/guarantees.md from the rule marks of the tests.")
-    parser.add_argument("--check", action="store_true", help="compare instead of writing; exit 1 on any difference")
-    check = parser.parse_args(arguments).check
+    check = asked_to_check(arguments, "Write docs/guarantees.md from the rule marks of the tests.")
     page = root / "docs" / "guarantees.md"
     try:
         areas = read_rules((root / "docs" / "semantics.md").read_text(encoding="utf-8"))
@@ -191,11 +187,9 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
         print(f"{page.relative_to(root)}: {len(marks)} marks on {len({mark.rule for mark in marks})} rules")
         return 0
     found = problems(areas, marks)
-    if not page.exists() or page.read_text(encoding="utf-8") != text:
-        found.append("docs/guarantees.md is stale; run: make docs")
     for line in found:
         print(f"guarantees: {line}", file=sys.stderr)
-    return 1 if found else 0
+    return 0 if is_fresh(page, text) and not found else 1
 
 
 if __name__ == "__main__":

@@ -33,12 +33,3 @@ def test_the_example_is_the_default_configuration(tmp_path: Path) -> None:
     file.write_text(configuration.example(), encoding="utf-8")
     loaded = load(file, {"data_dir": Config().data_dir.absolute()})
     assert loaded == Config().model_copy(update={"data_dir": Config().data_dir.absolute()})
-
-
-def test_a_stale_page_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "docs").mkdir()
-    assert configuration.main([], tmp_path) == 0
-    assert configuration.main(["--check"], tmp_path) == 0
-    (tmp_path / "docs" / "configuration.md").write_text("old")
-    assert configuration.main(["--check"], tmp_path) == 1
-    assert "stale" in capsys.readouterr().err

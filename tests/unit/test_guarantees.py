@@ -105,7 +105,7 @@ def test_check_names_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture
     assert errors == [
         "guarantees: tests/unit/test_it.py:2: test_a names rule TX-9, which docs/semantics.md does not have",
         "guarantees: area TX is finished, but no test shows TX-2",
-        "guarantees: docs/guarantees.md is stale; run: make docs",
+        "docs/guarantees.md is stale; run: make docs",
     ]
 
 

@@ -1,0 +1,36 @@
+"""Generated pages of docs/: written, or compared with what stands there."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def asked_to_check(arguments: list[str] | None, description: str) -> bool:
+    """Whether the command line (default: this process's) has `--check`."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--check", action="store_true", help="compare instead of writing; exit 1 on any difference")
+    return bool(parser.parse_args(arguments).check)
+
+
+def is_fresh(page: Path, text: str) -> bool:
+    """Whether the page stands there as it should; says so on stderr if not."""
+    if page.exists() and page.read_text(encoding="utf-8") == text:
+        return True
+    print(f"docs/{page.name} is stale; run: make docs", file=sys.stderr)
+    return False
+
+
+def write_or_check(name: str, render: Callable[[], str], arguments: list[str] | None, root: Path = ROOT) -> int:
+    """Write docs/`name`, or with `--check` compare it; the exit code."""
+    check = asked_to_check(arguments, f"Write docs/{name}.")
+    page = root / "docs" / name
+    text = render()
+    if check:
+        return 0 if is_fresh(page, text) else 1
+    page.write_text(text, encoding="utf-8")
+    return 0
