@@ -46,10 +46,10 @@ COMMANDS: dict[str, Mount] = {
 class LazyGroup(click.Group):
     """A group whose commands are imported when one is called; the group's own help imports none."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+    def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         mount = COMMANDS.get(cmd_name)
         if mount is None:
             return None
@@ -57,7 +57,7 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, mount.summary) for name, mount in COMMANDS.items()])
 

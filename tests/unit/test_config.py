@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,14 @@ from pydantic import SecretStr, ValidationError
 
 from escrowmq.config import Config, ConfigError, load
 from escrowmq.units import Address
+from tests.unit.sources import modules
+from tools import configuration
+
+KEYS = [
+    f"{table}.{name}" if table else name
+    for table, section in configuration.sections()
+    for name, _ in configuration.keys(section)
+]
 
 
 @pytest.fixture
@@ -135,6 +144,15 @@ def test_the_configuration_does_not_change_later() -> None:
     config = load()
     with pytest.raises(ValidationError, match="frozen"):
         config.limits.connections = 5
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_every_key_is_read_by_the_server(key: str) -> None:
+    *section, name = key.split(".")
+    readers = [module for module in modules().values() if module.layer == "server"]
+    read = {node.attr for module in readers for node in ast.walk(module.tree) if isinstance(node, ast.Attribute)}
+    assert read.issuperset(section)
+    assert name in read or f"{name}_bytes" in read
 
 
 @pytest.mark.parametrize(("mark", "expected"), [("0.5", 500), ("1.0", 1000), ("'2kB'", 2000), ("300", 300)])
