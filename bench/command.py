@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import sys
+import tempfile
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -176,9 +177,11 @@ def main(
         output = HERE / "results" / "latest.json"
     kinds = broker_kinds(console, only)
     data.mkdir(parents=True, exist_ok=True)
-    bench = Bench(console, data, kinds, QUICK if quick else FULL, alternations or (1 if quick else 5))
-    facts = machine(data)
-    versions = {name: kind(data / name).version() for name, kind in kinds.items()}
+    # A folder of our own below it: what we delete at the end must be what we wrote.
+    work = Path(tempfile.mkdtemp(prefix="run-", dir=data))
+    bench = Bench(console, work, kinds, QUICK if quick else FULL, alternations or (1 if quick else 5))
+    facts = machine(work)
+    versions = {name: kind(work / name).version() for name, kind in kinds.items()}
     console.print(", ".join(versions.values()), facts, sep="\n", highlight=False)
     entries: dict[str, Any] = {}
     try:
@@ -190,7 +193,7 @@ def main(
         console.print("interrupted")
     finally:
         bench.stop()
-        shutil.rmtree(data, ignore_errors=True)
+        shutil.rmtree(work, ignore_errors=True)
     report.show(console, entries.values())
     if output is not None:
         console.print(f"written to {output}")

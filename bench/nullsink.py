@@ -89,11 +89,12 @@ class _Session:
         unit = method_length + len(header) + len(payload) + body_size + frames.FRAME_OVERHEAD
         total = method_length + len(header) + len(payload) + len(self._received)
         self._received = b""
+        before = self._sink.depth
         buffer = bytearray(1 << 20)
         close = frames.connection_close()
         while received := self._socket.recv_into(buffer):
             total += received
-            self._sink.depth = total // unit
+            self._sink.depth = before + total // unit
             if total % unit == len(close) and buffer.endswith(close, 0, received):
                 self._socket.sendall(_ANSWERS[frames.CONNECTION_CLOSE])
                 return
@@ -121,10 +122,13 @@ class _Session:
 
 
 def serve(listener: socket.socket, depth: int) -> None:
-    """Answer connections for ever; at the start there are `depth` messages to be delivered."""
+    """Answer connections until the listener is shut down; at the start there are `depth` messages to be delivered."""
     sink = _Sink(depth)
     while True:
-        connection, _ = listener.accept()
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            return
         threading.Thread(target=_Session(connection, sink).run, daemon=True).start()
 
 

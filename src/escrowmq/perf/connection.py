@@ -11,8 +11,6 @@ from escrowmq.perf import frames
 from escrowmq.perf.errors import PerfError
 from escrowmq.perf.url import Target
 
-FRAME_MAX = 131072
-
 
 class Connection:
     """An open AMQP 0-9-1 connection on a blocking socket: one request, one answer."""
@@ -23,7 +21,7 @@ class Connection:
         Raises PerfError with what went wrong: no broker there, no AMQP spoken, refused.
         """
         self.target = target
-        self.frame_max = FRAME_MAX
+        self.frame_max = frames.FRAME_MAX
         self.channel_max = 0
         self.product = ""
         self.version = ""
@@ -46,7 +44,7 @@ class Connection:
         tune = self.call(0, frames.start_ok(target.user, target.password, name), frames.CONNECTION_TUNE)
         channel_max, frame_max = unpack_from(">HI", tune)
         self.channel_max = channel_max or 65535
-        self.frame_max = min(frame_max or FRAME_MAX, FRAME_MAX)
+        self.frame_max = min(frame_max or frames.FRAME_MAX, frames.FRAME_MAX)
         tune_ok = frames.tune_ok(self.channel_max, self.frame_max)
         self.call(0, tune_ok + frames.connection_open(target.vhost), frames.CONNECTION_OPEN_OK)
 

@@ -18,17 +18,16 @@ from escrowmq.perf.frames import (
     FRAME_END,
     FRAME_HEAD,
     FRAME_HEAD_SIZE,
+    FRAME_MAX,
     FRAME_OVERHEAD,
     HEADER,
     METHOD,
 )
 
 _TAG = Struct(">Q")
-_DELIVER_START = Struct(">BHII")
-"""Frame type, channel, length and method of a basic.deliver."""
-_LARGEST_FRAME = 1 << 28
-"""Far above any frame-max in use: a longer one is garbage, and must not be waited for."""
-
+_DELIVER_START_SIZE = FRAME_HEAD_SIZE + 4
+"""Frame head and method of a basic.deliver."""
+_CONTENT_START_SIZE = FRAME_HEAD_SIZE + 12
 OnFrame = Callable[[int, memoryview], None]
 """Called with type and payload of each frame that is not part of a delivery."""
 OnDeliveries = Callable[[memoryview, Struct], None]
@@ -38,7 +37,17 @@ OnDeliveries = Callable[[memoryview, Struct], None]
 class DeliveryCounter:
     """Counts the deliveries of one channel. `count` is also the delivery tag of the last one."""
 
-    __slots__ = ("_on_deliveries", "_on_frame", "_stamp", "_start", "_tag_at", "_unit", "count")
+    __slots__ = (
+        "_content",
+        "_content_at",
+        "_on_deliveries",
+        "_on_frame",
+        "_stamp",
+        "_start",
+        "_tag_at",
+        "_unit",
+        "count",
+    )
 
     def __init__(self, on_frame: OnFrame, on_deliveries: OnDeliveries | None = None) -> None:
         self.count = 0
@@ -47,6 +56,9 @@ class DeliveryCounter:
         self._unit = 0
         self._start = b""
         self._tag_at = 0
+        self._content = b""
+        """Frame head, class, weight and body size of the content header: they tell a delivery of the same length."""
+        self._content_at = 0
         self._stamp = Struct("")
 
     def feed(self, data: memoryview) -> int:
@@ -73,6 +85,7 @@ class DeliveryCounter:
         """Whether the delivery whose tag is `ahead` of the count stands at `at`."""
         return (
             data[at : at + len(self._start)] == self._start
+            and data[at + self._content_at : at + self._content_at + len(self._content)] == self._content
             and data[at + self._unit - 1] == FRAME_END
             and _TAG.unpack_from(data, at + self._tag_at)[0] == self.count + ahead
         )
@@ -113,11 +126,12 @@ class DeliveryCounter:
         tag: int = _TAG.unpack_from(data, at + tag_at)[0]
         if tag != self.count + 1:
             raise PerfError(f"the broker sent delivery tag {tag} after {self.count}")
-        if whole != self._unit:
-            self._unit = whole
-            self._tag_at = tag_at
-            self._stamp = Struct(f">{body_at}xQ{whole - body_at - 8}x" if stamped else f">{whole}x")
-        self._start = bytes(data[at : at + _DELIVER_START.size])
+        self._unit = whole
+        self._tag_at = tag_at
+        self._stamp = Struct(f">{body_at}xQ{whole - body_at - 8}x" if stamped else f">{whole}x")
+        self._start = bytes(data[at : at + _DELIVER_START_SIZE])
+        self._content_at = length
+        self._content = bytes(data[at + length : at + length + _CONTENT_START_SIZE])
         self._deliver(data[at : at + whole], 1)
         return whole
 
@@ -127,7 +141,7 @@ def _frame_length(data: memoryview, at: int) -> int:
     if len(data) - at < FRAME_OVERHEAD:
         return 0
     size: int = FRAME_HEAD.unpack_from(data, at)[2]
-    if size > _LARGEST_FRAME:
+    if size > FRAME_MAX:  # more than was negotiated: garbage, which must not be waited for
         raise PerfError("the broker sent bytes that are not AMQP 0-9-1 frames")
     length = size + FRAME_OVERHEAD
     if len(data) - at < length:

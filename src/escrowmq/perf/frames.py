@@ -17,6 +17,8 @@ FRAME_END: Final = 0xCE
 FRAME_OVERHEAD: Final = 8
 FRAME_HEAD: Final = Struct(">BHI")
 FRAME_HEAD_SIZE: Final = 7
+FRAME_MAX: Final = 131072
+"""The largest frame that the tool agrees to, whole."""
 
 
 def method_id(class_id: int, number: int) -> int:

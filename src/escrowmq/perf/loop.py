@@ -50,6 +50,7 @@ class Loop:
         totals: Totals,
         copies: int,
         backlog: int,
+        paced: bool,
         limits: Limits,
         on_sample: Callable[[Sample, str | None], None],
         sample_every: float,
@@ -66,7 +67,7 @@ class Loop:
         self._limits = limits
         self._on_sample = on_sample
         self._sample_every = int(sample_every * SECOND)
-        self._paced = any(p.pace is not None for producer in producers for p in producer.publishers.values())
+        self._paced = paced
         # select() can wait for microseconds, epoll only for milliseconds: a paced load needs the former.
         self._selector: selectors.BaseSelector = (
             selectors.SelectSelector() if self._paced else selectors.DefaultSelector()

@@ -75,11 +75,11 @@ class Publisher:
             time_of = self.pace.time_of
             self.block.stamp_each(first, [time_of(self.published + i) for i in range(number)])
 
-    def on_confirm(self, tag: int, multiple: bool, now: int) -> int:  # noqa: ARG002 (for subclasses)
+    def on_confirm(self, tag: int, multiple: bool, now: int) -> int:
         """A basic.ack or basic.nack; returns how many messages it settled. PerfError where none is expected."""
         raise PerfError(f"the broker confirmed publish {tag} on channel {self.channel}, which wants no confirms")
 
-    def on_commit_ok(self, now: int) -> None:  # noqa: ARG002 (for subclasses)
+    def on_commit_ok(self, now: int) -> None:
         """A tx.commit-ok. PerfError where none is expected."""
         raise PerfError(f"the broker sent tx.commit-ok on channel {self.channel}, which has committed nothing")
 

@@ -99,9 +99,21 @@ class Load:
             on_sample(sample, blocked, totals)
 
         limits = Limits(workload.duration, deadline, stall)
-        loop = Loop(producers, consumers, totals, workload.copies, backlog, limits, sampled, sample_every)
+        loop = Loop(
+            producers,
+            consumers,
+            totals,
+            workload.copies,
+            backlog,
+            workload.rate is not None,
+            limits,
+            sampled,
+            sample_every,
+        )
         before = os.times()
         outcome.started = time.monotonic_ns()
+        if workload.rate is not None:
+            self._set_pace(producers, workload.rate, outcome.started)
         loop.run(outcome.started)
         outcome.seconds = (time.monotonic_ns() - outcome.started) / SECOND
         after = os.times()
@@ -167,13 +179,14 @@ class Load:
             producer = Producer(connection, self._totals, f"producer {number}", publishers)
             producer.prepare()
             producers.append(producer)
-        if workload.rate is not None:
-            start = time.monotonic_ns()
-            publishers = [publisher for producer in producers for publisher in producer.publishers.values()]
-            for number, publisher in enumerate(publishers):
-                phase = int(SECOND / workload.rate * number)
-                publisher.pace = Pace(workload.rate / total, start + phase)
         return producers
+
+    def _set_pace(self, producers: list[Producer], rate: float, start: int) -> None:
+        """Share out the rate, the channels taking turns."""
+        publishers = [publisher for producer in producers for publisher in producer.publishers.values()]
+        for number, publisher in enumerate(publishers):
+            phase = int(SECOND / rate * number)
+            publisher.pace = Pace(rate / len(publishers), start + phase)
 
     def _publisher(self, connection: Connection, channel: int, number: int, total: int) -> Publisher:
         workload = self._workload

@@ -1,0 +1,128 @@
+"""The load tool's encoder against pamqp, which knows the whole specification."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pamqp import base, body, commands, frame, header
+
+from escrowmq.perf import frames
+
+
+def decoded(data: bytes) -> tuple[int, base.Frame]:
+    """Channel and method of the one frame that the data is."""
+    used, channel, method = frame.unmarshal(data)
+    assert used == len(data)
+    assert isinstance(method, base.Frame)
+    return channel, method
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (frames.tune_ok(2047, 131072), commands.Connection.TuneOk(2047, 131072, 0)),
+        (frames.connection_open("a/b"), commands.Connection.Open("a/b")),
+        (frames.queue_declare(3, "q", durable=True), commands.Queue.Declare(queue="q", durable=True, arguments={})),
+        (
+            frames.queue_declare(3, "q", durable=False, passive=True),
+            commands.Queue.Declare(queue="q", passive=True, arguments={}),
+        ),
+        (frames.queue_bind(3, "q", "x"), commands.Queue.Bind(queue="q", exchange="x", arguments={})),
+        (frames.queue_delete(3, "q"), commands.Queue.Delete(queue="q")),
+        (
+            frames.exchange_declare(3, "x", "fanout", durable=True),
+            commands.Exchange.Declare(exchange="x", exchange_type="fanout", durable=True, arguments={}),
+        ),
+        (frames.exchange_delete(3, "x"), commands.Exchange.Delete(exchange="x")),
+        (frames.basic_qos(3, 1000), commands.Basic.Qos(prefetch_count=1000)),
+        (
+            frames.basic_consume(3, "q", "t", auto_ack=True),
+            commands.Basic.Consume(queue="q", consumer_tag="t", no_ack=True, arguments={}),
+        ),
+        (
+            frames.basic_consume(3, "q", "t", auto_ack=False),
+            commands.Basic.Consume(queue="q", consumer_tag="t", arguments={}),
+        ),
+        (frames.basic_ack(3, 2**40, multiple=True), commands.Basic.Ack(2**40, multiple=True)),
+        (frames.basic_ack(3, 1, multiple=False), commands.Basic.Ack(1, multiple=False)),
+        (frames.confirm_select(3), commands.Confirm.Select()),
+        (frames.tx_select(3), commands.Tx.Select()),
+        (frames.tx_commit(3), commands.Tx.Commit()),
+    ],
+)
+def test_methods_are_what_pamqp_reads(data: bytes, expected: base.Frame) -> None:
+    channel, method = decoded(data)
+    assert channel == (0 if expected.name.startswith("Connection") else 3)
+    assert method.name == expected.name
+    assert dict(method) == dict(expected)
+
+
+def test_start_ok_carries_the_credentials_and_what_the_tool_understands() -> None:
+    _, method = decoded(frames.start_ok("user", "pässword", "me"))
+    assert isinstance(method, commands.Connection.StartOk)
+    assert method.mechanism == "PLAIN"
+    assert method.response == "\0user\0pässword"
+    properties = method.client_properties
+    assert properties["connection_name"] == "me"
+    capabilities = properties["capabilities"]
+    assert isinstance(capabilities, dict)
+    assert capabilities["connection.blocked"] is True
+
+
+def test_channel_open_has_an_empty_reserved_string() -> None:
+    assert frame.unmarshal(frames.channel_open(3))[1] == 3
+    assert frames.channel_open(3)[-2:] == b"\0\xce"
+
+
+def test_connection_close_says_200() -> None:
+    _, method = decoded(frames.connection_close())
+    assert isinstance(method, commands.Connection.Close)
+    assert (method.reply_code, method.class_id, method.method_id) == (200, 0, 0)
+
+
+@given(
+    channel=st.integers(1, 65535),
+    exchange=st.text(max_size=60),
+    key=st.text(max_size=60),
+    content=st.binary(max_size=300),
+    persistent=st.booleans(),
+    frame_max=st.sampled_from([0, 20, 131072]),
+)
+def test_a_publish_is_what_pamqp_reads(
+    channel: int, exchange: str, key: str, content: bytes, persistent: bool, frame_max: int
+) -> None:
+    rest = frames.publish_prefix(channel, exchange, key, len(content), persistent)
+    rest += frames.body_frames(channel, content, frame_max)
+    parts = []
+    while rest:
+        used, on, part = frame.unmarshal(rest)
+        assert on == channel
+        assert not frame_max or not isinstance(part, body.ContentBody) or used <= frame_max
+        parts.append(part)
+        rest = rest[used:]
+    publish, head, *bodies = parts
+    assert isinstance(publish, commands.Basic.Publish)
+    assert (publish.exchange, publish.routing_key) == (exchange, key)
+    assert not publish.mandatory
+    assert isinstance(head, header.ContentHeader)
+    assert head.body_size == len(content)
+    assert head.properties.delivery_mode == (2 if persistent else 1)
+    assert b"".join(part.value for part in bodies if isinstance(part, body.ContentBody)) == content
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        (name, value)
+        for name, value in vars(frames).items()
+        if name.partition("_")[0] in {"CONNECTION", "CHANNEL", "EXCHANGE", "QUEUE", "BASIC", "CONFIRM", "TX"}
+    ],
+)
+def test_method_numbers_are_those_of_the_specification(name: str, number: int) -> None:
+    assert commands.INDEX_MAPPING[number].__qualname__.replace(".", "").upper() == name.replace("_", "")
+
+
+def test_short_strings_have_a_limit() -> None:
+    with pytest.raises(ValueError, match="255"):
+        frames.shortstr("x" * 256)

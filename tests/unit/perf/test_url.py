@@ -1,0 +1,55 @@
+"""AMQP URLs: what is left out, what is escaped, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.perf.errors import PerfError
+from escrowmq.perf.url import Target, parse_url, redacted
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("amqp://localhost", Target("localhost", 5672, "guest", "guest", "/")),
+        ("amqp://localhost/", Target("localhost", 5672, "guest", "guest", "/")),
+        ("amqp://localhost/%2F", Target("localhost", 5672, "guest", "guest", "/")),
+        ("amqp://u:p@h:1/v", Target("h", 1, "u", "p", "v")),
+        ("amqp://u%40x:p%2F%3A@h/a%2Fb", Target("h", 5672, "u@x", "p/:", "a/b")),
+        ("amqp://u:@h", Target("h", 5672, "u", "", "/")),
+        ("amqp://[::1]:7/v", Target("::1", 7, "guest", "guest", "v")),
+    ],
+)
+def test_a_good_url(url: str, expected: Target) -> None:
+    assert parse_url(url) == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "complaint"),
+    [
+        ("localhost:5672", "scheme"),
+        ("http://localhost", "scheme must be amqp, it is 'http'"),
+        ("amqps://localhost", "scheme"),
+        ("amqp://", "no host"),
+        ("amqp://h:port/", "Port"),
+        ("amqp://h:70000/", "range"),
+        ("amqp://h/a/b", "%2F"),
+        ("amqp://h/?heartbeat=1", "query"),
+        ("amqp://[::1/", "IPv6"),
+    ],
+)
+def test_a_bad_url_gives_one_line_that_says_why(url: str, complaint: str) -> None:
+    with pytest.raises(PerfError, match=complaint) as caught:
+        parse_url(url)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_message_shows_the_password() -> None:
+    with pytest.raises(PerfError) as caught:
+        parse_url("amqp://user:secret@h/a/b")
+    assert "secret" not in str(caught.value)
+    assert redacted("amqp://h/") == "amqp://h/"
+
+
+def test_an_address_of_version_six_is_bracketed() -> None:
+    assert parse_url("amqp://[::1]:7/").address == "[::1]:7"

@@ -1,0 +1,58 @@
+"""Named loads, changes to them, and figures that do not go together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from escrowmq.perf.errors import PerfError
+from escrowmq.perf.workload import DEFAULT_DURATION, SCENARIOS, workload_of
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_named_load_is_sound_and_ends(name: str) -> None:
+    workload = workload_of(name, {})
+    assert workload.count is not None or workload.duration is not None
+
+
+def test_without_an_end_it_runs_for_ten_seconds() -> None:
+    assert workload_of(None, {}).duration == DEFAULT_DURATION
+
+
+def test_a_count_alone_sets_no_duration() -> None:
+    assert workload_of(None, {"count": 5}).duration is None
+
+
+def test_a_duration_replaces_the_count_of_a_named_load() -> None:
+    workload = workload_of("backlog", {"duration": 2.0})
+    assert (workload.count, workload.duration) == (None, 2.0)
+
+
+def test_changes_change_a_named_load() -> None:
+    assert workload_of("confirms", {"size": 8}).size == 8
+
+
+def test_an_unknown_name_is_refused_with_those_there_are() -> None:
+    with pytest.raises(PerfError, match="no scenario 'x'; there are transient, acked"):
+        workload_of("x", {})
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"size": 10**9}, "--size"),
+        ({"producers": 0, "consumers": 0}, "nothing to do"),
+        ({"producers": 0}, "--queue"),
+        ({"size": 7, "latency": True}, "8 bytes"),
+        ({"size": 7, "rate": 5.0}, "8 bytes"),
+        ({"prefetch": 10, "ack_every": 11}, "--ack-every"),
+        ({"confirms": True, "tx_size": 1}, "exclude"),
+        ({"fanout": 2, "queues": 2}, "exclude"),
+        ({"queues": 3, "tx_size": 4}, "multiple of 3"),
+        ({"queues": 2, "queue": "q" * 250}, "too long"),
+    ],
+)
+def test_figures_that_do_not_go_together_are_refused(changes: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(PerfError, match=complaint):
+        workload_of(None, changes)
