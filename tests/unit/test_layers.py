@@ -16,7 +16,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "journal": ("core.records",),
     "wire": ("core", "__version__"),  # the version is what a peer is told at the handshake
     "client": ("wire", "core"),
-    "server": ("core", "journal", "wire", "client", "config", "__version__"),
+    "server": ("core", "journal", "wire", "client", "config", "units", "__version__"),
     "spark": ("client", "core.records"),
     "pipeline": ("core.records", "journal.reader"),
     "perf": ("__version__",),  # it measures any broker, so it knows none
