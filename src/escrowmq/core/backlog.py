@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping
 
 from escrowmq.core.records import Range, Reference
 
@@ -112,6 +112,41 @@ class Backlog:
             if at < end:
                 kept.append(at, end - at, lsn, index + at - first)
         self.replace(kept)
+
+    def move(self, moved: Mapping[int, tuple[int, int]]) -> None:
+        """Messages lie elsewhere now: position → (LSN of the block, number in it). Others are passed over."""
+        order = sorted(moved)
+        kept = Backlog()
+        for first, count, lsn, index in self:
+            at, end = first, first + count
+            i = bisect_left(order, at)
+            while i < len(order) and order[i] < end:
+                position = order[i]
+                if position > at:
+                    kept.append(at, position - at, lsn, index + at - first)
+                new_lsn, start = moved[position]
+                length = 1
+                while (
+                    i + 1 < len(order)
+                    and order[i + 1] == position + length < end
+                    and moved[order[i + 1]] == (new_lsn, start + length)
+                ):
+                    length += 1
+                    i += 1
+                kept.append(position, length, new_lsn, start)
+                at = position + length
+                i += 1
+            if at < end:
+                kept.append(at, end - at, lsn, index + at - first)
+        self.replace(kept)
+
+    def readdress(self, position: int, lsn: int, index: int) -> None:
+        """The reference that begins at `position` lies elsewhere now."""
+        i = self.find(position)
+        if i is None or self.firsts[i] != position:
+            raise ValueError(f"no reference begins at position {position}")
+        self.lsns[i] = lsn
+        self.indexes[i] = index
 
     def replace(self, other: Backlog) -> None:
         """Take over the content of `other`."""

@@ -28,18 +28,19 @@ class LogPager:
         lsn = reference.lsn
         at = lsn - self._chunk_lsn
         if not 0 <= at <= len(self._chunk) - BLOCK.size:
-            self._read(lsn, READ_AHEAD)
+            self._keep(lsn, self._log.read_ahead(lsn, READ_AHEAD))
             at = 0
         length = 4 + int(BLOCK.unpack_from(self._chunk, at)[0])
         if at + length > len(self._chunk):
-            self._read(lsn, max(length, READ_AHEAD))
+            # The block goes on behind what was read; the next ones are likely to be wanted after it.
+            ahead = self._log.read_ahead(lsn, max(length, READ_AHEAD))
+            self._keep(lsn, ahead if len(ahead) >= length else self._log.read(lsn, length))
             at = 0
         block = decode_block(self._chunk, at, reference.start & ~TRANSIENT, reference.length)
         return Block(block.time, self._shared(block.envelope), block.bodies)
 
-    def _read(self, lsn: int, length: int) -> None:
-        self._chunk = self._log.read(lsn, length)
-        self._chunk_lsn = lsn
+    def _keep(self, lsn: int, chunk: bytes) -> None:
+        self._chunk_lsn, self._chunk = lsn, chunk
 
     def _shared(self, envelope: Envelope) -> Envelope:
         """One object for equal envelopes, so that what protocols cache with it serves for all of them."""

@@ -164,8 +164,8 @@ class Entry:
         self.deliveries = 0
 
     @property
-    def index(self) -> int:
-        """Number of the message within its block."""
+    def start(self) -> int:
+        """Number of the message within its block (as in `records.Reference`)."""
         return self.run.index + self.position - self.run.first
 
     def __lt__(self, other: Entry) -> bool:

@@ -181,7 +181,7 @@ class Fifo:
 
     def references(self) -> Iterator[Reference]:
         for entry in self.in_memory():
-            yield Reference(entry.position, 1, entry.run.lsn, entry.index)
+            yield Reference(entry.position, 1, entry.run.lsn, entry.start)
         yield from self.tail
 
     def in_memory(self) -> Iterator[Entry]:

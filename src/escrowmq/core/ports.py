@@ -30,6 +30,10 @@ class Log(Protocol):
         """`length` bytes at `lsn`, also of what is not written yet."""
         ...
 
+    def read_ahead(self, lsn: int, most: int) -> bytes:
+        """At most `most` bytes from `lsn` on, as many as are at hand, also beyond the end of a record."""
+        ...
+
     def retain(self, lsn: int, count: int) -> None:
         """`count` more live messages lie in the block at `lsn`: its segment must stay."""
         ...

@@ -124,7 +124,7 @@ class Move(NamedTuple):
 
     queue: int
     positions: array[int]
-    indexes: array[int]
+    starts: array[int]
 
 
 def encode_block(time: int, envelope: Envelope, bodies: Sequence[bytes]) -> list[bytes]:
@@ -235,7 +235,7 @@ def encode_moves(moves: Sequence[Move]) -> bytes:
     """What precedes the block in a RELOCATE record."""
     parts = [_U16.pack(len(moves))]
     for move in moves:
-        parts += (_MOVE.pack(move.queue, len(move.positions)), move.positions.tobytes(), move.indexes.tobytes())
+        parts += (_MOVE.pack(move.queue, len(move.positions)), move.positions.tobytes(), move.starts.tobytes())
     return b"".join(parts)
 
 
@@ -249,9 +249,9 @@ def decode_moves(data: bytes | memoryview) -> tuple[list[Move], int]:
         at += _MOVE.size
         positions = array("Q", bytes(data[at : at + 8 * count]))
         at += 8 * count
-        indexes = array("I", bytes(data[at : at + 4 * count]))
+        starts = array("I", bytes(data[at : at + 4 * count]))
         at += 4 * count
-        moves.append(Move(queue, positions, indexes))
+        moves.append(Move(queue, positions, starts))
     return moves, at
 
 

@@ -12,6 +12,7 @@ from escrowmq.core.records import (
     decode_change,
     decode_commit,
     decode_delivered,
+    decode_moves,
     decode_publish,
     decode_queue_state,
     decode_returned,
@@ -33,21 +34,19 @@ class RecoveryError(Exception):
 class _Found:
     """What the records say of one queue."""
 
-    __slots__ = ("delivered_below", "deliveries", "next_position", "references", "settled")
+    __slots__ = ("delivered_below", "deliveries", "moved", "next_position", "references", "settled")
 
     def __init__(self) -> None:
         self.references = Backlog()
         self.settled: list[Range] = []
+        self.moved: dict[int, tuple[int, int]] = {}  # by position: LSN of the block, number in it
         self.deliveries: dict[int, int] = {}
         self.delivered_below = 0
         self.next_position = 1
 
 
 class Recovery:
-    """Applies records in order; `finish` hands the result to the broker.
-
-    Copies that compaction made (RELOCATE) are passed over: the originals are there until a snapshot names the copies.
-    """
+    """Applies records in order; `finish` hands the result to the broker."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -56,6 +55,7 @@ class Recovery:
             Kind.PUBLISH: self._publish,
             Kind.SETTLE: self._settle,
             Kind.COMMIT: self._commit,
+            Kind.RELOCATE: self._relocate,
             Kind.RETURNED: self._returned,
             Kind.DELIVERED: self._delivered,
             Kind.QUEUE_STATE: self._queue_state,
@@ -67,7 +67,7 @@ class Recovery:
         handler = self._handlers.get(kind)
         if handler is not None:
             handler(lsn, payload)
-        elif kind in (Kind.RELOCATE, Kind.PAGE):
+        elif kind == Kind.PAGE:
             return
         elif kind in Kind._value2member_map_:
             self._broker.restore(Kind(kind), decode_change(payload))
@@ -94,6 +94,13 @@ class Recovery:
     def _commit(self, lsn: int, payload: Payload) -> None:
         for kind, offset, operation in decode_commit(payload)[1]:
             self._handlers[kind](lsn + offset, operation)
+
+    def _relocate(self, lsn: int, payload: Payload) -> None:
+        moves, offset = decode_moves(payload)
+        for move in moves:
+            moved = self._of(move.queue).moved
+            for position, start in zip(move.positions, move.starts, strict=True):
+                moved[position] = (lsn + offset, start)
 
     def _returned(self, lsn: int, payload: Payload) -> None:
         queue, counts = decode_returned(payload)
@@ -130,6 +137,8 @@ class Recovery:
     def _fill(self, queue: Queue, found: _Found) -> None:
         references = found.references
         references.remove(merged(found.settled))
+        if found.moved:
+            references.move(found.moved)
         queue.next_position = found.next_position
         queue.delivered_below = queue.delivered_recorded = found.delivered_below
         queue.logged = True

@@ -59,17 +59,17 @@ def _joined(entries: Iterable[Entry]) -> Iterator[Reference]:
     """Entries in order of position, as references: neighbours in one block become one."""
     last: Reference | None = None
     for entry in entries:
-        lsn, index, position = entry.run.lsn, entry.index, entry.position
+        lsn, start, position = entry.run.lsn, entry.start, entry.position
         if (
             last is not None
             and last.lsn == lsn
             and last.first + last.length == position
-            and last.start + last.length == index
+            and last.start + last.length == start
         ):
             last = last._replace(length=last.length + 1)
             continue
         if last is not None:
             yield last
-        last = Reference(position, 1, lsn, index)
+        last = Reference(position, 1, lsn, start)
     if last is not None:
         yield last

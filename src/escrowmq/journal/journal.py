@@ -225,6 +225,24 @@ class Journal:
             raise ValueError(f"no record holds LSN {lsn:#x} to {lsn + length:#x}")
         return data
 
+    def read_ahead(self, lsn: int, most: int) -> bytes:
+        """Bytes from `lsn` on, at most `most`, and as many as lie together in one place; they may go over the end of
+        the record into the next frames.
+
+        Raises:
+            JournalDamaged, ValueError, OSError: as `read`.
+        """
+        if lsn < self.synced_lsn:
+            segment = self._table.find(lsn)
+            end = self.synced_lsn if segment is None else min(segment.end_lsn, self.synced_lsn)
+            return self._table.read(self._storage, lsn, min(most, end - lsn))
+        if lsn >= self._payload_lsn:
+            return self._pending.read(lsn - self._payload_lsn, min(most, self._payload_lsn + self._fill - lsn))
+        for batch in (self._in_flight, *self._closed):
+            if batch is not None and lsn < batch.end_lsn:
+                return batch.read(lsn, most)
+        return self.read(lsn, most)
+
     def retain(self, lsn: int, count: int) -> None:
         """`count` more messages live in the record at `lsn`: its segment stays."""
         segment = self._table.find(lsn)
