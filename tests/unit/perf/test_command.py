@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -13,6 +14,7 @@ from click.testing import CliRunner, Result
 from bench.nullsink import serve as serve_null
 from escrowmq.perf import frames
 from escrowmq.perf.command import perf
+from escrowmq.perf.workload import SCENARIOS
 from tests.unit.perf.conftest import OPEN_OK, START, TUNE, Serve, close
 
 
@@ -153,3 +155,10 @@ def test_the_deadline_ends_a_run_that_makes_progress(serve: Serve) -> None:
     result = invoke("--url", url, "--consumers", "0", "--rate", "100", "--count", "1000", "--deadline", "0.3")
     assert result.exit_code == 1
     assert "not done after 0.3 s" in result.output
+
+
+def test_every_option_and_scenario_is_documented() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "perf.md").read_text(encoding="utf-8")
+    options = [name for option in perf.params for name in (*option.opts, *option.secondary_opts)]
+    missing = [name for name in (*options, *SCENARIOS) if f"`{name}`" not in page]
+    assert not missing
