@@ -171,8 +171,8 @@ class World:
     """A disk and the processes that come and go on it. `step` raises Violation when a promise is broken."""
 
     def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
-        self.storage = MemoryStorage(self.rng)
+        self.content = random.Random(seed)
+        self.storage = MemoryStorage(random.Random(seed))
         self.history = History()
         self.broker = Broker(self.storage, self.history)
 
@@ -182,7 +182,7 @@ class World:
         try:
             match name:
                 case "put":
-                    broker.put(self.rng.randbytes(self.rng.choice((0, 3, 100, 700, n))))
+                    broker.put(self.content.randbytes(self.content.choice((0, 3, 100, 700, n))))
                 case "settle":
                     broker.settle(n)
                 case "flush":

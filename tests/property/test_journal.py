@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from escrowmq.journal import errors, format, journal, recovery
+from escrowmq.journal import errors, journal, recovery
+from escrowmq.journal import format as fmt
 from escrowmq.journal.frames import JournalFile
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.journal.storage import Storage
@@ -44,7 +45,7 @@ def test_very_many_histories_by_seed() -> None:
 
 
 def damage(seed: int, ops: list[Op], *, closed: bool, hurt: Callable[[MemoryStorage, random.Random], None]) -> str:
-    """A peaceful history, a damaged medium, a start. Returns what became of it; raises if that is none of the allowed."""
+    """A peaceful history, a damaged medium, a start. Returns what became of it; raises if that may not be."""
     world = World(seed)
     for op in ops:
         world.step(op)
@@ -146,7 +147,7 @@ def test_snapshot_and_rest_equal_the_full_replay(ops: list[Op], seed: int) -> No
     assert found[0] == found[1]
 
 
-def without_checksum(header: format.FrameHeader, body: bytes | memoryview) -> bool:
+def without_checksum(header: fmt.FrameHeader, body: bytes | memoryview) -> bool:
     return len(body) == header.body_size
 
 
@@ -159,8 +160,8 @@ def behind_the_torn_tail(storage: Storage) -> recovery.Found:
     found = recovery.examine(storage)
     report = found.report
     if report.cut_file is not None and found.last_file is not None:
-        end = report.cut_offset + report.cut_bytes - format.FILE_HEADER_SIZE
-        found.end_lsn = found.last_file.origin + end + format.pad(end)
+        end = report.cut_offset + report.cut_bytes - fmt.FILE_HEADER_SIZE
+        found.end_lsn = found.last_file.origin + end + fmt.pad(end)
     return found
 
 
@@ -183,7 +184,7 @@ def no_sync(self: FileWriter) -> None:
 @pytest.mark.parametrize(
     ("owner", "name", "planted"),
     [
-        pytest.param(format, "body_is_whole", without_checksum, id="no CRC check"),
+        pytest.param(fmt, "body_is_whole", without_checksum, id="no CRC check"),
         pytest.param(journal, "examine", behind_the_torn_tail, id="no truncation of the torn tail"),
         pytest.param(journal, "repair", without_repair, id="no repair after a restart"),
         pytest.param(FileWriter, "sync", retry_sync, id="retry after a failed sync"),

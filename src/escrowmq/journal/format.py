@@ -63,7 +63,7 @@ class FileHeader:
     @property
     def seed(self) -> int:
         """What the checksums of this file's frames and footer start from, so that no other file's bytes pass in it."""
-        return zlib.crc32(self.pack())
+        return int(_CRC.unpack(self.pack()[-4:])[0])
 
     @property
     def origin(self) -> int:

@@ -17,11 +17,11 @@ def memory() -> MemoryStorage:
     return MemoryStorage(random.Random(1))
 
 
-def start(storage: Storage, *, segment_bytes: int = 1000, batch_bytes: int = 1 << 20, keep_dead_bytes: int = 0) -> Journal:
+def start(
+    storage: Storage, *, segment_bytes: int = 1000, batch_bytes: int = 1 << 20, keep_dead_bytes: int = 0
+) -> Journal:
     """Open and replay, forgetting the records."""
-    journal, _ = reopen(
-        storage, segment_bytes=segment_bytes, batch_bytes=batch_bytes, keep_dead_bytes=keep_dead_bytes
-    )
+    journal, _ = reopen(storage, segment_bytes=segment_bytes, batch_bytes=batch_bytes, keep_dead_bytes=keep_dead_bytes)
     return journal
 
 

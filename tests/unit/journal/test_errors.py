@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from escrowmq.journal.errors import DataDirLocked, JournalDamaged, JournalError, JournalFailed, JournalFull
-from escrowmq.journal.errors import JournalVersionUnknown
+from escrowmq.journal.errors import (
+    DataDirLocked,
+    JournalDamaged,
+    JournalError,
+    JournalFailed,
+    JournalFull,
+    JournalVersionUnknown,
+)
 
 
 def test_damage_names_file_offset_and_reason() -> None:

@@ -48,8 +48,17 @@ def test_documented_offsets_are_those_of_the_code(title: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["VERSION", "TYPE_SEGMENT", "TYPE_SNAPSHOT", "FILE_MAGIC", "FRAME_MAGIC", "FOOTER_MAGIC"]
-    + ["ALIGNMENT", "MAX_RECORD", "INDEX_STRIDE"],
+    [
+        "VERSION",
+        "TYPE_SEGMENT",
+        "TYPE_SNAPSHOT",
+        "FILE_MAGIC",
+        "FRAME_MAGIC",
+        "FOOTER_MAGIC",
+        "ALIGNMENT",
+        "MAX_RECORD",
+        "INDEX_STRIDE",
+    ],
 )
 def test_documented_constants_are_those_of_the_code(name: str) -> None:
     row = re.search(rf"^\| `{name}` \| `(.+?)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)

@@ -98,13 +98,21 @@ def test_names_are_files_only_without_the_lock(tmp_path: Path) -> None:
     storage.close()
 
 
+HOLDER = """
+import sys
+from escrowmq.journal.storage import FileStorage
+storage = FileStorage(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
 def test_a_second_opener_is_told_who_has_the_directory(tmp_path: Path) -> None:
     holder = subprocess.Popen(
         [
             sys.executable,
             "-c",
-            "import sys; from escrowmq.journal.storage import FileStorage; s = FileStorage(sys.argv[1]);"
-            "print('ready', flush=True); sys.stdin.read()",
+            HOLDER,
             str(tmp_path),
         ],
         stdin=subprocess.PIPE,

@@ -1,0 +1,335 @@
+"""The journal as the loop sees it: appending, batches, reading anywhere, segments, failure; and kill -9 of a writer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from escrowmq.journal import format as fmt
+from escrowmq.journal.errors import JournalDamaged, JournalFailed, JournalFull
+from escrowmq.journal.journal import SNAPSHOT_LSN, Journal
+from escrowmq.journal.storage import FileStorage
+from tests.unit.journal.journals import fill, flush, memory, on_disk, reopen, snapshot, start, tidy
+
+
+def test_lsns_are_addresses_of_payloads() -> None:
+    journal = start(memory())
+    assert journal.append(1, b"abc", b"de") == 40
+    assert journal.append(2) == 45
+    assert journal.append(3, b"f") == 45
+    flush(journal)
+    assert journal.end_lsn == 40 + 8 + 24
+    assert journal.append(4, b"g") == journal.synced_lsn + 40
+    flush(journal)
+    journal.close()
+
+
+@pytest.mark.rule("DUR-1")
+def test_end_lsn_is_what_an_answer_waits_for() -> None:
+    journal = start(memory())
+    assert journal.end_lsn == journal.synced_lsn == 0
+    journal.append(1)
+    first = journal.end_lsn
+    assert first > journal.synced_lsn
+    batch = journal.take_batch(1)
+    assert batch is not None
+    assert journal.end_lsn >= first  # nothing new, but that batch is not on disk
+    journal.append(1, b"x")
+    second = journal.end_lsn
+    batch.write()
+    assert journal.synced_lsn < first
+    journal.batch_done(batch)
+    assert first <= journal.synced_lsn < second
+    flush(journal)
+    assert journal.synced_lsn >= second
+    assert journal.pending_bytes == 0
+
+
+def test_one_batch_is_in_flight() -> None:
+    journal = start(memory())
+    assert journal.take_batch(1) is None
+    journal.append(1, b"x")
+    batch = journal.take_batch(1)
+    assert batch is not None
+    journal.append(1, b"y")
+    assert journal.take_batch(1) is None
+    with pytest.raises(RuntimeError, match="not the batch"):
+        journal.batch_done(batch)
+    batch.write()
+    journal.batch_done(batch)
+    assert journal.take_batch(2) is not None
+
+
+def test_large_batches_are_divided() -> None:
+    storage = memory()
+    journal = start(storage, batch_bytes=1000)
+    sizes = [400, 400, 400, 5000, 10, 999]
+    lsns = [journal.append(1, bytes([i]) * size) for i, size in enumerate(sizes)]
+    for i, lsn in enumerate(lsns):
+        assert journal.read(lsn, sizes[i]) == bytes([i]) * sizes[i]
+    flush(journal)
+    assert journal.stats.batches == 5
+    _, replayed = reopen(storage)
+    assert [(lsn, len(payload)) for lsn, _, payload, _ in replayed] == list(zip(lsns, sizes, strict=True))
+
+
+def test_replay_gives_what_was_appended() -> None:
+    storage = memory()
+    journal = start(storage)
+    lsns = []
+    for now in range(10):
+        lsns += [journal.append(kind, b"p" * kind, b"q") for kind in range(20)]
+        flush(journal, now)
+    _, replayed = reopen(storage)
+    assert replayed == [(lsn, i % 20, b"p" * (i % 20) + b"q", i // 20) for i, lsn in enumerate(lsns)]
+
+
+def test_replay_comes_first_and_once() -> None:
+    storage = memory()
+    fill(start(storage), 1)
+    journal = Journal.open(storage)
+    journal.append(1, b"x")
+    with pytest.raises(RuntimeError, match="replay the journal first"):
+        journal.take_batch(1)
+    journal = start(storage)
+    with pytest.raises(RuntimeError, match="once"):
+        list(journal.replay())
+
+
+def test_reading_pending_in_flight_and_written() -> None:
+    journal = start(memory(), segment_bytes=200)
+    lsns = [journal.append(1, b"%03d" % i * 10) for i in range(5)]
+
+    def check() -> None:
+        for i, lsn in enumerate(lsns):
+            assert journal.read(lsn, 30) == b"%03d" % i * 10
+            assert journal.read(lsn + 3, 3) == b"%03d" % i
+
+    check()
+    batch = journal.take_batch(1)
+    assert batch is not None
+    check()
+    lsns += [journal.append(1, b"%03d" % i * 10) for i in range(5, 9)]
+    check()
+    batch.write()
+    check()
+    journal.batch_done(batch)
+    check()
+    flush(journal)
+    check()
+
+
+def test_reading_what_is_not_there() -> None:
+    journal = start(memory())
+    lsn = journal.append(1, b"abc")
+    with pytest.raises(ValueError, match="no record holds"):
+        journal.read(lsn, 4)
+    with pytest.raises(ValueError, match="no record holds"):
+        journal.read(lsn + 100, 1)
+    batch = journal.take_batch(1)
+    assert batch is not None
+    with pytest.raises(ValueError, match="no record holds"):
+        journal.read(lsn, 4)
+    batch.write()
+    journal.batch_done(batch)
+    with pytest.raises(JournalDamaged, match="no segment holds"):
+        journal.read(lsn, 1000)
+
+
+@pytest.mark.parametrize("kind", [-1, 256])
+def test_bad_kinds_are_refused_and_leave_nothing(kind: int) -> None:
+    storage = memory()
+    journal = start(storage)
+    with pytest.raises(ValueError, match="byte must be in range"):
+        journal.append(kind, b"x")
+    journal.append(5, b"y")
+    flush(journal)
+    assert [(kind, payload) for _, kind, payload, _ in reopen(storage)[1]] == [(5, b"y")]
+
+
+def test_too_large_records_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fmt, "MAX_RECORD", 100)
+    journal = start(memory(), batch_bytes=50)
+    journal.append(1, bytes(100))
+    with pytest.raises(ValueError, match="a record of 101 bytes; the limit is 100"):
+        journal.append(1, bytes(101))
+
+
+def test_segments_begin_when_the_one_before_is_full() -> None:
+    storage = memory()
+    journal = start(storage, segment_bytes=1000)
+    lsns = fill(journal, 7)
+    names = [fmt.segment_name(lsns[i] - 40) for i in (0, 3, 6)]
+    assert storage.names() == names
+    assert journal.stats.segments == 3
+    journal.close()
+    _, replayed = reopen(storage)
+    assert [lsn for lsn, _, _, _ in replayed] == lsns
+
+
+@pytest.mark.rule("DUR-2")
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_a_failed_sync_poisons(after: int) -> None:
+    storage = memory()
+    journal = start(storage, segment_bytes=100)
+    fill(journal, 1)
+    journal.append(1, b"x")
+    batch = journal.take_batch(1)
+    assert batch is not None
+    storage.faults.fail_sync_in = after  # of: sealing, the new segment's header, (its name), the batch
+    with pytest.raises(JournalFailed, match="cannot be written"):
+        batch.write()
+    for call in (
+        lambda: journal.append(1, b"y"),
+        lambda: journal.take_batch(2),
+        lambda: journal.batch_done(batch),
+        lambda: journal.begin_snapshot([], 1),
+        journal.housekeeping,
+    ):
+        with pytest.raises(JournalFailed, match="simulated sync error"):
+            call()
+    syncs = storage.syncs
+    journal.close()
+    assert storage.syncs == syncs
+
+
+def test_a_full_disk_is_a_clean_error() -> None:
+    storage = memory()
+    journal = start(storage)
+    fill(journal, 1)
+    storage.faults.capacity = storage.size(fmt.segment_name(0))
+    journal.append(1, bytes(3 << 20))
+    batch = journal.take_batch(1)
+    assert batch is not None
+    with pytest.raises(JournalFull, match="simulated disk is full"):
+        batch.write()
+    storage.faults.capacity = None
+    journal, replayed = reopen(storage)
+    assert len(replayed) == 1
+    assert journal.recovery.cut_file is None
+
+
+def test_live_counts() -> None:
+    journal = start(memory(), segment_bytes=700)
+    lsns = fill(journal, 8)
+    journal.retain(lsns[0], 9)
+    journal.release(lsns[0], 8)
+    journal.release(lsns[1], 1)
+    assert journal.sparse_segments(1.0) == []
+    snapshot(journal)
+    assert journal.sparse_segments(0.5) == [(0, 720, 2, 11)]
+    assert journal.sparse_segments(0.1) == []
+    with pytest.raises(ValueError, match="3 messages released"):
+        journal.release(lsns[0], 3)
+    journal.release(lsns[0], 2)
+    tidy(journal)
+    with pytest.raises(JournalDamaged, match="no segment holds"):
+        journal.retain(lsns[0], 1)
+    with pytest.raises(ValueError, match="which holds fewer"):
+        journal.release(lsns[0], 1)
+
+
+@pytest.mark.rule("ORD-5")
+def test_compaction_keeps_the_order_of_the_log() -> None:
+    storage = memory()
+    journal = start(storage, segment_bytes=700)
+    lsns = fill(journal, 6)
+    journal.release(lsns[0], 1)
+    snapshot(journal, (9, b"state"))
+    (sparse,) = journal.sparse_segments(0.9)
+    moved = journal.append(2, journal.read(lsns[1], 300))
+    journal.retain(moved, 1)
+    journal.release(lsns[1], 1)
+    assert journal.housekeeping() is None  # the copy is not on disk
+    flush(journal)
+    tidy(journal)
+    assert fmt.segment_name(sparse.first_lsn) not in storage.names()
+    journal.close()
+    journal, replayed = reopen(storage)
+    assert [(lsn, kind) for lsn, kind, _, _ in replayed] == [(SNAPSHOT_LSN, 9), (moved, 2)]
+    assert journal.read(moved, 300) == bytes([1]) * 300
+
+
+def test_dead_segments_can_be_kept_for_audit() -> None:
+    storage = memory()
+    journal = start(storage, segment_bytes=300, keep_dead_bytes=800)
+    lsns = fill(journal, 6)
+    for lsn in lsns:
+        journal.release(lsn, 1)
+    snapshot(journal)
+    assert sum(name.endswith(".log") for name in storage.names()) == 3
+
+
+def test_a_first_start_makes_nothing_but_the_lock(tmp_path: Path) -> None:
+    journal = start(on_disk(tmp_path))
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["lock"]
+    journal.append(1, b"x")
+    flush(journal)
+    assert sum(path.stat().st_size for path in (tmp_path / "data").iterdir()) < 2 << 20
+    journal.close()
+
+
+def test_on_a_real_directory_with_a_writer_thread(tmp_path: Path) -> None:
+    journal = start(on_disk(tmp_path), segment_bytes=20_000, batch_bytes=5000)
+    expected = []
+    for i in range(200):
+        for k in range(10):
+            payload = b"%d/%d" % (i, k) * 10
+            expected.append((journal.append(k, payload[:5], payload[5:]), k, payload, i))
+        while (batch := journal.take_batch(i)) is not None:
+            thread = threading.Thread(target=batch.write)
+            thread.start()
+            lsn, _, payload, _ = expected[-1]
+            assert journal.read(lsn, len(payload)) == payload
+            thread.join()
+            journal.batch_done(batch)
+    for lsn, _, payload, _ in expected:
+        assert journal.read(lsn, len(payload)) == payload
+    journal.close()
+    journal, replayed = reopen(on_disk(tmp_path))
+    assert replayed == expected
+    assert journal.stats.segments > 3
+    journal.close()
+
+
+WRITER = """
+import sys
+from escrowmq.journal.journal import Journal
+from escrowmq.journal.storage import FileStorage
+journal = Journal.open(FileStorage(sys.argv[1]), segment_bytes=20_000)
+number = sum(1 for _ in journal.replay())
+while True:
+    for _ in range(7):
+        journal.append(1, b"%d" % number * 50)
+        number += 1
+    batch = journal.take_batch(number)
+    batch.write()
+    journal.batch_done(batch)
+    sys.stdout.write("%d\\n" % number)
+    sys.stdout.flush()
+"""
+
+
+@pytest.mark.rule("DUR-1")
+@pytest.mark.rule("DUR-3")
+def test_killed_writers_lose_nothing_that_they_reported(tmp_path: Path) -> None:
+    reported = 0
+    for lines in (1, 40, 7, 90, 3):
+        with subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE) as writer:
+            assert writer.stdout is not None
+            for _ in range(lines):
+                reported = int(writer.stdout.readline())
+            os.kill(writer.pid, signal.SIGKILL)
+            for line in writer.stdout.read().splitlines(keepends=True):
+                if line.endswith(b"\n"):
+                    reported = int(line)
+        journal, replayed = reopen(FileStorage(tmp_path))
+        assert [payload for _, _, payload, _ in replayed] == [b"%d" % i * 50 for i in range(len(replayed))]
+        assert len(replayed) >= reported
+        journal.close()
