@@ -17,7 +17,7 @@ PROTOCOL: Final = 91
 """How envelopes that came over AMQP 0-9-1 are marked."""
 REPLY_TO: Final = "amq.rabbitmq.reply-to"
 
-_CACHE_LIMIT: Final = 4096
+_CACHE_LIMIT: Final = 512
 _LONGEST_TTL: Final = 0xFFFFFFFF
 
 
