@@ -176,7 +176,7 @@ class Broker(Directory):
         consumer.earn(count)
         if queue.consumers:
             self.stirred[queue] = None
-        if consumer.window is not None:
+        if consumer.window is not None and consumer.window.limit:
             for member in consumer.window.members:
                 self.stirred[member.queue] = None
         return queue

@@ -257,7 +257,7 @@ class Queue:
         if len(self.order) < len(able):
             able = able[: len(self.order)]
         share = min(CHUNK // len(able), *(consumer.room() for consumer in able))
-        if share > 1 and all(consumer.window is None for consumer in able):
+        if share > 1 and not any(consumer.window and consumer.window.limit for consumer in able):
             entries = self.take(share * len(able))
             for i, consumer in enumerate(able):
                 self._hand(consumer, entries[i :: len(able)])
