@@ -173,8 +173,6 @@ class Queue:
         """A run takes the next positions. With `after` it stays invisible until the log is synced that far."""
         run.first = self.next_position
         self.next_position += len(bodies)
-        if run.lsn:
-            self.logged = True
         if after or self.escrow:
             self.escrow.append((after, run, bodies))
             return
@@ -184,6 +182,8 @@ class Queue:
         if run.envelope.ttl is not None or self.ttl_possible:
             run.expires_at = self.expiry(run.envelope, run.time)
         self.order.append(run, bodies)
+        if run.lsn:  # it may have been paged out just now
+            self.logged = True
         if self.limited:
             self.bytes += sum(map(len, bodies))
         if self._drop:
