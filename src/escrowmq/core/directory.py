@@ -289,7 +289,7 @@ class Directory:
         yield from map(set_record, self.access.entries())
         for vhost in self.vhosts.values():
             for exchange in vhost.exchanges.values():
-                if exchange.durable and exchange.name not in PREDECLARED:
+                if exchange.durable and exchange.name and exchange.name not in PREDECLARED:
                     yield Kind.EXCHANGE_DECLARED, _exchange_fields(vhost.name, exchange)
             for queue in vhost.queues.values():
                 if queue.durable:

@@ -1,0 +1,127 @@
+"""Who is who: passwords, certificates, and what is remembered of logins that were right."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Final
+
+from argon2 import PasswordHasher
+from argon2.exceptions import Argon2Error, InvalidHashError
+
+from escrowmq.core.access import Access
+from escrowmq.core.permissions import User
+from escrowmq.wire.endpoint import Peer, Verdict
+from escrowmq.wire.sasl import Credentials
+
+HASHER: Final = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
+"""Argon2id with OWASP's parameters: 19 MiB and about 20 to 30 ms for each check."""
+
+GUEST: Final = "guest"
+REFUSED: Final = "user or password is wrong"
+_REMEMBERED: Final = 10_000
+
+_log = logging.getLogger("escrowmq.auth")
+
+
+def hash_password(password: str) -> str:
+    """What is kept of a password. Takes as long as a check does, so not on the loop."""
+    return HASHER.hash(password)
+
+
+class Authenticator:
+    """Checks logins off the loop; of those that were right it keeps a keyed digest, so that reconnects cost nothing.
+
+    `post` brings a call from any thread back into a turn. A wrong password costs the same work as an unknown user.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        executor: Executor,
+        post: Callable[[Callable[[], None]], None],
+        *,
+        guest_loopback_only: bool = True,
+        hasher: PasswordHasher = HASHER,
+    ) -> None:
+        self._access = access
+        self._executor = executor
+        self._post = post
+        self._guest_loopback_only = guest_loopback_only
+        self._hasher = hasher
+        self._decoy = hasher.hash(os.urandom(16))
+        self._key = os.urandom(32)
+        self._right: OrderedDict[bytes, str] = OrderedDict()
+
+    def authenticate(self, peer: Peer, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
+        """Call `done` with the verdict: at once, or later in a turn of its own."""
+        if credentials.mechanism == "EXTERNAL":
+            done(self._judged(peer, credentials.authcid, self._external(peer, credentials)))
+        elif credentials.password is None:
+            done(self._judged(peer, credentials.authcid, Verdict(None, "the mechanism proves nothing")))
+        else:
+            self._check(peer, credentials.authcid, credentials.password, done)
+
+    def _check(self, peer: Peer, name: str, password: str, done: Callable[[Verdict], None]) -> None:
+        user = self._access.users.get(name)
+        digest = self._digest(name, password)
+        if user is not None and user.password_hash and self._right.get(digest) == user.password_hash:
+            self._right.move_to_end(digest)
+            done(self._judged(peer, name, self._admitted(peer, name)))
+            return
+
+        def work() -> None:
+            right = self._verify(user, password)
+            self._post(lambda: finish(right=right))
+
+        def finish(*, right: bool) -> None:
+            # The user may have changed while the password was checked.
+            if user is None or not right or self._access.users.get(name) != user:
+                done(self._judged(peer, name, Verdict(None, REFUSED)))
+                return
+            self._remember(digest, user.password_hash)
+            done(self._judged(peer, name, self._admitted(peer, name)))
+
+        self._executor.submit(work)
+
+    def _verify(self, user: User | None, password: str) -> bool:
+        """On another thread. A user that is not there, or has no password, takes the same time."""
+        real = user.password_hash if user is not None else ""
+        try:
+            self._hasher.verify(real or self._decoy, password)
+        except (Argon2Error, InvalidHashError, UnicodeEncodeError):
+            return False
+        return bool(real)
+
+    def _external(self, peer: Peer, credentials: Credentials) -> Verdict:
+        name = peer.certificate_user
+        if name is None:
+            return Verdict(None, "EXTERNAL needs a client certificate")
+        if credentials.authcid and credentials.authcid != name:
+            return Verdict(None, "the certificate is another user's")
+        if name not in self._access.users:
+            return Verdict(None, "the certificate's user is not known here")
+        return self._admitted(peer, name)
+
+    def _admitted(self, peer: Peer, name: str) -> Verdict:
+        if name == GUEST and self._guest_loopback_only and not peer.loopback:
+            return Verdict(None, f"user '{GUEST}' can only connect via localhost")
+        return Verdict(name)
+
+    def _judged(self, peer: Peer, name: str, verdict: Verdict) -> Verdict:
+        if verdict.user is None:
+            _log.warning("login of user %r from %s refused: %s", name or peer.certificate_user, peer, verdict.reason)
+        return verdict
+
+    def _digest(self, name: str, password: str) -> bytes:
+        secret = name.encode("utf-8", "surrogatepass"), password.encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(b"%d:%b%b" % (len(secret[0]), *secret), key=self._key, digest_size=32).digest()
+
+    def _remember(self, digest: bytes, password_hash: str) -> None:
+        self._right[digest] = password_hash  # a changed password has another hash, so this entry is void by itself
+        if len(self._right) > _REMEMBERED:
+            self._right.popitem(last=False)

@@ -1,0 +1,192 @@
+"""One client's connection: bytes between a transport and an endpoint, and who must wait for whom."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from enum import IntFlag
+from typing import TYPE_CHECKING, Final, cast
+
+from escrowmq.journal.errors import JournalError
+from escrowmq.server.fatal import die
+from escrowmq.server.listener import peer_of
+from escrowmq.wire.endpoint import Endpoint, Peer
+from escrowmq.wire.sniff import HEADER_SIZE, REFUSAL, hopeless, sniff
+
+if TYPE_CHECKING:
+    from escrowmq.server.runtime import Runtime
+
+UNSENT_LIMIT: Final = 4 << 20
+"""Unsent bytes above which nothing more is read from a client: it asks faster than it takes the answers."""
+CLOSING_MS: Final = 5000
+"""How long a client may take to read the last bytes of a connection that is being closed."""
+
+_log = logging.getLogger("escrowmq.connection")
+
+
+class Pause(IntFlag):
+    """Why a connection is not read."""
+
+    UNSENT = 1
+    ALARM = 2
+    JOURNAL = 4
+
+
+class ClientConnection(asyncio.Protocol):
+    """Gives bytes to an endpoint and sends what it says, once for each turn."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._turns = runtime.turns
+        self._transport: asyncio.Transport
+        self._start = b""
+        self._congested = False
+        self._pauses = Pause(0)
+        self._last_in = self._last_out = 0
+        self.opened_ms = 0
+        self.closing_ms = 0
+        self.peer = Peer("?", 0)
+        self.endpoint: Endpoint | None = None
+
+    # -- what the transport reports
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._turns.begin()
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are no subclass
+        self.peer = peer_of(transport)
+        self.opened_ms = self._last_in = self._last_out = self._turns.broker.now
+        self._transport.set_write_buffer_limits(high=self._runtime.limits.outbox, low=self._runtime.limits.outbox // 4)
+        if not self._runtime.opened(self):
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        self._turns.begin()
+        self._last_in = self._turns.broker.now
+        endpoint = self.endpoint
+        if endpoint is None:
+            data = self._start = self._start + data
+            endpoint = self._choose(data)
+            if endpoint is None:
+                return
+        if self.closing_ms:
+            return
+        try:
+            endpoint.receive(data)
+        except JournalError as error:
+            die(str(error))
+        except Exception:  # noqa: BLE001 - a fault of ours costs this connection, not the others
+            self._fail()
+
+    def pause_writing(self) -> None:
+        self._congested = True
+        self._tell_congestion()
+
+    def resume_writing(self) -> None:
+        self._turns.begin()
+        self._congested = False
+        self._tell_congestion()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._turns.begin()
+        endpoint = self.endpoint
+        if endpoint is not None:
+            try:
+                endpoint.lost()
+            except JournalError as error:
+                die(str(error))
+            except Exception:  # noqa: BLE001 - a fault of ours costs this connection, not the others
+                _log.exception("internal error while closing %s", endpoint.label)
+        self._runtime.closed(self, exc)
+
+    # -- what the server wants
+
+    def flush(self) -> None:
+        """Send what the endpoint has to say; close if that was the last."""
+        endpoint = self.endpoint
+        if endpoint is None or self.closing_ms:
+            return
+        try:
+            data = endpoint.output()
+        except Exception:  # noqa: BLE001 - a fault of ours costs this connection, not the others
+            self._fail()
+            return
+        if data:
+            self._transport.write(data)
+            self._last_out = self._turns.broker.now
+            if self._congested:
+                self._tell_congestion()
+        if endpoint.finished:
+            self.close()
+
+    def pause(self, why: Pause, *, on: bool) -> None:
+        """Stop reading for this reason, or go on unless there is another."""
+        pauses = self._pauses | why if on else self._pauses & ~why
+        if bool(pauses) != bool(self._pauses) and not self._transport.is_closing():
+            if pauses:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+                self._last_in = self._turns.broker.now  # its silence was our doing
+        self._pauses = pauses
+
+    def tick(self, now_ms: int, login_ms: int) -> None:
+        """About once a second."""
+        if self.closing_ms:
+            if now_ms - self.closing_ms > CLOSING_MS:
+                self._transport.abort()
+        elif self.endpoint is None:
+            if now_ms - self.opened_ms > login_ms:
+                _log.info("connection from %s closed: no protocol header in %g s", self.peer, login_ms / 1000)
+                self._transport.abort()
+        else:
+            silent = 0 if self._pauses else now_ms - self._last_in
+            self.endpoint.tick(now_ms, silent, now_ms - self._last_out)
+
+    def close(self) -> None:
+        """Send what is written, then close."""
+        if not self.closing_ms:
+            self.closing_ms = self._turns.broker.now
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self.closing_ms = self.closing_ms or self._turns.broker.now
+        self._transport.abort()
+
+    @property
+    def unsent(self) -> int:
+        """Bytes in the transport's buffer."""
+        return self._transport.get_write_buffer_size()
+
+    @property
+    def paused(self) -> Pause:
+        return self._pauses
+
+    # -- inside
+
+    def _choose(self, start: bytes) -> Endpoint | None:
+        if len(start) < HEADER_SIZE and not hopeless(start):
+            return None
+        opener = sniff(start[:HEADER_SIZE])
+        if opener is None:
+            if not self.closing_ms:
+                what = "TLS, on a port without it" if start.startswith(b"\x16\x03") else "an unknown protocol"
+                _log.warning("connection from %s refused: it speaks %s", self.peer, what)
+                self._transport.write(REFUSAL)
+                self.close()
+            return None
+        self._start = b""
+        self.endpoint = opener(self._runtime, self.peer)
+        self._runtime.adopt(self, self.endpoint)
+        return self.endpoint
+
+    def _tell_congestion(self) -> None:
+        unsent = self.unsent
+        if self.endpoint is not None:
+            self.endpoint.congested(unsent)
+        self.pause(Pause.UNSENT, on=self._congested and unsent > UNSENT_LIMIT)
+
+    def _fail(self) -> None:
+        label = self.endpoint.label if self.endpoint is not None else str(self.peer)
+        _log.exception("internal error on %s; the connection is closed", label)
+        self.abort()

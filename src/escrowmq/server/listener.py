@@ -1,0 +1,89 @@
+"""Listening sockets, and who is at the other end of an accepted one."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import socket
+import ssl
+from collections.abc import Callable
+
+from escrowmq.server.tls import certificate_user
+from escrowmq.wire.endpoint import Peer
+
+
+def bind(host: str, port: int, backlog: int) -> list[socket.socket]:
+    """Sockets that listen on every address that the host name stands for; with port 0 all on one free port.
+
+    Raises OSError whose text names the address.
+    """
+    sockets: list[socket.socket] = []
+    try:
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, target in dict.fromkeys(infos):
+            sock = socket.socket(family, kind, protocol)
+            sockets.append(sock)
+            # Accepted sockets inherit these.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            bound = port if sock is sockets[0] else port_of(sockets[0])
+            sock.bind((target[0], bound, *target[2:]))
+            sock.listen(backlog)
+            sock.setblocking(False)
+    except OSError as error:
+        for sock in sockets:
+            sock.close()
+        number = error.errno or 0
+        reason = os.strerror(number) if number > 0 else error.strerror  # those of name resolution are not the system's
+        raise OSError(number, f"cannot listen on {shown(host, port)}: {reason}") from error
+    return sockets
+
+
+def port_of(sock: socket.socket) -> int:
+    """The port that a socket is bound to."""
+    port: int = sock.getsockname()[1]
+    return port
+
+
+def shown(host: str, port: int) -> str:
+    """`HOST:PORT`, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+async def listen(
+    sockets: list[socket.socket],
+    factory: Callable[[], asyncio.Protocol],
+    *,
+    backlog: int,
+    context: ssl.SSLContext | None,
+    login: float,
+) -> list[asyncio.Server]:
+    """Accept connections; with a context a TLS handshake comes first, which may take `login` seconds."""
+    loop = asyncio.get_running_loop()
+    timeout = login if context else None
+    return [
+        await loop.create_server(factory, sock=sock, backlog=backlog, ssl=context, ssl_handshake_timeout=timeout)
+        for sock in sockets
+    ]
+
+
+def peer_of(transport: asyncio.BaseTransport) -> Peer:
+    """Who is at the other end."""
+    name = transport.get_extra_info("peername") or ("?", 0)
+    tls = transport.get_extra_info("ssl_object") is not None
+    user = certificate_user(transport.get_extra_info("peercert")) if tls else None
+    return Peer(str(name[0]), int(name[1]), is_loopback(str(name[0])), tls, user)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a numeric address is this machine's own, as such or as IPv4 within IPv6."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback

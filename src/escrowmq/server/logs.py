@@ -1,0 +1,56 @@
+"""Logging, set up in one place: one line on stderr for each event, for people or as JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import IO, Literal
+
+
+class TextFormatter(logging.Formatter):
+    """`2026-01-31T12:00:00.123Z info connection: opened …`; control characters of peers are escaped."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        name = record.name.removeprefix("escrowmq.")
+        line = f"{_time(record)} {record.levelname.lower()} {name}: {_printable(record.getMessage())}"
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+class JsonFormatter(logging.Formatter):
+    """One object on each line: time, level, logger, message, and `exception` where there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False)
+
+
+def configure(
+    level: Literal["debug", "info", "warning", "error"], form: Literal["text", "json"], stream: IO[str] | None = None
+) -> None:
+    """Send everything from `level` on to `stream` (default: stderr), and nothing anywhere else."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+    logging.captureWarnings(capture=True)
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -1,0 +1,207 @@
+"""What keeps the log short: snapshots, the deletion of dead segments, compaction of sparse ones.
+
+One piece of work at a time. Files are written and deleted on a thread of their own; the loop only takes the state.
+A snapshot is never written while compaction moves what it names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from asyncio import AbstractEventLoop
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from enum import Enum, auto
+from functools import partial
+from typing import Final
+
+from escrowmq.core.broker import Broker
+from escrowmq.core.relocation import Relocation
+from escrowmq.core.snapshot import snapshot as captured
+from escrowmq.journal.journal import Journal, SparseSegment
+from escrowmq.journal.snapshot import Snapshot
+from escrowmq.server.turn import Turns
+
+CHECK_MS: Final = 1000
+
+_log = logging.getLogger("escrowmq.journal")
+
+
+class Stage(Enum):
+    """What is under way."""
+
+    IDLE = auto()
+    SNAPSHOT = auto()
+    """A snapshot is being written, or waits to be put in force."""
+    FILES = auto()
+    """Files are renamed or deleted."""
+    COMPACTION = auto()
+    """What lives in sparse segments is copied to the end of the log, a step in each turn."""
+
+
+class Maintenance:
+    """Runs at the end of turns, when all records have been appended."""
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        turns: Turns,
+        executor: Executor,
+        *,
+        snapshot_bytes: int,
+        compaction_ratio: float,
+    ) -> None:
+        self.stage = Stage.IDLE
+        self._idle = asyncio.Event()
+        self._loop = loop
+        self._turns = turns
+        self._broker: Broker = turns.broker
+        self._journal: Journal = turns.journal
+        self._executor = executor
+        self._snapshot_bytes = snapshot_bytes
+        self._ratio = compaction_ratio
+        self._base = self._journal.snapshot_lsn
+        self._snapshot: Snapshot | None = None
+        self._sparse: list[SparseSegment] = []
+        self._relocation: Relocation | None = None
+        self._wanted = False
+        self._waiting: list[Callable[[str], None]] = []
+        self._promised: list[Callable[[str], None]] = []
+        self._checked_ms = 0
+        self._step_ends = 0
+        self.longest_capture_ms = 0.0
+        turns.after.append(self._step)
+
+    def snapshot_now(self, done: Callable[[str], None], *, compact: bool = False) -> None:
+        """Take a snapshot soon; `done` is called with an empty text when it is in force, else with what went wrong.
+
+        With `compact`, what is sparse is copied first, however little of it is dead.
+        """
+        self._turns.begin()
+        self._wanted = True
+        self._waiting.append(done)
+        if compact and self.stage is Stage.IDLE:
+            self._start_compaction(self._journal.sparse_segments(1.0))
+
+    def _step(self) -> None:
+        match self.stage:
+            case Stage.IDLE:
+                if self._wanted or self._journal.end_lsn - self._base >= self._snapshot_bytes:
+                    self._take_snapshot()
+                    return
+                now = self._broker.now
+                if not 0 <= now - self._checked_ms < CHECK_MS:
+                    self._checked_ms = now
+                    self._tidy()
+            case Stage.SNAPSHOT:
+                snapshot = self._snapshot
+                if snapshot is not None and snapshot.written and snapshot.lsn <= self._journal.synced_lsn:
+                    self._run_files()
+            case Stage.COMPACTION:
+                if self._journal.synced_lsn >= self._step_ends:
+                    self._copy()
+            case Stage.FILES:
+                pass
+
+    # -- snapshots
+
+    def _take_snapshot(self) -> None:
+        self.stage = Stage.SNAPSHOT
+        self._wanted = False
+        self._promised, self._waiting = self._waiting, []
+        self._base = self._journal.end_lsn
+        started = time.perf_counter()
+        records = [(kind, b"".join(parts)) for kind, parts in captured(self._broker)]
+        snapshot = self._snapshot = self._journal.begin_snapshot(records, time.time_ns() // 1000)
+        self.longest_capture_ms = max(self.longest_capture_ms, (time.perf_counter() - started) * 1000)
+        self._executor.submit(snapshot.write).add_done_callback(partial(self._post, self._snapshot_written))
+
+    def _snapshot_written(self, future: Future[None]) -> None:
+        snapshot = self._snapshot
+        assert snapshot is not None
+        self._journal.snapshot_done(snapshot)
+        error = future.exception()
+        if error is None:
+            return  # the next step puts it in force
+        self._snapshot = None
+        self.stage = Stage.IDLE
+        _log.error("%s; the log goes on without, and is longer to read at the next start", error)
+        self._answer(str(error))
+
+    # -- files
+
+    def _tidy(self) -> None:
+        """Nothing else is to be done: delete what is dead, or make something die."""
+        if not self._run_files() and self._ratio:
+            self._start_compaction(self._journal.sparse_segments(self._ratio))
+
+    def _run_files(self) -> bool:
+        work = self._journal.housekeeping()
+        if work is None:
+            return False
+        self.stage = Stage.FILES
+        self._executor.submit(work).add_done_callback(partial(self._post, self._files_done))
+        return True
+
+    def _files_done(self, future: Future[None]) -> None:
+        error = future.exception()
+        if error is not None:
+            _log.error("files of the journal cannot be tidied up: %s", error)
+        self.stage = Stage.IDLE
+        self._idle.set()
+        snapshot, self._snapshot = self._snapshot, None
+        if snapshot is None:
+            return
+        # What the log learns of its own files, it learns in `housekeeping`; it may find the next thing to do, too.
+        more = self._run_files()
+        if self._journal.snapshot_lsn == snapshot.lsn:
+            _log.info("snapshot %s in force, %d records", snapshot.name, snapshot.record_count)
+            self._answer("")
+        else:
+            self._answer(f"snapshot {snapshot.name} could not be put in force: {error}")
+        if not more:
+            self._checked_ms = 0
+
+    # -- compaction
+
+    def _start_compaction(self, sparse: list[SparseSegment]) -> None:
+        if sparse:
+            self._sparse = sparse
+            self.stage = Stage.COMPACTION
+            live, total = sum(s.live for s in sparse), sum(s.total for s in sparse)
+            _log.info("compaction of %d segments: %d of %d messages live", len(sparse), live, total)
+            self._copy()
+
+    def _copy(self) -> None:
+        if self._relocation is None:
+            segment = self._sparse.pop()
+            self._relocation = Relocation(self._broker, segment.first_lsn, segment.end_lsn)
+        if not self._relocation.step():
+            self._relocation = None
+            if not self._sparse:
+                self.stage = Stage.IDLE
+                self._checked_ms = 0  # dead now: the next step deletes them
+        self._step_ends = self._journal.end_lsn
+        self._loop.call_soon(self._turns.begin)
+
+    async def rest(self) -> str:
+        """Leave a last snapshot; what went wrong, or an empty text. Nothing is begun afterwards."""
+        fault = ""
+        if self._journal.snapshot_lsn != self._journal.end_lsn:
+            done: asyncio.Future[str] = self._loop.create_future()
+            self.snapshot_now(lambda fault: None if done.done() else done.set_result(fault))
+            fault = await done
+        self._turns.after.remove(self._step)
+        if self.stage is Stage.FILES:
+            self._idle.clear()
+            await self._idle.wait()
+        return fault
+
+    def _post(self, then: Callable[[Future[None]], None], future: Future[None]) -> None:
+        self._turns.post(partial(then, future))
+
+    def _answer(self, fault: str) -> None:
+        promised, self._promised = self._promised, []
+        for done in promised:
+            done(fault)

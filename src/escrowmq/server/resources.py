@@ -1,0 +1,75 @@
+"""Memory and disk: how much there is, how much is used, and when publishers have to wait."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+_STATM: Final = Path("/proc/self/statm")
+_CGROUP_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
+_CALMER: Final = 0.95
+"""An alarm ends when the figure is this much on the good side, so that it does not flutter."""
+
+
+def resident_bytes() -> int:
+    """Memory of this process that is in RAM; where the system does not tell, the most it ever was."""
+    try:
+        return int(_STATM.read_bytes().split()[1]) * resource.getpagesize()
+    except OSError:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
+
+
+def memory_bytes() -> int:
+    """Memory that this process may use: the machine's, or the control group's if that is less."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with contextlib.suppress(OSError, ValueError):  # none, or "max"
+        return min(total, int(_CGROUP_LIMIT.read_text(encoding="ascii")))
+    return total
+
+
+def give_back_memory() -> None:
+    """Let the C library return free memory to the system, where it can: it does not always do so by itself."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+class Alarms:
+    """Whether memory or disk run short. Sizes in bytes; a limit of 0 is none."""
+
+    def __init__(
+        self, memory_limit: int, disk_limit: int, resident: Callable[[], int], free: Callable[[], int]
+    ) -> None:
+        self.memory_limit = memory_limit
+        self.disk_limit = disk_limit
+        self.memory = False
+        self.disk = False
+        self._resident = resident
+        self._free = free
+
+    def check(self) -> bool:
+        """Look at both; whether anything changed. Raises OSError when the disk cannot be asked."""
+        before = (self.memory, self.disk)
+        if self.memory_limit:
+            mark = self.memory_limit * _CALMER if self.memory else self.memory_limit
+            self.memory = self._resident() >= mark
+        if self.disk_limit:
+            mark = self.disk_limit / _CALMER if self.disk else self.disk_limit
+            self.disk = self._free() < mark
+        return before != (self.memory, self.disk)
+
+    @property
+    def reason(self) -> str:
+        """What a blocked publisher is told; empty if all is well."""
+        return {
+            (False, False): "",
+            (True, False): "low on memory",
+            (False, True): "low on disk",
+            (True, True): "low on memory & disk",
+        }[self.memory, self.disk]

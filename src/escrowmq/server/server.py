@@ -1,0 +1,186 @@
+"""Everything that runs on the loop, put together: from the first turn to the last."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import signal
+import socket
+import ssl
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from escrowmq.config import Config
+from escrowmq.core.broker import Broker
+from escrowmq.journal.journal import Journal
+from escrowmq.journal.storage import FileStorage
+from escrowmq.server import admin_socket, listener
+from escrowmq.server.admin import AdminServer
+from escrowmq.server.admin_service import AdminService
+from escrowmq.server.auth import Authenticator
+from escrowmq.server.connection import ClientConnection
+from escrowmq.server.maintenance import Maintenance
+from escrowmq.server.resources import Alarms, memory_bytes, resident_bytes
+from escrowmq.server.runtime import Runtime
+from escrowmq.server.start import first_start
+from escrowmq.server.turn import Turns
+
+LEAVE_SECONDS: Final = 3.0
+"""How long clients may take to say goodbye when the broker stops."""
+GC_THRESHOLDS: Final = (100_000, 50, 1000)
+
+_log = logging.getLogger("escrowmq.server")
+
+
+class Server:
+    """A broker with its listeners. Made and used on the loop."""
+
+    def __init__(self, config: Config, storage: FileStorage, journal: Journal, broker: Broker) -> None:
+        loop = asyncio.get_running_loop()
+        self._config = config
+        self._journal = journal
+        self._passwords = ThreadPoolExecutor(2, thread_name_prefix="password")
+        self._files = ThreadPoolExecutor(1, thread_name_prefix="journal-files")
+        self._turns = Turns(loop, broker, journal)
+        authenticator = Authenticator(
+            broker.access,
+            self._passwords,
+            self._turns.post,
+            guest_loopback_only=config.security.guest_loopback_only,
+        )
+        memory_limit = config.memory.high_watermark_bytes(memory_bytes())
+        alarms = Alarms(memory_limit, config.disk.free_limit, resident_bytes, storage.free_bytes)
+        self._runtime = Runtime(self._turns, authenticator, alarms, config.limits, config.security.mechanisms)
+        self._maintenance = Maintenance(
+            loop,
+            self._turns,
+            self._files,
+            snapshot_bytes=config.journal.snapshot_bytes,
+            compaction_ratio=config.journal.compaction_ratio,
+        )
+        self._service = AdminService(
+            self._runtime,
+            self._maintenance,
+            self._passwords,
+            data_dir=config.data_dir,
+            free_bytes=storage.free_bytes,
+        )
+        self._admin = AdminServer(self._service.commands)
+        self._listeners: list[asyncio.Server] = []
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+
+    async def serve(self, context: ssl.SSLContext | None) -> None:
+        """Be ready, say so, and stop in order when a signal says so. Raises OSError when it cannot listen."""
+        self._turns.begin()
+        first_start(self._runtime.broker, self._config.security)
+        await self._turns.synced()
+        try:
+            await self._open_admin()
+            port = await self._listen(context)
+        except OSError:
+            await self._finish()
+            raise
+        self._handle_signals()
+        self._runtime.start_ticking()
+        _tune_collector()
+        host = self._config.listen.address.host
+        sys.stdout.write(f"ready amqp://{listener.shown(host, port)} data={self._config.data_dir}\n")
+        sys.stdout.flush()
+        await self._stop.wait()
+        await self._leave()
+
+    # -- coming
+
+    async def _listen(self, context: ssl.SSLContext | None) -> int:
+        """Open the listeners; the port of the one without TLS."""
+        listen = self._config.listen
+        opened: list[tuple[list[socket.socket], ssl.SSLContext | None, str, str]] = []
+        try:
+            opened.append((listener.bind(*listen.address, listen.backlog), None, "amqp", listen.address.host))
+            if listen.tls_address is not None:
+                tls = listen.tls_address
+                opened.append((listener.bind(*tls, listen.backlog), context, "amqps", tls.host))
+        except OSError:
+            for sockets, *_ in opened:
+                for sock in sockets:
+                    sock.close()
+            raise
+        for sockets, tls_context, scheme, host in opened:
+            self._listeners += await listener.listen(
+                sockets,
+                lambda: ClientConnection(self._runtime),
+                backlog=listen.backlog,
+                context=tls_context,
+                login=self._config.limits.unauthenticated_seconds,
+            )
+            url = f"{scheme}://{listener.shown(host, listener.port_of(sockets[0]))}"
+            self._service.listeners.append(url)
+            _log.info("listening on %s", url)
+        return listener.port_of(opened[0][0][0])
+
+    async def _open_admin(self) -> None:
+        try:
+            await self._admin.start(admin_socket.bind(self._config.data_dir))
+        except OSError as error:
+            _log.error("no admin socket, so `escrowmq status` and its like cannot reach this broker: %s", error)
+
+    def _handle_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._asked_to_stop, number)
+
+    def _asked_to_stop(self, number: signal.Signals) -> None:
+        if self._stop.is_set():
+            self._hurry.set()
+        self._stop.set()
+        _log.info("%s: stopping%s", number.name, ", at once" if self._hurry.is_set() else "")
+
+    # -- leaving
+
+    async def _leave(self) -> None:
+        """Accept nobody, let the clients go, put everything on disk, and leave a snapshot for the next start."""
+        for server in self._listeners:
+            server.close()
+        self._runtime.shut("broker forced connection closure with reason 'shutdown'")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LEAVE_SECONDS):
+                await _first_of(self._runtime.all_closed, self._hurry)
+        self._runtime.stop()
+        await self._runtime.all_closed.wait()
+        await self._finish()
+
+    async def _finish(self) -> None:
+        self._admin.stop()
+        await self._turns.synced()
+        fault = await self._maintenance.rest()
+        if fault:
+            _log.error("no snapshot at the end: %s", fault)
+        await self._turns.synced()
+        self._turns.stop()
+        self._files.shutdown()
+        self._passwords.shutdown(cancel_futures=True)
+        self._journal.close()
+        with contextlib.suppress(OSError):
+            (self._config.data_dir / admin_socket.NAME).unlink(missing_ok=True)
+        _log.info("stopped")
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    tasks = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _tune_collector() -> None:
+    """Collect seldom: entries are freed by counting references, cycles come with closed connections only."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    gc.enable()

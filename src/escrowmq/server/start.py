@@ -1,0 +1,63 @@
+"""From what is on disk to a broker that can serve."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from escrowmq.config import SecuritySection
+from escrowmq.core.broker import Broker
+from escrowmq.core.recovery import Recovery, RecoveryError
+from escrowmq.journal.errors import JournalDamaged, JournalError
+from escrowmq.journal.journal import Journal
+from escrowmq.server.auth import hash_password
+
+_log = logging.getLogger("escrowmq.journal")
+
+
+def recover(journal: Journal, broker: Broker) -> None:
+    """Replay the journal into an empty broker. Raises JournalError, for damage with what can be done about it."""
+    started = time.perf_counter()
+    broker.now = time.time_ns() // 1_000_000
+    recovery = Recovery(broker)
+    lsn = 0
+    try:
+        for lsn, kind, payload, _ in journal.replay():
+            recovery.apply(lsn, kind, payload)
+        recovery.finish()
+    except RecoveryError as error:
+        raise JournalError(str(error)) from error
+    broker.end_restore()
+    report = journal.recovery
+    if report.cut_file is not None or report.notes:
+        _log.warning("%s", report)
+    else:
+        _log.info("%s", report)
+    queues = list(broker.durable_queues())
+    _log.info(
+        "recovered %d queues with %d messages in %.2f s",
+        len(queues),
+        sum(queue.ready for queue in queues),
+        time.perf_counter() - started,
+    )
+
+
+def advice(error: JournalDamaged, data_dir: object) -> JournalDamaged:
+    """The same damage, with what to do about it."""
+    why = (
+        f"{error.why}; nothing was changed. Look at it with `escrowmq inspect {data_dir}`, "
+        "and restore the directory from a copy, or the disk it came from"
+    )
+    return JournalDamaged(error.file, error.offset, why)
+
+
+def first_start(broker: Broker, security: SecuritySection) -> None:
+    """A broker without any user or virtual host gets its first ones."""
+    if broker.access.users or broker.vhosts:
+        return
+    user, vhost = security.default_user, security.default_vhost
+    broker.add_vhost(vhost)
+    password = security.default_password.get_secret_value()
+    broker.record_access(broker.access.add_user(user, hash_password(password), ("administrator",)))
+    broker.record_access(broker.access.set_permission(user, vhost, ".*", ".*", ".*"))
+    _log.info("first start: made vhost %r and user %r", vhost, user)

@@ -1,0 +1,193 @@
+"""The turns of the loop: what comes in is handled together, what goes out goes out once, the log is written alongside.
+
+All sockets that are ready in one iteration of the event loop share a turn. Nothing here waits for a tick: a batch goes
+to the writer as soon as the writer is idle, answers go out when it reports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import time
+from asyncio import AbstractEventLoop, TimerHandle
+from collections.abc import Callable
+from typing import Protocol
+
+from escrowmq.core.broker import Broker
+from escrowmq.journal.batch import Batch
+from escrowmq.journal.errors import JournalError
+from escrowmq.journal.journal import Journal
+from escrowmq.server.fatal import die
+from escrowmq.server.writer import Writer
+from escrowmq.wire.endpoint import Endpoint
+
+
+class Outlet(Protocol):
+    """Where an endpoint's output goes."""
+
+    def flush(self) -> None:
+        """Send what the endpoint has to say."""
+        ...
+
+
+class Turns:
+    """Runs the broker turn by turn. `begin` comes before anything of the broker is called."""
+
+    def __init__(self, loop: AbstractEventLoop, broker: Broker, journal: Journal) -> None:
+        self.broker = broker
+        self.journal = journal
+        self.outlets: dict[Endpoint, Outlet] = {}
+        self.stirred: dict[Endpoint, None] = {}
+        self.holding: dict[Endpoint, None] = {}
+        self.after: list[Callable[[], None]] = []
+        """Called at the end of each turn, when all records of it have been appended."""
+        self.count = 0
+        self._loop = loop
+        self._begun = False
+        self._waiting: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._timer: TimerHandle | None = None
+        self._timer_due = 0
+        self._writer = Writer(self._report, _write_failed)
+
+    def begin(self) -> None:
+        """Something happens: it belongs to this turn, whose end comes when all that is ready has been handled."""
+        if not self._begun:
+            self._begun = True
+            self.broker.now = time.time_ns() // 1_000_000
+            self._loop.call_soon(self._end_if_begun)
+
+    def forget(self, endpoint: Endpoint) -> None:
+        """The endpoint's connection is gone."""
+        self.outlets.pop(endpoint, None)
+        self.stirred.pop(endpoint, None)
+        self.holding.pop(endpoint, None)
+
+    def when_synced(self, lsn: int, action: Callable[[], None]) -> None:
+        """Call `action` in a turn as soon as the log is on disk up to `lsn`; at once if it is."""
+        if lsn <= self.journal.synced_lsn:
+            action()
+        else:
+            heapq.heappush(self._waiting, (lsn, next(self._order), action))
+
+    async def synced(self) -> None:
+        """Wait until everything appended so far is on disk."""
+        self.begin()
+        future: asyncio.Future[None] = self._loop.create_future()
+        # At the end of the turn, when what was settled in it has been appended, too.
+        self._loop.call_soon(
+            lambda: self.when_synced(self.journal.end_lsn, lambda: None if future.done() else future.set_result(None))
+        )
+        await future
+
+    def post(self, action: Callable[[], None]) -> None:
+        """Call `action` in a turn, from any thread. Nothing happens when the loop has ended."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._posted, action)
+
+    def _posted(self, action: Callable[[], None]) -> None:
+        self.begin()
+        try:
+            action()
+        except JournalError as error:
+            die(str(error))
+
+    @property
+    def idle(self) -> bool:
+        """Everything appended is on disk."""
+        return not self._writer.busy and self.journal.end_lsn == self.journal.synced_lsn
+
+    def stop(self) -> None:
+        """No more turns; the writer's thread ends."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._writer.stop()
+
+    def _end_if_begun(self) -> None:
+        if self._begun:
+            self._end()
+
+    def _end(self) -> None:
+        try:
+            self._finish()
+        except JournalError as error:
+            die(str(error))
+        except Exception as error:  # noqa: BLE001 - the broker's state is unknown; what is on disk is not
+            die("internal error in the broker", error)
+
+    def _finish(self) -> None:
+        broker = self.broker
+        due = broker.next_deadline()
+        if due is not None and due <= broker.now:
+            broker.run_deadlines()
+        broker.end_turn()
+        for action in self.after:
+            action()
+        self._write()
+        if self.holding and not self._writer.busy:
+            self._release()  # what they wait for is on disk already, and no report will come
+        while self.stirred:
+            stirred, self.stirred = self.stirred, {}
+            for endpoint in stirred:
+                outlet = self.outlets.get(endpoint)
+                if outlet is not None:
+                    outlet.flush()
+        self.count += 1
+        self._begun = False
+        if broker.stirred:  # somebody can take more, now that his output is sent
+            self.begin()
+        due = broker.next_deadline() or 0
+        if due != self._timer_due:
+            self._set_timer(due)
+
+    def _write(self) -> None:
+        if not self._writer.busy:
+            batch = self.journal.take_batch(time.time_ns() // 1000)
+            if batch is not None:
+                self._writer.put(batch)
+
+    def _set_timer(self, due: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_due = due
+        if due:
+            self._timer = self._loop.call_later(max(0, due - self.broker.now) / 1000, self._deadline)
+
+    def _deadline(self) -> None:
+        self._timer = None
+        self._timer_due = 0
+        self.begin()
+
+    def _report(self, batch: Batch) -> None:
+        # On the writer's thread. The loop may be closed already when the process ends.
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._synced, batch)
+
+    def _synced(self, batch: Batch) -> None:
+        """The writer has reported: answers that waited go out now, and the next batch is handed over at once."""
+        self._writer.busy = False
+        self.begin()
+        try:
+            self.journal.batch_done(batch)
+            self.broker.synced(self.journal.synced_lsn)
+            self._release()
+        except JournalError as error:
+            die(str(error))
+        except Exception as error:  # noqa: BLE001 - as in `_end`
+            die("internal error in the broker", error)
+        self._end()
+
+    def _release(self) -> None:
+        lsn = self.journal.synced_lsn
+        holding, self.holding = self.holding, {}
+        for endpoint in holding:
+            if endpoint.synced(lsn):
+                self.holding[endpoint] = None
+        while self._waiting and self._waiting[0][0] <= lsn:
+            heapq.heappop(self._waiting)[2]()
+
+
+def _write_failed(error: BaseException) -> None:
+    die(str(error) if isinstance(error, JournalError) else f"the journal cannot be written: {error!r}")
