@@ -258,7 +258,7 @@ class Directory:
 
     # -- records
 
-    def _record(self, kind: Kind, **fields: Any) -> None:
+    def _record(self, kind: Kind, /, **fields: Any) -> None:
         self.log.append(kind, encode_change(**fields))
 
     def _record_binding(self, vhost: VirtualHost[Queue], binding: Binding[Queue] | None) -> None:
