@@ -136,10 +136,6 @@ class LimitsSection(Section):
     transaction_age_seconds: Duration = Field(
         default=3600.0, description="How long a transaction with work in it may stay open; 0 is without bound (TX-13)."
     )
-    consumer_timeout_seconds: Duration | None = Field(
-        default=None,
-        description="How long a delivery may stay unsettled before its channel is closed; unset: for ever.",
-    )
 
 
 class MemorySection(Section):
