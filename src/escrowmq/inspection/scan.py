@@ -94,6 +94,7 @@ def scan(
                 report.end_lsn = frame.end_lsn
                 progress(frame.end_lsn - frame.lsn)
             case DamageFound():
+                report.size = max(report.size, finding.offset + finding.size)  # without a file header, all there is
                 if finding.tail:
                     report.torn = f"{finding.size} bytes from offset {finding.offset}: {finding.why}"
                 else:

@@ -59,6 +59,7 @@ def test_a_broken_file_header_is_a_fault(tmp_path: Path) -> None:
     records, [report], _ = read(tmp_path)
     assert not records
     assert "checksum of the file header" in report.faults[0].why
+    assert report.size == file.stat().st_size
 
 
 @pytest.mark.rule("DUR-3")
