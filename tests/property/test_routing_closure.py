@@ -1,0 +1,189 @@
+"""Routing through any graph of exchanges is the closure over its bindings, also right after any change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from escrowmq.core.topology import VirtualHost
+from tests.property.test_topic_matching import matches, words
+from tests.unit.core.queues import NamedQueue
+
+EXCHANGES = ("d", "f", "t", "h", "e")
+KINDS = ("direct", "fanout", "topic", "headers")
+QUEUES = ("q1", "q2", "q3")
+KEYS = ("", "a", "a.b", "q1")
+PATTERNS = (*KEYS, "#", "*", "a.#")
+HEADERS: tuple[dict[str, Any] | None, ...] = (None, {"n": 1}, {"n": True, "m": "x"})
+ARGUMENTS: tuple[dict[str, Any], ...] = ({}, {"n": 1}, {"x-match": "any", "n": 1, "m": "x"})
+
+Target = tuple[bool, str]
+
+
+@dataclass
+class ModelExchange:
+    kind: str
+    auto_delete: bool
+    alternate: str | None
+    bindings: list[tuple[Target, str, dict[str, Any]]] = field(default_factory=list)
+
+    def matched(self, key: str, headers: Mapping[str, Any] | None) -> set[Target]:
+        return {target for target, bound, arguments in self.bindings if self._accepts(bound, arguments, key, headers)}
+
+    def _accepts(self, bound: str, arguments: dict[str, Any], key: str, headers: Mapping[str, Any] | None) -> bool:
+        if self.kind == "headers":
+            wanted = {name: value for name, value in arguments.items() if not name.startswith("x-")}
+            have = headers or {}
+            same = [name in have and repr(have[name]) == repr(value) for name, value in wanted.items()]
+            return any(same) if arguments.get("x-match") == "any" else all(same)
+        if self.kind == "topic":
+            return matches(words(bound), words(key))
+        return self.kind == "fanout" or bound == key
+
+
+class Topology(RuleBasedStateMachine):
+    """A virtual host beside a model that knows no index, no cache and no order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.host: VirtualHost[NamedQueue] = VirtualHost("/")
+        self.exchanges: dict[str, ModelExchange] = {}
+        self.queues: set[str] = set()
+
+    @initialize(kinds=st.tuples(*[st.sampled_from(KINDS)] * len(EXCHANGES)), auto_delete=st.booleans())
+    def begin(self, kinds: tuple[str, ...], auto_delete: bool) -> None:
+        for name, kind in zip(EXCHANGES, kinds, strict=True):
+            self.declare(name, kind, auto_delete, None)
+        for name in QUEUES:
+            self.make_queue(name)
+
+    @rule(
+        name=st.sampled_from(EXCHANGES),
+        kind=st.sampled_from(KINDS),
+        auto_delete=st.booleans(),
+        alternate=st.sampled_from([None, "", *EXCHANGES]),
+    )
+    def declare(self, name: str, kind: str, auto_delete: bool, alternate: str | None) -> None:
+        if name in self.exchanges:
+            return
+        arguments = {} if alternate is None else {"alternate-exchange": alternate}
+        assert self.host.declare_exchange(name, kind, auto_delete=auto_delete, arguments=arguments)
+        self.exchanges[name] = ModelExchange(kind, auto_delete, alternate)
+
+    @rule(name=st.sampled_from(EXCHANGES))
+    def delete(self, name: str) -> None:
+        removal = self.host.delete_exchange(name)
+        gone = [name] if self.exchanges.pop(name, None) else []
+        gone += self.drop_target((True, name))
+        assert {exchange.name for exchange in removal.exchanges} == set(gone)
+
+    @rule(name=st.sampled_from(QUEUES))
+    def make_queue(self, name: str) -> None:
+        if name not in self.queues:
+            self.host.add_queue(NamedQueue(name))
+            self.queues.add(name)
+
+    @rule(name=st.sampled_from(QUEUES))
+    def remove_queue(self, name: str) -> None:
+        if name in self.queues:
+            removal = self.host.remove_queue(name)
+            self.queues.remove(name)
+            assert {exchange.name for exchange in removal.exchanges} == set(self.drop_target((False, name)))
+
+    @rule(
+        source=st.sampled_from(EXCHANGES),
+        names=st.lists(st.sampled_from((*EXCHANGES, *QUEUES)), min_size=1, max_size=4),
+        key=st.sampled_from(PATTERNS),
+        arguments=st.sampled_from(ARGUMENTS),
+    )
+    def bind(self, source: str, names: list[str], key: str, arguments: dict[str, Any]) -> None:
+        for name in names:
+            if source not in self.exchanges or not (name in self.exchanges or name in self.queues):
+                continue
+            target = (name in EXCHANGES, name)
+            bind = self.host.bind_exchange if target[0] else self.host.bind_queue
+            made = bind(source, name, key, arguments)
+            bindings = self.exchanges[source].bindings
+            assert (made is None) is ((target, key, arguments) in bindings)
+            if made is not None:
+                bindings.append((target, key, arguments))
+
+    @rule(data=st.data())
+    def unbind(self, data: st.DataObject) -> None:
+        there = [(name, binding) for name, exchange in self.exchanges.items() for binding in exchange.bindings]
+        if not there:
+            return
+        source, binding = data.draw(st.sampled_from(there))
+        (to_exchange, name), key, arguments = binding
+        unbind = self.host.unbind_exchange if to_exchange else self.host.unbind_queue
+        removal = unbind(source, name, key, arguments)
+        self.exchanges[source].bindings.remove(binding)
+        assert {exchange.name for exchange in removal.exchanges} == set(self.vanish([source]))
+
+    def drop_target(self, target: Target) -> list[str]:
+        """Remove what is bound to `target`; the names of the exchanges that vanish then."""
+        lost = []
+        for name, exchange in self.exchanges.items():
+            left = [binding for binding in exchange.bindings if binding[0] != target]
+            if len(left) != len(exchange.bindings):
+                exchange.bindings = left
+                lost.append(name)
+        return self.vanish(lost)
+
+    def vanish(self, lost_bindings: list[str]) -> list[str]:
+        gone = []
+        for name in lost_bindings:
+            exchange = self.exchanges.get(name)
+            if exchange is not None and exchange.auto_delete and not exchange.bindings:
+                del self.exchanges[name]
+                gone += [name, *self.drop_target((True, name))]
+        return gone
+
+    def closure(self, name: str, key: str, headers: Mapping[str, Any] | None) -> list[str]:
+        reached, queues, frontier = {name}, set[str](), {name}
+        while frontier:
+            following = set()
+            for each in frontier:
+                exchange = self.exchanges.get(each)
+                if exchange is None:
+                    queues |= {key} & self.queues if each == "" else set()
+                    continue
+                targets = exchange.matched(key, headers)
+                if not targets and exchange.alternate is not None:
+                    targets = {(True, exchange.alternate)}
+                queues |= {name for is_exchange, name in targets if not is_exchange}
+                following |= {name for is_exchange, name in targets if is_exchange}
+            frontier = following - reached
+            reached |= following
+        return sorted(queues)
+
+    @invariant()
+    def bindings_are_those_that_were_made(self) -> None:
+        there = [
+            (b.source.name, (b.to_exchange, b.destination.name), b.routing_key, b.arguments)
+            for b in self.host.bindings()
+        ]
+        expected = [(name, *binding) for name, exchange in self.exchanges.items() for binding in exchange.bindings]
+        assert sorted(there, key=repr) == sorted(expected, key=repr)
+
+    @invariant()
+    def routes_are_the_closure(self) -> None:
+        assert self.host.exchanges.keys() - self.exchanges.keys() == VirtualHost("/").exchanges.keys()
+        for name in ("", *self.exchanges):
+            needs_headers = self.host.needs_headers(name)
+            for key in KEYS:
+                for headers in HEADERS:
+                    found = self.host.route(name, key, headers)
+                    assert [queue.name for queue in found] == self.closure(name, key, headers)
+                    assert all(queue is self.host.queues[queue.name] for queue in found)
+                    if not needs_headers:
+                        assert self.host.route(name, key) == found
+
+
+TestTopology = Topology.TestCase
+TestTopology.settings = settings(max_examples=max(100, settings().max_examples), stateful_step_count=40)
