@@ -1,0 +1,384 @@
+"""Commands that talk to a running broker through its admin socket."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from escrowmq.server.admin_client import AdminError, ask
+from escrowmq.server.admin_tables import show_connections, show_queues, show_rows, show_status
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+data_dir_option = click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("escrowmq-data"),
+    show_default=True,
+    help="The folder that the broker was started with.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+
+
+def _asks(command: F) -> F:
+    """What the broker refuses, or that there is none, becomes one line."""
+
+    @wraps(command)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return command(*args, **kwargs)
+        except AdminError as error:
+            raise click.ClickException(str(error)) from error
+
+    return wrapper  # type: ignore[return-value]  # the same signature
+
+
+def _show(rows: Any, columns: Sequence[str], *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+    else:
+        show_rows(rows, columns)
+
+
+@click.command()
+@data_dir_option
+@json_option
+@_asks
+def status(data_dir: Path, as_json: bool) -> None:
+    """Show what a running broker is doing: load, journal, memory, alarms.
+
+    \b
+    Examples:
+      escrowmq status --data-dir /var/lib/escrowmq
+      escrowmq status --data-dir /var/lib/escrowmq --json | jq .journal.syncs
+    """
+    found = ask(data_dir, "status")
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+    else:
+        show_status(found)
+
+
+@click.command()
+@data_dir_option
+@json_option
+@click.option("--vhost", help="Only those of this virtual host.")
+@_asks
+def queues(data_dir: Path, as_json: bool, vhost: str | None) -> None:
+    """List queues with what waits in them.
+
+    `ready` waits for a consumer, `unsettled` is with one and not acknowledged yet.
+
+    \b
+    Example:
+      escrowmq queues --data-dir /var/lib/escrowmq --vhost /
+    """
+    found = ask(data_dir, "queue.list", vhost=vhost)
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+    else:
+        show_queues(found)
+
+
+@click.group(invoke_without_command=True)
+@data_dir_option
+@json_option
+@click.pass_context
+@_asks
+def connections(ctx: click.Context, data_dir: Path, as_json: bool) -> None:
+    """List the clients' connections, or close one.
+
+    \b
+    Examples:
+      escrowmq connections --data-dir /var/lib/escrowmq
+      escrowmq connections close 10.0.0.7:51234 --reason maintenance
+    """
+    if ctx.invoked_subcommand is None:
+        found = ask(data_dir, "connection.list")
+        if as_json:
+            click.echo(json.dumps(found, indent=2))
+        else:
+            show_connections(found)
+
+
+@connections.command("close")
+@data_dir_option
+@click.argument("peer", metavar="HOST:PORT")
+@click.option("--reason", default="closed by an operator", show_default=True, help="What the client is told.")
+@_asks
+def close_connection(data_dir: Path, peer: str, reason: str) -> None:
+    """Close the connection that comes from HOST:PORT. What it had not settled goes back to its queues."""
+    ask(data_dir, "connection.close", peer=peer, reason=reason)
+
+
+# -- users
+
+
+@click.group()
+def user() -> None:
+    """Manage users of a running broker.
+
+    A change is on disk when the command returns.
+
+    \b
+    Examples:
+      escrowmq user add alice --tag administrator
+      pass show broker/alice | escrowmq user password alice --password-stdin
+      escrowmq user list --json
+    """
+
+
+def password_options(command: F) -> F:
+    """Where a password comes from: the option, stdin, else a prompt."""
+    command = click.option("--password-stdin", is_flag=True, help="Read the password from stdin, one line.")(command)
+    return click.option("--password", help="The password; other users of this machine can see it while we run.")(
+        command
+    )
+
+
+def _password(password: str | None, *, stdin: bool) -> str:
+    if password is not None and stdin:
+        raise click.UsageError("--password and --password-stdin exclude each other")
+    if stdin:
+        password = sys.stdin.readline().rstrip("\r\n")
+    elif password is None:
+        password = click.prompt("Password", hide_input=True, confirmation_prompt=True)
+    if not password:
+        raise click.UsageError("the password is empty")
+    return password
+
+
+@user.command("list")
+@data_dir_option
+@json_option
+@_asks
+def list_users(data_dir: Path, as_json: bool) -> None:
+    """List users."""
+    _show(ask(data_dir, "user.list"), ("name", "tags", "password"), as_json=as_json)
+
+
+@user.command("add")
+@data_dir_option
+@click.argument("name")
+@password_options
+@click.option("--no-password", is_flag=True, help="The user comes with a client certificate only.")
+@click.option("--tag", "tags", multiple=True, help="A tag; may be repeated.")
+@_asks
+def add_user(
+    data_dir: Path, name: str, password: str | None, password_stdin: bool, no_password: bool, tags: Iterable[str]
+) -> None:
+    """Add a user, who may do nothing until `escrowmq permission set`."""
+    secret = None if no_password else _password(password, stdin=password_stdin)
+    ask(data_dir, "user.add", name=name, password=secret, tags=list(tags))
+
+
+@user.command("delete")
+@data_dir_option
+@click.argument("name")
+@_asks
+def delete_user(data_dir: Path, name: str) -> None:
+    """Delete a user with all permissions, and close the user's connections."""
+    ask(data_dir, "user.delete", name=name)
+
+
+@user.command("password")
+@data_dir_option
+@click.argument("name")
+@password_options
+@click.option("--no-password", is_flag=True, help="The user comes with a client certificate only.")
+@_asks
+def change_password(data_dir: Path, name: str, password: str | None, password_stdin: bool, no_password: bool) -> None:
+    """Change a user's password. Connections that are open stay."""
+    secret = None if no_password else _password(password, stdin=password_stdin)
+    ask(data_dir, "user.password", name=name, password=secret)
+
+
+@user.command("tags")
+@data_dir_option
+@click.argument("name")
+@click.argument("tags", nargs=-1)
+@_asks
+def set_tags(data_dir: Path, name: str, tags: Iterable[str]) -> None:
+    """Set a user's tags; none clears them."""
+    ask(data_dir, "user.tags", name=name, tags=list(tags))
+
+
+# -- virtual hosts
+
+
+@click.group()
+def vhost() -> None:
+    """Manage virtual hosts of a running broker.
+
+    \b
+    Examples:
+      escrowmq vhost add orders
+      escrowmq vhost list
+    """
+
+
+@vhost.command("list")
+@data_dir_option
+@json_option
+@_asks
+def list_vhosts(data_dir: Path, as_json: bool) -> None:
+    """List virtual hosts."""
+    _show(ask(data_dir, "vhost.list"), ("name", "queues", "limits"), as_json=as_json)
+
+
+@vhost.command("add")
+@data_dir_option
+@click.argument("name")
+@_asks
+def add_vhost(data_dir: Path, name: str) -> None:
+    """Add a virtual host. Nobody may use it until `escrowmq permission set`."""
+    ask(data_dir, "vhost.add", name=name)
+
+
+@vhost.command("delete")
+@data_dir_option
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@_asks
+def delete_vhost(data_dir: Path, name: str, yes: bool) -> None:
+    """Delete a virtual host with its queues, their messages, exchanges and permissions."""
+    if not yes:
+        click.confirm(f"Delete vhost '{name}' with everything in it?", abort=True)
+    ask(data_dir, "vhost.delete", name=name)
+
+
+# -- permissions
+
+
+@click.group()
+def permission() -> None:
+    """Manage who may do what on a virtual host.
+
+    Permissions are regular expressions for names of queues and exchanges, as in RabbitMQ: a user may configure
+    (declare, delete), write to (publish, bind), read from (consume, get, purge) what they are found in.
+
+    \b
+    Examples:
+      escrowmq permission set alice / --configure '^alice-' --write '.*' --read '^alice-'
+      escrowmq permission list --user alice
+      escrowmq permission topic set alice / amq.topic --write '^alice\\.' --read '.*'
+    """
+
+
+vhost_argument = click.argument("vhost")
+user_argument = click.argument("user")
+
+
+def filter_options(command: F) -> F:
+    """Which of a list are shown."""
+    command = click.option("--vhost", help="Only those on this virtual host.")(command)
+    return click.option("--user", help="Only those of this user.")(command)
+
+
+@permission.command("list")
+@data_dir_option
+@json_option
+@filter_options
+@_asks
+def list_permissions(data_dir: Path, as_json: bool, user: str | None, vhost: str | None) -> None:
+    """List permissions."""
+    found = ask(data_dir, "permission.list", user=user, vhost=vhost)
+    _show(found, ("user", "vhost", "configure", "write", "read"), as_json=as_json)
+
+
+@permission.command("set")
+@data_dir_option
+@user_argument
+@vhost_argument
+@click.option("--configure", default="", help="What the user may declare and delete; empty: nothing.")
+@click.option("--write", default="", help="What the user may publish to; empty: nothing.")
+@click.option("--read", default="", help="What the user may consume from; empty: nothing.")
+@_asks
+def set_permission(data_dir: Path, user: str, vhost: str, configure: str, write: str, read: str) -> None:
+    """Set the permissions of USER on VHOST, in place of those that were there."""
+    ask(data_dir, "permission.set", user=user, vhost=vhost, configure=configure, write=write, read=read)
+
+
+@permission.command("clear")
+@data_dir_option
+@user_argument
+@vhost_argument
+@_asks
+def clear_permission(data_dir: Path, user: str, vhost: str) -> None:
+    """Take all permissions of USER on VHOST away."""
+    ask(data_dir, "permission.clear", user=user, vhost=vhost)
+
+
+@permission.group("topic")
+def topic() -> None:
+    """Restrict the routing keys on topic exchanges. Where nothing is set, all keys are allowed."""
+
+
+@topic.command("list")
+@data_dir_option
+@json_option
+@filter_options
+@_asks
+def list_topic_permissions(data_dir: Path, as_json: bool, user: str | None, vhost: str | None) -> None:
+    """List topic permissions."""
+    found = ask(data_dir, "topic.list", user=user, vhost=vhost)
+    _show(found, ("user", "vhost", "exchange", "write", "read"), as_json=as_json)
+
+
+@topic.command("set")
+@data_dir_option
+@user_argument
+@vhost_argument
+@click.argument("exchange")
+@click.option("--write", required=True, help="Routing keys that the user may publish with.")
+@click.option("--read", required=True, help="Routing keys that the user may bind with.")
+@_asks
+def set_topic_permission(data_dir: Path, user: str, vhost: str, exchange: str, write: str, read: str) -> None:
+    """Set the routing keys that USER may use on EXCHANGE; {username} and {vhost} stand for themselves."""
+    ask(data_dir, "topic.set", user=user, vhost=vhost, exchange=exchange, write=write, read=read)
+
+
+@topic.command("clear")
+@data_dir_option
+@user_argument
+@vhost_argument
+@click.argument("exchange", required=False)
+@_asks
+def clear_topic_permission(data_dir: Path, user: str, vhost: str, exchange: str | None) -> None:
+    """Lift the restriction on EXCHANGE, or on all."""
+    ask(data_dir, "topic.clear", user=user, vhost=vhost, exchange=exchange)
+
+
+# -- the journal
+
+
+@click.group()
+def journal() -> None:
+    """Look after the journal of a running broker; it does so by itself, too.
+
+    \b
+    Example:
+      escrowmq journal snapshot --data-dir /var/lib/escrowmq
+    """
+
+
+@journal.command("snapshot")
+@data_dir_option
+@_asks
+def take_snapshot(data_dir: Path) -> None:
+    """Take a snapshot now, so that the next start has little to read."""
+    ask(data_dir, "journal.snapshot")
+
+
+@journal.command("compact")
+@data_dir_option
+@_asks
+def compact(data_dir: Path) -> None:
+    """Copy what lives in segments that are partly dead, so that these can go; then take a snapshot."""
+    ask(data_dir, "journal.compact")

@@ -1,0 +1,91 @@
+"""What a broker says of itself, as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+
+def show_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    """One row for each item; numbers to the right."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        numeric = bool(rows) and all(isinstance(row.get(column), int | float) for row in rows)
+        table.add_column(column.replace("_", " "), justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(shown(row.get(column))) for column in columns))
+    Console(soft_wrap=False).print(table)
+
+
+def show_queues(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Queues, longest first."""
+    ordered = sorted(rows, key=lambda row: (-row["ready"] - row["unsettled"], row["vhost"], row["name"]))
+    show_rows(ordered, ("vhost", "name", "type", "durable", "ready", "unsettled", "consumers"))
+
+
+def show_connections(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Connections, oldest first."""
+    ordered = sorted(rows, key=lambda row: -row["seconds"])
+    show_rows(
+        ordered, ("peer", "user", "vhost", "protocol", "state", "channels", "tls", "unsent_bytes", "held_back_by")
+    )
+
+
+def show_status(status: Mapping[str, Any]) -> None:
+    """The broker at a glance."""
+    memory, disk, journal, queues = status["memory"], status["disk"], status["journal"], status["queues"]
+    alarms = status["alarms"]
+    commits = f"{journal['records'] / journal['batches']:.1f} records each" if journal["batches"] else "none yet"
+    counts = ", ".join(f"{sum(queue[key] for queue in queues):,} {key}" for key in ("ready", "unsettled", "consumers"))
+    lines = [
+        ("version", f"{status['version']}, Python {status['python']}, {status['event_loop']}, pid {status['pid']}"),
+        ("data", status["data_dir"]),
+        ("listens on", " ".join(status["listeners"])),
+        ("up for", str(timedelta(seconds=int(status["uptime_seconds"])))),
+        ("alarms", ", ".join(alarms) + ": publishers are blocked" if alarms else "none"),
+        ("memory", f"{size(memory['resident_bytes'])} resident, publishers wait at {size(memory['limit_bytes'])}"),
+        ("disk", f"{size(disk['free_bytes'])} free, publishers wait below {size(disk['limit_bytes'])}"),
+        ("connections", f"{status['connections']} open, {status['connections_accepted']} since the start"),
+        ("queues", f"{len(queues)} with {counts}"),
+        (
+            "journal",
+            f"{size(journal['disk_bytes'])} in {journal['segments']} segments, {journal['snapshots']} snapshots",
+        ),
+        ("syncs", f"{journal['syncs']:,}, {commits}, median {journal['sync_us_median'] / 1000:g} ms at most"),
+        ("maintenance", journal["maintenance"]),
+    ]
+    table = Table.grid(padding=(0, 2))
+    for name, text in lines:
+        table.add_row(Text(name, style="bold"), Text(text, style="red" if name == "alarms" and alarms else ""))
+    Console().print(table)
+
+
+def shown(value: Any) -> str:
+    """A value of JSON as people read it."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case list():
+            return ", ".join(map(shown, value))
+        case dict():
+            return ", ".join(f"{key}={shown(each)}" for key, each in value.items())
+    return str(value)
+
+
+def size(count: int) -> str:
+    """Bytes in a unit that leaves few digits: 1536 → "1.5 KiB"."""
+    amount = float(count)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"
