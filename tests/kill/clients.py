@@ -1,0 +1,186 @@
+"""Clients of a kill test, each a thread with a connection of its own (pika), until the broker is gone."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import deque
+from collections.abc import Callable
+
+import pika
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import AMQPError
+
+from tests.kill.ledger import Ledger, make_transaction
+
+PERSISTENT = pika.BasicProperties(delivery_mode=2)
+PAIR = ("left", "middle", "right")
+QUEUES = ("single", *PAIR, "work", "done", "plain")
+_WINDOW = 400
+
+
+def connect(url: str) -> BlockingChannel:
+    """A channel of a new connection."""
+    return pika.BlockingConnection(pika.URLParameters(url + "?heartbeat=0")).channel()
+
+
+def declare(url: str) -> None:
+    """All queues, durable."""
+    channel = connect(url)
+    for queue in QUEUES:
+        channel.queue_declare(queue, durable=True)
+    channel.connection.close()
+
+
+class Client(threading.Thread):
+    """Runs `work` again and again; ends when the connection breaks, or is told to."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        super().__init__(daemon=True)
+        self._work = work
+        self.error: BaseException | None = None
+        self.stopped = threading.Event()
+
+    def run(self) -> None:
+        try:
+            while not self.stopped.is_set():
+                self._work()
+        except (AMQPError, OSError):
+            return  # the broker was killed
+        except BaseException as error:  # noqa: BLE001 - the test shows it
+            self.error = error
+
+
+class Confirming:
+    """Publishes numbered messages, up to a window of them unconfirmed; notes what is confirmed."""
+
+    def __init__(self, url: str, queue: str, first: int, note: Callable[[int], None]) -> None:
+        self.next = first
+        self._queue = queue
+        self._note = note
+        self._unconfirmed: deque[tuple[int, int]] = deque()
+        self._tag = 0
+        self._channel = connect(url)
+        # The blocking channel waits for each confirm; its inner one does not.
+        self._inner = self._channel._impl
+        self._inner.confirm_delivery(self._confirmed)
+
+    def _confirmed(self, frame: pika.frame.Method) -> None:
+        tag, multiple = frame.method.delivery_tag, frame.method.multiple
+        waiting = self._unconfirmed
+        if not multiple and waiting and waiting[0][0] != tag:
+            self._unconfirmed = deque(pair for pair in waiting if pair[0] != tag)
+            self._note(next(number for t, number in waiting if t == tag))
+            return
+        while waiting and waiting[0][0] <= tag:
+            self._note(waiting.popleft()[1])
+
+    def work(self) -> None:
+        while len(self._unconfirmed) < _WINDOW:
+            self._tag += 1
+            self._unconfirmed.append((self._tag, self.next))
+            number, self.next = self.next, self.next + 1
+            self._inner.basic_publish("", self._queue, b"%d" % number, PERSISTENT)
+        self._channel.connection.process_data_events(0.01)
+
+
+class Transacting:
+    """Publishes to several queues in transactions; now and then it rolls one back."""
+
+    def __init__(self, url: str, ledger: Ledger, first: int, rng: random.Random) -> None:
+        self.next = first
+        self._ledger = ledger
+        self._rng = rng
+        self._channel = connect(url)
+        self._channel.tx_select()
+
+    def work(self) -> None:
+        number, self.next = self.next, self.next + 1
+        transaction = make_transaction(number, PAIR, self._rng)
+        for queue, bodies in transaction.parts.items():
+            for body in bodies:
+                self._channel.basic_publish("", queue, body, PERSISTENT)
+        if self._rng.random() < 0.1:
+            self._channel.tx_rollback()
+            return
+        self._ledger.doubtful[number] = transaction
+        self._channel.tx_commit()
+        self._ledger.committed[number] = self._ledger.doubtful.pop(number)
+
+
+class Moving:
+    """Consumes from one queue and publishes to another, both in one transaction."""
+
+    def __init__(self, url: str, ledger: Ledger, rng: random.Random) -> None:
+        self._ledger = ledger
+        self._rng = rng
+        self._channel = connect(url)
+        self._channel.tx_select()
+        self._channel.basic_qos(prefetch_count=50)
+
+    def work(self) -> None:
+        moved = []
+        for _ in range(self._rng.randrange(1, 20)):
+            method, _properties, body = self._channel.basic_get("work")
+            if method is None:
+                break
+            self._channel.basic_publish("", "done", body, PERSISTENT)
+            self._channel.basic_ack(method.delivery_tag)
+            moved.append(body)
+        if moved and self._rng.random() < 0.1:
+            self._channel.tx_rollback()
+            self._channel.basic_recover(requeue=True)
+            return
+        self._channel.tx_commit()
+        self._ledger.moved.update(moved)
+
+
+class Acking:
+    """Acknowledges most of what it gets, outside of transactions."""
+
+    def __init__(self, url: str, ledger: Ledger, rng: random.Random) -> None:
+        self._ledger = ledger
+        self._rng = rng
+        self._channel = connect(url)
+        self._channel.basic_qos(prefetch_count=100)
+        self._channel.basic_consume("plain", self._got)
+
+    def _got(self, channel: BlockingChannel, method: pika.spec.Basic.Deliver, _: object, body: bytes) -> None:
+        if self._rng.random() < 0.9:
+            self._ledger.acked.add(int(body))
+            channel.basic_ack(method.delivery_tag)
+
+    def work(self) -> None:
+        self._channel.connection.process_data_events(0.02)
+
+
+def feed(url: str, ledger: Ledger, first: int, count: int) -> None:
+    """Messages to be moved, in one transaction."""
+    channel = connect(url)
+    channel.tx_select()
+    bodies = [b"%d" % number for number in range(first, first + count)]
+    for body in bodies:
+        channel.basic_publish("", "work", body, PERSISTENT)
+    channel.tx_commit()
+    ledger.fed.update(bodies)
+    channel.connection.close()
+
+
+def drain(url: str, queue: str) -> list[bytes]:
+    """Everything in `queue`, in order, consumed in one transaction."""
+    channel = connect(url)
+    channel.tx_select()
+    count = channel.queue_declare(queue, passive=True).method.message_count
+    bodies: list[bytes] = []
+    if count:
+        for method, _, body in channel.consume(queue):
+            bodies.append(body)
+            if len(bodies) == count:
+                channel.basic_ack(method.delivery_tag, multiple=True)
+                channel.tx_commit()
+                break
+        channel.cancel()
+    left = channel.queue_declare(queue, passive=True).method.message_count
+    assert left == 0, f"{queue} said that it had {count} messages, and has {left} more"
+    channel.connection.close()
+    return bodies

@@ -1,0 +1,71 @@
+"""Durability is proved by killing: the real process, kill -9 under load, then its clients' promises are counted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.kill.ledger import Ledger, Transaction
+from tests.kill.rounds import run_rounds
+
+
+@pytest.mark.rule("TX-5")
+@pytest.mark.rule("TX-8")
+@pytest.mark.rule("DUR-1")
+@pytest.mark.rule("DUR-3")
+@pytest.mark.rule("ORD-1")
+@pytest.mark.rule("ORD-4")
+@pytest.mark.rule("ORD-5")
+@pytest.mark.slow
+def test_ten_kills(tmp_path: Path) -> None:
+    run_rounds(tmp_path, 10, seed=1)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_two_hundred_kills(tmp_path: Path) -> None:
+    """`KILL_ROUNDS` and `KILL_SEED` change how many, and which."""
+    rounds, seed = int(os.environ.get("KILL_ROUNDS", "200")), int(os.environ.get("KILL_SEED", "2"))
+    run_rounds(tmp_path, rounds, seed, lambda line: print(line, flush=True))
+
+
+class TestTheReckoning:
+    """It finds what it is there to find."""
+
+    def test_a_lost_message(self) -> None:
+        with pytest.raises(AssertionError, match="lost"):
+            Ledger(confirmed={1, 2}, sent=3).check_confirmed([1])
+
+    def test_a_message_that_is_there_twice(self) -> None:
+        with pytest.raises(AssertionError, match="twice"):
+            Ledger(confirmed={1}, sent=3).check_confirmed([1, 1])
+
+    def test_a_message_out_of_order(self) -> None:
+        with pytest.raises(AssertionError, match="out of order"):
+            Ledger(sent=3).check_confirmed([2, 1])
+
+    def test_half_a_transaction(self) -> None:
+        transaction = Transaction(7, {"left": [b"7:0"], "right": [b"7:0", b"7:1"]})
+        ledger = Ledger(doubtful={7: transaction})
+        ledger.check_transactions({"left": [], "right": []})
+        ledger.check_transactions({"left": [b"7:0"], "right": [b"7:0", b"7:1"]})
+        with pytest.raises(AssertionError, match="only, of"):
+            ledger.check_transactions({"left": [b"7:0"], "right": []})
+        with pytest.raises(AssertionError, match="one piece"):
+            ledger.check_transactions({"left": [b"7:0"], "right": [b"7:0"]})
+
+    def test_a_transaction_that_was_rolled_back(self) -> None:
+        with pytest.raises(AssertionError, match="never asked to commit"):
+            Ledger().check_transactions({"left": [b"3:0"], "right": []})
+
+    def test_a_move_that_did_half(self) -> None:
+        ledger = Ledger(fed={b"1", b"2"}, moved={b"1"})
+        ledger.check_moves([b"2"], [b"1"])
+        with pytest.raises(AssertionError, match="at once"):
+            ledger.check_moves([b"1", b"2"], [b"1"])
+        with pytest.raises(AssertionError, match="neither"):
+            ledger.check_moves([b"2"], [])
+        with pytest.raises(AssertionError, match="came back"):
+            ledger.check_moves([b"1", b"2"], [])
