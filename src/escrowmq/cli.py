@@ -34,13 +34,23 @@ class Mount(NamedTuple):
 
 COMMANDS: dict[str, Mount] = {
     "serve": Mount("escrowmq.cli", "serve", "Run the broker in the foreground."),
-    "status": Mount("escrowmq.server.admin_commands", "status", "Show what a running broker is doing."),
-    "queues": Mount("escrowmq.server.admin_commands", "queues", "List the queues of a running broker."),
-    "connections": Mount("escrowmq.server.admin_commands", "connections", "List or close clients' connections."),
+    "status": Mount(
+        "escrowmq.server.admin_commands",
+        "status",
+        "Show what a running broker is doing: load, journal, memory, alarms.",
+    ),
+    "queues": Mount("escrowmq.server.admin_commands", "queues", "List queues with what waits in them."),
+    "connections": Mount(
+        "escrowmq.server.admin_commands", "connections", "List the clients' connections, or close one."
+    ),
     "user": Mount("escrowmq.server.admin_commands", "user", "Manage users of a running broker."),
     "vhost": Mount("escrowmq.server.admin_commands", "vhost", "Manage virtual hosts of a running broker."),
     "permission": Mount("escrowmq.server.admin_commands", "permission", "Manage who may do what on a virtual host."),
-    "journal": Mount("escrowmq.server.admin_commands", "journal", "Look after the journal of a running broker."),
+    "journal": Mount(
+        "escrowmq.server.admin_commands",
+        "journal",
+        "Look after the journal of a running broker; it does so by itself, too.",
+    ),
     "inspect": Mount("escrowmq.inspection.command", "inspect", "Show and check what a journal holds."),
     "perf": Mount("escrowmq.perf.command", "perf", "Load an AMQP 0-9-1 broker and measure rates and latency."),
 }

@@ -50,19 +50,21 @@ def test_help_lists_every_command_and_imports_none() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     listed = done.stdout.splitlines()
     assert listed[-1] == "[]"
-    for name, mount in cli.COMMANDS.items():
-        assert any(line.split(maxsplit=1)[:1] == [name] and mount.summary in line for line in listed)
+    words = " ".join(done.stdout.split())
+    assert all(f" {name} {mount.summary}" in words for name, mount in cli.COMMANDS.items())
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_every_command_has_help_with_an_example(run: Run, name: str) -> None:
-    for path, found in leaves(name, command(name)):
+    found = command(name)
+    for path, leaf in leaves(name, found):
         code, text, _ = run(*path.split(), "--help")
         assert code == 0
-        assert found.help, path
-        if not isinstance(found, click.Group):
-            assert f"escrowmq {path} " in text.split("\n\n", 1)[1], f"no example of {path}"
-        assert all(option.help for option in found.params if isinstance(option, click.Option)), path
+        assert leaf.help, path
+        examples = "".join((leaf.help or "", found.help or "")).partition("Example")[2]
+        assert f"escrowmq {name} " in examples, f"no example of {path}, nor of {name}"
+        assert text.startswith(f"Usage: escrowmq {path} ")
+        assert all(option.help for option in leaf.params if isinstance(option, click.Option)), path
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)

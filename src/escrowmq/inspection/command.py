@@ -38,7 +38,7 @@ def _lsn(_context: click.Context, _option: click.Parameter, value: str | None) -
 
 
 @click.command()
-@click.argument("journal", type=click.Path(exists=True, path_type=Path))
+@click.argument("journal", type=click.Path(path_type=Path))
 @click.option("--records", is_flag=True, help="Print every record, one on each line.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one object; with --records one on each line.")
 @click.option(
@@ -59,6 +59,8 @@ def inspect(journal: Path, *, records: bool, as_json: bool, start: int | None) -
       escrowmq inspect /var/lib/escrowmq --records --from 0x1000
       escrowmq inspect /var/lib/escrowmq/0000000000000000.log --records --json
     """
+    if not journal.exists():
+        raise click.UsageError(f"{journal}: no such file or directory")
     storage = FileStorage(journal if journal.is_dir() else journal.parent, read_only=True)
     reports: list[FileReport] = []
     gaps: list[GapFound] = []

@@ -143,7 +143,7 @@ def _block(data: bytes | memoryview, at: int) -> Fields:
         "durable": envelope.durable,
     }
     if envelope.deaths:
-        fields["died"] = [f"{death.queue}: {death.reason} ({death.count})" for death in envelope.deaths]
+        fields["died"] = [f"{death.queue}: {death.reason} ({death.times})" for death in envelope.deaths]
     return fields
 
 
