@@ -1,0 +1,102 @@
+"""The broker as a user runs it: `escrowmq serve`, a process of its own."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO, Final
+
+START_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 30.0
+
+
+class BrokerFailed(Exception):  # noqa: N818 - named for what happened
+    """The broker did not start, or ended by itself; the text has the end of its log."""
+
+
+class Broker:
+    """Starts, kills and starts again one broker, on one data directory and one port."""
+
+    def __init__(self, data_dir: Path, log_file: Path) -> None:
+        self.data_dir = data_dir
+        self.log_file = log_file
+        self.port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._down = True
+
+    @property
+    def url(self) -> str:
+        return f"amqp://guest:guest@127.0.0.1:{self.port}/"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> str:
+        """Start it; the line with which it says that it is ready. Raises BrokerFailed."""
+        command = [
+            *(sys.executable, "-m", "escrowmq", "serve", "--data-dir", str(self.data_dir)),
+            *("--listen", f"127.0.0.1:{self.port}", "--log-level", "warning"),
+        ]
+        with self.log_file.open("ab") as log:
+            # In a session of its own, so that Ctrl-C reaches this process alone, which then ends the broker in order.
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True
+            )
+        assert self._process.stdout is not None
+        line = _first_line(self._process.stdout)
+        if not line.startswith("ready amqp://"):
+            self.kill()
+            raise BrokerFailed(f"the broker did not start: {self.log_end() or line or 'no output'}")
+        self.port = int(line.split()[1].rpartition(":")[2])
+        self._down = False
+        return line
+
+    def kill(self) -> None:
+        """End it with SIGKILL, which it cannot see coming."""
+        self._down = True
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            if self._process.stdout is not None:
+                self._process.stdout.close()
+
+    def stop(self) -> int:
+        """SIGTERM, and kill -9 if that takes too long; the exit code."""
+        if self._process is None:
+            return 0
+        self._process.terminate()
+        try:
+            return self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+    def check(self) -> None:
+        """Raises BrokerFailed if it has ended by itself."""
+        if self._process is not None and not self._down and self._process.poll() is not None:
+            raise BrokerFailed(f"the broker ended with code {self._process.returncode}: {self.log_end()}")
+
+    def log_end(self) -> str:
+        """The last lines that it logged."""
+        if not self.log_file.exists():
+            return ""
+        return "\n".join(self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()[-20:])
+
+
+def _first_line(stream: IO[bytes]) -> str:
+    deadline = time.monotonic() + START_SECONDS
+    data = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(stream, selectors.EVENT_READ)
+        while b"\n" not in data and selector.select(max(0.0, deadline - time.monotonic())):
+            chunk = os.read(stream.fileno(), 4096)
+            if not chunk:
+                break
+            data += chunk
+    return data.partition(b"\n")[0].decode(errors="replace")

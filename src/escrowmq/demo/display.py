@@ -1,0 +1,120 @@
+"""What the user sees: two bars on a terminal, plain lines anywhere else, and the story line by line in both."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from rich.console import Console
+from rich.highlighter import NullHighlighter
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+INDENT: Final = 10
+EVERY: Final = 2.0
+"""Seconds between two lines of progress where there is no terminal."""
+
+
+class Display(Protocol):
+    """Shows progress between `with` and its end, and lines at any time."""
+
+    def say(self, label: str, text: str) -> None:
+        """A line of the story: a word, and what there is to tell; further lines are put below it."""
+        ...
+
+    def show(self, published: int, settled: int) -> None:
+        """So far."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+
+def display(total: int) -> Display:
+    """The one that fits where the output goes."""
+    console = Console(highlighter=NullHighlighter(), soft_wrap=True)
+    return Bars(console, total) if console.is_terminal else Lines(total)
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:>8,.0f}/s")
+
+
+class Bars:
+    """On a terminal."""
+
+    def __init__(self, console: Console, total: int) -> None:
+        self._console = console
+        self._progress = Progress(
+            TextColumn("{task.description:<9}"),
+            BarColumn(bar_width=None),
+            TaskProgressColumn(),
+            TextColumn("{task.completed:>9,}"),
+            _Rate(),
+            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+            console=console,
+            expand=True,
+        )
+        self._published = self._progress.add_task("published", total=total)
+        self._settled = self._progress.add_task("consumed", total=total)
+
+    def say(self, label: str, text: str) -> None:
+        first, *others = text.splitlines()
+        self._console.print(Text.assemble((f"{label:<{INDENT}}", "bold cyan"), first))
+        for other in others:
+            self._console.print(Text(" " * INDENT + other))
+
+    def show(self, published: int, settled: int) -> None:
+        self._progress.update(self._published, completed=published)
+        self._progress.update(self._settled, completed=settled)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+
+class Lines:
+    """Into a file, a pipe, the log of a CI."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._began = self._shown = time.monotonic()
+
+    def say(self, label: str, text: str) -> None:
+        first, *others = text.splitlines()
+        print(f"{label:<{INDENT}}{first}", *(" " * INDENT + other for other in others), sep="\n", flush=True)
+
+    def show(self, published: int, settled: int) -> None:
+        now = time.monotonic()
+        if now - self._shown < EVERY:
+            return
+        self._shown = now
+        self.say("", progress_line(published, settled, self._total, now - self._began))
+
+    def __enter__(self) -> Self:
+        self._began = self._shown = time.monotonic()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        pass
+
+
+def progress_line(published: int, settled: int, total: int, seconds: float) -> str:
+    """How far it is, how fast it went, how long it will take."""
+    rate = settled / seconds if seconds > 0 else 0.0
+    left = f", about {(total - settled) / rate:,.0f} s left" if rate else ""
+    share = settled / total if total else 1.0
+    return f"published {published:,}, consumed {settled:,} of {total:,} ({share:.0%}), {rate:,.0f}/s{left}"

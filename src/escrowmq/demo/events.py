@@ -1,0 +1,97 @@
+"""What the publisher, the consumer and the one who watches them tell each other (over pipes, pickled)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Committing:
+    """Publisher: `tx.commit` of this transaction goes out now."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Publisher: this transaction is done, by `tx.commit-ok`, or because it was found whole."""
+
+    number: int
+    published: int
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """Publisher: the connection was lost in this transaction, after or before its commit was sent."""
+
+    number: int
+    first: int
+    count: int
+    commit_sent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Answer to `Interrupted`: so many messages of that transaction are on the queue."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Publisher: everything was sent. `digest` is the sum of the checksums of all messages."""
+
+    count: int
+    digest: int
+    resent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Consumer: so many messages are settled."""
+
+    settled: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """What became of the deliveries that were held when the connection was lost: how many of them came back."""
+
+    doubtful: int
+    doubtful_back: int
+    unsettled: int
+    unsettled_back: int
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """Consumer: a marker arrived, and with it everything that stood before it in the queue."""
+
+    marker: int
+    found: int
+    resolution: Resolution
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Consumer: the end has come; what was counted, message by message."""
+
+    settled: int
+    digest: int
+    lost: int
+    twice: int
+    out_of_order: int
+    redelivered: int
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Publisher or consumer: it cannot go on."""
+
+    reason: str
+
+
+FromPublisher: TypeAlias = Committing | Committed | Interrupted | Published | Failed
+FromConsumer: TypeAlias = Progress | Marked | Tally | Failed

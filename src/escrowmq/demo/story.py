@@ -1,0 +1,219 @@
+"""The programme: publish, consume, kill -9 in the middle, start again, resolve what was in doubt, count."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, Final
+
+from escrowmq.demo import consumer, publisher
+from escrowmq.demo.broker import Broker
+from escrowmq.demo.display import Display
+from escrowmq.demo.events import (
+    Committed,
+    Committing,
+    Failed,
+    Found,
+    Interrupted,
+    Marked,
+    Progress,
+    Published,
+    Resolution,
+    Tally,
+)
+
+STALL_SECONDS: Final = 120.0
+KILLS: Final = 8
+"""How often the broker is killed at most until that was while a commit was on its way."""
+
+
+class Broken(Exception):  # noqa: N818 - named for what happened
+    """The programme cannot be played to its end; the text says why."""
+
+
+@dataclass(slots=True)
+class Result:
+    """What was counted at the end."""
+
+    published: Published
+    tally: Tally
+    kills: int
+    doubts: int
+    seconds: float
+
+    def faults(self) -> list[str]:
+        """What is wrong with it; nothing, if all is well."""
+        published, tally = self.published, self.tally
+        wrong = []
+        if tally.settled != published.count:
+            wrong.append(f"{published.count:,} published, but {tally.settled:,} consumed")
+        if tally.lost:
+            wrong.append(f"{tally.lost:,} lost")
+        if tally.twice:
+            wrong.append(f"{tally.twice:,} came again after their acknowledgement was committed")
+        if tally.out_of_order:
+            wrong.append(f"{tally.out_of_order:,} out of order")
+        if tally.left:
+            wrong.append(f"{tally.left:,} left in the queue")
+        if tally.digest != published.digest and not tally.lost:
+            wrong.append("what was consumed is not what was published: the checksums differ")
+        return wrong
+
+
+class Story:
+    """Watches a publisher and a consumer, and kills the broker between them while a commit is on its way."""
+
+    def __init__(self, broker: Broker, display: Display, size: int, target: int) -> None:
+        self._broker = broker
+        self._display = display
+        self._size = size
+        self._target = target
+        self._published = 0
+        self._settled = 0
+        self._kills = 0
+        self._doubts = 0
+        self._interrupted: Interrupted | None = None
+        self._end: Published | None = None
+        self._tally: Tally | None = None
+        self._committing_at = 0.0
+        self._commit_seconds = 0.002
+        self._began = self._moved = time.monotonic()
+
+    def play(self, data: Path, limit: int) -> Result:
+        """From the first message to the last. Raises Broken, BrokerFailed."""
+        context = multiprocessing.get_context("spawn")
+        from_consumer, consumer_pipe = context.Pipe()
+        from_publisher, publisher_pipe = context.Pipe()
+        url = self._broker.url
+        children: list[BaseProcess] = [
+            context.Process(target=consumer.run, args=(consumer_pipe, url, limit, self._size), daemon=True),
+            context.Process(target=publisher.run, args=(publisher_pipe, url, data, limit, self._size), daemon=True),
+        ]
+        try:
+            for child, pipe in zip(children, (consumer_pipe, publisher_pipe), strict=True):
+                child.start()
+                pipe.close()
+            self._began = self._moved = time.monotonic()
+            while self._tally is None or self._end is None:
+                self._turn(from_publisher, from_consumer)
+        finally:
+            for child in children:
+                child.terminate()
+                child.join()
+        return Result(self._end, self._tally, self._kills, self._doubts, time.monotonic() - self._began)
+
+    def _turn(self, from_publisher: Connection, from_consumer: Connection) -> None:
+        pipes = [from_publisher] if self._end is None else []
+        pipes += [from_consumer] if self._tally is None else []
+        ready = wait(pipes, 0.5)
+        for pipe in ready:
+            assert isinstance(pipe, Connection)
+            try:
+                event = pipe.recv()
+            except EOFError:
+                name = "publisher" if pipe is from_publisher else "consumer"
+                raise Broken(f"the {name} has ended by itself") from None
+            self._moved = time.monotonic()
+            if pipe is from_publisher:
+                self._from_publisher(event, from_publisher)
+            else:
+                self._from_consumer(event, from_publisher)
+        self._broker.check()
+        if time.monotonic() - self._moved > STALL_SECONDS:
+            raise Broken(f"nothing has happened for {STALL_SECONDS:.0f} s")
+        self._display.show(self._published, self._settled)
+
+    def _from_publisher(self, event: Any, pipe: Connection) -> None:
+        match event:
+            case Committing():
+                self._committing_at = time.monotonic()
+                if event.number >= self._target and not self._doubts and self._kills < KILLS:
+                    self._kill_within(pipe)
+            case Committed():
+                self._published = event.published
+                self._commit_seconds += ((time.monotonic() - self._committing_at) - self._commit_seconds) / 10
+            case Interrupted():
+                self._interrupted = event
+                self._doubts += event.commit_sent
+                self._restart(event)
+            case Published():
+                self._end = event
+            case Failed():
+                raise Broken(event.reason)
+
+    def _kill_within(self, pipe: Connection) -> None:
+        """Kill the broker at some moment of the commit that goes out now; not if its answer comes first.
+
+        In the first third of the time that a commit takes, it is often caught before it is on disk, and often after.
+        """
+        if pipe.poll(random.uniform(0, 0.3 * self._commit_seconds)):  # noqa: S311 - no secret
+            return
+        self._broker.kill()
+        self._kills += 1
+
+    def _restart(self, lost: Interrupted) -> None:
+        if not self._kills:
+            raise Broken("the publisher's connection was lost, and nobody had killed the broker")
+        killed = self._broker.pid
+        ids = f"messages {lost.first:,} to {lost.first + lost.count - 1:,}"
+        state = "its commit sent and not answered" if lost.commit_sent else "its commit not sent yet"
+        self._display.say("kill -9", f"process {killed}, in transaction {lost.number:,} ({ids}): {state}")
+        began = time.monotonic()
+        self._broker.start()
+        took = time.monotonic() - began
+        self._display.say("restart", f"process {self._broker.pid} is ready after {took:.2f} s, on what is on disk")
+
+    def _from_consumer(self, event: Any, publisher_pipe: Connection) -> None:
+        match event:
+            case Progress():
+                self._settled = event.settled
+            case Marked():
+                self._resolve(event, publisher_pipe)
+            case Tally():
+                self._settled = event.settled
+                self._tally = event
+            case Failed():
+                raise Broken(event.reason)
+
+    def _resolve(self, marked: Marked, publisher_pipe: Connection) -> None:
+        """A marker has come: whatever stood before it in the queue has been seen."""
+        lost, self._interrupted = self._interrupted, None
+        if lost is None:
+            return
+        self._display.say("publisher", publisher_verdict(lost, marked.found))
+        self._display.say("consumer", consumer_verdict(marked.resolution))
+        if marked.resolution.doubtful_back not in {0, marked.resolution.doubtful}:
+            raise Broken("a transaction of acknowledgements was applied in part")
+        publisher_pipe.send(Found(marked.found))
+
+
+def publisher_verdict(lost: Interrupted, found: int) -> str:
+    """What became of the transaction in which the broker was killed."""
+    head = f"sent a marker behind what is in the queue; when it arrived, {found:,} of the {lost.count:,} messages of\n"
+    if found == lost.count:
+        return f"{head}transaction {lost.number:,} were there: it is whole, and is not sent again"
+    if found == 0:
+        return f"{head}transaction {lost.number:,} were there: it is absent as a whole, and is sent again"
+    return f"{head}transaction {lost.number:,} were there: HALF A TRANSACTION"
+
+
+def consumer_verdict(resolution: Resolution) -> str:
+    """What became of the deliveries that the consumer held."""
+    sent, back = resolution.doubtful, resolution.doubtful_back
+    lines = []
+    if sent:
+        outcome = "none of them came back: that commit is on disk"
+        if back:
+            outcome = "all of them came back: that commit is not on disk"
+        if 0 < back < sent:
+            outcome = f"{back:,} of them came back: HALF A TRANSACTION"
+        lines.append(f"held {sent:,} deliveries whose acknowledgement was sent in a commit, not answered; {outcome}")
+    if resolution.unsettled:
+        came = "all" if resolution.unsettled_back == resolution.unsettled else f"ONLY {resolution.unsettled_back:,}"
+        lines.append(f"held {resolution.unsettled:,} deliveries, none acknowledged in a commit yet; {came} came back")
+    return "\n".join(lines) or "held no delivery"
