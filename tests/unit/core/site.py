@@ -1,0 +1,154 @@
+"""A broker on a journal in memory, for tests: real parts, no sockets, no threads, time as given."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from escrowmq.core.branch import Limits, TransactionBranch
+from escrowmq.core.broker import Broker, Receipt
+from escrowmq.core.consumer import Consumer
+from escrowmq.core.directory import Declaration
+from escrowmq.core.message import Entry, Envelope
+from escrowmq.core.queue import Queue, Session
+from escrowmq.core.recovery import Recovery
+from escrowmq.core.snapshot import snapshot
+from escrowmq.core.topology import VirtualHost
+from escrowmq.journal.journal import Journal
+from escrowmq.journal.memory import MemoryStorage
+
+Held = tuple[int, bytes, bool]
+"""Position, body, whether it was delivered before."""
+
+
+class Sink:
+    """A receiver that takes everything while it is writable, and remembers it."""
+
+    def __init__(self) -> None:
+        self.writable = True
+        self.got: list[tuple[Consumer, Entry]] = []
+        self.gone: list[Consumer] = []
+
+    def deliver(self, consumer: Consumer, entries: list[Entry]) -> None:
+        self.got += [(consumer, entry) for entry in entries]
+
+    def cancelled(self, consumer: Consumer) -> None:
+        self.gone.append(consumer)
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [entry.body for _, entry in self.got]
+
+    def held(self) -> list[tuple[Consumer, Entry]]:
+        """As a holder (`Broker.holders`): everything it was given."""
+        return self.got
+
+
+class Site:
+    """A started broker with one virtual host, `/`."""
+
+    def __init__(
+        self, storage: MemoryStorage | None = None, *, now: int = 1_000_000, resident_limit: int = 1 << 20
+    ) -> None:
+        self.storage = storage or MemoryStorage(random.Random(1))
+        self.journal = Journal.open(self.storage, segment_bytes=4096, journal_id=b"0123456789abcdef")
+        self.broker = Broker(self.journal, random.Random(2), resident_limit=resident_limit)
+        self.broker.now = now
+        recovery = Recovery(self.broker)
+        for lsn, kind, payload, _ in self.journal.replay():
+            recovery.apply(lsn, kind, payload)
+        recovery.finish()
+        self.broker.end_restore()
+        self.broker.add_vhost("/")
+        self.sync()
+
+    @property
+    def vhost(self) -> VirtualHost[Queue]:
+        return self.broker.vhost("/")
+
+    @property
+    def now(self) -> int:
+        return self.broker.now
+
+    # -- time
+
+    def sync(self) -> None:
+        """Everything appended reaches the disk."""
+        while (batch := self.journal.take_batch(self.broker.now * 1000)) is not None:
+            batch.write()
+            self.journal.batch_done(batch)
+        self.broker.synced(self.journal.synced_lsn)
+
+    def turn(self, *, sync: bool = True) -> None:
+        """End a turn, as the server does."""
+        self.broker.run_deadlines()
+        self.broker.end_turn()
+        if sync:
+            self.sync()
+            self.broker.end_turn()
+
+    def after(self, ms: int) -> None:
+        """A turn, so many milliseconds later."""
+        self.broker.now += ms
+        self.turn()
+
+    def restart(self, **options: Any) -> Site:
+        """The broker as it comes back from what was synced."""
+        return Site(self.storage, now=self.broker.now, **options)
+
+    def snapshot(self) -> None:
+        """A snapshot, in force."""
+        self.broker.end_turn()
+        records = [(int(kind), b"".join(parts)) for kind, parts in snapshot(self.broker)]
+        taken = self.journal.begin_snapshot(records, self.broker.now * 1000)
+        taken.write()
+        self.journal.snapshot_done(taken)
+        self.sync()
+        while (work := self.journal.housekeeping()) is not None:
+            work()
+
+    # -- what clients do
+
+    def queue(
+        self,
+        name: str = "q",
+        arguments: Mapping[str, object] | None = None,
+        *,
+        durable: bool = True,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        session: Session | None = None,
+    ) -> Queue:
+        declaration = Declaration(durable, exclusive, auto_delete, arguments or {})
+        return self.broker.declare_queue(self.vhost, name, declaration, session or Session("test"))
+
+    def publish(
+        self, key: str, *bodies: bytes, exchange: str = "", durable: bool = True, **envelope: Any
+    ) -> Receipt:
+        made = Envelope(exchange, key, durable=durable, **envelope)
+        return self.broker.publish(made, list(bodies), self.broker.route(self.vhost, made))
+
+    def consume(self, queue: Queue, sink: Sink | None = None, **options: Any) -> tuple[Consumer, Sink]:
+        sink = sink or Sink()
+        return self.broker.subscribe(queue, sink, **options), sink
+
+    def begin(self, limits: Limits | None = None) -> TransactionBranch:
+        return self.broker.begin(limits or Limits(), lambda: None)
+
+    # -- what tests look at
+
+    def ready(self, queue: Queue) -> list[Held]:
+        """What waits in a queue, in order; nothing is changed."""
+        entries: list[Entry] = []
+        while len(queue.order):
+            entries += queue.order.take(1000)
+        queue.order.put_back(entries)
+        return [(entry.position, entry.body, entry.deliveries > 0) for entry in entries]
+
+    def bodies(self, name: str = "q") -> list[bytes]:
+        return [body for _, body, _ in self.ready(self.vhost.queue(name))]
+
+    def live(self) -> int:
+        """Messages that the journal keeps."""
+        return sum(segment.live for segment in self.journal._table)
