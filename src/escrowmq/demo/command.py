@@ -85,16 +85,16 @@ def _run(broker: Broker, limit: int | None, *, once: bool) -> bool:
 def _close(shown: Display, result: Result, transactions: int) -> bool:
     """The closing lines; whether all is well."""
     published, tally = result.published, result.tally
-    faults = result.faults()
+    if faults := result.faults():
+        shown.say("WRONG", "\n".join(faults))
+        return False
+    again = f"{tally.redelivered:,} came a second time, marked as redelivered: no commit had acknowledged them"
     shown.say(
         "counted",
         f"{transactions:,} transactions, {published.resent} of them sent again, in {result.seconds:,.1f} s: "
         f"{published.count / result.seconds:,.0f} messages/s from end to end;\n"
-        f"{tally.redelivered:,} messages were delivered a second time, all of them unacknowledged when the broker was killed",
+        f"{again if tally.redelivered else 'none came a second time'}",
     )
-    if faults:
-        shown.say("WRONG", "\n".join(faults))
-        return False
     if not result.doubts:
         shown.say("note", f"in {result.kills} kills no commit was caught on its way")
     shown.say(

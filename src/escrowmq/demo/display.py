@@ -65,7 +65,7 @@ class Bars:
         self._settled = self._progress.add_task("consumed", total=total)
 
     def say(self, label: str, text: str) -> None:
-        first, *others = text.splitlines()
+        first, *others = text.split("\n")
         self._console.print(Text.assemble((f"{label:<{INDENT}}", "bold cyan"), first))
         for other in others:
             self._console.print(Text(" " * INDENT + other))
@@ -92,7 +92,7 @@ class Lines:
         self._began = self._shown = time.monotonic()
 
     def say(self, label: str, text: str) -> None:
-        first, *others = text.splitlines()
+        first, *others = text.split("\n")
         print(f"{label:<{INDENT}}{first}", *(" " * INDENT + other for other in others), sep="\n", flush=True)
 
     def show(self, published: int, settled: int) -> None:

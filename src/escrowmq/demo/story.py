@@ -28,6 +28,8 @@ from escrowmq.demo.events import (
 )
 
 STALL_SECONDS: Final = 120.0
+ACKNOWLEDGED: Final = 300
+"""Deliveries that the consumer acknowledges in one transaction; not the publisher's number, so it mostly holds some."""
 KILLS: Final = 8
 """How often the broker is killed at most until that was while a commit was on its way."""
 
@@ -91,7 +93,7 @@ class Story:
         from_publisher, publisher_pipe = context.Pipe()
         url = self._broker.url
         children: list[BaseProcess] = [
-            context.Process(target=consumer.run, args=(consumer_pipe, url, limit, self._size), daemon=True),
+            context.Process(target=consumer.run, args=(consumer_pipe, url, limit, ACKNOWLEDGED), daemon=True),
             context.Process(target=publisher.run, args=(publisher_pipe, url, data, limit, self._size), daemon=True),
         ]
         try:

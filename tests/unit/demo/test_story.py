@@ -1,0 +1,55 @@
+"""What the demonstration concludes from what it counted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from escrowmq.demo.events import Interrupted, Published, Resolution, Tally
+from escrowmq.demo.story import Result, consumer_verdict, publisher_verdict
+
+GOOD = Result(Published(10, 99, 0), Tally(10, 99, 0, 0, 0, 3, 0), kills=1, doubts=1, seconds=1.0)
+LOST = Interrupted(7, 3000, 500, commit_sent=True)
+
+
+def test_a_right_count_has_no_faults() -> None:
+    assert GOOD.faults() == []
+
+
+@pytest.mark.parametrize(
+    ("tally", "words"),
+    [
+        (replace(GOOD.tally, settled=9, lost=1), "10 published, but 9 consumed"),
+        (replace(GOOD.tally, settled=9, lost=1), "1 lost"),
+        (replace(GOOD.tally, twice=2), "2 came again"),
+        (replace(GOOD.tally, out_of_order=3), "3 out of order"),
+        (replace(GOOD.tally, left=4), "4 left"),
+        (replace(GOOD.tally, digest=98), "checksums differ"),
+    ],
+)
+def test_each_fault_is_named(tally: Tally, words: str) -> None:
+    faults = replace(GOOD, tally=tally).faults()
+    assert any(words in fault for fault in faults), faults
+
+
+@pytest.mark.parametrize(
+    ("found", "words"), [(500, "it is whole"), (0, "it is absent as a whole"), (499, "HALF A TRANSACTION")]
+)
+def test_the_publishers_doubt_is_resolved(found: int, words: str) -> None:
+    assert words in publisher_verdict(LOST, found)
+
+
+@pytest.mark.parametrize(
+    ("resolution", "words"),
+    [
+        (Resolution(300, 0, 0, 0), "none of them came back: that commit is on disk"),
+        (Resolution(300, 300, 0, 0), "all of them came back: that commit is not on disk"),
+        (Resolution(300, 299, 0, 0), "299 of them came back: HALF A TRANSACTION"),
+        (Resolution(0, 0, 200, 200), "held 200 deliveries, none acknowledged in a commit yet; all came back"),
+        (Resolution(0, 0, 200, 199), "ONLY 199 came back"),
+        (Resolution(0, 0, 0, 0), "held no delivery"),
+    ],
+)
+def test_the_consumers_doubt_is_resolved(resolution: Resolution, words: str) -> None:
+    assert words in consumer_verdict(resolution)
