@@ -123,9 +123,7 @@ class Site:
         declaration = Declaration(durable, exclusive, auto_delete, arguments or {})
         return self.broker.declare_queue(self.vhost, name, declaration, session or Session("test"))
 
-    def publish(
-        self, key: str, *bodies: bytes, exchange: str = "", durable: bool = True, **envelope: Any
-    ) -> Receipt:
+    def publish(self, key: str, *bodies: bytes, exchange: str = "", durable: bool = True, **envelope: Any) -> Receipt:
         made = Envelope(exchange, key, durable=durable, **envelope)
         return self.broker.publish(made, list(bodies), self.broker.route(self.vhost, made))
 

@@ -49,8 +49,8 @@ def test_a_cancelled_one_is_nothing() -> None:
 def test_one_may_be_cancelled_by_another_that_is_due() -> None:
     called: list[str] = []
     deadlines = Deadlines()
-    deadlines.set(1, lambda: later.cancel())
-    later = deadlines.set(1, lambda: called.append("later"))
+    deadlines.set(1, later.cancel)
+    deadlines.set(1, lambda: called.append("later"))
     run(deadlines, 1)
     assert not called
 
@@ -58,7 +58,11 @@ def test_one_may_be_cancelled_by_another_that_is_due() -> None:
 def test_one_that_is_set_meanwhile_and_due_comes_too() -> None:
     called: list[str] = []
     deadlines = Deadlines()
-    deadlines.set(1, lambda: deadlines.set(2, lambda: called.append("inner")) and None)
+
+    def outer() -> None:
+        deadlines.set(2, lambda: called.append("inner"))
+
+    deadlines.set(1, outer)
     run(deadlines, 2)
     assert called == ["inner"]
 

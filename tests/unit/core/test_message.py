@@ -43,7 +43,9 @@ def test_an_envelope_comes_back_as_it_was(envelope: Envelope) -> None:
 
 def test_bytes_of_an_envelope_are_a_format() -> None:
     death = Death("q", "expired", 1, 2, "x", ("k", "c"), None)
-    envelope = Envelope("x", "k", b"\x00\x00", protocol=91, durable=True, priority=5, extra_keys=("c",), deaths=(death,))
+    envelope = Envelope(
+        "x", "k", b"\x00\x00", protocol=91, durable=True, priority=5, extra_keys=("c",), deaths=(death,)
+    )
     assert envelope.encode().hex(" ") == (
         "5b 07 05 ff ff ff ff ff ff ff ff "  # protocol, flags, priority, no time to live
         "01 00 78 01 00 6b 02 00 00 00 00 00 "  # exchange, routing key, header
