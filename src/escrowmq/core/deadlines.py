@@ -5,19 +5,25 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator
 from itertools import count
+from typing import Final
+
+_FEW: Final = 64
 
 
 class Deadline:
     """A call that is due at `at` (milliseconds since the epoch). `cancel()` makes it nothing."""
 
-    __slots__ = ("action", "at")
+    __slots__ = ("_owner", "action", "at")
 
-    def __init__(self, at: int, action: Callable[[], None]) -> None:
+    def __init__(self, at: int, action: Callable[[], None], owner: Deadlines) -> None:
         self.at = at
         self.action: Callable[[], None] | None = action
+        self._owner = owner
 
     def cancel(self) -> None:
-        self.action = None
+        if self.action is not None:
+            self.action = None
+            self._owner.cancelled()
 
 
 class Deadlines:
@@ -26,23 +32,39 @@ class Deadlines:
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Deadline]] = []
         self._numbers = count()
+        self._dead = 0  # how many in the heap are cancelled
+
+    def __len__(self) -> int:
+        """How many there are, cancelled ones that are still kept included."""
+        return len(self._heap)
 
     def set(self, at: int, action: Callable[[], None]) -> Deadline:
         """Call `action` when the time has reached `at`."""
-        deadline = Deadline(at, action)
+        deadline = Deadline(at, action, self)
         heapq.heappush(self._heap, (at, next(self._numbers), deadline))
         return deadline
+
+    def cancelled(self) -> None:
+        """One of them was cancelled. When most are, they are thrown out: transactions leave one behind each."""
+        self._dead += 1
+        if self._dead > _FEW and self._dead * 2 > len(self._heap):
+            self._heap = [item for item in self._heap if item[2].action is not None]
+            heapq.heapify(self._heap)
+            self._dead = 0
 
     def next(self) -> int | None:
         """When the earliest live deadline is due; None if there is none."""
         while self._heap and self._heap[0][2].action is None:
             heapq.heappop(self._heap)
+            self._dead -= 1
         return self._heap[0][0] if self._heap else None
 
     def due(self, now: int) -> Iterator[Callable[[], None]]:
         """Remove and yield the actions that are due, earliest first; also those set meanwhile that are due."""
         while self._heap and self._heap[0][0] <= now:
             deadline = heapq.heappop(self._heap)[2]
-            if deadline.action is not None:
+            if deadline.action is None:
+                self._dead -= 1
+            else:
                 action, deadline.action = deadline.action, None
                 yield action

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escrowmq.core.deadlines import Deadlines
+from escrowmq.core.deadlines import Deadline, Deadlines
 
 
 def run(deadlines: Deadlines, now: int) -> None:
@@ -48,9 +48,14 @@ def test_a_cancelled_one_is_nothing() -> None:
 
 def test_one_may_be_cancelled_by_another_that_is_due() -> None:
     called: list[str] = []
+    set_: list[Deadline] = []
     deadlines = Deadlines()
-    deadlines.set(1, later.cancel)
-    deadlines.set(1, lambda: called.append("later"))
+
+    def cancel() -> None:
+        set_[0].cancel()
+
+    deadlines.set(1, cancel)
+    set_.append(deadlines.set(1, lambda: called.append("later")))
     run(deadlines, 1)
     assert not called
 
