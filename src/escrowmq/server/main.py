@@ -17,6 +17,7 @@ from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.storage import FileStorage
 from escrowmq.server import logs
+from escrowmq.server.resources import return_large_blocks
 from escrowmq.server.server import Server
 from escrowmq.server.start import advice, recover
 from escrowmq.server.tls import server_context
@@ -28,6 +29,7 @@ SWITCH_SECONDS: Final = 0.0005
 def run(config: Config) -> None:
     """Serve until SIGTERM or SIGINT. Raises JournalError, OSError when the broker cannot start."""
     logs.configure(config.log.level, config.log.format)
+    return_large_blocks()
     context = server_context(config.tls) if config.listen.tls_address else None
     if not config.data_dir.exists():
         config.data_dir.mkdir(mode=0o700, parents=True)

@@ -13,6 +13,8 @@ from typing import Final
 
 _STATM: Final = Path("/proc/self/statm")
 _CGROUP_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
+_M_MMAP_THRESHOLD: Final = -3
+_LARGE_BLOCK: Final = 1 << 20
 _CALMER: Final = 0.95
 """An alarm ends when the figure is this much on the good side, so that it does not flutter."""
 
@@ -32,6 +34,15 @@ def memory_bytes() -> int:
     with contextlib.suppress(OSError, ValueError):  # none, or "max"
         return min(total, int(_CGROUP_LIMIT.read_text(encoding="ascii")))
     return total
+
+
+def return_large_blocks() -> None:
+    """Let the C library (glibc) return each large block to the system when it is freed.
+
+    By itself it learns from the first one to keep them, each thread its own: tens of megabytes after a few logins.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)
 
 
 def give_back_memory() -> None:

@@ -1,0 +1,117 @@
+"""A broker on a simulated disk, with its turns, for tests of the server's parts."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from escrowmq.core.broker import Broker
+from escrowmq.core.directory import Declaration
+from escrowmq.core.message import Envelope
+from escrowmq.core.queue import Queue, Session
+from escrowmq.journal.journal import Journal
+from escrowmq.journal.memory import MemoryStorage
+from escrowmq.server.start import recover
+from escrowmq.server.turn import Turns
+from escrowmq.wire.endpoint import Endpoint
+
+T = TypeVar("T")
+TIMEOUT = 10.0
+
+
+class FakeEndpoint:
+    """Says what a test puts into `says`, and notes what it is told."""
+
+    def __init__(self) -> None:
+        self.label = "fake"
+        self.says = b""
+        self.finished = False
+        self.waits_for = 0
+        self.heard: list[bytes] = []
+        self.told: list[Any] = []
+        self.fault: Exception | None = None
+        self.outputs = 0
+        self.state = "running"
+
+    def receive(self, data: bytes) -> None:
+        if self.fault is not None:
+            raise self.fault
+        self.heard.append(data)
+
+    def output(self) -> bytes:
+        self.outputs += 1
+        says, self.says = self.says, b""
+        return says
+
+    def synced(self, lsn: int) -> bool:
+        self.told.append(("synced", lsn))
+        return lsn < self.waits_for
+
+    def congested(self, unsent: int) -> None:
+        self.told.append(("congested", unsent))
+
+    def block(self, reason: str) -> None:
+        self.told.append(("block", reason))
+
+    def tick(self, now_ms: int, idle_in_ms: int, idle_out_ms: int) -> None:
+        self.told.append(("tick", idle_in_ms, idle_out_ms))
+
+    def shut(self, text: str) -> None:
+        self.told.append(("shut", text))
+
+    def lost(self) -> None:
+        self.told.append("lost")
+
+    def describe(self) -> dict[str, object]:
+        return {"user": "alice", "vhost": "/", "state": self.state}
+
+
+def as_endpoint(fake: FakeEndpoint) -> Endpoint:
+    """Checked by mypy: the fake keeps the contract."""
+    return fake
+
+
+class Bench:
+    """Made within a running loop."""
+
+    def __init__(self, storage: MemoryStorage | None = None) -> None:
+        self.storage = storage or MemoryStorage(random.Random(1))
+        self.journal = Journal.open(self.storage, segment_bytes=1 << 20)
+        self.broker = Broker(self.journal, random.Random(2))
+        recover(self.journal, self.broker)
+        self.turns = Turns(asyncio.get_running_loop(), self.broker, self.journal)
+
+    def queue(self, name: str = "q") -> Queue:
+        self.broker.add_vhost("/")
+        return self.broker.declare_queue(self.broker.vhosts["/"], name, Declaration(durable=True), Session("test"))
+
+    def publish(self, queue: Queue, *bodies: bytes) -> int:
+        """Persistent messages; what their confirm waits for."""
+        return self.broker.publish(envelope(queue.name), list(bodies), (queue,)).lsn
+
+    async def close(self) -> None:
+        await self.turns.synced()
+        self.turns.stop()
+
+
+def envelope(key: str) -> Envelope:
+    return Envelope("", key, durable=True)
+
+
+def on_loop(test: Callable[[], Awaitable[T]]) -> T:
+    """Run a test's coroutine, in bounded time."""
+
+    async def bounded() -> T:
+        return await asyncio.wait_for(test(), TIMEOUT)
+
+    return asyncio.run(bounded())
+
+
+async def until(condition: Callable[[], object], what: str = "the condition") -> None:
+    """Give the loop turns until the condition holds."""
+    deadline = asyncio.get_running_loop().time() + TIMEOUT / 2
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline, f"{what} did not come about"
+        await asyncio.sleep(0.001)

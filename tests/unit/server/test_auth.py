@@ -1,0 +1,177 @@
+"""Logins: who gets in, what is remembered, and what is said of those who do not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any
+
+import pytest
+from argon2 import PasswordHasher
+
+from escrowmq.core.access import Access
+from escrowmq.server.auth import HASHER, Authenticator, hash_password
+from escrowmq.wire.endpoint import Peer, Verdict
+from escrowmq.wire.sasl import Credentials
+
+FAST = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+LOCAL = Peer("127.0.0.1", 1, loopback=True)
+REMOTE = Peer("10.0.0.1", 1)
+
+
+class Later(Executor):
+    """Work is done when the test says so."""
+
+    def __init__(self) -> None:
+        self.work: list[Callable[[], Any]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.work.append(lambda: fn(*args, **kwargs))
+        return Future()
+
+    def run(self) -> int:
+        work, self.work = self.work, []
+        for each in work:
+            each()
+        return len(work)
+
+
+class Desk:
+    """An authenticator with users alice (secret), guest (guest) and eve, who has no password."""
+
+    def __init__(self, *, guest_loopback_only: bool = True) -> None:
+        self.access = Access()
+        for name in ("alice", "guest"):
+            self.access.add_user(name, FAST.hash("secret" if name == "alice" else name))
+        self.access.add_user("eve", "")
+        self.later = Later()
+        self.verdicts: list[Verdict] = []
+        self.authenticator = Authenticator(
+            self.access, self.later, lambda call: call(), guest_loopback_only=guest_loopback_only, hasher=FAST
+        )
+
+    def ask(self, name: str, password: str | None, peer: Peer = LOCAL, mechanism: str = "PLAIN") -> None:
+        self.authenticator.authenticate(peer, Credentials(mechanism, name, password), self.verdicts.append)
+
+    def login(self, name: str, password: str | None, peer: Peer = LOCAL, mechanism: str = "PLAIN") -> Verdict:
+        self.ask(name, password, peer, mechanism)
+        self.later.run()
+        return self.verdicts.pop()
+
+
+def test_the_right_password_gets_in_and_is_checked_off_the_loop() -> None:
+    desk = Desk()
+    desk.ask("alice", "secret")
+    assert not desk.verdicts
+    desk.later.run()
+    assert desk.verdicts == [Verdict("alice")]
+
+
+@pytest.mark.parametrize(
+    ("name", "password"), [("alice", "Secret"), ("bob", "secret"), ("eve", ""), ("eve", "x"), ("alice", "\udcff")]
+)
+def test_others_stay_out_after_the_same_work(name: str, password: str) -> None:
+    desk = Desk()
+    desk.ask(name, password)
+    assert desk.later.run() == 1
+    assert desk.verdicts[0].user is None
+    assert desk.verdicts[0].reason == "user or password is wrong"
+
+
+def test_a_login_that_was_right_is_remembered() -> None:
+    desk = Desk()
+    desk.login("alice", "secret")
+    desk.ask("alice", "secret")
+    assert desk.verdicts == [Verdict("alice")]
+    assert not desk.later.work
+
+
+def test_a_login_that_was_wrong_is_not() -> None:
+    desk = Desk()
+    desk.login("alice", "wrong")
+    desk.ask("alice", "wrong")
+    assert not desk.verdicts
+
+
+@pytest.mark.parametrize("change", ["password", "delete", "replace"])
+def test_what_is_remembered_ends_with_a_change_of_the_user(change: str) -> None:
+    desk = Desk()
+    desk.login("alice", "secret")
+    match change:
+        case "password":
+            desk.access.set_password("alice", FAST.hash("new"))
+        case "delete":
+            desk.access.remove_user("alice")
+        case "replace":
+            desk.access.remove_user("alice")
+            desk.access.add_user("alice", FAST.hash("new"))
+    assert desk.login("alice", "secret").user is None
+
+
+def test_a_change_while_the_password_is_checked_counts() -> None:
+    desk = Desk()
+    desk.ask("alice", "secret")
+    desk.access.set_password("alice", FAST.hash("new"))
+    desk.later.run()
+    assert desk.verdicts[0].user is None
+
+
+def test_names_and_passwords_do_not_run_together() -> None:
+    desk = Desk()
+    desk.access.add_user("alices", FAST.hash("ecret"))
+    desk.login("alices", "ecret")
+    desk.login("alice", "secret")
+    assert desk.login("alic", "esecret").user is None
+
+
+@pytest.mark.parametrize(("peer", "user"), [(LOCAL, "guest"), (REMOTE, None)])
+def test_guest_comes_from_this_machine_only(peer: Peer, user: str | None) -> None:
+    assert Desk().login("guest", "guest", peer).user == user
+    desk = Desk()
+    desk.login("guest", "guest", LOCAL)
+    assert desk.login("guest", "guest", peer).user == user, "remembered logins too"
+
+
+def test_guest_may_be_let_in_from_anywhere() -> None:
+    assert Desk(guest_loopback_only=False).login("guest", "guest", REMOTE).user == "guest"
+
+
+@pytest.mark.parametrize(
+    ("certificate", "authcid", "user"),
+    [
+        ("alice", "", "alice"),
+        ("alice", "alice", "alice"),
+        ("alice", "guest", None),
+        ("mallory", "", None),
+        (None, "alice", None),
+    ],
+)
+def test_external_takes_the_name_of_the_certificate(certificate: str | None, authcid: str, user: str | None) -> None:
+    peer = Peer("10.0.0.1", 1, tls=True, certificate_user=certificate)
+    verdict = Desk().login(authcid, None, peer, "EXTERNAL")
+    assert verdict.user == user
+    assert bool(verdict.reason) == (user is None)
+
+
+def test_a_mechanism_without_proof_proves_nothing() -> None:
+    assert Desk().login("anonymous", None, mechanism="ANONYMOUS").user is None
+
+
+def test_refusals_are_logged_without_the_password(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        desk = Desk()
+        desk.login("alice", "hunter2")
+        desk.login("no\nbody", "hunter2")
+        desk.login("alice", "secret")
+    assert "login of user 'alice' from 127.0.0.1:1 refused" in caplog.text
+    assert "'no\\nbody'" in caplog.text
+    assert "hunter2" not in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_hashes_are_of_the_documented_kind() -> None:
+    first, second = hash_password("x"), hash_password("x")
+    assert first.startswith("$argon2id$v=19$m=19456,t=2,p=1$")
+    assert first != second
+    assert HASHER.verify(first, "x")

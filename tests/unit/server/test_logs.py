@@ -1,0 +1,65 @@
+"""One line for each event."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from escrowmq.server.logs import configure
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.captureWarnings(capture=False)
+
+
+def fault() -> None:
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        logging.getLogger("escrowmq.x").exception("failed")
+
+
+def test_text_is_one_line_whatever_a_peer_sends() -> None:
+    stream = io.StringIO()
+    configure("info", "text", stream)
+    logging.getLogger("escrowmq.auth").info("user %s", "a\nb\x1b[0mé")
+    logging.getLogger("escrowmq.auth").debug("not worth a line")
+    time, _, rest = stream.getvalue().partition(" ")
+    assert time.endswith("Z")
+    assert rest == "info auth: user a\\nb\\x1b[0mé\n"
+
+
+def test_json_is_one_object_on_each_line() -> None:
+    stream = io.StringIO()
+    configure("debug", "json", stream)
+    logging.getLogger("escrowmq.auth").warning("user %s", "a\nb")
+    fault()
+    first, second = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert first["message"] == "user a\nb"
+    assert (first["level"], first["logger"]) == ("warning", "escrowmq.auth")
+    assert "ValueError: broken" in second["exception"]
+
+
+def test_faults_have_their_traceback() -> None:
+    stream = io.StringIO()
+    configure("info", "text", stream)
+    fault()
+    assert "error x: failed\nTraceback" in stream.getvalue()
+
+
+def test_to_configure_twice_says_nothing_twice() -> None:
+    stream = io.StringIO()
+    configure("info", "text", io.StringIO())
+    configure("info", "text", stream)
+    logging.getLogger("escrowmq").info("once")
+    assert stream.getvalue().count("once") == 1

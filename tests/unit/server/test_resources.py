@@ -1,0 +1,90 @@
+"""Memory, disk, and the alarms."""
+
+from __future__ import annotations
+
+import os
+
+import psutil
+import pytest
+
+from escrowmq.server.resources import (
+    Alarms,
+    give_back_memory,
+    memory_bytes,
+    resident_bytes,
+    return_large_blocks,
+)
+
+
+class Machine:
+    """Figures that a test sets."""
+
+    def __init__(self) -> None:
+        self.resident = 0
+        self.free = 10_000
+
+    def alarms(self, memory: int = 1000, disk: int = 500) -> Alarms:
+        return Alarms(memory, disk, lambda: self.resident, lambda: self.free)
+
+
+def test_an_alarm_comes_at_the_limit_and_goes_a_little_below() -> None:
+    machine = Machine()
+    alarms = machine.alarms()
+    seen = []
+    for machine.resident in (999, 1000, 960, 949, 999, 1001):
+        changed = alarms.check()
+        seen.append((changed, alarms.memory, alarms.reason))
+    on, off = "low on memory", ""
+    assert seen == [
+        (False, False, off),
+        (True, True, on),
+        (False, True, on),
+        (True, False, off),
+        (False, False, off),
+        (True, True, on),
+    ]
+
+
+def test_the_disk_likewise() -> None:
+    machine = Machine()
+    alarms = machine.alarms()
+    seen = []
+    for machine.free in (500, 499, 510, 530):
+        alarms.check()
+        seen.append(alarms.disk)
+    assert seen == [False, True, True, False]
+
+
+def test_both_have_one_reason() -> None:
+    machine = Machine()
+    machine.resident, machine.free = 2000, 0
+    alarms = machine.alarms()
+    alarms.check()
+    assert alarms.reason == "low on memory & disk"
+    machine.resident = 0
+    alarms.check()
+    assert alarms.reason == "low on disk"
+
+
+def test_a_limit_of_zero_is_none() -> None:
+    machine = Machine()
+    machine.resident, machine.free = 1 << 40, 0
+    alarms = machine.alarms(0, 0)
+    assert not alarms.check()
+    assert alarms.reason == ""
+
+
+def test_the_figures_are_the_system_s() -> None:
+    expected = psutil.Process(os.getpid()).memory_info().rss
+    assert resident_bytes() == pytest.approx(expected, rel=0.2)
+    assert 0 < memory_bytes() <= psutil.virtual_memory().total
+
+
+def test_memory_that_is_freed_leaves_the_process() -> None:
+    return_large_blocks()
+    before = resident_bytes()
+    blocks = [bytearray(b"x") * (4 << 20) for _ in range(16)]
+    assert resident_bytes() > before + (48 << 20)
+    del blocks
+    give_back_memory()
+    assert resident_bytes() < before + (16 << 20)

@@ -1,0 +1,73 @@
+"""TLS contexts, and whom a certificate names."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from escrowmq.config import TlsSection
+from escrowmq.server.tls import certificate_user, server_context
+from tests.certificates import Authority
+
+
+@pytest.mark.parametrize(
+    ("certificate", "user"),
+    [
+        (None, None),
+        ({}, None),
+        ({"subject": ((("organizationName", "O"),), (("commonName", "alice"),))}, "alice"),
+        ({"subject": (), "subjectAltName": (("DNS", "bob.example"), ("DNS", "x"))}, "bob.example"),
+        ({"subject": ((("commonName", ""),),), "subjectAltName": (("email", "c@example"),)}, "c@example"),
+        ({"subject": ((("commonName", "alice"),),), "subjectAltName": (("DNS", "bob"),)}, "alice"),
+        ({"subject": (), "subjectAltName": (("IP Address", "10.0.0.1"),)}, None),
+    ],
+)
+def test_whom_a_certificate_names(certificate: Any, user: str | None) -> None:
+    assert certificate_user(certificate) == user
+
+
+@pytest.mark.parametrize(
+    ("verify", "mode"),
+    [("none", ssl.CERT_NONE), ("optional", ssl.CERT_OPTIONAL), ("required", ssl.CERT_REQUIRED)],
+)
+def test_the_context_follows_the_configuration(tmp_path: Path, verify: Any, mode: ssl.VerifyMode) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("localhost")
+    context = server_context(
+        TlsSection(certificate=certificate, key=key, ca=authority.path, verify_client=verify, min_version="1.3")
+    )
+    assert context.verify_mode == mode
+    assert context.minimum_version == ssl.TLSVersion.TLSv1_3
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    _, key = Authority(tmp_path).issue("localhost")
+    with pytest.raises(FileNotFoundError) as raised:
+        server_context(TlsSection(certificate=tmp_path / "absent.pem", key=key))
+    assert raised.value.filename == str(tmp_path / "absent.pem")
+
+
+def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificate, _ = authority.issue("one")
+    _, key = authority.issue("two")
+    with pytest.raises(OSError, match="not a certificate with its key") as raised:
+        server_context(TlsSection(certificate=certificate, key=key))
+    assert raised.value.filename == str(certificate)
+
+
+def test_what_is_no_authority_is_refused(tmp_path: Path) -> None:
+    certificate, key = Authority(tmp_path).issue("localhost")
+    junk = tmp_path / "junk.pem"
+    junk.write_text("nothing")
+    with pytest.raises(OSError, match="no certificates of authorities"):
+        server_context(TlsSection(certificate=certificate, key=key, ca=junk))
+
+
+def test_a_key_with_a_passphrase_does_not_ask_for_it(tmp_path: Path) -> None:
+    certificate, key = Authority(tmp_path).issue("localhost", passphrase=b"x")
+    with pytest.raises(OSError, match="passphrase"):
+        server_context(TlsSection(certificate=certificate, key=key))

@@ -1,0 +1,264 @@
+"""Turns: one end for all that is ready, the log written alongside, answers when it is on disk."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import threading
+
+import pytest
+
+from escrowmq.journal.memory import Faults, MemoryStorage
+from escrowmq.server import fatal
+from tests.unit.server.benches import Bench, FakeEndpoint, on_loop, until
+
+
+class Outlet:
+    """Counts flushes."""
+
+    def __init__(self, endpoint: FakeEndpoint) -> None:
+        self.endpoint = endpoint
+        self.sent: list[bytes] = []
+
+    def flush(self) -> None:
+        self.sent.append(self.endpoint.output())
+
+
+def joined(bench: Bench) -> tuple[FakeEndpoint, Outlet]:
+    endpoint = FakeEndpoint()
+    outlet = Outlet(endpoint)
+    bench.turns.outlets[endpoint] = outlet
+    return endpoint, outlet
+
+
+def test_what_is_ready_together_shares_a_turn_and_one_output() -> None:
+    async def test() -> None:
+        bench = Bench()
+        endpoint, outlet = joined(bench)
+
+        def activity(text: bytes) -> None:
+            bench.turns.begin()
+            endpoint.says += text
+            bench.turns.stirred[endpoint] = None
+
+        before = bench.turns.count
+        loop = asyncio.get_running_loop()
+        for text in (b"a", b"b", b"c"):
+            loop.call_soon(activity, text)
+        await until(lambda: outlet.sent)
+        assert outlet.sent == [b"abc"]
+        assert bench.turns.count == before + 1
+        await bench.close()
+
+    on_loop(test)
+
+
+def test_the_broker_s_clock_is_set_before_anything_happens() -> None:
+    async def test() -> None:
+        bench = Bench()
+        bench.broker.now = 0
+        bench.turns.begin()
+        assert bench.broker.now > 1_600_000_000_000
+        await bench.close()
+
+    on_loop(test)
+
+
+def test_an_answer_waits_for_the_sync_and_goes_out_with_it() -> None:
+    async def test() -> None:
+        bench = Bench()
+        endpoint, outlet = joined(bench)
+        bench.turns.begin()
+        queue = bench.queue()
+        endpoint.waits_for = bench.publish(queue, b"x")
+        bench.turns.holding[endpoint] = None
+        assert bench.journal.synced_lsn < endpoint.waits_for
+        await until(lambda: not bench.turns.holding)
+        assert endpoint.told[-1] == ("synced", bench.journal.synced_lsn)
+        assert bench.journal.synced_lsn >= endpoint.waits_for
+        assert not outlet.sent, "it was not stirred"
+        await bench.close()
+
+    on_loop(test)
+
+
+def test_an_answer_that_waits_for_what_is_on_disk_already_is_released() -> None:
+    async def test() -> None:
+        bench = Bench()
+        endpoint, _ = joined(bench)
+        bench.queue()
+        await bench.turns.synced()
+        bench.turns.begin()
+        endpoint.waits_for = bench.journal.end_lsn
+        bench.turns.holding[endpoint] = None
+        await until(lambda: not bench.turns.holding)
+        await bench.close()
+
+    on_loop(test)
+
+
+def test_what_gathers_during_a_sync_shares_the_next_one() -> None:
+    async def test() -> None:
+        gate = threading.Event()
+
+        class Slow(MemoryStorage):
+            def sync(self, name: str) -> None:
+                gate.wait(5)
+                super().sync(name)
+
+        bench = Bench(Slow(random.Random(1)))
+        bench.turns.begin()
+        queue = bench.queue()
+        await until(lambda: not bench.turns.idle and bench.turns.count)
+        for _ in range(10):
+            bench.turns.begin()
+            bench.publish(queue, b"x")
+            await asyncio.sleep(0)
+        gate.set()
+        await bench.turns.synced()
+        assert bench.journal.stats.batches == 2
+        await bench.close()
+
+    on_loop(test)
+
+
+def test_deadlines_run_by_themselves() -> None:
+    async def test() -> None:
+        bench = Bench()
+        fired: list[int] = []
+        bench.turns.begin()
+        for delay in (20, 5):
+            bench.broker.deadlines.set(bench.broker.now + delay, lambda delay=delay: fired.append(delay))  # type: ignore[misc]
+        await until(lambda: len(fired) == 2, "the deadlines")
+        assert fired == [5, 20]
+        await bench.close()
+
+    on_loop(test)
+
+
+def test_an_earlier_deadline_moves_the_timer() -> None:
+    async def test() -> None:
+        bench = Bench()
+        fired: list[str] = []
+        bench.turns.begin()
+        bench.broker.deadlines.set(bench.broker.now + 3_600_000, lambda: fired.append("late"))
+        await asyncio.sleep(0.01)
+        bench.turns.begin()
+        bench.broker.deadlines.set(bench.broker.now + 5, lambda: fired.append("early"))
+        await until(lambda: fired)
+        assert fired == ["early"]
+        await bench.close()
+
+    on_loop(test)
+
+
+def test_actions_wait_for_their_lsn_in_order() -> None:
+    async def test() -> None:
+        bench = Bench()
+        seen: list[str] = []
+        bench.turns.begin()
+        queue = bench.queue()
+        first = bench.publish(queue, b"x")
+        second = bench.publish(queue, b"y")
+        bench.turns.when_synced(second, lambda: seen.append("second"))
+        bench.turns.when_synced(first, lambda: seen.append("first"))
+        bench.turns.when_synced(0, lambda: seen.append("at once"))
+        assert seen == ["at once"]
+        await bench.turns.synced()
+        assert seen == ["at once", "first", "second"]
+        await bench.close()
+
+    on_loop(test)
+
+
+def test_posts_from_other_threads_come_in_a_turn() -> None:
+    async def test() -> None:
+        bench = Bench()
+        seen: list[int] = []
+        before = bench.turns.count
+        thread = threading.Thread(target=bench.turns.post, args=(lambda: seen.append(bench.broker.now),))
+        thread.start()
+        await until(lambda: bench.turns.count > before)
+        thread.join()
+        assert seen[0] > 0
+        await bench.close()
+
+    on_loop(test)
+
+
+def test_a_lost_endpoint_is_asked_nothing_more() -> None:
+    async def test() -> None:
+        bench = Bench()
+        endpoint, outlet = joined(bench)
+        bench.turns.begin()
+        bench.turns.stirred[endpoint] = bench.turns.holding[endpoint] = None
+        bench.publish(bench.queue(), b"x")
+        bench.turns.forget(endpoint)
+        await bench.turns.synced()
+        assert not outlet.sent
+        assert not endpoint.told
+        await bench.close()
+
+    on_loop(test)
+
+
+class Ended(BaseException):
+    """Stands for the end of the process."""
+
+
+def die_noisily(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    codes: list[int] = []
+
+    def exit_process(code: int) -> None:
+        codes.append(code)
+        raise Ended
+
+    monkeypatch.setattr(os, "_exit", exit_process)
+    return codes
+
+
+@pytest.mark.rule("DUR-2")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_failed_sync_ends_the_process_and_answers_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    codes = die_noisily(monkeypatch)
+
+    async def test() -> FakeEndpoint:
+        bench = Bench(MemoryStorage(random.Random(1), Faults(sync_fails=1.0)))
+        endpoint, _ = joined(bench)
+        bench.turns.begin()
+        endpoint.waits_for = bench.publish(bench.queue(), b"x")
+        bench.turns.holding[endpoint] = None
+        await until(lambda: codes)
+        await asyncio.to_thread(bench.turns._writer._thread.join)
+        return endpoint
+
+    endpoint = on_loop(test)
+    assert codes == [fatal.EXIT_CODE]
+    assert not endpoint.told
+    assert "the journal cannot be written: " in caplog.text
+
+
+def test_a_fault_in_the_broker_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    codes = die_noisily(monkeypatch)
+
+    async def test() -> None:
+        bench = Bench()
+
+        def fault() -> None:
+            raise KeyError("broken")
+
+        bench.turns.after.append(fault)
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # which gets `Ended` here
+        bench.turns.begin()
+        await until(lambda: codes)
+        bench.turns.stop()
+
+    on_loop(test)
+    assert codes == [fatal.EXIT_CODE]
+    assert "internal error in the broker; the broker stops" in caplog.text
+    assert "KeyError" in caplog.text
