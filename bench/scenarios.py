@@ -65,7 +65,7 @@ class Scenario(ABC):
 class Rate(Scenario):
     """A rate under a steady load, by the named scenario of the load tool."""
 
-    def __init__(self, name: str, title: str, target: float, rate: str = "deliver") -> None:
+    def __init__(self, name: str, title: str, target: float | None, rate: str = "deliver") -> None:
         super().__init__(name, (Figure(name, title, "messages/s", ratio_at_least=target),))
         self._rate = rate
 
@@ -225,8 +225,10 @@ SCENARIOS: dict[str, Scenario] = {
     scenario.name: scenario
     for scenario in (
         Rate("transient", "transient, auto-ack, 1 producer, 1 consumer", 4),
+        Rate("mixed", "— sizes 60 to 140 bytes, own message-ids", None),
         Rate("acked", "transient, acked, prefetch 1000", 3.5),
         Rate("confirms", "persistent, confirms (window 2000), acked", 7),
+        Rate("mixed-confirms", "— sizes 60 to 140 bytes, own message-ids", None),
         Rate("many", "persistent, 10 producers, 10 consumers, 10 queues, confirms", 3),
         Rate("tx100", "persistent, tx of 100, each commit awaited, acked", 8),
         Rate("tx1", "persistent, tx of 1, each commit awaited", 1.2, "confirm"),

@@ -34,6 +34,8 @@ _SECONDS = click.FloatRange(min=0, min_open=True)
     "--scenario", type=click.Choice(list(SCENARIOS)), help="Start from a named load; the options below change it."
 )
 @click.option("--size", type=_COUNT, help="Body size in bytes.")
+@click.option("--size-spread", "spread", type=_COUNT, help="Spread sizes over so many bytes on either side of --size.")
+@click.option("--ids/--no-ids", default=None, help="Give each message a message-id of its own.")
 @click.option("--count", type=_COUNT, help="Publish so many messages in all.")
 @click.option("--duration", type=_SECONDS, help="Publish for so many seconds (10, if there is no --count).")
 @click.option("--producers", type=_COUNT, help="Publishing connections.")

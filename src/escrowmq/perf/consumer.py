@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from struct import Struct
+from collections.abc import Iterable
 
 from escrowmq.perf import frames
 from escrowmq.perf.connection import Connection
@@ -92,9 +92,8 @@ class Consumer(Peer):
         if self._unsent:
             self._send(self._unsent)
 
-    def _measure(self, run: memoryview, stamp: Struct) -> None:
+    def _measure(self, times: Iterable[int]) -> None:
         now = self.now
         record = self.totals.delivery.record
-        for times, number in Counter(stamp.iter_unpack(run)).items():
-            if times:
-                record(now - times[0], number)
+        for time, number in Counter(times).items():
+            record(now - time, number)

@@ -214,10 +214,15 @@ def tx_commit(channel: int) -> bytes:
     return method(channel, TX_COMMIT)
 
 
-def publish_prefix(channel: int, exchange: str, routing_key: str, body_size: int, persistent: bool) -> bytes:
-    """basic.publish and the content header (delivery mode alone): all of a publish but its body frames."""
+def publish_prefix(
+    channel: int, exchange: str, routing_key: str, body_size: int, persistent: bool, message_id: str | None = None
+) -> bytes:
+    """basic.publish and the content header (delivery mode, message id if any): all of a publish but its body frames."""
     publish = method(channel, BASIC_PUBLISH, b"\0\0" + shortstr(exchange) + shortstr(routing_key) + b"\0")
-    header = pack(">HHQHB", 60, 0, body_size, 0x1000, 2 if persistent else 1)
+    flags = 0x1000 if message_id is None else 0x1080
+    header = pack(">HHQHB", 60, 0, body_size, flags, 2 if persistent else 1)
+    if message_id is not None:
+        header += shortstr(message_id)
     return publish + frame(HEADER, channel, header)
 
 

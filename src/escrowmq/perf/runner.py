@@ -193,7 +193,15 @@ class Load:
         keys = [""] if workload.fanout else self.queues[number::total] or [self.queues[number % len(self.queues)]]
         count = None if workload.count is None else workload.count // total + (number < workload.count % total)
         block = PublishBlock(
-            channel, self._exchange, keys, workload.size, workload.persistent, connection.frame_max, workload.tx_size
+            channel,
+            self._exchange,
+            keys,
+            workload.size,
+            workload.persistent,
+            connection.frame_max,
+            workload.tx_size,
+            workload.spread,
+            workload.ids,
         )
         if workload.tx_size:
             return TransactingPublisher(channel, block, self._totals, count, workload.stamped)

@@ -17,6 +17,10 @@ class Workload:
 
     size: int = 100
     """Body bytes."""
+    spread: int = 0
+    """Body sizes are spread evenly over so many bytes on either side of `size`."""
+    ids: bool = False
+    """Each message has a message-id of its own."""
     count: int | None = None
     """Messages to publish in all."""
     duration: float | None = None
@@ -67,9 +71,11 @@ class Workload:
         """Raise PerfError where figures do not go together."""
         if not 0 <= self.size <= MAX_SIZE:
             raise PerfError(f"--size must be from 0 to {MAX_SIZE} bytes")
+        if not 0 <= self.spread <= self.size or self.size + self.spread > MAX_SIZE:
+            raise PerfError("--size-spread must not exceed --size, nor the two together what a body may have")
         if not self.producers and not self.consumers:
             raise PerfError("neither producers nor consumers: nothing to do")
-        if self.stamped and self.size < 8:
+        if self.stamped and self.size - self.spread < 8:
             raise PerfError("latency needs a body of at least 8 bytes to carry the time")
         if self.ack_every and self.prefetch and self.ack_every > self.prefetch:
             raise PerfError("--ack-every must not exceed --prefetch: the broker would wait for the consumer for ever")
@@ -91,7 +97,9 @@ class Workload:
 SCENARIOS: dict[str, Workload] = {
     "transient": Workload(ack_every=0),
     "acked": Workload(),
+    "mixed": Workload(spread=40, ids=True, ack_every=0),
     "confirms": Workload(persistent=True, confirms=True),
+    "mixed-confirms": Workload(spread=40, ids=True, persistent=True, confirms=True),
     "many": Workload(persistent=True, confirms=True, window=200, producers=10, consumers=10, queues=10),
     "tx100": Workload(persistent=True, tx_size=100),
     "tx1": Workload(persistent=True, tx_size=1),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from struct import Struct, pack
+from struct import pack
 
 import pytest
 from hypothesis import given
@@ -34,11 +34,10 @@ class Reader:
     def __init__(self) -> None:
         self.times: list[int] = []
         self.others: list[tuple[int, bytes]] = []
-        self.counter = DeliveryCounter(lambda kind, payload: self.others.append((kind, bytes(payload))), self._run)
+        self.counter = DeliveryCounter(
+            lambda kind, payload: self.others.append((kind, bytes(payload))), self.times.extend
+        )
         self._rest = b""
-
-    def _run(self, run: memoryview, stamp: Struct) -> None:
-        self.times += [fields[0] for fields in stamp.iter_unpack(run) if fields]
 
     def feed(self, chunk: bytes) -> None:
         data = self._rest + chunk
@@ -84,6 +83,22 @@ def test_a_mixed_stream_counts_the_same_in_any_pieces(
     reader.feed_in_pieces(data, cuts)
     assert reader.counter.count == len(sizes)
     assert reader.others == [(item[0], item[7:-1]) for item in items if isinstance(item, bytes)]
+
+
+@given(sizes=st.lists(st.one_of(st.integers(1, 60), st.just(131064), st.just(131065)), max_size=20), cuts=CUTS)
+def test_times_are_found_whatever_the_sizes(sizes: list[int], cuts: list[int]) -> None:
+    reader = Reader()
+    bodies = [(1000 + i).to_bytes(8, "big")[-min(size, 8) :].ljust(size, b"-") for i, size in enumerate(sizes)]
+    reader.feed_in_pieces(b"".join(delivery(i + 1, body) for i, body in enumerate(bodies)), cuts)
+    assert reader.counter.count == len(sizes)
+    assert reader.times == [1000 + i for i, size in enumerate(sizes) if size >= 8]
+
+
+def test_a_tag_out_of_order_among_mixed_sizes_is_an_error() -> None:
+    reader = Reader()
+    tags = [1, 2, 3, 5]
+    with pytest.raises(PerfError, match="delivery tag 5 after 3"):
+        reader.feed(b"".join(delivery(tag, b"x" * (10 + i)) for i, tag in enumerate(tags)))
 
 
 def test_bodies_too_short_for_a_time_have_none() -> None:

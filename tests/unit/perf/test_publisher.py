@@ -13,6 +13,8 @@ from escrowmq.perf.pace import SECOND, Pace
 from escrowmq.perf.publisher import ConfirmingPublisher, Publisher, TransactingPublisher
 from escrowmq.perf.totals import Totals
 
+UNIT = len(PublishBlock(1, "", ["queue"], 100, persistent=False, frame_max=131072, count=1).view)
+
 
 def block(count: int) -> PublishBlock:
     return PublishBlock(1, "", ["queue"], 100, persistent=False, frame_max=131072, count=count)
@@ -23,7 +25,7 @@ def test_it_publishes_its_count_and_is_finished() -> None:
     publisher = Publisher(1, block(4), totals, 10, stamped=False)
     taken = []
     while (data := publisher.take(5)) is not None:
-        taken.append(len(data) // publisher.block.unit)
+        taken.append(len(data) // UNIT)
     assert taken == [4, 4, 2]
     assert publisher.finished
     assert (totals.published, totals.published_at) == (10, 5)
@@ -67,7 +69,7 @@ def test_a_transaction_is_followed_by_its_commit_and_nothing_until_the_answer() 
     publisher = TransactingPublisher(1, block(3), totals, 5, stamped=False)
     data = publisher.take(10)
     assert data is not None
-    assert bytes(data[3 * publisher.block.unit :]) == frames.tx_commit(1)
+    assert bytes(data[3 * UNIT :]) == frames.tx_commit(1)
     assert publisher.take(11) is None
     publisher.stop()
     assert not publisher.finished
@@ -82,7 +84,7 @@ def test_the_last_transaction_is_as_small_as_the_count_wants_it() -> None:
     publisher.on_commit_ok(0)
     data = publisher.take(0)
     assert data is not None
-    assert len(data) == publisher.block.unit + len(frames.tx_commit(1))
+    assert len(data) == UNIT + len(frames.tx_commit(1))
 
 
 def test_a_paced_message_carries_the_time_at_which_it_was_due() -> None:
@@ -91,8 +93,8 @@ def test_a_paced_message_carries_the_time_at_which_it_was_due() -> None:
     assert publisher.due_at() == 0
     data = publisher.take(2_500_000)
     assert data is not None
-    unit, body_at = publisher.block.unit, publisher.block.body_at
-    times = [unpack_from(">Q", data, i * unit + body_at)[0] for i in range(len(data) // unit)]
+    body_at = publisher.block.body_at
+    times = [unpack_from(">Q", data, i * UNIT + body_at)[0] for i in range(len(data) // UNIT)]
     assert times == [0, 1_000_000, 2_000_000]
     assert publisher.due_at() == 3_000_000
 

@@ -42,6 +42,8 @@ def test_an_unknown_name_is_refused_with_those_there_are() -> None:
     ("changes", "complaint"),
     [
         ({"size": 10**9}, "--size"),
+        ({"size": 10, "spread": 11}, "--size-spread"),
+        ({"size": 40, "spread": 33, "latency": True}, "8 bytes"),
         ({"producers": 0, "consumers": 0}, "nothing to do"),
         ({"producers": 0}, "--queue"),
         ({"size": 7, "latency": True}, "8 bytes"),
