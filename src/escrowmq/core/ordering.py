@@ -157,7 +157,7 @@ class Fifo:
 
     def _fill(self) -> None:
         """Bring the front of the tail into memory, half of what may be there at once."""
-        while self.tail.messages and self.resident < self.resident_limit // 2:
+        while self.tail.messages and (not self.head or self.resident < self.resident_limit // 2):
             reference = self.tail.take(self.tail.peek().length)
             block = self._pager.load(reference)
             expires_at = self._expiry(block.envelope, block.time)

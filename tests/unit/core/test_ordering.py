@@ -1,0 +1,181 @@
+"""Disciplines against a sorted list, with so little memory that almost everything is paged."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from escrowmq.core.message import Entry, Envelope, Run
+from escrowmq.core.ordering import ENTRY_COST, Fifo, Priority
+from tests.unit.core.site import Site
+
+
+def no_expiry(envelope: Envelope, time: int) -> int:
+    del envelope, time
+    return 0
+
+
+def fifo(site: Site, limit: int = 1 << 20) -> Fifo:
+    return Fifo(site.broker.pager, limit, no_expiry)
+
+
+class FifoMachine(RuleBasedStateMachine):
+    """A Fifo and what it should hold; entries that were taken may come back in any order."""
+
+    limit = 3 * (ENTRY_COST + 2)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.site = Site()
+        self.fifo = fifo(self.site, self.limit)
+        self.position = 1
+        self.inside: list[tuple[int, bytes]] = []
+        self.outside: list[Entry] = []
+
+    @rule(count=st.integers(1, 8), size=st.integers(0, 3))
+    def append(self, count: int, size: int) -> None:
+        bodies = [bytes([self.position % 256, i])[:size] for i in range(count)]
+        self.fifo.append(Run(Envelope("", "q"), self.position, 5), bodies)
+        self.inside += [(self.position + i, body) for i, body in enumerate(bodies)]
+        self.position += count
+
+    @rule(most=st.integers(1, 10))
+    def take(self, most: int) -> None:
+        taken = self.fifo.take(most)
+        assert len(taken) <= most
+        assert bool(taken) == bool(self.inside)
+        self.inside.sort()
+        assert [(entry.position, entry.body) for entry in taken] == self.inside[: len(taken)]
+        del self.inside[: len(taken)]
+        self.outside += taken
+
+    @precondition(lambda self: self.outside)
+    @rule(data=st.data())
+    def put_back(self, data: st.DataObject) -> None:
+        back = data.draw(st.lists(st.sampled_from(self.outside), unique_by=id, min_size=1))
+        self.outside = [entry for entry in self.outside if entry not in back]
+        self.fifo.put_back(back)
+        self.inside += [(entry.position, entry.body) for entry in back]
+
+    @rule()
+    def peek(self) -> None:
+        entry = self.fifo.peek()
+        assert (entry and (entry.position, entry.body)) == (min(self.inside) if self.inside else None)
+
+    @rule()
+    def sync(self) -> None:
+        self.site.sync()
+
+    @precondition(lambda self: len(self.inside) > 20)
+    @rule()
+    def clear(self) -> None:
+        gone = self.fifo.clear()
+        assert sorted(r.first + i for r in gone for i in range(r.length)) == sorted(p for p, _ in self.inside)
+        self.inside.clear()
+        assert self.fifo.resident == 0
+
+    @invariant()
+    def holds_what_it_should(self) -> None:
+        assert len(self.fifo) == len(self.inside)
+        held = sorted(r.first + i for r in self.fifo.references() for i in range(r.length))
+        assert held == sorted(p for p, _ in self.inside)
+        in_memory = [entry.position for entry in self.fifo.in_memory()]
+        assert in_memory == sorted(in_memory)
+        assert self.fifo.resident == sum(len(entry.body) + ENTRY_COST for entry in self.fifo.head)
+
+
+TestFifo = FifoMachine.TestCase
+TestFifo.settings = settings(stateful_step_count=40)
+
+
+@pytest.mark.rule("ORD-5")
+@pytest.mark.parametrize("limit", [0, 1, 2, ENTRY_COST, 10 * ENTRY_COST, 1 << 20])
+def test_any_limit_of_memory_gives_the_same_order(limit: int) -> None:
+    site = Site()
+    order = fifo(site, limit)
+    for i in range(100):
+        order.append(Run(Envelope("", "q"), 1 + 3 * i, 5), [b"%d" % i] * 3)
+    first = order.peek()
+    assert first is not None
+    assert first.position == 1
+    taken: list[Entry] = []
+    while len(order):
+        taken += order.take(7)
+    assert [entry.position for entry in taken] == list(range(1, 301))
+    assert order.peek() is None
+    assert order.take(1) == []
+
+
+def test_memory_is_bounded() -> None:
+    site = Site()
+    limit = 50 * ENTRY_COST
+    order = fifo(site, limit)
+    for i in range(1000):
+        order.append(Run(Envelope("", "q"), 1 + i, 5), [b""])
+    assert order.resident <= limit
+    assert len(list(order.in_memory())) <= 50
+    for _ in range(100):
+        order.take(10)
+        assert order.resident <= limit
+
+
+def test_what_recovery_knows_of_deliveries_is_told_when_it_is_read() -> None:
+    site = Site()
+    order = fifo(site)
+    lsn = site.broker.pager.store(Run(Envelope("", "q"), 1, 5), [b"a", b"b", b"c", b"d"])
+    order.tail.append(1, 4, lsn, 0)
+    order.delivered_below = 3
+    order.deliveries = {2: 7, 4: 1}
+    assert [(entry.body, entry.deliveries) for entry in order.take(4)] == [(b"a", 1), (b"b", 7), (b"c", 0), (b"d", 1)]
+
+
+class TestPriority:
+    def make(self, site: Site, highest: int, limit: int = 1 << 20) -> Priority:
+        return Priority(highest, site.broker.pager, lambda: fifo(site, limit))
+
+    @pytest.mark.rule("ORD-6")
+    @given(
+        st.lists(st.tuples(st.integers(0, 12), st.integers(1, 3)), max_size=30),
+        st.sampled_from([0, 2 * ENTRY_COST, 1 << 20]),
+        st.integers(1, 5),
+    )
+    def test_the_highest_first_and_in_order_within_each(
+        self, plan: list[tuple[int, int]], limit: int, most: int
+    ) -> None:
+        site = Site()
+        order = self.make(site, 9, limit)
+        expected: list[tuple[int, int]] = []
+        position = 1
+        for priority, count in plan:
+            order.append(Run(Envelope("", "q", priority=priority), position, 5), [b"x"] * count)
+            expected += [(-min(priority, 9), position + i) for i in range(count)]
+            position += count
+        expected.sort()
+        assert len(order) == len(expected)
+        out: list[Entry] = []
+        while len(order):
+            head = order.peek()
+            assert head is not None
+            assert head.position == expected[len(out)][1]
+            taken = order.take(most)
+            assert 1 <= len(taken) <= most
+            out += taken
+        assert [entry.position for entry in out] == [position for _, position in expected]
+        order.put_back(out[::-1])
+        again: list[Entry] = []
+        while len(order):
+            again += order.take(most)
+        assert [entry.position for entry in again] == [position for _, position in expected]
+
+    def test_clearing_names_everything(self) -> None:
+        site = Site()
+        order = self.make(site, 3)
+        for position in range(1, 10):
+            order.append(Run(Envelope("", "q", priority=position % 4), position, 5), [b""])
+        assert sorted(r.first for r in order.references()) == list(range(1, 10))
+        assert sorted(r.first for r in order.clear()) == list(range(1, 10))
+        assert len(order) == 0
+        assert order.peek() is None
+        assert order.take(5) == []
