@@ -391,6 +391,8 @@ class Connection:
     def put(self, channel: int, data: bytes, after: int = 0) -> None:
         """Send `data` on `channel` when the log is synced up to `after`."""
         outbox = self._outbox
+        if after and after <= self.broker.log.synced_lsn:
+            after = 0  # nothing of it is left to be synced, and so no sync may ever come
         outbox.put(channel, data, after)
         if after and outbox.holding:
             self._host.hold(self)

@@ -1,0 +1,319 @@
+"""The whole server core in one process without sockets, threads or a clock: every step of it is a call.
+
+What the real server does with an event loop, a writer's thread and an executor is done here by whoever drives: bytes
+come in (`receive`), a turn ends (`end_turn`), the writer takes a batch, writes it and reports it, each at a moment of
+its own; so do snapshots, compaction and the tidying of files.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from escrowmq.core.branch import Limits
+from escrowmq.core.broker import RESIDENT_LIMIT, Broker
+from escrowmq.core.recovery import Recovery
+from escrowmq.core.relocation import Relocation
+from escrowmq.core.snapshot import snapshot as captured
+from escrowmq.journal.batch import Batch
+from escrowmq.journal.journal import SEGMENT_BYTES, Journal, SparseSegment
+from escrowmq.journal.snapshot import Snapshot
+from escrowmq.journal.storage import Storage
+from escrowmq.wire.amqp091.connection import Connection
+from escrowmq.wire.endpoint import Endpoint, EndpointLimits, Peer, Verdict
+from escrowmq.wire.sasl import Credentials
+
+
+@dataclass(frozen=True)
+class Options:
+    """Sizes in bytes, small ones make for many segments and much paging."""
+
+    segment_bytes: int = SEGMENT_BYTES
+    batch_bytes: int = 16 << 20
+    resident_limit: int = RESIDENT_LIMIT
+    limits: EndpointLimits = field(default_factory=EndpointLimits)
+    users: tuple[str, ...] = ("guest",)
+
+
+@dataclass(eq=False)
+class Port:
+    """A connection as the server holds it; `sent` is what it has said and nobody has taken yet."""
+
+    endpoint: Connection
+    name: str
+    sent: bytearray = field(default_factory=bytearray)
+    closed: bool = False
+
+
+def with_transaction_limits(**limits: int) -> EndpointLimits:
+    """The default limits with bounds on transactions (TX-13)."""
+    return EndpointLimits(transaction=Limits(**limits))
+
+
+class SimServer:
+    """One life of the server process, from recovery on. Raises what the journal raises."""
+
+    mechanisms: tuple[str, ...] = ("PLAIN",)
+
+    def __init__(
+        self,
+        storage: Storage,
+        options: Options | None = None,
+        *,
+        now: int = 1_000_000,
+        seed: int = 0,
+        make_broker: Callable[..., Broker] = Broker,
+    ) -> None:
+        self.options = options or Options()
+        self.limits: EndpointLimits = self.options.limits
+        self.on_output: Callable[[Port, bytes], None] = lambda port, data: None
+        self.ports: dict[Endpoint, Port] = {}
+        self.now = now
+        self.batch: Batch | None = None
+        self.written = False
+        self.snapshot: Snapshot | None = None
+        self.files: Callable[[], None] | None = None
+        self._installing = False
+        self._stirred: dict[Endpoint, None] = {}
+        self._holding: dict[Endpoint, None] = {}
+        self._sparse: list[SparseSegment] = []
+        self._relocation: Relocation | None = None
+        self._relocated_to = 0
+        self.journal = Journal.open(
+            storage,
+            segment_bytes=self.options.segment_bytes,
+            batch_bytes=self.options.batch_bytes,
+            journal_id=b"simulated-server",
+        )
+        self.broker = make_broker(
+            self.journal, random.Random(seed), resident_limit=self.options.resident_limit
+        )
+        self.broker.now = now
+        recovery = Recovery(self.broker)
+        for lsn, kind, payload, _ in self.journal.replay():
+            recovery.apply(lsn, kind, payload)
+        recovery.finish()
+        self.broker.end_restore()
+        if not self.broker.vhosts:
+            self._prepare()
+
+    def _prepare(self) -> None:
+        broker = self.broker
+        broker.add_vhost("/")
+        for user in self.options.users:
+            broker.record_access(broker.access.add_user(user, "hash"))
+            broker.record_access(broker.access.set_permission(user, "/", ".*", ".*", ".*"))
+        self.end_turn()
+        self.run_disk()
+
+    # -- what endpoints ask (wire.endpoint.Host)
+
+    def authenticate(self, peer: Peer, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
+        known = credentials.authcid in self.broker.access.users
+        done(Verdict(credentials.authcid) if known else Verdict(None, "no such user"))
+
+    def stir(self, endpoint: Endpoint) -> None:
+        self._stirred[endpoint] = None
+
+    def hold(self, endpoint: Endpoint) -> None:
+        self._holding[endpoint] = None
+
+    def publishing(self, endpoint: Endpoint) -> None:
+        """Nothing runs short in here."""
+
+    def password_changed(self, peer: Peer, user: str, secret: bytes) -> None:
+        """Nobody has a password in here."""
+
+    # -- connections
+
+    def connect(self, name: str = "client") -> Port:
+        """A client has connected."""
+        port = Port(Connection(self, Peer(name, len(self.ports) + 1, loopback=True)), name)
+        self.ports[port.endpoint] = port
+        return port
+
+    def receive(self, port: Port, data: bytes) -> None:
+        """Bytes come in, within the turn that the next `end_turn` ends."""
+        if not port.closed:
+            self.broker.now = self.now
+            port.endpoint.receive(data)
+
+    def lose(self, port: Port) -> None:
+        """The connection is gone, whoever ended it."""
+        if not port.closed:
+            self.broker.now = self.now
+            port.endpoint.lost()
+            self._close(port)
+
+    def _close(self, port: Port) -> None:
+        port.closed = True
+        self.ports.pop(port.endpoint, None)
+        self._stirred.pop(port.endpoint, None)
+        self._holding.pop(port.endpoint, None)
+
+    # -- turns
+
+    def end_turn(self) -> None:
+        """What is due happens, deliveries are made, everybody says what there is to say."""
+        broker = self.broker
+        broker.now = self.now
+        due = broker.next_deadline()
+        if due is not None and due <= self.now:
+            broker.run_deadlines()
+        broker.end_turn()
+        while self._stirred:
+            stirred, self._stirred = self._stirred, {}
+            for endpoint in stirred:
+                port = self.ports.get(endpoint)
+                if port is not None:
+                    self._flush(port)
+
+    def _flush(self, port: Port) -> None:
+        data = port.endpoint.output()
+        if data:
+            port.sent += data
+            self.on_output(port, data)
+        if port.endpoint.finished:
+            port.endpoint.lost()
+            self._close(port)
+
+    @property
+    def idle(self) -> bool:
+        """There is nothing left to do but wait for clients and for time to pass."""
+        return (
+            self.batch is None
+            and self.journal.end_lsn == self.journal.synced_lsn
+            and not self._stirred
+            and not self.broker.stirred
+        )
+
+    # -- the disk
+
+    def take_batch(self) -> bool:
+        """The writer gets what has gathered, if it is idle and there is something."""
+        if self.batch is None:
+            self.batch = self.journal.take_batch(self.now * 1000)
+            self.written = False
+            return self.batch is not None
+        return False
+
+    def write_batch(self) -> bool:
+        """The writer writes and syncs what it has. Raises JournalFailed."""
+        if self.batch is not None and not self.written:
+            self.batch.write()
+            self.written = True
+            return True
+        return False
+
+    def report_batch(self) -> bool:
+        """The loop hears of it: answers go out in the turn that this begins."""
+        if self.batch is None or not self.written:
+            return False
+        batch, self.batch = self.batch, None
+        self.broker.now = self.now
+        self.journal.batch_done(batch)
+        lsn = self.journal.synced_lsn
+        self.broker.synced(lsn)
+        holding, self._holding = self._holding, {}
+        for endpoint in holding:
+            if endpoint.synced(lsn):
+                self._holding[endpoint] = None
+        return True
+
+    def run_disk(self) -> None:
+        """Write until all is on disk and everything that waited for it has been said."""
+        while True:
+            self.take_batch()
+            self.write_batch()
+            if not self.report_batch():
+                return
+            self.end_turn()
+
+    # -- maintenance, between turns
+
+    def begin_snapshot(self) -> bool:
+        """The state of now is captured; not while another snapshot is under way or compaction moves what it names."""
+        if self.snapshot is not None or self._relocation is not None:
+            return False
+        records = [(kind, b"".join(parts)) for kind, parts in captured(self.broker)]
+        self.snapshot = self.journal.begin_snapshot(records, self.now * 1000)
+        return True
+
+    def write_snapshot(self) -> bool:
+        """Raises SnapshotFailed."""
+        snapshot = self.snapshot
+        if snapshot is None or snapshot.written:
+            return False
+        try:
+            snapshot.write()
+        finally:
+            self.journal.snapshot_done(snapshot)
+            if not snapshot.written:
+                self.snapshot = None
+        return True
+
+    def housekeep(self) -> bool:
+        """Ask the journal for file work, unless there is some already."""
+        if self.files is not None:
+            return False
+        if self._installing:  # what became of it, the journal learns in the call below
+            self._installing = False
+            self.snapshot = None
+        snapshot = self.snapshot
+        ready = snapshot is not None and snapshot.written and snapshot.lsn <= self.journal.synced_lsn
+        self.files = self.journal.housekeeping()
+        self._installing = ready and self.files is not None
+        return self.files is not None
+
+    def run_files(self) -> bool:
+        """Rename and delete. Raises OSError."""
+        if self.files is None:
+            return False
+        work, self.files = self.files, None
+        work()
+        return True
+
+    def relocate(self, ratio: float = 1.0) -> bool:
+        """One step of a compaction, begun if something is sparse; each waits until the one before it is on disk."""
+        if self._relocation is None:
+            if self.snapshot is not None:
+                return False
+            self._sparse = self._sparse or self.journal.sparse_segments(ratio)
+            if not self._sparse:
+                return False
+            segment = self._sparse.pop()
+            self._relocation = Relocation(self.broker, segment.first_lsn, segment.end_lsn)
+        if self.journal.synced_lsn < self._relocated_to:
+            return False
+        if not self._relocation.step():
+            self._relocation = None
+        self._relocated_to = self.journal.end_lsn
+        return True
+
+    def tidy(self) -> None:
+        """A whole snapshot, compaction and deletion, one after the other."""
+        self.run_disk()
+        while self.relocate():
+            self.run_disk()
+        for _ in range(2):  # the first one may have been begun before
+            self.begin_snapshot()
+            self.write_snapshot()
+            self._tidy_files()
+        while self.relocate():
+            self.run_disk()
+        self._tidy_files()
+
+    def _tidy_files(self) -> None:
+        self.run_disk()
+        self.run_files()
+        while self.housekeep():
+            self.run_files()
+
+    def close(self) -> None:
+        """The process ends in good order."""
+        for port in list(self.ports.values()):
+            self.lose(port)
+        self.end_turn()
+        self.run_disk()
+        self.journal.close()
