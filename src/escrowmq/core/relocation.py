@@ -100,7 +100,7 @@ def _in_memory(broker: Broker, first_lsn: int, end_lsn: int) -> dict[int, list[_
     found: dict[int, dict[Queue, list[Entry]]] = {}
 
     def add(queue: Queue, entry: Entry) -> None:
-        if first_lsn <= entry.run.lsn < end_lsn:
+        if entry.run.lsn and first_lsn <= entry.run.lsn < end_lsn:  # 0: it is in memory alone
             found.setdefault(entry.run.lsn, {}).setdefault(queue, []).append(entry)
 
     for queue in _queues(broker):

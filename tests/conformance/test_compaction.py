@@ -1,0 +1,30 @@
+"""Compaction under clients' feet: what they hold and what waits stays as it is (ORD-5)."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from escrowmq.journal.memory import MemoryStorage
+from escrowmq.wire.amqp091 import spec
+from tests.harness.client import TRANSIENT, SimClient
+from tests.harness.server import Options, SimServer
+
+
+@pytest.mark.rule("ORD-5")
+def test_messages_in_memory_alone_do_not_take_part_in_the_compaction_of_the_first_segment() -> None:
+    storage = MemoryStorage(random.Random(1))
+    server = SimServer(storage, Options(segment_bytes=1000))
+    client = SimClient(server)
+    client.open_channel(1)
+    client.declare(1, "q")
+    client.publish(1, "q", b"first", b"x" * 2000, b"third")
+    client.publish(1, "q", b"in memory alone", header=TRANSIENT)
+    held = [client.get(1, "q") for _ in range(2)]
+    client.send(1, spec.BasicAck(2))
+    server.tidy()
+    client.send(1, spec.BasicNack(1, requeue=True))
+    again = [client.get(1, "q", no_ack=True) for _ in range(4)]
+    assert [message and message.body for message in held] == [b"first", b"x" * 2000]
+    assert [message and message.body for message in again] == [b"first", b"third", b"in memory alone", None]
