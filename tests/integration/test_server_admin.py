@@ -1,0 +1,198 @@
+"""Managing a broker while it runs, with the commands that an operator has."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pika
+import pika.exceptions
+import pytest
+
+from tests.broker import BrokerProcess, running_broker, wait_until
+
+
+def command(broker: BrokerProcess, *args: str, stdin: str = "", code: int = 0) -> str:
+    """Run `escrowmq ARGS --data-dir …`; what it printed, or its line of refusal."""
+    done = subprocess.run(
+        [sys.executable, "-m", "escrowmq", *args, "--data-dir", str(broker.data_dir)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stderr.strip() if code else done.stdout
+
+
+def as_json(broker: BrokerProcess, *args: str) -> Any:
+    return json.loads(command(broker, *args, "--json"))
+
+
+def connect(broker: BrokerProcess, user: str = "guest", password: str = "guest", vhost: str = "/") -> Any:
+    return pika.BlockingConnection(
+        pika.ConnectionParameters("127.0.0.1", broker.port, vhost, credentials=pika.PlainCredentials(user, password))
+    )
+
+
+def test_a_user_is_made_permitted_changed_and_deleted_while_the_broker_runs(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        command(broker, "user", "add", "alice", "--password-stdin", "--tag", "ops", stdin="first\n")
+        command(broker, "vhost", "add", "orders")
+        with pytest.raises(pika.exceptions.ProbableAccessDeniedError):
+            connect(broker, "alice", "first", "orders")
+        command(broker, "permission", "set", "alice", "orders", "--configure", "^a", "--write", "^a", "--read", "")
+        channel = connect(broker, "alice", "first", "orders").channel()
+        channel.queue_declare("a")
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="ACCESS_REFUSED"):
+            channel.queue_declare("b")
+        command(broker, "user", "password", "alice", "--password", "second")
+        with pytest.raises(pika.exceptions.ProbableAuthenticationError):
+            connect(broker, "alice", "first", "orders")
+        broker.restart()
+        connect(broker, "alice", "second", "orders").close()
+        assert {"user": "alice", "vhost": "orders", "configure": "^a", "write": "^a", "read": ""} in as_json(
+            broker, "permission", "list", "--user", "alice"
+        )
+        assert as_json(broker, "user", "list")[1] == {"name": "alice", "tags": ["ops"], "password": True}
+        connection = connect(broker, "alice", "second", "orders")
+        command(broker, "user", "delete", "alice")
+        with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="was deleted"):
+            connection.sleep(10)
+        assert as_json(broker, "permission", "list", "--user", "alice") == []
+        with pytest.raises(pika.exceptions.ProbableAuthenticationError):
+            connect(broker, "alice", "second", "orders")
+
+
+def test_what_a_command_has_done_survives_kill(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        command(broker, "vhost", "add", "v")
+        command(broker, "permission", "topic", "set", "guest", "v", "amq.topic", "--write", "^a", "--read", "^b")
+        broker.kill()
+        broker.start()
+        assert [vhost["name"] for vhost in as_json(broker, "vhost", "list")] == ["/", "v"]
+        assert as_json(broker, "permission", "topic", "list") == [
+            {"user": "guest", "vhost": "v", "exchange": "amq.topic", "write": "^a", "read": "^b"}
+        ]
+
+
+def test_a_vhost_goes_with_its_queues_and_connections(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        command(broker, "vhost", "add", "v")
+        command(broker, "permission", "set", "guest", "v", "--configure", ".*", "--write", ".*", "--read", ".*")
+        connection = connect(broker, vhost="v")
+        connection.channel().queue_declare("q", durable=True)
+        assert command(broker, "vhost", "delete", "v", stdin="n\n", code=130) == ""
+        command(broker, "vhost", "delete", "v", "--yes")
+        with pytest.raises(pika.exceptions.ConnectionClosedByBroker):
+            connection.sleep(10)
+        broker.restart()
+        assert as_json(broker, "queues") == []
+
+
+def test_status_and_lists_tell_what_there_is(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        connection = connect(broker)
+        channel = connection.channel()
+        channel.queue_declare("q", durable=True)
+        channel.confirm_delivery()
+        for _ in range(3):
+            channel.basic_publish("", "q", b"x", pika.BasicProperties(delivery_mode=2))
+        channel.basic_get("q")
+        status = as_json(broker, "status")
+        (queue,) = status["queues"]
+        assert (queue["name"], queue["ready"], queue["unsettled"], queue["consumers"]) == ("q", 2, 1, 0)
+        assert status["connections"] == 1
+        assert status["alarms"] == []
+        assert status["pid"] == broker.pid
+        journal = status["journal"]
+        assert journal["syncs"] >= 3
+        assert journal["records"] >= 4
+        assert journal["batches"] >= 3
+        assert journal["bytes"] > 0
+        assert as_json(broker, "queues", "--vhost", "/") == [queue]
+        (told,) = as_json(broker, "connections")
+        assert (told["user"], told["vhost"], told["state"], told["channels"]) == ("guest", "/", "running", 1)
+        for table in ("status", "queues", "connections"):
+            assert command(broker, table)
+        connection.close()
+
+
+def test_an_operator_closes_a_connection(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        connection = connect(broker)
+        (told,) = as_json(broker, "connections")
+        command(broker, "connections", "close", told["peer"], "--reason", "maintenance at noon")
+        with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="maintenance at noon"):
+            connection.sleep(10)
+        assert command(broker, "connections", "close", told["peer"], code=1) == (
+            f"escrowmq: no connection from {told['peer']}"
+        )
+
+
+def test_a_snapshot_is_taken_when_asked_for(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        connect(broker).channel().queue_declare("q", durable=True)
+        command(broker, "journal", "snapshot")
+        (snapshot,) = broker.data_dir.glob("*.snapshot")
+        command(broker, "journal", "compact")
+        broker.kill()
+        broker.start()
+        assert f"snapshot {snapshot.name}" in broker.log()
+        assert [queue["name"] for queue in as_json(broker, "queues")] == ["q"]
+
+
+@pytest.mark.parametrize(
+    ("args", "refusal"),
+    [
+        (("user", "delete", "bob"), "no such user 'bob'"),
+        (("user", "add", "guest", "--password", "x"), "user 'guest' already exists"),
+        (("user", "password", "bob", "--password", "x"), "no such user 'bob'"),
+        (("vhost", "add", "/"), "vhost '/' already exists"),
+        (("vhost", "delete", "w", "--yes"), "vhost 'w' not found"),
+        (("permission", "set", "guest", "w"), "no such vhost 'w'"),
+        (("permission", "set", "guest", "/", "--read", "("), "invalid regular expression '('"),
+        (("queues", "--vhost", "w"), "vhost 'w' not found"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(running: BrokerProcess, args: tuple[str, ...], refusal: str) -> None:
+    said = command(running, *args, code=1)
+    assert said.startswith(f"escrowmq: {refusal}")
+    assert "\n" not in said
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with running_broker(tmp_path_factory.mktemp("admin")) as broker:
+        yield broker
+
+
+def test_without_a_broker_it_says_so(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path)
+    assert command(broker, "status", code=1).startswith(f"escrowmq: no broker runs on {broker.data_dir}; start one")
+    with broker:
+        broker.kill()
+        assert (broker.data_dir / "admin.sock").exists()
+        assert "no broker runs on" in command(broker, "status", code=1)
+
+
+def test_a_long_path_has_its_socket_all_the_same(tmp_path: Path) -> None:
+    folder = tmp_path / ("x" * 120)
+    folder.mkdir()
+    with running_broker(folder) as broker:
+        assert as_json(broker, "status")["pid"] == broker.pid
+        broker.restart()
+        assert as_json(broker, "status")["pid"] == broker.pid
+
+
+def test_nothing_secret_is_logged(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        command(broker, "user", "add", "alice", "--password", "hunter2")
+        with pytest.raises(pika.exceptions.ProbableAuthenticationError):
+            connect(broker, "alice", "hunter3")
+        wait_until(lambda: "login of user 'alice' from 127.0.0.1" in broker.log())
+        assert "hunter" not in broker.log()

@@ -1,0 +1,119 @@
+"""Publishers wait while memory or disk run short, and nothing is lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pika
+import pika.exceptions
+
+from escrowmq.server.admin_client import ask
+from tests.broker import BrokerProcess, running_broker, wait_until
+
+MIB = 1 << 20
+
+
+def held_back(broker: BrokerProcess) -> Any:
+    return [why for told in ask(broker.data_dir, "connection.list") for why in told["held_back_by"]]
+
+
+def status(broker: BrokerProcess) -> Any:
+    return ask(broker.data_dir, "status")
+
+
+class Publisher(threading.Thread):
+    """Publishes transient messages of a megabyte, confirmed one by one."""
+
+    def __init__(self, broker: BrokerProcess, count: int) -> None:
+        super().__init__(daemon=True)
+        self.blocked: list[str] = []
+        self.unblocked = 0
+        self.confirmed = 0
+        self.fault: Exception | None = None
+        self._broker = broker
+        self._count = count
+
+    def run(self) -> None:
+        try:
+            self._publish()
+        except pika.exceptions.AMQPError as error:  # told to the test
+            self.fault = error
+
+    def _publish(self) -> None:
+        connection = pika.BlockingConnection(pika.URLParameters(self._broker.url))
+        connection.add_on_connection_blocked_callback(lambda _, frame: self.blocked.append(frame.method.reason))
+        connection.add_on_connection_unblocked_callback(lambda *_: self._unblock())
+        channel = connection.channel()
+        channel.queue_declare("q")
+        channel.confirm_delivery()
+        for i in range(self._count):
+            channel.basic_publish("", "q", i.to_bytes(4, "big") * (MIB // 4))
+            self.confirmed += 1
+        connection.sleep(0)  # pika tells of blocking only here
+        connection.close()
+
+    def _unblock(self) -> None:
+        self.unblocked += 1
+
+
+@contextmanager
+def limited(folder: Path, text: str) -> Iterator[BrokerProcess]:
+    config = folder / "limits.toml"
+    config.write_text(text)
+    with running_broker(folder, "--config", str(config)) as broker:
+        yield broker
+
+
+def consume(broker: BrokerProcess, count: int) -> list[int]:
+    connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+    seen = []
+    for method, _, body in connection.channel().consume("q", auto_ack=True):
+        assert method
+        assert body == body[:4] * (MIB // 4)
+        seen.append(int.from_bytes(body[:4], "big"))
+        if len(seen) == count:
+            break
+    connection.close()
+    return seen
+
+
+def test_the_memory_alarm_blocks_publishers_until_consumers_have_made_room(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        base = status(broker)["memory"]["resident_bytes"]
+    count = 120
+    text = f"[memory]\nhigh_watermark = {base + 60 * MIB}\nqueue_resident_bytes = '1GiB'\n"
+    with limited(tmp_path, text) as broker:
+        publisher = Publisher(broker, count)
+        publisher.start()
+        wait_until(lambda: status(broker)["alarms"] == ["memory"] or publisher.fault, 30, "the alarm")
+        assert publisher.fault is None
+        assert publisher.confirmed < count
+        assert held_back(broker) == ["alarm"]
+        assert consume(broker, count) == list(range(count))
+        publisher.join(20)
+        assert publisher.confirmed == count
+        assert publisher.blocked[0] == "low on memory"
+        assert publisher.unblocked == len(publisher.blocked)
+        assert "memory alarm on, publishers are blocked" in broker.log()
+        wait_until(lambda: status(broker)["alarms"] == [], what="the end of the alarm")
+
+
+def test_the_disk_alarm_blocks_publishers_but_no_consumers(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        full = Publisher(broker, 3)
+        full.start()
+        full.join(20)
+        assert full.confirmed == 3
+        assert consume(broker, 3) == [0, 1, 2]
+    with limited(tmp_path, "[disk]\nfree_limit = '1000TiB'\n") as broker:
+        publisher = Publisher(broker, 5)
+        publisher.start()
+        wait_until(lambda: held_back(broker) == ["alarm"] or publisher.fault, 30, "the alarm")
+        assert status(broker)["alarms"] == ["disk"]
+        assert consume(broker, 1) == [0]
+        assert publisher.is_alive()
+        assert publisher.confirmed < 5

@@ -1,0 +1,99 @@
+"""TLS with and without client certificates."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Literal
+
+import pika
+import pika.exceptions
+import pytest
+from pika.credentials import ExternalCredentials
+
+from escrowmq.server.admin_client import ask
+from tests.broker import BrokerProcess, running_broker
+from tests.certificates import Authority
+
+
+class Secured:
+    """A broker with a TLS listener, an authority, and what clients need."""
+
+    def __init__(self, folder: Path, verify: Literal["none", "optional", "required"]) -> None:
+        self.authority = Authority(folder)
+        certificate, key = self.authority.issue("server")
+        config = folder / "broker.toml"
+        config.write_text(
+            "[listen]\ntls_address = '127.0.0.1:0'\n"
+            f"[tls]\ncertificate = '{certificate}'\nkey = '{key}'\nca = '{self.authority.path}'\n"
+            f"verify_client = '{verify}'\n"
+        )
+        self.broker: BrokerProcess = running_broker(folder, "--config", str(config))
+        (url,) = [u for u in ask(self.broker.data_dir, "status")["listeners"] if u.startswith("amqps://")]
+        self.port = int(url.rpartition(":")[2])
+
+    def connect(
+        self,
+        certificate: tuple[Path, Path] | None = None,
+        credentials: ExternalCredentials | pika.PlainCredentials | None = None,
+    ) -> pika.BlockingConnection:
+        context = ssl.create_default_context(cafile=str(self.authority.path))
+        if certificate is not None:
+            context.load_cert_chain(*certificate)
+        return pika.BlockingConnection(
+            pika.ConnectionParameters(
+                "127.0.0.1",
+                self.port,
+                ssl_options=pika.SSLOptions(context, "localhost"),
+                credentials=credentials or pika.PlainCredentials("guest", "guest"),
+            )
+        )
+
+
+def test_messages_pass_through_tls(tmp_path: Path) -> None:
+    secured = Secured(tmp_path, "none")
+    with secured.broker as broker:
+        connection = secured.connect()
+        channel = connection.channel()
+        channel.queue_declare("q")
+        channel.confirm_delivery()
+        body = bytes(range(256)) * 4096
+        channel.basic_publish("", "q", body)
+        assert channel.basic_get("q", auto_ack=True)[2] == body
+        (told,) = ask(broker.data_dir, "connection.list")
+        assert told["tls"] is True
+        connection.close()
+
+
+def test_external_takes_the_user_from_the_certificate(tmp_path: Path) -> None:
+    secured = Secured(tmp_path, "optional")
+    with secured.broker as broker:
+        ask(broker.data_dir, "user.add", name="alice")
+        ask(broker.data_dir, "permission.set", user="alice", vhost="/", configure=".*", write=".*", read=".*")
+        connection = secured.connect(secured.authority.issue("alice"), ExternalCredentials())
+        (told,) = ask(broker.data_dir, "connection.list")
+        assert told["user"] == "alice"
+        connection.close()
+        secured.connect().close()  # no certificate, but a password
+        for certificate in (None, secured.authority.issue("mallory")):
+            with pytest.raises(pika.exceptions.ProbableAuthenticationError):
+                secured.connect(certificate, ExternalCredentials())
+
+
+def test_a_certificate_may_be_required_and_must_be_of_our_authority(tmp_path: Path) -> None:
+    secured = Secured(tmp_path, "required")
+    (tmp_path / "other").mkdir()
+    stranger = Authority(tmp_path / "other", "other authority").issue("alice")
+    with secured.broker:
+        secured.connect(secured.authority.issue("alice")).close()
+        for certificate in (None, stranger):
+            with pytest.raises(pika.exceptions.AMQPConnectionError):
+                secured.connect(certificate)
+
+
+def test_plain_text_on_the_tls_port_disturbs_nobody(tmp_path: Path) -> None:
+    secured = Secured(tmp_path, "none")
+    with secured.broker:
+        with pytest.raises(pika.exceptions.AMQPConnectionError):
+            pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", secured.port))
+        secured.connect().close()
