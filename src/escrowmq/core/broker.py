@@ -154,6 +154,8 @@ class Broker(Directory):
     def get(self, queue: Queue, *, auto_settle: bool) -> Entry | None:
         """The next entry, for a client that asks for just one."""
         queue.touch()
+        if queue.limited:
+            queue.dispatch()
         while queue.ready:
             entries = queue.take(1)
             if entries:
@@ -161,6 +163,7 @@ class Broker(Directory):
                     self.settlements.add(queue, entries, Outcome.ACCEPTED)
                 else:
                     queue.note_delivered(entries)
+                    self.stirred[queue] = None
                 return entries[0]
         return None
 

@@ -156,6 +156,8 @@ class Directory:
             existing.check_access(session)
             check_queue_equivalent(vhost.name, name, existing, declaration)
             existing.touch()
+            if existing.limited:
+                existing.dispatch()  # so that what is over its limits does not count
             return existing
         if name:
             vhost.check_queue_name(name)
@@ -211,7 +213,7 @@ class Directory:
         vhost = self.vhosts[queue.vhost]
         self.settlements.flush()
         count = queue.ready
-        queue.deleted = True
+        queue.retire()
         if queue.owner is not None:
             queue.owner.exclusive.pop(queue, None)
         removal = vhost.remove_queue(queue.name)
@@ -233,6 +235,8 @@ class Directory:
 
     def purge(self, queue: Queue) -> int:
         """Everything that waits in `queue` is gone; how many messages that were. Deliveries are not touched."""
+        if queue.limited:
+            queue.dispatch()
         count = queue.ready
         self.forget(queue, queue.order.clear(), Outcome.PURGED)
         queue.bytes = 0
@@ -338,9 +342,11 @@ class Directory:
                 raise AssertionError(f"{kind.name} is no record of a topology")
 
     def end_restore(self) -> None:
-        """Recovery is done: names are guarded again."""
+        """Recovery is done: names are guarded again, and the leases of queues (`x-expires`) begin anew."""
         for vhost in self.vhosts.values():
             vhost.restoring = False
+            for queue in vhost.queues.values():
+                queue.touch()
 
 
 def _exchange_fields(vhost: str, exchange: Exchange[Queue]) -> dict[str, Any]:

@@ -64,6 +64,7 @@ class Queue:
         "_expiry_deadline",
         "_host",
         "_unused_deadline",
+        "_used_at",
         "arguments",
         "auto_delete",
         "bytes",
@@ -186,11 +187,9 @@ class Queue:
             self.logged = True
         if self.limited:
             self.bytes += sum(map(len, bodies))
-        if self._drop:
-            self._drop_head()
         if self.ttl_possible:
             self.arm_expiry()
-        if self.consumers:
+        if self.consumers or self._drop:
             self._host.stirred[self] = None
 
     def unseal(self, synced: int) -> bool:
@@ -202,13 +201,27 @@ class Queue:
 
     def accepts(self, count: int, size: int) -> bool:
         """Whether a queue that refuses at its limit would take `count` more messages of `size` bytes together."""
-        most, most_bytes = self.options.max_length, self.options.max_length_bytes
-        waiting = sum(len(bodies) for _, _, bodies in self.escrow)
-        if most is not None and len(self.order) + waiting + count > most:
+        if self._has_room(count, size):
+            return True
+        if not self.consumers:
             return False
-        return most_bytes is None or self.bytes + size <= most_bytes
+        self.dispatch()  # what a consumer can have at once does not fill the queue
+        return self._has_room(count, size)
+
+    def _has_room(self, count: int, size: int) -> bool:
+        most, most_bytes = self.options.max_length, self.options.max_length_bytes
+        for _, _, bodies in self.escrow:
+            count += len(bodies)
+            size += sum(map(len, bodies))
+        return (most is None or len(self.order) + count <= most) and (
+            most_bytes is None or self.bytes + size <= most_bytes
+        )
 
     def _drop_head(self) -> None:
+        """What is over the limits goes.
+
+        At the end of a turn only: it may go to other queues, whose positions a publish has counted on till then.
+        """
         most, most_bytes = self.options.max_length, self.options.max_length_bytes
         dropped: list[Entry] = []
         while (most is not None and len(self.order) > most) or (
@@ -238,7 +251,12 @@ class Queue:
         return entries
 
     def dispatch(self) -> None:
-        """Hand ready entries to consumers until there are none, or nobody has room."""
+        """Hand ready entries to consumers until there are none, or nobody has room; then see to the limits."""
+        self._serve()
+        if self._drop:
+            self._drop_head()
+
+    def _serve(self) -> None:
         order, consumers = self.order, self.consumers
         while len(order):
             able = consumers.able()
@@ -295,10 +313,8 @@ class Queue:
             self.bytes += sum([len(entry.body) for entry in entries])
         if self.ttl_possible:
             self.arm_expiry()
-        if self.consumers:
+        if self.consumers or self._drop:
             self._host.stirred[self] = None
-        if self._drop:
-            self._drop_head()
 
     def attached(self, consumer: Consumer) -> None:
         """A consumer has come."""
@@ -307,23 +323,23 @@ class Queue:
     # -- time
 
     def arm_expiry(self) -> None:
-        """Be called when the entry at the head expires."""
+        """Be called when the entry at the head has expired: after its time, so that a TTL of 0 lasts for a turn."""
         head = self.order.peek()
-        at = head.run.expires_at if head is not None else 0
+        if head is None or not head.run.expires_at:
+            return
+        at = head.run.expires_at + 1
         deadline = self._expiry_deadline
-        if not at or (deadline is not None and deadline.action is not None and deadline.at <= at):
+        if deadline is not None and deadline.action is not None and deadline.at <= at:
             return
         if deadline is not None:
             deadline.cancel()
         self._expiry_deadline = self._host.deadlines.set(at, self._expire)
 
     def _expire(self) -> None:
-        if self.deleted:
-            return
         now = self._host.now
         dead: list[Entry] = []
         head = self.order.peek()
-        while head is not None and 0 < head.run.expires_at <= now:
+        while head is not None and 0 < head.run.expires_at < now:
             dead += self.order.take(1)
             head = self.order.peek()
         if dead:
@@ -334,16 +350,21 @@ class Queue:
 
     def touch(self) -> None:
         """The queue is in use: its own expiry (`x-expires`) starts anew."""
-        if self.options.expires is None:
-            return
-        if self._unused_deadline is not None:
-            self._unused_deadline.cancel()
-        self._unused_deadline = self._host.deadlines.set(self._host.now + self.options.expires, self._unused)
+        self._used_at = self._host.now
+        if self.options.expires is not None and self._unused_deadline is None:
+            self._unused_deadline = self._host.deadlines.set(self._used_at + self.options.expires, self._unused)
 
     def _unused(self) -> None:
-        if self.deleted:
-            return
-        if self.consumers:
-            self.touch()
-            return
-        self._host.delete_queue(self)
+        expires = self.options.expires or 0
+        due = (self._host.now if self.consumers else self._used_at) + expires
+        if due > self._host.now:
+            self._unused_deadline = self._host.deadlines.set(due, self._unused)
+        else:
+            self._host.delete_queue(self)
+
+    def retire(self) -> None:
+        """The queue is deleted: nothing is due any more."""
+        self.deleted = True
+        for deadline in (self._expiry_deadline, self._unused_deadline):
+            if deadline is not None:
+                deadline.cancel()

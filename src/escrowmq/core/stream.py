@@ -137,7 +137,10 @@ class StreamQueue(Queue):
         self.limited = True
         self._drop = self.refuses = False
         if self.options.max_age is not None:
-            self._host.deadlines.set(self._host.now + _AGE_CHECK, self._check_age)
+            self._check_later()
+
+    def _check_later(self) -> None:
+        self._expiry_deadline = self._host.deadlines.set(self._host.now + _AGE_CHECK, self._check_age)
 
     def _admit(self, run: Run, bodies: list[bytes]) -> None:
         self.log.append(run, bodies)
@@ -192,14 +195,14 @@ class StreamQueue(Queue):
             self._drop_oldest(Outcome.DROPPED, self.log.oldest()[2])
 
     def _check_age(self) -> None:
-        if self.deleted or self.options.max_age is None:
+        if self.options.max_age is None:
             return
         while self.log.backlog.end - self.log.backlog.begin > 1:
             _, time, size = self.log.oldest()
             if time + self.options.max_age > self._host.now:
                 break
             self._drop_oldest(Outcome.EXPIRED, size)
-        self._host.deadlines.set(self._host.now + _AGE_CHECK, self._check_age)
+        self._check_later()
 
     def _drop_oldest(self, outcome: Outcome, size: int) -> None:
         reference = self.log.drop_oldest()

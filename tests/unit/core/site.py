@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from escrowmq.core.branch import Limits, TransactionBranch
+from escrowmq.core.branch import Limits, Publication, TransactionBranch
 from escrowmq.core.broker import Broker, Receipt
 from escrowmq.core.consumer import Consumer
 from escrowmq.core.directory import Declaration
@@ -126,6 +126,13 @@ class Site:
     def publish(self, key: str, *bodies: bytes, exchange: str = "", durable: bool = True, **envelope: Any) -> Receipt:
         made = Envelope(exchange, key, durable=durable, **envelope)
         return self.broker.publish(made, list(bodies), self.broker.route(self.vhost, made))
+
+    def publication(
+        self, key: str, *bodies: bytes, exchange: str = "", durable: bool = True, mandatory: bool = False
+    ) -> Publication:
+        """Work for a branch."""
+        made = Envelope(exchange, key, durable=durable)
+        return Publication(made, list(bodies), self.broker.route(self.vhost, made), mandatory)
 
     def consume(self, queue: Queue, sink: Sink | None = None, **options: Any) -> tuple[Consumer, Sink]:
         sink = sink or Sink()
