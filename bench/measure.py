@@ -47,7 +47,7 @@ def perf(broker: Broker, *options: str) -> dict[str, Any]:
     result["broker_cpu_seconds"] = round(broker.cpu_seconds() - cpu_before, 2)
     journal_after = broker.journal_counters()
     if journal_before is not None and journal_after is not None:
-        result["journal"] = {name: journal_after[name] - journal_before.get(name, 0) for name in journal_after}
+        result["journal"] = {name: journal_after[name] - journal_before[name] for name in journal_after}
     return result
 
 
