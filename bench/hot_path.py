@@ -1,0 +1,175 @@
+"""What a message costs the broker itself: endpoint, core and journal in one process, without sockets.
+
+    python bench/hot_path.py [--count 400000] [--profile]
+
+Two connections, one that publishes and one that consumes, are fed frames in blocks of a thousand messages of 100 bytes;
+the journal lies in a fresh directory and syncs after each turn. CPU time counts, so a busy machine hardly matters.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import gc
+import random
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from escrowmq.core.broker import Broker
+from escrowmq.core.recovery import Recovery
+from escrowmq.journal.journal import Journal
+from escrowmq.journal.storage import FileStorage
+from escrowmq.wire.amqp091 import spec
+from escrowmq.wire.amqp091.connection import Connection
+from escrowmq.wire.amqp091.frames import PROTOCOL_HEADER, content_frames, method_frame
+from escrowmq.wire.amqp091.method import Method
+from escrowmq.wire.amqp091.properties import Properties
+from escrowmq.wire.endpoint import Endpoint, EndpointLimits, Peer, Verdict
+from escrowmq.wire.sasl import Credentials
+
+BLOCK = 1000
+BODY = b"x" * 100
+
+
+class Host:
+    """The server, without event loop and threads."""
+
+    mechanisms = ("PLAIN",)
+    limits = EndpointLimits()
+
+    def __init__(self, folder: Path) -> None:
+        self.journal = Journal.open(FileStorage(folder))
+        self.broker = Broker(self.journal, random.Random(1))
+        recovery = Recovery(self.broker)
+        for lsn, kind, payload, _ in self.journal.replay():
+            recovery.apply(lsn, kind, payload)
+        recovery.finish()
+        broker = self.broker
+        broker.add_vhost("/")
+        broker.record_access(broker.access.add_user("guest", ""))
+        broker.record_access(broker.access.set_permission("guest", "/", ".*", ".*", ".*"))
+        self._stirred: dict[Endpoint, None] = {}
+        self._holding: dict[Endpoint, None] = {}
+
+    def authenticate(self, peer: Peer, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
+        done(Verdict(credentials.authcid))
+
+    def stir(self, endpoint: Endpoint) -> None:
+        self._stirred[endpoint] = None
+
+    def hold(self, endpoint: Endpoint) -> None:
+        self._holding[endpoint] = None
+
+    def publishing(self, endpoint: Endpoint) -> None:
+        """Nothing runs short here."""
+
+    def password_changed(self, peer: Peer, user: str, secret: bytes) -> None:
+        """Nobody's does."""
+
+    def turn(self) -> None:
+        """To the end: what was appended is synced, what was held is sent."""
+        while True:
+            self.broker.end_turn()
+            batch = self.journal.take_batch(0)
+            if batch is not None:
+                batch.write()
+                self.journal.batch_done(batch)
+                self.broker.synced(self.journal.synced_lsn)
+                holding, self._holding = self._holding, {}
+                for endpoint in holding:
+                    endpoint.synced(self.journal.synced_lsn)
+            stirred, self._stirred = self._stirred, {}
+            for endpoint in stirred:
+                endpoint.output()
+            if batch is None and not self._stirred and not self.broker.stirred:
+                return
+
+
+@dataclass(frozen=True)
+class Load:
+    """One way of publishing and consuming."""
+
+    name: str
+    durable: bool
+    confirms: bool
+    auto_ack: bool
+    ack_each: bool = False
+
+
+LOADS = (
+    Load("transient, auto-ack", durable=False, confirms=False, auto_ack=True),
+    Load("transient, acked (multiple)", durable=False, confirms=False, auto_ack=False),
+    Load("transient, acked one by one", durable=False, confirms=False, auto_ack=False, ack_each=True),
+    Load("persistent, confirms, acked (multiple)", durable=True, confirms=True, auto_ack=False),
+)
+
+
+def connect(host: Host) -> Connection:
+    """A connection with channel 1 open."""
+    connection = Connection(host, Peer("127.0.0.1", 1, loopback=True))
+    connection.receive(PROTOCOL_HEADER)
+    send(connection, 0, spec.ConnectionStartOk({}, "PLAIN", b"\0guest\0guest"))
+    send(connection, 0, spec.ConnectionTuneOk(), spec.ConnectionOpen("/"))
+    send(connection, 1, spec.ChannelOpen())
+    host.turn()
+    return connection
+
+
+def send(connection: Connection, channel: int, *methods: Method) -> None:
+    """What a client sends."""
+    connection.receive(b"".join(method_frame(channel, method) for method in methods))
+
+
+def measure(load: Load, count: int, profiler: cProfile.Profile | None) -> float:
+    """CPU time of a message, in microseconds."""
+    with tempfile.TemporaryDirectory(prefix="escrowmq-hot-path-") as folder:
+        host = Host(Path(folder))
+        publisher, consumer = connect(host), connect(host)
+        if load.confirms:
+            send(publisher, 1, spec.ConfirmSelect())
+        send(consumer, 1, spec.QueueDeclare("q", durable=True), spec.BasicQos(prefetch_count=5000))
+        send(consumer, 1, spec.BasicConsume("q", "consumer", no_ack=load.auto_ack))
+        props = Properties(delivery_mode=2 if load.durable else 1).encode()
+        publishes = (method_frame(1, spec.BasicPublish("", "q")) + content_frames(1, props, BODY, 0)) * BLOCK
+        blocks = [_acks(load, n * BLOCK) for n in range(count // BLOCK)]
+        gc.collect()
+        if profiler is not None:
+            profiler.enable()
+        started = time.process_time()
+        for acks in blocks:
+            publisher.receive(publishes)
+            host.turn()
+            consumer.receive(acks)
+        spent = time.process_time() - started
+        if profiler is not None:
+            profiler.disable()
+        host.journal.close()
+        return spent / count * 1e6
+
+
+def _acks(load: Load, before: int) -> bytes:
+    if load.auto_ack:
+        return b""
+    if not load.ack_each:
+        return method_frame(1, spec.BasicAck(before + BLOCK, multiple=True))
+    return b"".join(method_frame(1, spec.BasicAck(before + n)) for n in range(1, BLOCK + 1))
+
+
+@click.command()
+@click.option("--count", default=400_000, show_default=True, help="Messages of each load.")
+@click.option("--profile", is_flag=True, help="Show where the time goes (which makes everything slower).")
+def main(count: int, *, profile: bool) -> None:
+    """CPU time for each message, in microseconds, for a few loads."""
+    for load in LOADS:
+        profiler = cProfile.Profile() if profile else None
+        click.echo(f"{load.name:42}{measure(load, count, profiler):6.2f} us")
+        if profiler is not None:
+            profiler.print_stats("tottime")
+
+
+if __name__ == "__main__":
+    main()
