@@ -1,0 +1,83 @@
+"""The figures of the README are those of the last benchmark, and no others."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.sources import ROOT
+from tools import readme_figures
+from tools.readme_figures import BEGIN, END
+
+RESULTS: dict[str, Any] = {
+    "machine": {
+        "cpu": "some CPU",
+        "cores": 2,
+        "memory_mb": 8000,
+        "kernel": "6.1",
+        "filesystem": "ext4",
+        "python": "3.11.7",
+    },
+    "versions": {"EscrowMQ": "EscrowMQ 0.1.0", "RabbitMQ": "RabbitMQ 3.10.8"},
+    "scenarios": {
+        "confirms": {
+            "figures": {
+                "confirms": {
+                    "unit": "messages/s",
+                    "brokers": {"EscrowMQ": {"median": 123456.7}, "RabbitMQ": {"median": 12345.6}},
+                    "ratio": 10.00,
+                }
+            }
+        },
+        "history": {
+            "figures": {"history.restart": {"unit": "s", "brokers": {"EscrowMQ": {"median": 0.4321}}, "ratio": None}}
+        },
+    },
+}
+
+
+def test_the_readme_is_fresh() -> None:
+    assert readme_figures.main(["--check"]) == 0
+
+
+def test_no_rate_is_quoted_outside_of_the_marks() -> None:
+    """Only figures that the benchmark wrote may be quoted; a rate in the prose would grow old unseen."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    prose = text.partition(BEGIN)[0] + text.partition(END)[2]
+    assert not re.search(r"\d(?: ?messages/s|[\d.,]*×)", prose)
+
+
+def test_medians_and_their_ratio_become_rows() -> None:
+    text = readme_figures.figures(RESULTS)
+    assert "| persistent, confirms, acknowledged | 123,457 messages/s | 12,346 messages/s | 10.0× |" in text
+    assert "| restart after 10,000,000 messages, 1,000 left | 0.432 s | – | – |" in text
+    assert "transactions of 100" not in text
+    assert "EscrowMQ 0.1.0, RabbitMQ 3.10.8" in text
+
+
+def test_without_results_it_says_so() -> None:
+    assert "No results" in readme_figures.figures(None)
+
+
+def test_write_then_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    readme, results = tmp_path / "README.md", tmp_path / "latest.json"
+    readme.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
+    results.write_text(json.dumps(RESULTS), encoding="utf-8")
+    assert readme_figures.main(["--check"], readme, results) == 1
+    assert "make docs" in capsys.readouterr().err
+    assert readme_figures.main([], readme, results) == 0
+    assert readme_figures.main(["--check"], readme, results) == 0
+    text = readme.read_text(encoding="utf-8")
+    assert text.startswith("before\n")
+    assert text.endswith("\nafter\n")
+    assert "old" not in text
+
+
+@pytest.mark.parametrize(("text", "missing"), [("nothing", BEGIN), (f"{BEGIN}\n", END)])
+def test_marks_are_needed(text: str, missing: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(missing)):
+        readme_figures.render(text, None)
