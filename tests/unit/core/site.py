@@ -12,6 +12,7 @@ from escrowmq.core.consumer import Consumer
 from escrowmq.core.directory import Declaration
 from escrowmq.core.message import Entry, Envelope
 from escrowmq.core.queue import Queue, Session
+from escrowmq.core.records import Kind
 from escrowmq.core.recovery import Recovery
 from escrowmq.core.snapshot import snapshot
 from escrowmq.core.topology import VirtualHost
@@ -56,7 +57,10 @@ class Site:
         self.broker = Broker(self.journal, random.Random(2), resident_limit=resident_limit)
         self.broker.now = now
         recovery = Recovery(self.broker)
+        self.replayed: list[tuple[int, int, bytes]] = []
+        """What the journal held: LSN, kind, payload."""
         for lsn, kind, payload, _ in self.journal.replay():
+            self.replayed.append((lsn, kind, bytes(payload)))
             recovery.apply(lsn, kind, payload)
         recovery.finish()
         self.broker.end_restore()
@@ -153,6 +157,11 @@ class Site:
 
     def bodies(self, name: str = "q") -> list[bytes]:
         return [body for _, body, _ in self.ready(self.vhost.queue(name))]
+
+    def records(self, *kinds: Kind) -> list[bytes]:
+        """The payloads of all records of these kinds, as a restart finds them."""
+        self.sync()
+        return [payload for _, kind, payload in self.restart().replayed if kind in kinds]
 
     def live(self) -> int:
         """Messages that the journal keeps."""

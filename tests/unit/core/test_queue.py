@@ -50,7 +50,7 @@ class TestPositions:
         site = Site(resident_limit=400)
         queue = site.queue()
         consumer, sink = site.consume(queue, credit=credit)
-        wanted = []
+        wanted: list[bytes] = []
         for count in runs:
             bodies = numbered(count, len(wanted))
             wanted += bodies

@@ -1,0 +1,128 @@
+"""The state table, cell by cell, and what a branch gathers."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from escrowmq.core.branch import (
+    TRANSITIONS,
+    Input,
+    Limits,
+    Publication,
+    Settlement,
+    State,
+    TransactionBranch,
+)
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.message import Entry, Envelope, Run
+from escrowmq.core.outcome import Outcome
+from tests.unit.core.site import Site
+
+A, R, C, B, T = State.ACTIVE, State.ROLLBACK_ONLY, State.COMMITTED, State.ROLLED_BACK, State.TIMED_OUT
+
+# One row for each state, one column for each input: enlist, fail, commit one-phase, rollback, expire.
+TABLE: dict[State, tuple[State | None, ...]] = {
+    A: (A, R, C, B, T),
+    R: (R, R, B, B, T),
+    C: (None, None, None, None, None),
+    B: (None, None, None, None, None),
+    T: (None, None, None, None, None),
+}
+ENVELOPE = Envelope("", "q")
+
+
+def branch(limits: Limits | None = None) -> TransactionBranch:
+    return TransactionBranch(7, limits or Limits(), lambda: None)
+
+
+def publication(*bodies: bytes, envelope: Envelope = ENVELOPE, mandatory: bool = False) -> Publication:
+    return Publication(envelope, list(bodies), (), mandatory)
+
+
+def test_the_table_has_a_row_for_each_state() -> None:
+    assert set(TABLE) == set(State) == set(TRANSITIONS)
+    assert all(len(row) == len(Input) for row in TABLE.values())
+
+
+@pytest.mark.parametrize(("state", "given"), list(itertools.product(State, Input)))
+def test_every_cell(state: State, given: Input) -> None:
+    one = branch()
+    one.state = state
+    expected = TABLE[state][list(Input).index(given)]
+    if expected is not None:
+        assert one.step(given) is expected
+        assert one.state is expected
+        return
+    with pytest.raises(BrokerError) as refused:
+        one.step(given)
+    assert refused.value.condition is Condition.ILLEGAL_STATE
+    assert "transaction 7 is" in refused.value.text
+    assert one.state is state
+
+
+class TestWork:
+    def test_runs_of_one_form_become_one(self) -> None:
+        one = branch()
+        assert one.empty
+        for work in (publication(b"a"), publication(b"b", b"c"), publication(b"d", mandatory=True)):
+            one.enlist(work)
+        one.enlist(publication(b"e", envelope=Envelope("", "other")))
+        assert [work.bodies for work in one.publications] == [[b"a", b"b", b"c"], [b"d"], [b"e"]]
+        assert (one.operations, one.bytes) == (5, 5)
+        assert not one.empty
+
+    def test_a_settlement_is_work(self) -> None:
+        site = Site()
+        queue = site.queue()
+        one = branch()
+        entries = [Entry(i, b"body", Run(ENVELOPE, 1, 0)) for i in (1, 2)]
+        one.enlist(Settlement(queue.getter, entries, Outcome.ACCEPTED))
+        assert (one.operations, one.bytes, one.empty) == (2, 0, False)
+
+    def test_ending_lets_go(self) -> None:
+        site = Site()
+        one = branch()
+        one.deadline = site.broker.deadlines.set(5, lambda: None)
+        one.enlist(publication(b"a"))
+        one.end()
+        assert one.empty
+        assert site.broker.next_deadline() is None
+
+    def test_nothing_can_be_enlisted_in_one_that_has_ended(self) -> None:
+        one = branch()
+        one.step(Input.ROLLBACK)
+        with pytest.raises(BrokerError):
+            one.enlist(publication(b"a"))
+        assert one.empty
+
+
+@pytest.mark.rule("TX-13")
+class TestBounds:
+    def test_operations(self) -> None:
+        one = branch(Limits(operations=3))
+        one.enlist(publication(b"a", b"b", b"c"))
+        with pytest.raises(BrokerError) as refused:
+            one.enlist(publication(b"d"))
+        assert refused.value.condition is Condition.LIMIT_EXCEEDED
+        assert refused.value.text == "transaction has more than 3 operations, the configured limit"
+
+    def test_bytes(self) -> None:
+        one = branch(Limits(bytes=5))
+        one.enlist(publication(b"12345"))
+        with pytest.raises(BrokerError, match="more than 5 bytes"):
+            one.enlist(publication(b"6"))
+
+    def test_settlements_are_operations(self) -> None:
+        site = Site()
+        queue = site.queue()
+        one = branch(Limits(operations=1))
+        entries = [Entry(i, b"body", Run(ENVELOPE, 1, 0)) for i in (1, 2)]
+        with pytest.raises(BrokerError, match="more than 1 operations"):
+            one.enlist(Settlement(queue.getter, entries, Outcome.ACCEPTED))
+
+    def test_without_bounds(self) -> None:
+        one = branch()
+        one.enlist(publication(*[b"x" * 100] * 10_000))
+        assert one.bytes == 1_000_000
