@@ -1,0 +1,192 @@
+"""docs/internals/records.md against the code: numbers, layouts, the bytes of its examples, the fields of changes."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from array import array
+from struct import Struct
+
+import pytest
+
+from escrowmq.core import message, records
+from escrowmq.core.broker import Broker
+from escrowmq.core.directory import Declaration
+from escrowmq.core.message import Death, Envelope
+from escrowmq.core.outcome import Outcome
+from escrowmq.core.permissions import Entry
+from escrowmq.core.queue import Session
+from escrowmq.core.records import Kind, Move, QueueState, Range
+from escrowmq.core.snapshot import snapshot
+from escrowmq.wire.amqp091.properties import Properties
+from escrowmq.wire.amqp091.publication import PROTOCOL
+from tests.docs.pages import blocks
+from tests.unit.sources import ROOT
+
+PAGE = ROOT / "docs" / "internals" / "records.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+CODES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i64": "q"}
+LAYOUTS = {
+    "Envelope head": [message._FIXED],
+    "Death": [message._DEATH, Struct("<q")],
+    "Block head": [records.BLOCK],
+    "Target": [records._TARGET],
+    "Settle head": [records._SETTLE],
+    "Range": [records._RANGE],
+    "Commit head": [records._COMMIT],
+    "Operation head": [records._OPERATION],
+    "Move head": [records._MOVE],
+    "Queue state head": [records._STATE],
+}
+
+ENVELOPE = Envelope("", "q", Properties(delivery_mode=2).encode(), protocol=PROTOCOL, durable=True)
+BLOCK = b"".join(records.encode_block(7, ENVELOPE, [b"a", b"bc"]))
+PUBLISH = records.encode_targets([(3, 40)]) + BLOCK
+SETTLE = records.encode_settle(3, Outcome.ACCEPTED, [Range(40, 2)])
+EXAMPLES = {
+    "block": BLOCK,
+    "publish": PUBLISH,
+    "settle": SETTLE,
+    "commit": b"".join(records.encode_commit(5, [(Kind.PUBLISH, [PUBLISH]), (Kind.SETTLE, [SETTLE])])[0]),
+    "relocate": records.encode_moves([Move(3, array("Q", [41]), array("I", [0]))])
+    + b"".join(records.encode_block(7, ENVELOPE, [b"bc"])),
+    "returned": records.encode_returned(3, [(40, 2)]),
+    "delivered": records.encode_delivered(3, 42),
+    "queue_state": b"".join(
+        records.encode_queue_state(
+            QueueState(3, 42, 42, array("Q", [41]), array("Q", [4096]), array("I", [1]), array("I", [1]), [(41, 1)])
+        )
+    ),
+}
+
+
+def section(title: str) -> str:
+    return re.split(r"\n#{2,3} ", TEXT.split(f"# {title}\n")[1])[0]
+
+
+def numbers(title: str) -> dict[str, int]:
+    return {name: int(number) for name, number in re.findall(r"^\| `(\w+)` \| (\d+) \|", section(title), re.MULTILINE)}
+
+
+def hexdump(data: bytes) -> str:
+    """As the page shows bytes: address, sixteen of them, and what is printable."""
+    lines = []
+    for at in range(0, len(data), 16):
+        row = data[at : at + 16]
+        shown = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        lines.append(f"{at:04x}  {row.hex(' '):<47}  {shown}\n")
+    return "".join(lines)
+
+
+def test_kinds() -> None:
+    assert numbers("Kinds") == {kind.name: kind.value for kind in Kind}
+
+
+def test_outcomes() -> None:
+    assert numbers("Outcomes") == {outcome.name: outcome.value for outcome in Outcome}
+
+
+@pytest.mark.parametrize("title", LAYOUTS)
+def test_layouts(title: str) -> None:
+    rows = re.findall(r"^\| (\d+) \| (\d+) \| (\w+) \|", section(title), re.MULTILINE)
+    structs = LAYOUTS[title]
+    assert "".join(CODES[kind] for _, _, kind in rows) == "".join(s.format.removeprefix("<") for s in structs)
+    at = 0
+    for offset, size, _ in rows:
+        assert int(offset) == at
+        at += int(size)
+    assert at == sum(s.size for s in structs)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_show_the_bytes(name: str) -> None:
+    (block,) = blocks(PAGE, name)
+    assert block.text == hexdump(EXAMPLES[name])
+
+
+def test_protocol_flags_and_the_mark_of_transient_content() -> None:
+    assert f"{PROTOCOL} for AMQP 0-9-1" in TEXT
+    flags = (
+        f"{message._DURABLE} persistent, {message._DIED} has a dead-letter history, {message._EXTRA_KEYS} has further"
+    )
+    assert flags in TEXT
+    assert f"`{records.TRANSIENT:#x}`" in TEXT
+
+
+def test_what_stands_behind_the_envelope_head() -> None:
+    """The order of the page's table, read by hand from the bytes."""
+    death = Death("dead", "expired", 2, 1000, "ex", ("k1", "k2"), None)
+    data = Envelope("x", "key", b"HEAD", extra_keys=("cc",), deaths=(death,)).encode()
+    texts = b"\x01\x00x" + b"\x03\x00key" + b"\x04\x00\x00\x00HEAD" + b"\x01\x00" + b"\x02\x00cc"
+    one = Struct("<QQq").pack(2, 1000, -1)
+    one += b"\x04\x00dead" + b"\x07\x00expired" + b"\x02\x00ex" + b"\x02\x00" + b"\x02\x00k1" + b"\x02\x00k2"
+    assert data[11:] == texts + b"\x01\x00" + one
+
+
+class Recorder:
+    """A log that only remembers what was appended."""
+
+    end_lsn = 0
+    synced_lsn = 0
+
+    def __init__(self) -> None:
+        self.records: list[tuple[Kind, bytes]] = []
+
+    def append(self, kind: int, *parts: bytes) -> int:
+        self.records.append((Kind(kind), b"".join(parts)))
+        return 0
+
+    def read(self, lsn: int, length: int) -> bytes:
+        raise AssertionError("nothing is read")
+
+    read_ahead = read
+
+    def retain(self, lsn: int, count: int) -> None: ...
+
+    def release(self, lsn: int, count: int) -> None: ...
+
+
+def changes() -> list[tuple[Kind, bytes]]:
+    """Every change that a broker records, and a snapshot."""
+    log = Recorder()
+    broker = Broker(log, random.Random(1))
+    broker.add_vhost("/")
+    vhost = broker.vhost("/")
+    broker.declare_exchange(vhost, "x", "topic", durable=True)
+    broker.declare_queue(vhost, "q", Declaration(durable=True, arguments={"x-note": b"\x00"}), Session("test"))
+    broker.bind_queue(vhost, "x", "q", "k")
+    access = broker.access
+    entries: list[Entry] = [
+        access.add_user("u", "hash"),
+        access.set_permission("u", "/", ".*", ".*", ".*"),
+        access.set_topic_permission("u", "/", "x", ".*", ".*"),
+    ]
+    for entry in entries:
+        broker.record_access(entry)
+    log.records += [(kind, b"".join(parts)) for kind, parts in snapshot(broker)]
+    broker.record_access_removed(access.clear_topic_permission("u", "/", "x"))
+    broker.record_access_removed(access.clear_permission("u", "/"))
+    broker.record_access_removed(access.remove_user("u"))
+    broker.unbind_queue(vhost, "x", "q", "k")
+    broker.delete_queue(vhost.queues["q"])
+    broker.delete_exchange(vhost, "x")
+    broker.delete_vhost("/")
+    return [(kind, payload) for kind, payload in log.records if kind >= Kind.COUNTERS]
+
+
+def test_fields_of_changes() -> None:
+    documented = {
+        kind: set(re.findall(r"`(\w+)`", fields))
+        for kinds, fields in re.findall(r"^\| (.*) \| (.*) \|$", section("Changes of names and access"), re.MULTILINE)
+        for kind in re.findall(r"`(\w+)`", kinds)
+    }
+    found = changes()
+    for kind, payload in found:
+        assert set(json.loads(payload)) == documented[kind.name], kind.name
+    assert {kind.name for kind, _ in found} == documented.keys()
+
+
+def test_bytes_in_json() -> None:
+    (declared, *_) = [payload for kind, payload in changes() if kind is Kind.QUEUE_DECLARED]
+    assert json.loads(declared)["arguments"] == {"x-note": {"$bytes": "00"}}
