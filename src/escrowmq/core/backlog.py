@@ -148,6 +148,11 @@ class Backlog:
         self.lsns[i] = lsn
         self.indexes[i] = index
 
+    def columns(self) -> tuple[array[int], array[int], array[int], array[int]]:
+        """Copies of the columns: first positions, LSNs of blocks, counts, numbers in the blocks."""
+        head = self._head
+        return self.firsts[head:], self.lsns[head:], self.counts[head:], self.indexes[head:]
+
     def replace(self, other: Backlog) -> None:
         """Take over the content of `other`."""
         self.firsts, self.lsns = other.firsts, other.lsns

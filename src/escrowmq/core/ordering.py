@@ -6,6 +6,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import repeat
+from operator import attrgetter
 from typing import Final, Protocol
 
 from escrowmq.core.backlog import Backlog
@@ -52,8 +53,8 @@ class Discipline(Protocol):
         """Everything that is there, without changing it."""
         ...
 
-    def in_memory(self) -> Iterator[Entry]:
-        """The entries that are in memory."""
+    def in_memory(self) -> list[Entry]:
+        """The entries that are in memory; a copy, quickly made, since a snapshot asks for it between two turns."""
         ...
 
     def backlogs(self) -> list[Backlog]:
@@ -184,8 +185,10 @@ class Fifo:
             yield Reference(entry.position, 1, entry.run.lsn, entry.start)
         yield from self.tail
 
-    def in_memory(self) -> Iterator[Entry]:
-        return heapq.merge(sorted(self._returned), self.head)
+    def in_memory(self) -> list[Entry]:
+        if not self._returned:
+            return list(self.head)
+        return sorted((*self._returned, *self.head), key=attrgetter("position"))
 
     def backlogs(self) -> list[Backlog]:
         return [self.tail]
@@ -247,9 +250,8 @@ class Priority:
         for level in self._levels.values():
             yield from level.references()
 
-    def in_memory(self) -> Iterator[Entry]:
-        for level in self._levels.values():
-            yield from level.in_memory()
+    def in_memory(self) -> list[Entry]:
+        return [entry for level in self._levels.values() for entry in level.in_memory()]
 
     def backlogs(self) -> list[Backlog]:
         return [level.tail for level in self._levels.values()]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from itertools import groupby, pairwise
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from escrowmq.core.message import Entry
 from escrowmq.core.records import TRANSIENT, Kind, QueueState, Reference, encode_change, encode_queue_state
@@ -13,15 +15,31 @@ if TYPE_CHECKING:
     from escrowmq.core.broker import Broker
     from escrowmq.core.queue import Queue
 
+Columns: TypeAlias = "tuple[array[int], array[int], array[int], array[int]]"
+"""First positions, LSNs of blocks, counts, numbers in the blocks."""
+
+_position = attrgetter("position")
+_run = attrgetter("run")
+
 
 def snapshot(broker: Broker) -> Iterator[tuple[Kind, list[bytes]]]:
-    """Records that rebuild everything durable in `broker`, as (kind, parts of the payload)."""
-    yield Kind.COUNTERS, [encode_change(**broker.counters())]
-    for kind, fields in broker.topology_records():
-        yield kind, [encode_change(**fields)]
+    """Records that rebuild everything durable in `broker` as it is now, as (kind, parts of the payload).
+
+    The state is taken at the call, which copies no more than it must. The records are made one by one as they are asked
+    for, on any thread, while the broker goes on; only compaction must wait, since it changes where entries lie.
+    """
+    changes = [(Kind.COUNTERS, dict[str, Any](broker.counters())), *broker.topology_records()]
     held = _held_by_clients(broker)
-    for queue in broker.durable_queues():
-        yield Kind.QUEUE_STATE, encode_queue_state(_state_of(queue, held.get(queue, [])))
+    queues = [_Taken(queue, held.get(queue, [])) for queue in broker.durable_queues()]
+    return _records(changes, queues)
+
+
+def _records(changes: list[tuple[Kind, dict[str, Any]]], queues: list[_Taken]) -> Iterator[tuple[Kind, list[bytes]]]:
+    for kind, fields in changes:
+        yield kind, [encode_change(**fields)]
+    queues.reverse()
+    while queues:
+        yield Kind.QUEUE_STATE, encode_queue_state(queues.pop().state())
 
 
 def _held_by_clients(broker: Broker) -> dict[Queue, list[Entry]]:
@@ -33,43 +51,74 @@ def _held_by_clients(broker: Broker) -> dict[Queue, list[Entry]]:
     return held
 
 
-def _state_of(queue: Queue, held: list[Entry]) -> QueueState:
-    """References to every durable message of `queue`, in order of position."""
-    entries = sorted([*held, *queue.order.in_memory()])
-    references = list(_joined(entry for entry in entries if entry.run.envelope.durable))
-    backlogs = queue.order.backlogs()
-    for _, run, bodies in queue.escrow:
-        if run.envelope.durable:
-            references.append(Reference(run.first, len(bodies), run.lsn, run.index))
-    deliveries = [(entry.position, entry.deliveries) for entry in entries if entry.deliveries]
-    firsts, lsns, counts, indexes = array("Q"), array("Q"), array("I"), array("I")
-    for backlog in backlogs:
-        references.extend(reference for reference in backlog if not reference.start & TRANSIENT)
-    references.sort()
-    for reference in references:
-        firsts.append(reference.first)
-        lsns.append(reference.lsn)
-        counts.append(reference.length)
-        indexes.append(reference.start)
-    below = queue.delivered_below
-    return QueueState(queue.ident, queue.next_position, below, firsts, lsns, counts, indexes, deliveries)
+class _Taken:
+    """What there is of one queue."""
+
+    def __init__(self, queue: Queue, held: list[Entry]) -> None:
+        self._ident = queue.ident
+        self._next_position = queue.next_position
+        self._delivered_below = queue.delivered_below
+        self._entries = queue.order.in_memory()
+        self._held = held
+        self._escrow = [(run, len(bodies)) for _, run, bodies in queue.escrow if run.envelope.durable]
+        self._backlogs = [backlog.columns() for backlog in queue.order.backlogs()]
+
+    def state(self) -> QueueState:
+        """References to every durable message, in order of position."""
+        entries = sorted((*self._held, *self._entries), key=_position)
+        deliveries = [(entry.position, entry.deliveries) for entry in entries if entry.deliveries]
+        escrow = [Reference(run.first, count, run.lsn, run.index) for run, count in self._escrow]
+        parts = [_columns(_joined(entries)), *map(_without_transient, self._backlogs), _columns(escrow)]
+        columns = _concatenated([part for part in parts if part[0]])
+        return QueueState(self._ident, self._next_position, self._delivered_below, *columns, deliveries)
 
 
-def _joined(entries: Iterable[Entry]) -> Iterator[Reference]:
-    """Entries in order of position, as references: neighbours in one block become one."""
-    last: Reference | None = None
-    for entry in entries:
-        lsn, start, position = entry.run.lsn, entry.start, entry.position
-        if (
-            last is not None
-            and last.lsn == lsn
-            and last.first + last.length == position
-            and last.start + last.length == start
-        ):
-            last = last._replace(length=last.length + 1)
+def _columns(references: Iterable[Reference]) -> Columns:
+    columns = array("Q"), array("Q"), array("I"), array("I")
+    firsts, lsns, counts, indexes = columns
+    for first, count, lsn, index in references:
+        firsts.append(first)
+        lsns.append(lsn)
+        counts.append(count)
+        indexes.append(index)
+    return columns
+
+
+def _references(columns: Columns) -> Iterator[Reference]:
+    firsts, lsns, counts, indexes = columns
+    return map(Reference, firsts, counts, lsns, indexes)
+
+
+def _without_transient(columns: Columns) -> Columns:
+    if not columns[3] or max(columns[3]) < TRANSIENT:
+        return columns
+    return _columns(reference for reference in _references(columns) if not reference.start & TRANSIENT)
+
+
+def _concatenated(parts: list[Columns]) -> Columns:
+    """One after the other if that is in order, which it is for all but priority queues; else merged."""
+    if any(before[0][-1] > after[0][0] for before, after in pairwise(parts)):
+        return _columns(sorted(reference for part in parts for reference in _references(part)))
+    whole = _columns(())
+    for part in parts:
+        for column, more in zip(whole, part, strict=True):
+            column.extend(more)
+    return whole
+
+
+def _joined(entries: list[Entry]) -> Iterator[Reference]:
+    """Durable entries in order of position, as references: neighbours in one run become one."""
+    for run, group in groupby(entries, _run):
+        if not run.envelope.durable:
             continue
-        if last is not None:
-            yield last
-        last = Reference(position, 1, lsn, start)
-    if last is not None:
-        yield last
+        members = list(group)
+        begin = 0
+        while begin < len(members):
+            first = members[begin].position
+            end = len(members)
+            if members[-1].position - first != end - begin - 1:  # some of it is gone
+                end = begin + 1
+                while end < len(members) and members[end].position == first + end - begin:
+                    end += 1
+            yield Reference(first, end - begin, run.lsn, members[begin].start)
+            begin = end

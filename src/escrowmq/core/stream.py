@@ -113,8 +113,8 @@ class StreamLog:
     def references(self) -> Iterator[Reference]:
         return iter(self.backlog)
 
-    def in_memory(self) -> Iterator[Entry]:
-        return iter(())
+    def in_memory(self) -> list[Entry]:
+        return []
 
     def backlogs(self) -> list[Backlog]:
         return [self.backlog]

@@ -112,7 +112,7 @@ class Maintenance:
         self._promised, self._waiting = self._waiting, []
         self._base = self._journal.end_lsn
         started = time.perf_counter()
-        records = [(kind, b"".join(parts)) for kind, parts in captured(self._broker)]
+        records = ((kind, b"".join(parts)) for kind, parts in captured(self._broker))
         snapshot = self._snapshot = self._journal.begin_snapshot(records, time.time_ns() // 1000)
         self.longest_capture_ms = max(self.longest_capture_ms, (time.perf_counter() - started) * 1000)
         self._executor.submit(snapshot.write).add_done_callback(partial(self._post, self._snapshot_written))
