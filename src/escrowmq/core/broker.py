@@ -17,7 +17,15 @@ from escrowmq.core.directory import Directory
 from escrowmq.core.message import Entry, Envelope, Run
 from escrowmq.core.ordering import Pager
 from escrowmq.core.outcome import Outcome
-from escrowmq.core.records import Kind, encode_block, encode_delivered, encode_returned, encode_targets
+from escrowmq.core.records import (
+    SINGLE_BLOCK,
+    Kind,
+    encode_block,
+    encode_delivered,
+    encode_returned,
+    encode_single,
+    encode_targets,
+)
 from escrowmq.core.settlement import Settlements, release
 
 if TYPE_CHECKING:
@@ -90,7 +98,13 @@ class Broker(Directory):
     def _publish(self, envelope: Envelope, bodies: list[bytes], queues: Sequence[Queue]) -> Receipt:
         now, log, count = self.now, self.log, len(bodies)
         lsn = 0
-        if envelope.durable:
+        if envelope.durable and count == len(queues) == 1:
+            queue = queues[0]
+            if queue.durable:
+                record = encode_single(queue.ident, queue.next_position, now, envelope, bodies[0])
+                lsn = log.append(Kind.PUBLISH, *record) + SINGLE_BLOCK
+                log.retain(lsn, 1)
+        elif envelope.durable:
             targets = [(queue.ident, queue.next_position) for queue in queues if queue.durable]
             if targets:
                 head = encode_targets(targets)

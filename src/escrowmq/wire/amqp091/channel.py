@@ -102,8 +102,11 @@ class Channel:
 
     def _resolve(self, form: Form) -> None:
         """Check the right to publish, and find the queues. Raises NOT_FOUND, ACCESS_REFUSED, PRECONDITION_FAILED."""
-        envelope, vhost, connection = form.envelope, self.vhost, self.connection
-        user, access = connection.user, self.broker.access
+        vhost, access, address = self.vhost, self.broker.access, form.address
+        if form.plain and address.version == vhost.version and address.allowed == access.version:
+            form.queues, form.version, form.allowed = address.queues, address.version, address.allowed
+            return
+        envelope, user = form.envelope, self.connection.user
         if form.allowed != access.version:
             access.check(user, vhost.name, "exchange", envelope.exchange, "write")
         exchange = vhost.exchange_for_publish(envelope.exchange)
@@ -116,10 +119,12 @@ class Channel:
                 Condition.PRECONDITION_FAILED,
                 f"user_id property set to '{claimed}' but authenticated user was '{user}'",
             )
-        address = self.broker.direct.get((vhost.name, envelope.routing_key)) if not envelope.exchange else None
-        form.queues = (address,) if address is not None else self.broker.route(vhost, envelope)
+        reply = self.broker.direct.get((vhost.name, envelope.routing_key)) if not envelope.exchange else None
+        form.queues = (reply,) if reply is not None else self.broker.route(vhost, envelope)
         form.version = vhost.version
         form.allowed = access.version
+        if form.plain and reply is None and not vhost.needs_headers(envelope.exchange):
+            address.queues, address.version, address.allowed = form.queues, form.version, form.allowed
 
     def _with_reply_address(self, envelope: Envelope) -> Envelope:
         if self.reply_address is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from escrowmq.core.conditions import BrokerError, Condition
@@ -21,28 +20,53 @@ _CACHE_LIMIT: Final = 512
 _LONGEST_TTL: Final = 0xFFFFFFFF
 
 
-@dataclass(slots=True, eq=False)
+class Address:
+    """Where a publish goes, from its method: decoded once for each distinct one on a channel.
+
+    `queues` is where a message goes that has no further keys and no headers to look at; it is right while `version` is
+    the topology's and `allowed` that of the access rules.
+    """
+
+    __slots__ = ("allowed", "exchange", "mandatory", "queues", "routing_key", "version")
+
+    def __init__(self, method: bytes) -> None:
+        publish = BasicPublish.decode(method)
+        if publish.immediate:
+            raise SyntaxFault(codes.NOT_IMPLEMENTED, "immediate=true")
+        self.exchange = publish.exchange
+        self.routing_key = publish.routing_key
+        self.mandatory = publish.mandatory
+        self.queues: tuple[Queue, ...] = ()
+        self.version = self.allowed = -1
+
+
 class Form:
     """One way of publishing on one channel: all that repeats from message to message.
 
-    `queues` is right while `version` is the topology's. `allowed` is the version of the access rules it was checked by.
+    `queues` is right while `version` is the topology's and `allowed` that of the access rules it was checked by.
+    A form is `plain` when nothing in its properties has a say in where it goes, and whether it may.
     """
 
-    channel: int
-    envelope: Envelope
-    mandatory: bool
-    found: Scan
-    queues: tuple[Queue, ...] = ()
-    version: int = -1
-    allowed: int = -1
+    __slots__ = ("address", "allowed", "channel", "envelope", "found", "mandatory", "plain", "queues", "version")
+
+    def __init__(self, channel: int, address: Address, envelope: Envelope, found: Scan) -> None:
+        self.channel = channel
+        self.address = address
+        self.envelope = envelope
+        self.found = found
+        self.mandatory = address.mandatory
+        self.plain = found.user_id is None and not envelope.extra_keys
+        self.queues: tuple[Queue, ...] = ()
+        self.version = self.allowed = -1
 
 
 class Forms:
     """The forms of a connection's publishes, by the bytes of method and properties."""
 
-    __slots__ = ("_forms",)
+    __slots__ = ("_addresses", "_forms")
 
     def __init__(self) -> None:
+        self._addresses: dict[tuple[int, bytes], Address] = {}
         self._forms: dict[tuple[int, bytes, bytes], Form] = {}
 
     def find(self, channel: int, method: bytes, props: bytes) -> Form:
@@ -53,32 +77,41 @@ class Forms:
         key = (channel, method, props)
         form = self._forms.get(key)
         if form is None:
+            form = make_form(channel, self._address(channel, method), props)
             if len(self._forms) >= _CACHE_LIMIT:
                 self._forms.clear()
-            form = self._forms[key] = make_form(channel, method, props)
+            self._forms[key] = form
         return form
 
+    def _address(self, channel: int, method: bytes) -> Address:
+        key = (channel, method)
+        address = self._addresses.get(key)
+        if address is None:
+            if len(self._addresses) >= _CACHE_LIMIT:
+                self._addresses.clear()
+            address = self._addresses[key] = Address(method)
+        return address
 
-def make_form(channel: int, method: bytes, props: bytes) -> Form:
+
+def make_form(channel: int, address: Address, props: bytes) -> Form:
     """Errors as of `Forms.find`."""
-    publish = BasicPublish.decode(method)
-    if publish.immediate:
-        raise SyntaxFault(codes.NOT_IMPLEMENTED, "immediate=true")
     found = scan(props)
-    keys = _sender_keys(found, "CC") + _sender_keys(found, "BCC")
-    if found.has_bcc:
-        props = without_headers(props, found, ("BCC",))
+    keys: tuple[str, ...] = ()
+    if found.headers is not None:
+        keys = _sender_keys(found, "CC") + _sender_keys(found, "BCC")
+        if found.has_bcc:
+            props = without_headers(props, found, ("BCC",))
     envelope = Envelope(
-        publish.exchange,
-        publish.routing_key,
+        address.exchange,
+        address.routing_key,
         props,
         protocol=PROTOCOL,
         durable=found.delivery_mode == PERSISTENT,
         priority=found.priority or 0,
-        ttl=_time_to_live(found.expiration),
+        ttl=None if found.expiration is None else _time_to_live(found.expiration),
         extra_keys=keys,
     )
-    return Form(channel, envelope, publish.mandatory, found)
+    return Form(channel, address, envelope, found)
 
 
 def _sender_keys(found: Scan, name: str) -> tuple[str, ...]:
@@ -96,9 +129,7 @@ def _sender_keys(found: Scan, name: str) -> tuple[str, ...]:
     return tuple(str(key) for key in keys)
 
 
-def _time_to_live(expiration: str | None) -> int | None:
-    if expiration is None:
-        return None
+def _time_to_live(expiration: str) -> int:
     if not (expiration.isascii() and expiration.isdigit()) or int(expiration[:20]) > _LONGEST_TTL:
         raise BrokerError(
             Condition.PRECONDITION_FAILED,
