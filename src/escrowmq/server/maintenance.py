@@ -24,7 +24,8 @@ from escrowmq.journal.snapshot import Snapshot
 from escrowmq.server.turn import Turns
 
 CHECK_MS: Final = 1000
-
+CALM_MS: Final = 10_000
+"""A sparse segment is compacted when it has lost next to nothing for so long: one that is being consumed empties."""
 _log = logging.getLogger("escrowmq.journal")
 
 
@@ -64,6 +65,7 @@ class Maintenance:
         self._base = self._journal.snapshot_lsn
         self._snapshot: Snapshot | None = None
         self._sparse: list[SparseSegment] = []
+        self._seen: dict[int, tuple[int, int]] = {}
         self._relocation: Relocation | None = None
         self._wanted = False
         self._waiting: list[Callable[[str], None]] = []
@@ -134,7 +136,16 @@ class Maintenance:
     def _tidy(self) -> None:
         """Nothing else is to be done: delete what is dead, or make something die."""
         if not self._run_files() and self._ratio:
-            self._start_compaction(self._journal.sparse_segments(self._ratio))
+            self._start_compaction(self._calm(self._journal.sparse_segments(self._ratio)))
+
+    def _calm(self, sparse: list[SparseSegment]) -> list[SparseSegment]:
+        """Those of which hardly anything has died for a while."""
+        now, before = self._broker.now, self._seen
+        self._seen = {}
+        for segment in sparse:
+            live, since = before.get(segment.first_lsn, (0, now))
+            self._seen[segment.first_lsn] = (live, since) if segment.live >= 0.9 * live > 0 else (segment.live, now)
+        return [segment for segment in sparse if now - self._seen[segment.first_lsn][1] >= CALM_MS]
 
     def _run_files(self) -> bool:
         work = self._journal.housekeeping()
@@ -188,6 +199,10 @@ class Maintenance:
     async def rest(self) -> str:
         """Leave a last snapshot; what went wrong, or an empty text. Nothing is begun afterwards."""
         fault = ""
+        if self.stage is Stage.COMPACTION:  # what it has copied so far stays where it is
+            self._sparse.clear()
+            self._relocation = None
+            self.stage = Stage.IDLE
         if self._journal.snapshot_lsn != self._journal.end_lsn:
             done: asyncio.Future[str] = self._loop.create_future()
             self.snapshot_now(lambda fault: None if done.done() else done.set_result(fault))

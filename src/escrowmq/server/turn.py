@@ -34,7 +34,10 @@ class Outlet(Protocol):
 class Turns:
     """Runs the broker turn by turn. `begin` comes before anything of the broker is called."""
 
-    def __init__(self, loop: AbstractEventLoop, broker: Broker, journal: Journal) -> None:
+    def __init__(
+        self, loop: AbstractEventLoop, broker: Broker, journal: Journal, clock: Callable[[], int] = time.time_ns
+    ) -> None:
+        """`clock` gives nanoseconds since the epoch."""
         self.broker = broker
         self.journal = journal
         self.outlets: dict[Endpoint, Outlet] = {}
@@ -44,6 +47,7 @@ class Turns:
         """Called at the end of each turn, when all records of it have been appended."""
         self.count = 0
         self._loop = loop
+        self._clock = clock
         self._begun = False
         self._waiting: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
@@ -55,7 +59,7 @@ class Turns:
         """Something happens: it belongs to this turn, whose end comes when all that is ready has been handled."""
         if not self._begun:
             self._begun = True
-            self.broker.now = time.time_ns() // 1_000_000
+            self.broker.now = self._clock() // 1_000_000
             self._loop.call_soon(self._end_if_begun)
 
     def forget(self, endpoint: Endpoint) -> None:
@@ -143,7 +147,7 @@ class Turns:
 
     def _write(self) -> None:
         if not self._writer.busy:
-            batch = self.journal.take_batch(time.time_ns() // 1000)
+            batch = self.journal.take_batch(self._clock() // 1000)
             if batch is not None:
                 self._writer.put(batch)
 

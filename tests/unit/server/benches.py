@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -81,7 +82,11 @@ class Bench:
         self.journal = Journal.open(self.storage, segment_bytes=1 << 20)
         self.broker = Broker(self.journal, random.Random(2))
         recover(self.journal, self.broker)
-        self.turns = Turns(asyncio.get_running_loop(), self.broker, self.journal)
+        self.ahead_ms = 0
+        self.turns = Turns(asyncio.get_running_loop(), self.broker, self.journal, self._clock)
+
+    def _clock(self) -> int:
+        return time.time_ns() + self.ahead_ms * 1_000_000
 
     def queue(self, name: str = "q") -> Queue:
         self.broker.add_vhost("/")

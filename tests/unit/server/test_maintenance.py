@@ -1,0 +1,196 @@
+"""Snapshots, deletion and compaction, in the background of a running broker."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+from escrowmq.journal.memory import MemoryStorage
+from escrowmq.server.maintenance import CALM_MS, CHECK_MS, Maintenance, Stage
+from tests.unit.server.benches import Bench, on_loop, until
+
+BODY = bytes(1000)
+
+
+class Scene:
+    """A bench with maintenance."""
+
+    def __init__(self, storage: MemoryStorage | None = None, snapshot_bytes: int = 1 << 30, ratio: float = 0.0) -> None:
+        self.bench = Bench(storage)
+        self.files = ThreadPoolExecutor(1)
+        self.maintenance = Maintenance(
+            asyncio.get_running_loop(),
+            self.bench.turns,
+            self.files,
+            snapshot_bytes=snapshot_bytes,
+            compaction_ratio=ratio,
+        )
+        self.bench.turns.begin()
+        self.queue = self.bench.queue()
+
+    async def publish(self, count: int) -> None:
+        """Messages of a kilobyte, in runs of a hundred."""
+        for _ in range(count // 100):
+            self.bench.turns.begin()
+            self.bench.publish(self.queue, *[BODY] * 100)
+            await self.bench.turns.synced()
+
+    async def consume(self, count: int) -> None:
+        self.bench.turns.begin()
+        for _ in range(count):
+            assert self.bench.broker.get(self.queue, auto_settle=True)
+        await self.bench.turns.synced()
+
+    async def later(self, ms: int) -> None:
+        """A turn at a later time."""
+        self.bench.ahead_ms += ms
+        await self.bench.turns.synced()
+
+    def names(self, ending: str) -> list[str]:
+        return [name for name in self.bench.storage.names() if name.endswith(ending)]
+
+    async def close(self) -> None:
+        await self.bench.close()
+        self.files.shutdown()
+
+    def restarted_ready(self) -> int:
+        bench = Bench(self.bench.storage)
+        bench.turns.stop()
+        return bench.broker.vhosts["/"].queues["q"].ready
+
+
+def test_a_snapshot_follows_so_many_bytes_of_log() -> None:
+    async def test() -> None:
+        scene = Scene(snapshot_bytes=500_000)
+        await scene.publish(400)
+        assert not scene.names(".snapshot")
+        await scene.publish(200)
+        await until(lambda: scene.maintenance.stage is Stage.IDLE and scene.names(".snapshot"))
+        assert scene.bench.journal.snapshot_lsn > 500_000
+        before = scene.bench.journal.snapshot_lsn
+        await scene.publish(400)
+        assert scene.bench.journal.snapshot_lsn == before
+        await scene.close()
+        assert scene.restarted_ready() == 1000
+
+    on_loop(test)
+
+
+def test_what_happens_while_a_snapshot_is_written_is_not_in_it_and_not_lost() -> None:
+    async def test() -> None:
+        scene = Scene()
+        await scene.publish(300)
+        scene.maintenance.snapshot_now(lambda _: None)
+        await until(lambda: scene.maintenance.stage is not Stage.IDLE)
+        await scene.consume(50)
+        await scene.publish(100)
+        await until(lambda: scene.maintenance.stage is Stage.IDLE and scene.names(".snapshot"))
+        await scene.close()
+        assert scene.restarted_ready() == 350
+
+    on_loop(test)
+
+
+def test_dead_segments_go_after_the_snapshot() -> None:
+    async def test() -> None:
+        scene = Scene()
+        await scene.publish(4000)
+        await scene.consume(4000)
+        assert len(scene.names(".log")) >= 3
+        answers: list[str] = []
+        scene.maintenance.snapshot_now(answers.append)
+        await until(lambda: answers)
+        await scene.later(CHECK_MS)
+        await until(lambda: len(scene.names(".log")) == 1)
+        assert answers == [""]
+        await scene.close()
+        assert scene.restarted_ready() == 0
+
+    on_loop(test)
+
+
+def test_a_snapshot_that_fails_costs_nothing_and_is_told() -> None:
+    class Stubborn(MemoryStorage):
+        refuse = True
+
+        def create(self, name: str) -> None:
+            if self.refuse and ".snapshot" in name:
+                raise OSError("no room for snapshots")
+            super().create(name)
+
+    async def test() -> None:
+        storage = Stubborn(random.Random(1))
+        scene = Scene(storage)
+        await scene.publish(100)
+        answers: list[str] = []
+        scene.maintenance.snapshot_now(answers.append)
+        await until(lambda: answers)
+        assert "no room for snapshots" in answers[0]
+        assert scene.maintenance.stage is Stage.IDLE
+        storage.refuse = False
+        scene.maintenance.snapshot_now(answers.append)
+        await until(lambda: len(answers) == 2)
+        assert answers[1] == ""
+        await scene.close()
+        assert scene.restarted_ready() == 100
+
+    on_loop(test)
+
+
+def test_sparse_segments_are_compacted_when_they_have_come_to_rest() -> None:
+    async def test() -> None:
+        scene = Scene(ratio=0.5)
+        await scene.publish(3000)
+        await scene.consume(900)  # most of the first segment
+        answers: list[str] = []
+        scene.maintenance.snapshot_now(answers.append)
+        await until(lambda: answers and scene.maintenance.stage is Stage.IDLE)
+        sparse = scene.bench.journal.sparse_segments(0.5)
+        assert len(sparse) == 1
+        await scene.later(CHECK_MS)
+        assert scene.maintenance.stage is Stage.IDLE, "it may be on its way to empty"
+        await scene.later(CALM_MS + CHECK_MS)
+        await until(lambda: not scene.bench.journal.sparse_segments(0.5))
+        for _ in range(3):
+            await scene.later(CHECK_MS)
+            await until(lambda: scene.maintenance.stage is Stage.IDLE)
+        assert not [name for name in scene.names(".log") if name.startswith("0000000000000000.")]
+        await scene.close()
+        assert scene.restarted_ready() == 2100
+
+    on_loop(test)
+
+
+def test_compaction_can_be_asked_for() -> None:
+    async def test() -> None:
+        scene = Scene(ratio=0.0)
+        await scene.publish(3000)
+        await scene.consume(900)
+        answers: list[str] = []
+        scene.maintenance.snapshot_now(answers.append)
+        await until(lambda: answers and scene.maintenance.stage is Stage.IDLE)
+        scene.maintenance.snapshot_now(answers.append, compact=True)
+        await until(lambda: len(answers) == 2)
+        assert answers == ["", ""]
+        assert not scene.bench.journal.sparse_segments(1.0)
+        await scene.close()
+        assert scene.restarted_ready() == 2100
+
+    on_loop(test)
+
+
+def test_the_last_snapshot_leaves_nothing_to_replay() -> None:
+    async def test() -> None:
+        scene = Scene()
+        await scene.publish(200)
+        await scene.bench.turns.synced()
+        assert await scene.maintenance.rest() == ""
+        assert scene.bench.journal.snapshot_lsn == scene.bench.journal.end_lsn
+        await scene.close()
+        bench = Bench(scene.bench.storage)
+        assert bench.journal.recovery.log_records == 0
+        bench.turns.stop()
+        assert scene.restarted_ready() == 200
+
+    on_loop(test)
