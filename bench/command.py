@@ -6,6 +6,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -194,6 +195,8 @@ def main(
     finally:
         bench.stop()
         shutil.rmtree(work, ignore_errors=True)
+        with suppress(OSError):  # somebody else's run is in it
+            data.rmdir()
     report.show(console, entries.values())
     if output is not None:
         console.print(f"written to {output}")
