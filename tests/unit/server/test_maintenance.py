@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from escrowmq.journal.memory import MemoryStorage
@@ -81,10 +82,13 @@ def test_what_happens_while_a_snapshot_is_written_is_not_in_it_and_not_lost() ->
     async def test() -> None:
         scene = Scene()
         await scene.publish(300)
+        gate = threading.Event()
+        scene.files.submit(gate.wait, 5)
         scene.maintenance.snapshot_now(lambda _: None)
-        await until(lambda: scene.maintenance.stage is not Stage.IDLE)
+        await until(lambda: scene.maintenance.stage is Stage.SNAPSHOT)
         await scene.consume(50)
         await scene.publish(100)
+        gate.set()
         await until(lambda: scene.maintenance.stage is Stage.IDLE and scene.names(".snapshot"))
         await scene.close()
         assert scene.restarted_ready() == 350
