@@ -34,6 +34,10 @@ class Backlog:
         for i in range(self._head, len(self.firsts)):
             yield Reference(self.firsts[i], self.counts[i], self.lsns[i], self.indexes[i])
 
+    def __contains__(self, position: int) -> bool:
+        i = self.find(position)
+        return i is not None and self.firsts[i] <= position < self.firsts[i] + self.counts[i]
+
     def append(self, first: int, count: int, lsn: int, index: int) -> None:
         """Add a reference behind the others."""
         self.firsts.append(first)

@@ -90,9 +90,14 @@ class Broker(Directory):
 
     def publish(self, envelope: Envelope, bodies: list[bytes], queues: Sequence[Queue]) -> Receipt:
         """A run of messages comes to `queues`, outside any transaction."""
+        refuses = False
         for queue in queues:
+            if queue.persists_all:
+                envelope = envelope.lasting()
             if queue.refuses:
-                return self._publish_or_refuse(envelope, bodies, queues)
+                refuses = True
+        if refuses:
+            return self._publish_or_refuse(envelope, bodies, queues)
         return self._publish(envelope, bodies, queues)
 
     def _publish(self, envelope: Envelope, bodies: list[bytes], queues: Sequence[Queue]) -> Receipt:
@@ -168,6 +173,8 @@ class Broker(Directory):
     def get(self, queue: Queue, *, auto_settle: bool) -> Entry | None:
         """The next entry, for a client that asks for just one."""
         queue.touch()
+        if queue.keeps:
+            return None
         if queue.limited:
             queue.dispatch()
         while queue.ready:

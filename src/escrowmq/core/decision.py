@@ -43,6 +43,8 @@ class Decision:
 
     def place(self, envelope: Envelope, bodies: list[bytes], queues: Sequence[Queue]) -> None:
         """A run comes to `queues`, behind what is there and what was placed before."""
+        if not envelope.durable and any(queue.persists_all for queue in queues):
+            envelope = envelope.lasting()
         self._placements.append((envelope, bodies, queues))
 
     def remove(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:

@@ -36,6 +36,7 @@ class Envelope:
 
     __slots__ = (
         "_encoded",
+        "_lasting",
         "deaths",
         "durable",
         "exchange",
@@ -72,6 +73,25 @@ class Envelope:
         self.deaths = deaths
         self.view: Any = None
         self._encoded: bytes | None = None
+        self._lasting: Envelope | None = None
+
+    def lasting(self) -> Envelope:
+        """The same, but durable."""
+        if self.durable:
+            return self
+        if self._lasting is None:
+            self._lasting = Envelope(
+                self.exchange,
+                self.routing_key,
+                self.header,
+                protocol=self.protocol,
+                durable=True,
+                priority=self.priority,
+                ttl=self.ttl,
+                extra_keys=self.extra_keys,
+                deaths=self.deaths,
+            )
+        return self._lasting
 
     def encode(self) -> bytes:
         """The envelope as it stands in a block (docs/internals/records.md)."""

@@ -61,6 +61,10 @@ class Discipline(Protocol):
         """The parts that are in the log alone."""
         ...
 
+    def known_deliveries(self) -> dict[int, int]:
+        """How often entries that are not in memory have been delivered, by position, where it was more than noted."""
+        ...
+
     def restore(self, found: Backlog, deliveries: dict[int, int], delivered_below: int) -> None:
         """Take over what recovery found, in order of position."""
         ...
@@ -193,6 +197,9 @@ class Fifo:
     def backlogs(self) -> list[Backlog]:
         return [self.tail]
 
+    def known_deliveries(self) -> dict[int, int]:
+        return self.deliveries.copy()
+
     def restore(self, found: Backlog, deliveries: dict[int, int], delivered_below: int) -> None:
         self.tail.replace(found)
         self.deliveries = deliveries
@@ -255,6 +262,9 @@ class Priority:
 
     def backlogs(self) -> list[Backlog]:
         return [level.tail for level in self._levels.values()]
+
+    def known_deliveries(self) -> dict[int, int]:
+        return {position: n for level in self._levels.values() for position, n in level.deliveries.items()}
 
     def restore(self, found: Backlog, deliveries: dict[int, int], delivered_below: int) -> None:
         for reference in found:

@@ -85,6 +85,7 @@ class Queue:
         "options",
         "order",
         "owner",
+        "persists_all",
         "refuses",
         "ttl_possible",
         "unsettled",
@@ -114,6 +115,7 @@ class Queue:
         self.options = options
         self.exclusive = exclusive
         self.durable = durable and not exclusive  # EXC-3
+        self.persists_all = options.queue_type != "classic"  # as RabbitMQ's quorum queues and streams do
         self.auto_delete = auto_delete
         self.arguments = arguments or {}
         self.owner = owner

@@ -110,6 +110,7 @@ class Recovery:
         queue, below = decode_delivered(payload)
         found = self._of(queue)
         found.delivered_below = max(found.delivered_below, below)
+        found.next_position = max(found.next_position, below)  # transient ones, which are lost, had positions too
 
     def _queue_state(self, lsn: int, payload: Payload) -> None:
         state = decode_queue_state(payload)
@@ -146,7 +147,8 @@ class Recovery:
             self._broker.log.retain(reference.lsn, reference.length)
         if queue.limited or queue.keeps:
             queue.bytes = sum(self._bytes(references))
-        queue.order.restore(references, found.deliveries, found.delivered_below)
+        deliveries = {position: count for position, count in found.deliveries.items() if position in references}
+        queue.order.restore(references, deliveries, found.delivered_below)
         queue.arm_expiry()
 
     def _bytes(self, references: Backlog) -> list[int]:

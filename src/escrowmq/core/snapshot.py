@@ -60,6 +60,7 @@ class _Taken:
         self._delivered_below = queue.delivered_below
         self._entries = queue.order.in_memory()
         self._held = held
+        self._deliveries = queue.order.known_deliveries()
         self._escrow = [(run, len(bodies)) for _, run, bodies in queue.escrow if run.envelope.durable]
         self._backlogs = [backlog.columns() for backlog in queue.order.backlogs()]
 
@@ -67,6 +68,7 @@ class _Taken:
         """References to every durable message, in order of position."""
         entries = sorted((*self._held, *self._entries), key=_position)
         deliveries = [(entry.position, entry.deliveries) for entry in entries if entry.deliveries]
+        deliveries.extend(self._deliveries.items())
         escrow = [Reference(run.first, count, run.lsn, run.index) for run, count in self._escrow]
         parts = [_columns(_joined(entries)), *map(_without_transient, self._backlogs), _columns(escrow)]
         columns = _concatenated([part for part in parts if part[0]])

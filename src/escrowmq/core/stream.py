@@ -119,6 +119,9 @@ class StreamLog:
     def backlogs(self) -> list[Backlog]:
         return [self.backlog]
 
+    def known_deliveries(self) -> dict[int, int]:
+        return {}
+
     def restore(self, found: Backlog, deliveries: dict[int, int], delivered_below: int) -> None:
         self.backlog.replace(found)
 

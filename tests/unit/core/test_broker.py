@@ -1,0 +1,453 @@
+"""The broker: publishing, settling, dead-lettering, transactions."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.core.branch import Limits, Settlement, State
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.consumer import Consumer
+from escrowmq.core.message import Entry, Envelope
+from escrowmq.core.outcome import Outcome
+from escrowmq.core.queue import Queue
+from escrowmq.core.records import Kind
+from tests.unit.core.site import Sink, Site
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def taken(site: Site, queue: Queue, credit: int = 0) -> tuple[Consumer, list[Entry]]:
+    """Everything in a queue, in the hands of a consumer that wants no more."""
+    consumer, sink = site.consume(queue, credit=credit)
+    site.turn()
+    site.broker.unsubscribe(consumer)
+    return consumer, [entry for _, entry in sink.got]
+
+
+def dead_lettering(site: Site, **more: object) -> tuple[Queue, Queue]:
+    """A queue, and the one to which its dead letters go."""
+    arguments = {f"x-{key.replace('_', '-')}": value for key, value in more.items()}
+    dead = site.queue("dead")
+    return site.queue("q", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead", **arguments}), dead
+
+
+class TestPublishing:
+    def test_durable_answers_wait_for_the_record(self, site: Site) -> None:
+        site.queue()
+        site.queue("passing", durable=False)
+        assert site.publish("q", b"x").lsn == site.journal.end_lsn > site.journal.synced_lsn
+        assert site.publish("q", b"x", durable=False).lsn == 0
+        assert site.publish("passing", b"x").lsn == 0
+
+    def test_one_body_for_all_queues(self, site: Site) -> None:
+        for name in "abc":
+            site.queue(name)
+            site.broker.bind_queue(site.vhost, "amq.fanout", name, "")
+        before = site.journal.end_lsn
+        site.publish("", b"x" * 1000, exchange="amq.fanout")
+        assert site.journal.end_lsn - before < 1300
+        assert site.live() == 3
+        assert [site.bodies(name) for name in "abc"] == [[b"x" * 1000]] * 3
+
+    @pytest.mark.rule("DUR-1")
+    def test_what_is_synced_survives(self, site: Site) -> None:
+        site.queue()
+        site.publish("q", b"a", b"b")
+        site.publish("q", b"transient", durable=False)
+        site.sync()
+        site.publish("q", b"not synced")
+        assert site.restart().bodies() == [b"a", b"b"]
+
+    @pytest.mark.parametrize("overflow", ["drop-head", "reject-publish-dlx"])
+    def test_positions_hold_when_a_queue_overflows_into_another_of_the_same_publish(
+        self, site: Site, overflow: str
+    ) -> None:
+        limited, dead = dead_lettering(site, max_length=1, overflow=overflow)
+        for queue in (limited, dead):
+            site.broker.bind_queue(site.vhost, "amq.fanout", queue.name, "")
+        for i in range(4):
+            site.publish("", b"%d" % i, b"%d+" % i, exchange="amq.fanout")
+        site.turn()
+        again = site.restart()
+        for name in ("q", "dead"):
+            queue = site.vhost.queue(name)
+            assert again.ready(again.vhost.queue(name)) == site.ready(queue)
+            positions = [position for position, _, _ in site.ready(queue)]
+            assert positions == sorted(set(positions))
+        assert len(site.bodies("dead")) == 8 + 7
+        assert again.live() == site.live()
+
+    def test_a_refused_message_may_be_dead_lettered(self, site: Site) -> None:
+        dead_lettering(site, max_length=1, overflow="reject-publish-dlx")
+        receipt = site.publish("q", b"a", b"b")
+        assert receipt.refused == (1,)
+        assert receipt.lsn == site.journal.end_lsn
+        assert (site.bodies(), site.bodies("dead")) == ([b"a"], [b"b"])
+        entry = site.vhost.queue("dead").take(1)[0]
+        assert entry.run.envelope.deaths[0][:2] == ("q", "maxlen")
+
+    @pytest.mark.parametrize("kind", ["quorum", "stream"])
+    def test_replicated_queues_keep_what_is_transient_elsewhere(self, site: Site, kind: str) -> None:
+        site.queue("q", {"x-queue-type": kind})
+        site.queue("classic")
+        for name in ("q", "classic"):
+            site.broker.bind_queue(site.vhost, "amq.fanout", name, "")
+        assert site.publish("", b"x", exchange="amq.fanout", durable=False).lsn == site.journal.end_lsn
+        site.sync()
+        assert site.restart().vhost.queue("q").ready == 1
+
+
+class TestConsuming:
+    def test_exclusive_use(self, site: Site) -> None:
+        queue = site.queue()
+        consumer, _ = site.consume(queue, exclusive=True)
+        for exclusive in (True, False):
+            with pytest.raises(BrokerError, match="queue 'q' in vhost '/' in exclusive use") as refused:
+                site.consume(queue, exclusive=exclusive)
+            assert refused.value.condition is Condition.ACCESS_REFUSED
+        site.broker.unsubscribe(consumer)
+        site.consume(queue)
+        with pytest.raises(BrokerError):
+            site.consume(queue, exclusive=True)
+
+    def test_the_last_consumer_takes_an_auto_delete_queue_along(self, site: Site) -> None:
+        queue = site.queue(auto_delete=True)
+        one, two = site.consume(queue)[0], site.consume(queue)[0]
+        site.broker.unsubscribe(one)
+        site.broker.unsubscribe(one)
+        assert "q" in site.vhost.queues
+        site.broker.unsubscribe(two)
+        assert "q" not in site.vhost.queues
+
+    def test_getting(self, site: Site) -> None:
+        queue = site.queue()
+        site.publish("q", b"a", b"b")
+        first = site.broker.get(queue, auto_settle=False)
+        second = site.broker.get(queue, auto_settle=True)
+        assert first is not None
+        assert second is not None
+        assert (first.body, second.body, queue.unsettled) == (b"a", b"b", 1)
+        assert site.broker.get(queue, auto_settle=False) is None
+        site.turn()
+        again = site.restart()
+        assert again.ready(again.vhost.queue("q")) == [(1, b"a", True)], "it may have been delivered"
+
+    def test_a_stream_gives_nothing_to_one_who_gets(self, site: Site) -> None:
+        queue = site.queue("s", {"x-queue-type": "stream"})
+        site.publish("s", b"a")
+        assert site.broker.get(queue, auto_settle=True) is None
+
+
+class TestSettling:
+    def test_accepted_is_gone(self, site: Site) -> None:
+        queue = site.queue()
+        site.publish("q", b"a", b"b")
+        consumer, entries = taken(site, queue)
+        site.broker.settle(consumer, entries[1:], Outcome.ACCEPTED)
+        site.turn()
+        assert queue.unsettled == 1
+        assert site.restart().bodies() == [b"a"]
+
+    @pytest.mark.parametrize("how", ["settle", "requeue", "commit"])
+    def test_after_the_queue_was_deleted(self, site: Site, how: str) -> None:
+        queue, dead = dead_lettering(site)
+        site.publish("q", b"a", b"b")
+        consumer, entries = taken(site, queue)
+        site.broker.delete_queue(queue)
+        assert site.live() == 2
+        if how == "settle":
+            site.broker.settle(consumer, entries[:1], Outcome.ACCEPTED)
+            site.broker.settle(consumer, entries[1:], Outcome.REJECTED)
+        elif how == "requeue":
+            site.broker.requeue(consumer, entries)
+        else:
+            branch = site.begin()
+            for entry, outcome in zip(entries, (Outcome.ACCEPTED, Outcome.REJECTED), strict=True):
+                site.broker.enlist(branch, Settlement(consumer, [entry], outcome))
+            assert site.broker.commit(branch).lsn == 0
+        site.turn()
+        assert (site.live(), dead.ready, queue.unsettled) == (0, 0, 0)
+        assert site.restart().live() == 0
+
+    def test_the_delivery_limit(self, site: Site) -> None:
+        dead = site.queue("dead")
+        queue = site.queue(
+            "q",
+            {
+                "x-queue-type": "quorum",
+                "x-delivery-limit": 2,
+                "x-dead-letter-exchange": "",
+                "x-dead-letter-routing-key": "dead",
+            },
+        )
+        site.publish("q", b"poison")
+        running = site
+        for round_ in range(3):
+            queue = running.vhost.queue("q")
+            consumer, entries = taken(running, queue, credit=1)
+            assert entries[0].deliveries == round_
+            running.broker.requeue(consumer, entries)
+            running.turn()
+            if round_ == 0:
+                running = running.restart()
+            elif round_ == 1:
+                running.snapshot()
+                running = running.restart().restart()
+        assert (running.bodies(), running.bodies("dead")) == ([], [b"poison"])
+        entry = running.vhost.queue("dead").take(1)[0]
+        assert entry.run.envelope.deaths[0][:2] == ("q", "delivery_limit")
+        assert dead.ready == 0
+
+    def test_counts_survive_snapshots_of_what_is_not_in_memory(self, site: Site) -> None:
+        queue = site.queue("q", {"x-queue-type": "quorum", "x-delivery-limit": 9})
+        for i in range(20):
+            site.publish("q", b"%d" % i)
+        for _ in range(2):
+            consumer, entries = taken(site, queue)
+            site.broker.requeue(consumer, entries)
+        site.turn()
+        again = site.restart(resident_limit=400)
+        again.snapshot()
+        again = again.restart()
+        assert [entry.deliveries for entry in again.vhost.queue("q").take(20)] == [2] * 20
+
+
+class TestDeadLettering:
+    def test_rejected(self, site: Site) -> None:
+        queue, _ = dead_lettering(site)
+        site.publish("q", b"a", b"b")
+        consumer, entries = taken(site, queue)
+        site.broker.settle(consumer, entries, Outcome.REJECTED)
+        site.turn()
+        assert site.bodies("dead") == [b"a", b"b"]
+        for running in (site, site.restart()):
+            assert (running.bodies(), running.bodies("dead")) == ([], [b"a", b"b"])
+        assert site.live() == 2
+
+    def test_leaving_and_coming_are_one_record(self, site: Site) -> None:
+        queue, _ = dead_lettering(site)
+        site.publish("q", b"a")
+        consumer, entries = taken(site, queue)
+        site.broker.settle(consumer, entries, Outcome.REJECTED)
+        site.sync()
+        assert len(site.records(Kind.COMMIT)) == 1
+        assert site.records(Kind.SETTLE) == []
+
+    def test_expired_without_end(self, site: Site) -> None:
+        """Around two queues, in order, and dropped where the circle would close without a reject."""
+        site.queue("a", {"x-message-ttl": 10, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "b"})
+        site.queue("b", {"x-message-ttl": 10, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "a"})
+        site.publish("a", b"1", b"2")
+        site.after(11)
+        assert (site.bodies("a"), site.bodies("b")) == ([], [b"1", b"2"])
+        site.after(11)
+        assert (site.bodies("a"), site.bodies("b")) == ([], [])
+        assert site.live() == 0
+
+    def test_a_queue_that_dead_letters_to_itself(self, site: Site) -> None:
+        queue = site.queue("q", {"x-dead-letter-exchange": "", "x-max-length": 1})
+        site.publish("q", b"1", b"2", b"3")
+        site.turn()
+        assert site.bodies() == [b"3"]
+        consumer, entries = taken(site, queue)
+        site.broker.settle(consumer, entries, Outcome.REJECTED)
+        site.turn()
+        assert site.bodies() == [b"3"], "a reject is somebody's will"
+
+    def test_an_exchange_that_is_not_there(self, site: Site) -> None:
+        queue = site.queue("q", {"x-dead-letter-exchange": "nowhere"})
+        site.publish("q", b"a")
+        consumer, entries = taken(site, queue)
+        site.broker.settle(consumer, entries, Outcome.REJECTED)
+        site.turn()
+        assert site.live() == 0
+        assert site.restart().bodies() == []
+
+    def test_by_headers_of_a_protocol_that_nobody_has_spoken_yet(self, site: Site) -> None:
+        site.broker.declare_exchange(site.vhost, "h", "headers", durable=True)
+        site.queue("dead")
+        site.broker.bind_queue(site.vhost, "h", "dead", "", {"x-match": "all", "a": 1})
+        site.queue("q", {"x-dead-letter-exchange": "h", "x-message-ttl": 1})
+        site.broker.headers_of[7] = lambda envelope: {"a": 1}
+        site.publish("q", b"a", protocol=7)
+        site.after(5)
+        assert site.bodies("dead") == [b"a"]
+
+    def test_to_a_replicated_queue_it_becomes_durable(self, site: Site) -> None:
+        site.queue("dead", {"x-queue-type": "quorum"})
+        site.queue("q", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead", "x-message-ttl": 1})
+        site.publish("q", b"a", durable=False)
+        site.after(5)
+        assert site.restart().bodies("dead") == [b"a"]
+
+
+class TestTransactions:
+    @pytest.mark.rule("TX-5")
+    @pytest.mark.rule("TX-8")
+    def test_all_or_nothing_after_a_crash(self, site: Site) -> None:
+        one, _ = site.queue("one"), site.queue("two")
+        site.publish("one", b"old", b"older")
+        consumer, entries = taken(site, one)
+        site.turn()
+        branch = site.begin()
+        site.broker.enlist(branch, Settlement(consumer, entries[:1], Outcome.ACCEPTED))
+        site.broker.enlist(branch, site.publication("one", b"new"))
+        site.broker.enlist(branch, site.publication("two", b"new"))
+        result = site.broker.commit(branch)
+        assert result.lsn == site.journal.end_lsn
+        before = site.restart()
+        assert (before.bodies("one"), before.bodies("two")) == ([b"old", b"older"], [])
+        site.sync()
+        after = site.restart()
+        assert (after.bodies("one"), after.bodies("two")) == ([b"older", b"new"], [b"new"])
+
+    @pytest.mark.rule("TX-12")
+    def test_an_empty_commit_writes_nothing(self, site: Site) -> None:
+        before = site.journal.end_lsn
+        branch = site.begin()
+        assert site.broker.commit(branch) == site.broker.commit(site.begin())
+        assert site.journal.end_lsn == before
+        assert branch.state is State.COMMITTED
+
+    @pytest.mark.rule("ORD-4")
+    def test_publishes_stand_together_in_their_order(self, site: Site) -> None:
+        site.queue()
+        branch = site.begin()
+        for i in range(5):
+            site.broker.enlist(branch, site.publication("q", b"tx%d" % i))
+            site.publish("q", b"plain%d" % i)
+        site.broker.commit(branch)
+        site.turn()
+        expected = [b"plain%d" % i for i in range(5)] + [b"tx%d" % i for i in range(5)]
+        assert site.bodies() == site.restart().bodies() == expected
+
+    @pytest.mark.rule("TX-11")
+    def test_a_queue_that_was_deleted_meanwhile(self, site: Site) -> None:
+        gone, stays = site.queue("gone"), site.queue("stays")
+        for name in ("gone", "stays"):
+            site.broker.bind_queue(site.vhost, "amq.fanout", name, "")
+        branch = site.begin()
+        site.broker.enlist(branch, site.publication("gone", b"returned", mandatory=True))
+        site.broker.enlist(branch, site.publication("gone", b"lost"))
+        site.broker.enlist(branch, site.publication("", b"both", exchange="amq.fanout", mandatory=True))
+        site.broker.delete_queue(gone)
+        site.queue("gone")
+        result = site.broker.commit(branch)
+        site.turn()
+        assert [work.bodies for work in result.returned] == [[b"returned"]]
+        assert site.bodies("stays") == [b"both"]
+        assert site.bodies("gone") == [], "the new one is another queue"
+        assert stays.ready == 1
+
+    @pytest.mark.rule("TX-3")
+    @pytest.mark.rule("TX-4")
+    def test_a_rollback_changes_nothing(self, site: Site) -> None:
+        queue = site.queue()
+        site.publish("q", b"a")
+        consumer, sink = site.consume(queue, credit=1)
+        site.publish("q", b"b")
+        site.turn()
+        branch = site.begin()
+        site.broker.enlist(branch, Settlement(consumer, [sink.got[0][1]], Outcome.ACCEPTED))
+        site.broker.enlist(branch, site.publication("q", b"new"))
+        site.turn()
+        assert (sink.bodies, consumer.room()) == ([b"a"], 0)
+        site.broker.rollback(branch)
+        site.turn()
+        assert (queue.unsettled, consumer.room(), site.bodies()) == (1, 0, [b"b"])
+        assert site.restart().bodies() == [b"a", b"b"]
+
+    def test_a_reject_in_it_dead_letters_in_the_same_record(self, site: Site) -> None:
+        queue, dead = dead_lettering(site)
+        site.publish("q", b"a")
+        consumer, entries = taken(site, queue)
+        branch = site.begin()
+        site.broker.enlist(branch, Settlement(consumer, entries, Outcome.REJECTED))
+        assert dead.ready == 0
+        site.broker.commit(branch)
+        assert dead.ready == 0, "not before it is on disk"
+        assert site.restart().bodies() == [b"a"]
+        site.sync()
+        assert site.bodies("dead") == [b"a"]
+        assert (site.restart().bodies(), site.restart().bodies("dead")) == ([], [b"a"])
+
+    def test_a_requeue_in_it(self, site: Site) -> None:
+        queue = site.queue()
+        site.publish("q", b"a", b"b")
+        consumer, entries = taken(site, queue)
+        branch = site.begin()
+        site.broker.enlist(branch, Settlement(consumer, entries[:1], Outcome.REJECTED, requeue=True))
+        assert queue.ready == 0
+        site.broker.commit(branch)
+        assert site.ready(queue) == [(1, b"a", True)]
+        assert queue.unsettled == 1
+
+    @pytest.mark.rule("TX-13")
+    def test_its_age_counts_from_its_first_work(self, site: Site) -> None:
+        site.queue()
+        expired: list[bool] = []
+        branch = site.broker.begin(Limits(age=100), lambda: expired.append(True))
+        site.after(500)
+        site.broker.enlist(branch, site.publication("q", b"a"))
+        site.after(99)
+        site.broker.enlist(branch, site.publication("q", b"b"))
+        assert not expired
+        site.after(1)
+        assert expired
+        assert branch.state is State.TIMED_OUT
+        with pytest.raises(BrokerError) as refused:
+            site.broker.commit(branch)
+        assert refused.value.condition is Condition.ILLEGAL_STATE
+        assert site.restart().bodies() == []
+
+    def test_a_queue_that_refuses_makes_the_whole_commit_fail(self, site: Site) -> None:
+        site.queue("q", {"x-max-length": 2, "x-overflow": "reject-publish"})
+        site.queue("other")
+        branch = site.begin()
+        site.broker.enlist(branch, site.publication("other", b"x"))
+        for i in range(3):
+            site.broker.enlist(branch, site.publication("q", b"%d" % i))
+        with pytest.raises(BrokerError, match="nothing of it was applied") as refused:
+            site.broker.commit(branch)
+        assert refused.value.condition is Condition.LIMIT_EXCEEDED
+        site.turn()
+        assert (site.bodies(), site.bodies("other"), branch.state) == ([], [], State.ACTIVE)
+        site.broker.rollback(branch)
+
+
+class TestTurns:
+    def test_what_was_delivered_is_known_after_a_crash(self, site: Site) -> None:
+        queue = site.queue()
+        site.publish("q", b"a", b"b", b"c")
+        site.consume(queue, credit=2)
+        site.turn()
+        again = site.restart()
+        assert again.ready(again.vhost.queue("q")) == [(1, b"a", True), (2, b"b", True), (3, b"c", False)]
+
+    def test_a_turn_without_anything_writes_nothing(self, site: Site) -> None:
+        site.queue()
+        site.turn()
+        before = site.journal.end_lsn
+        site.turn()
+        assert site.journal.end_lsn == before
+
+    def test_a_deleted_queue_is_served_no_more(self, site: Site) -> None:
+        queue = site.queue()
+        sink = Sink()
+        site.consume(queue, sink)
+        site.publish("q", b"x")
+        site.broker.delete_queue(queue)
+        site.turn()
+        assert sink.bodies == []
+        assert len(sink.gone) == 1
+
+
+def test_routing_to_what_is_not_there(site: Site) -> None:
+    with pytest.raises(BrokerError, match="no exchange 'x' in vhost '/'"):
+        site.broker.route(site.vhost, Envelope("x", ""))
+    assert site.broker.route(site.vhost, Envelope("", "q")) == ()
+    queue = site.queue()
+    assert site.broker.route(site.vhost, Envelope("", "no", extra_keys=("q", "q"))) == (queue,)
