@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from escrowmq.core.message import Death, Entry, Envelope
@@ -11,30 +12,43 @@ from escrowmq.wire.amqp091.table import FieldTable, FieldValue, Long, Timestamp
 
 
 def delivered_properties(envelope: Envelope) -> bytes:
-    """The properties of a message as its consumers get them."""
+    """The properties of a message as its consumers get them, as RabbitMQ gives them.
+
+    A history that the publisher sent along (one that got the message from a dead-letter queue, and sends it again) goes
+    on counting. `CC` is gone once a queue's own dead-letter routing key has taken the place of all keys.
+    """
     props = envelope.header
     if not envelope.deaths:
         return props
     found = scan(props)
     first = envelope.deaths[-1]
     headers: FieldTable = dict(found.headers or {})
+    visible = headers.get("CC") if envelope.extra_keys else headers.pop("CC", None)
     earlier = headers.get("x-death")
-    deaths: list[FieldValue] = [_table(death) for death in envelope.deaths]
-    headers["x-death"] = deaths + (earlier if isinstance(earlier, list) else [])
-    headers.setdefault("x-first-death-exchange", first.exchange)
-    headers.setdefault("x-first-death-queue", first.queue)
-    headers.setdefault("x-first-death-reason", first.reason)
+    before = list(earlier) if isinstance(earlier, list) else []
+    deaths = [_table(death, visible if isinstance(visible, list) else [], before) for death in envelope.deaths]
+    headers["x-death"] = [*deaths, *before]
+    if not any(f"x-first-death-{what}" in headers for what in ("exchange", "queue", "reason")):
+        headers["x-first-death-exchange"] = first.exchange
+        headers["x-first-death-queue"] = first.queue
+        headers["x-first-death-reason"] = first.reason
     return with_headers(without_expiration(props, found), found, headers)
 
 
-def _table(death: Death) -> FieldTable:
+def _table(death: Death, visible: list[FieldValue], before: list[FieldValue]) -> FieldTable:
+    """One entry of `x-death`, without blind copies' keys; the same entry in `before` is taken out and counted on."""
+    for event in before:
+        if isinstance(event, dict) and (event.get("queue"), event.get("reason")) == (death.queue, death.reason):
+            before.remove(event)
+            count = event.get("count")
+            return {**event, "count": Long(death.times + (count if isinstance(count, int) else 0))}
     table: FieldTable = {
         "count": Long(death.times),
         "reason": death.reason,
         "queue": death.queue,
         "time": Timestamp(death.time_ms // 1000),
         "exchange": death.exchange,
-        "routing-keys": list(death.routing_keys),
+        "routing-keys": [*death.routing_keys[:1], *(key for key in death.routing_keys[1:] if key in visible)],
     }
     if death.ttl is not None:
         table["original-expiration"] = str(death.ttl)
@@ -52,7 +66,10 @@ def with_stream_offset(entry: Entry, props: bytes) -> bytes:
 
 
 def with_delivery_count(entry: Entry, props: bytes) -> bytes:
-    """Properties of a delivery from a quorum queue that was returned before."""
-    if not entry.deliveries:
-        return props
-    return with_header(props, scan(props), "x-delivery-count", Long(entry.deliveries))
+    """Properties of a delivery from a quorum queue: how often it had been returned before."""
+    return _counted(props, entry.deliveries)
+
+
+@lru_cache(maxsize=1024)
+def _counted(props: bytes, deliveries: int) -> bytes:
+    return with_header(props, scan(props), "x-delivery-count", Long(deliveries))
