@@ -30,7 +30,7 @@ def queue_named(channel: Channel, name: str) -> Queue:
     if not name:
         name = channel.last_queue
         if not name:
-            raise BrokerError(Condition.NOT_FOUND, f"no previously declared queue in vhost '{channel.vhost.name}'")
+            raise BrokerError(Condition.NOT_FOUND, "no previously declared queue")
     queue = channel.vhost.queue(name)
     queue.check_access(channel.connection.session)
     return queue
@@ -122,6 +122,9 @@ def queue_bind(channel: Channel, method: spec.QueueBind) -> None:
 
 
 def queue_unbind(channel: Channel, method: spec.QueueUnbind) -> None:
+    if method.queue and method.queue not in channel.vhost.queues:  # as RabbitMQ: what is not there is not bound
+        channel.send(spec.QueueUnbindOk())
+        return
     queue = queue_named(channel, method.queue)
     check(channel, "queue", queue.name, "write")
     check(channel, "exchange", method.exchange, "read")
