@@ -63,14 +63,14 @@ class ClientConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._turns.begin()
         self._last_in = self._turns.broker.now
+        if self.closing_ms:
+            return
         endpoint = self.endpoint
         if endpoint is None:
             data = self._start = self._start + data
             endpoint = self._choose(data)
             if endpoint is None:
                 return
-        if self.closing_ms:
-            return
         try:
             endpoint.receive(data)
         except JournalError as error:
@@ -122,7 +122,7 @@ class ClientConnection(asyncio.Protocol):
     def pause(self, why: Pause, *, on: bool) -> None:
         """Stop reading for this reason, or go on unless there is another."""
         pauses = self._pauses | why if on else self._pauses & ~why
-        if bool(pauses) != bool(self._pauses) and not self._transport.is_closing():
+        if bool(pauses) != bool(self._pauses) and not self.closing_ms and not self._transport.is_closing():
             if pauses:
                 self._transport.pause_reading()
             else:
@@ -143,10 +143,24 @@ class ClientConnection(asyncio.Protocol):
             self.endpoint.tick(now_ms, silent, now_ms - self._last_out)
 
     def close(self) -> None:
-        """Send what is written, then close."""
-        if not self.closing_ms:
-            self.closing_ms = self._turns.broker.now
-            self._transport.close()
+        """Send what is written, then the end of the stream; what the client still says is read away until it closes.
+
+        A socket that is closed while bytes wait in it makes TCP reset the connection, and then the client may lose
+        what it was told last.
+        """
+        if self.closing_ms:
+            return
+        self.closing_ms = self._turns.broker.now
+        transport = self._transport
+        if transport.is_closing() or not transport.can_write_eof():
+            transport.close()
+            return
+        try:
+            transport.write_eof()
+            if self._pauses:
+                transport.resume_reading()
+        except OSError:  # the client was faster
+            transport.abort()
 
     def abort(self) -> None:
         """Close at once."""
@@ -169,11 +183,10 @@ class ClientConnection(asyncio.Protocol):
             return None
         opener = sniff(start[:HEADER_SIZE])
         if opener is None:
-            if not self.closing_ms:
-                what = "TLS, on a port without it" if start.startswith(b"\x16\x03") else "an unknown protocol"
-                _log.warning("connection from %s refused: it speaks %s", self.peer, what)
-                self._transport.write(REFUSAL)
-                self.close()
+            what = "TLS, on a port without it" if start.startswith(b"\x16\x03") else "an unknown protocol"
+            _log.warning("connection from %s refused: it speaks %s", self.peer, what)
+            self._transport.write(REFUSAL)
+            self.close()
             return None
         self._start = b""
         self.endpoint = opener(self._runtime, self.peer)

@@ -29,6 +29,8 @@ class FakeTransport:
         self.unsent = 0
         self.reading = True
         self.closed = ""
+        self.half_closes = True
+        self.reset = False
         self.limits: tuple[int, int] = (0, 0)
 
     def get_extra_info(self, name: str) -> Any:
@@ -44,7 +46,7 @@ class FakeTransport:
         self.sent += data
 
     def is_closing(self) -> bool:
-        return bool(self.closed)
+        return self.closed in {"close", "abort"}
 
     def is_reading(self) -> bool:
         return self.reading
@@ -62,6 +64,14 @@ class FakeTransport:
 
     def aborted(self) -> bool:
         return self.closed == "abort"
+
+    def can_write_eof(self) -> bool:
+        return self.half_closes
+
+    def write_eof(self) -> None:
+        if self.reset:
+            raise OSError("not connected")
+        self.closed = self.closed or "eof"
 
     def close(self) -> None:
         self.closed = self.closed or "close"
@@ -129,7 +139,7 @@ def test_an_unknown_header_is_answered_and_closed(greeting: bytes, caplog: pytes
     async def test() -> None:
         scene = Scene()
         connection, transport, _ = scene.connect(greeting=greeting)
-        assert (transport.sent, transport.closed) == (REFUSAL, "close")
+        assert (transport.sent, transport.closed) == (REFUSAL, "eof")
         connection.data_received(b"more")
         assert transport.sent == REFUSAL
         await scene.bench.close()
@@ -160,7 +170,7 @@ def test_a_finished_endpoint_is_closed_behind_its_last_bytes() -> None:
         endpoint.finished = True
         scene.stir(endpoint, b"bye")
         await until(lambda: transport.closed)
-        assert (transport.sent, transport.closed) == (b"bye", "close")
+        assert (transport.sent, transport.closed) == (b"bye", "eof")
         connection.data_received(b"late")
         assert endpoint.heard == [HEADER]
         now = scene.bench.broker.now
@@ -168,6 +178,27 @@ def test_a_finished_endpoint_is_closed_behind_its_last_bytes() -> None:
         assert not transport.aborted()
         connection.tick(now + CLOSING_MS + 1000, 1)
         assert transport.aborted(), "a client that does not read its last bytes"
+        await scene.bench.close()
+
+    on_loop(test)
+
+
+def test_the_end_of_a_connection_waits_for_the_client_so_that_nothing_unread_resets_it() -> None:
+    async def test() -> None:
+        scene = Scene()
+        connection, transport, _ = scene.connect()
+        connection.pause(Pause.ALARM, on=True)
+        connection.close()
+        assert transport.closed == "eof"
+        assert transport.is_reading(), "what it still says is read away"
+        connection.pause(Pause.JOURNAL, on=True)
+        assert transport.is_reading()
+        tls, reset = scene.connect()[:2], scene.connect()[:2]
+        tls[1].half_closes = False
+        reset[1].reset = True
+        tls[0].close()
+        reset[0].close()
+        assert (tls[1].closed, reset[1].closed) == ("close", "abort")
         await scene.bench.close()
 
     on_loop(test)

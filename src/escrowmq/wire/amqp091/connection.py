@@ -31,6 +31,8 @@ _PUBLISH: Final = b"\x00\x3c\x00\x28"
 _ACK: Final = b"\x00\x3c\x00\x50"
 _ACK_REST: Final = struct.Struct(">QBB")  # tag, multiple, frame end
 _ACK_FRAME: Final = 21
+_SIZE: Final = struct.Struct(">Q")
+_FRAME_SIZE: Final = struct.Struct(">I")
 _HEADER_FRAME: Final = struct.Struct(">BHIIQ")  # frame header, class and weight, body size
 _BASIC: Final = 60 << 16
 
@@ -70,9 +72,10 @@ class Connection:
         self._confirming: dict[Channel, None] = {}
         self._forms = Forms()
         self._rest = b""
-        # The last publish that came in three frames in a row: its bytes up to the body, the body's size, its form.
+        # The last publish that came in three frames in a row: its bytes up to the body's size, those from behind it up
+        # to the size of the body frame, and its form.
         self._prefix = b""
-        self._size = 0
+        self._middle = b""
         self._form: Form | None = None
 
     # -- reading
@@ -115,10 +118,9 @@ class Connection:
         while end - at >= 8:
             if self._form is not None and startswith(self._prefix, at):
                 behind = self._read_run(buf, at, end, self._form)
-                if behind == at:
-                    return at
-                at = behind
-                continue
+                if behind != at:
+                    at = behind
+                    continue
             kind, number, size = unpack(buf, at)
             if size > most:
                 raise SyntaxFault(
@@ -152,18 +154,25 @@ class Connection:
         return at
 
     def _read_run(self, buf: bytes, at: int, end: int, form: Form) -> int:
-        """Publishes that begin with the bytes of the last one: only their bodies differ."""
-        prefix, size, startswith = self._prefix, self._size, buf.startswith
-        skip = len(prefix)
-        step = skip + size
-        last = end - step - 1
+        """Publishes with method and properties of the last one: only their bodies differ, in size and content.
+
+        Where the first one begins that is not such, or not whole; the reading loop goes on with it.
+        """
+        prefix, middle, startswith = self._prefix, self._middle, buf.startswith
+        size_at = len(prefix)
+        frame_at = size_at + 8 + len(middle)
+        body_at = frame_at + 4
+        last = end - body_at - 2
+        read_size, read_frame_size = _SIZE.unpack_from, _FRAME_SIZE.unpack_from
         bodies: list[bytes] = []
         append = bodies.append
-        while at <= last and startswith(prefix, at):
-            stop = at + step
-            if buf[stop] != _END:
-                raise SyntaxFault(codes.FRAME_ERROR, f"frame ends with 0x{buf[stop]:02x}, not with 0xce")
-            append(buf[at + skip : stop])
+        while at <= last and startswith(prefix, at) and startswith(middle, at + size_at + 8):
+            start = at + body_at
+            (size,) = read_size(buf, at + size_at)
+            stop = start + size
+            if stop >= end or buf[stop] != _END or read_frame_size(buf, at + frame_at)[0] != size:
+                break
+            append(buf[start:stop])
             at = stop + 1
         if bodies:
             self._publish(self.channels[form.channel], form, bodies)
@@ -192,8 +201,8 @@ class Connection:
             ):
                 form = self._find_form(channel, buf[at + 7 : stop], buf[header + 19 : body - 1])
                 if form is not None:
-                    self._prefix = buf[at : body + 7]
-                    self._size = body_size
+                    self._prefix = buf[at : header + 11]
+                    self._middle = buf[header + 19 : body + 3]
                     self._form = form
                     self._publish(channel, form, [buf[body + 7 : behind]])
                 return int(behind) + 1
@@ -402,8 +411,10 @@ class Connection:
         """Send a method on channel 0."""
         self.put(0, method_frame(0, method))
 
-    def confirm_later(self, channel: Channel) -> None:
-        """`channel` has something to confirm at the end of the turn."""
+    def confirm_later(self, channel: Channel, after: int) -> None:
+        """`channel` has something to confirm at the end of the turn, when the log is synced up to `after`."""
+        if after:
+            self._host.hold(self)
         if channel not in self._confirming:
             self._confirming[channel] = None
             self._host.stir(self)
@@ -467,6 +478,7 @@ class Connection:
                 self._host.stir(self)
         elif self.state is State.RUNNING and self.heartbeat:
             if idle_in_ms > 2000 * self.heartbeat:
+                self.release()
                 self.state = State.CLOSED
                 self._host.stir(self)
             elif idle_out_ms >= 500 * self.heartbeat:

@@ -134,10 +134,13 @@ def update_secret(connection: Connection, method: spec.ConnectionUpdateSecret) -
 
 
 def close(connection: Connection, method: spec.ConnectionClose) -> None:
-    """The client goes; its answer comes behind everything that it is still owed."""
+    """The client goes; its answer comes behind everything that it is still owed.
+
+    Closing the socket is the client's part. Until then it may ask again, as one does whose threads all close at once.
+    """
     connection.release()
     connection.send(spec.ConnectionCloseOk())
-    connection.state = State.CLOSED
+    connection.state = State.CLOSING
 
 
 def close_ok(connection: Connection, method: spec.ConnectionCloseOk) -> None:
