@@ -1,7 +1,9 @@
 """The turns of the loop: what comes in is handled together, what goes out goes out once, the log is written alongside.
 
-All sockets that are ready in one iteration of the event loop share a turn. Nothing here waits for a tick: a batch goes
-to the writer as soon as the writer is idle, answers go out when it reports.
+All sockets that are ready in one iteration of the event loop share a turn. An answer never waits for a tick: a batch
+for which somebody waits goes to the writer as soon as the writer is idle, and answers go out when it reports. What
+nobody waits for (plain acknowledgements, publishes without confirms) is written within `LAZY_SECONDS`, so that its sync
+does not stand in the way of somebody's commit.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import itertools
 import time
 from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from escrowmq.core.broker import Broker
 from escrowmq.journal.batch import Batch
@@ -21,6 +23,10 @@ from escrowmq.journal.journal import Journal
 from escrowmq.server.fatal import die
 from escrowmq.server.writer import Writer
 from escrowmq.wire.endpoint import Endpoint
+
+LAZY_SECONDS: Final = 0.01
+LAZY_BYTES: Final = 1 << 20
+"""Bytes in the pending batch above which it is written though nobody waits for it."""
 
 
 class Outlet(Protocol):
@@ -45,6 +51,8 @@ class Turns:
         self.holding: dict[Endpoint, None] = {}
         self.after: list[Callable[[], None]] = []
         """Called at the end of each turn, when all records of it have been appended."""
+        self.rested: list[Callable[[], None]] = []
+        """Called once, at the end of the turn: connections that have had their share of it."""
         self.count = 0
         self._loop = loop
         self._clock = clock
@@ -53,6 +61,7 @@ class Turns:
         self._order = itertools.count()
         self._timer: TimerHandle | None = None
         self._timer_due = 0
+        self._lazy: TimerHandle | None = None
         self._writer = Writer(self._report, _write_failed)
 
     def begin(self) -> None:
@@ -60,7 +69,12 @@ class Turns:
         if not self._begun:
             self._begun = True
             self.broker.now = self._clock() // 1_000_000
-            self._loop.call_soon(self._end_if_begun)
+            self._loop.call_soon(self.end)
+
+    def end(self) -> None:
+        """End the turn now: it has taken in so much that answers should not wait for the other sockets."""
+        if self._begun:
+            self._end()
 
     def forget(self, endpoint: Endpoint) -> None:
         """The endpoint's connection is gone."""
@@ -104,13 +118,10 @@ class Turns:
 
     def stop(self) -> None:
         """No more turns; the writer's thread ends."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._lazy):
+            if timer is not None:
+                timer.cancel()
         self._writer.stop()
-
-    def _end_if_begun(self) -> None:
-        if self._begun:
-            self._end()
 
     def _end(self) -> None:
         try:
@@ -128,9 +139,6 @@ class Turns:
         broker.end_turn()
         for action in self.after:
             action()
-        self._write()
-        if self.holding and not self._writer.busy:
-            self._release()  # what they wait for is on disk already, and no report will come
         while self.stirred:
             stirred, self.stirred = self.stirred, {}
             for endpoint in stirred:
@@ -139,6 +147,14 @@ class Turns:
                     outlet.flush()
         self.count += 1
         self._begun = False
+        rested, self.rested = self.rested, []
+        for resume in rested:
+            resume()
+        self._write()
+        if self.holding and not self._writer.busy:
+            self._release()  # what they wait for is on disk already, and no report will come
+            if self.stirred:
+                self.begin()
         if broker.stirred:  # somebody can take more, now that his output is sent
             self.begin()
         due = broker.next_deadline() or 0
@@ -146,6 +162,22 @@ class Turns:
             self._set_timer(due)
 
     def _write(self) -> None:
+        journal = self.journal
+        if self._writer.busy or journal.end_lsn == journal.synced_lsn:
+            return
+        if self.holding or self._waiting or journal.pending_bytes > LAZY_BYTES:
+            self._put_batch()
+        elif self._lazy is None:
+            self._lazy = self._loop.call_later(LAZY_SECONDS, self._write_lazily)
+
+    def _write_lazily(self) -> None:
+        self._lazy = None
+        try:
+            self._put_batch()
+        except JournalError as error:
+            die(str(error))
+
+    def _put_batch(self) -> None:
         if not self._writer.busy:
             batch = self.journal.take_batch(self._clock() // 1000)
             if batch is not None:

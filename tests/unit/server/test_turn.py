@@ -98,6 +98,37 @@ def test_an_answer_that_waits_for_what_is_on_disk_already_is_released() -> None:
     on_loop(test)
 
 
+def test_what_nobody_waits_for_is_written_a_little_later() -> None:
+    async def test() -> None:
+        bench = Bench()
+        bench.turns.begin()
+        bench.queue()
+        await until(lambda: bench.turns.count)
+        assert bench.journal.synced_lsn < bench.journal.end_lsn
+        assert bench.journal.stats.batches == 0
+        await until(lambda: bench.turns.idle)
+        assert bench.journal.stats.batches == 1
+        await bench.close()
+
+    on_loop(test)
+
+
+def test_what_somebody_waits_for_takes_the_rest_along() -> None:
+    async def test() -> None:
+        bench = Bench()
+        bench.turns.begin()
+        bench.publish(bench.queue(), b"x")
+        lsn = bench.journal.end_lsn
+        done: list[int] = []
+        bench.turns.when_synced(lsn, lambda: done.append(bench.journal.synced_lsn))
+        await until(lambda: done)
+        assert done[0] >= lsn
+        assert bench.journal.stats.batches == 1
+        await bench.close()
+
+    on_loop(test)
+
+
 def test_what_gathers_during_a_sync_shares_the_next_one() -> None:
     async def test() -> None:
         gate = threading.Event()
@@ -110,7 +141,8 @@ def test_what_gathers_during_a_sync_shares_the_next_one() -> None:
         bench = Bench(Slow(random.Random(1)))
         bench.turns.begin()
         queue = bench.queue()
-        await until(lambda: not bench.turns.idle and bench.turns.count)
+        bench.turns.when_synced(bench.journal.end_lsn, lambda: None)
+        await until(lambda: bench.turns.count)
         for _ in range(10):
             bench.turns.begin()
             bench.publish(queue, b"x")

@@ -154,7 +154,7 @@ class Channel:
     def _confirm(self, count: int, lsn: int) -> None:
         self._published += count
         self._confirm_after = max(self._confirm_after, lsn)
-        self.connection.confirm_later(self)
+        self.connection.confirm_later(self, lsn)
 
     def _confirm_some(self, count: int, refused: tuple[int, ...], lsn: int) -> None:
         first = self._published + 1

@@ -167,13 +167,19 @@ class Connection:
         bodies: list[bytes] = []
         append = bodies.append
         while at <= last and startswith(prefix, at) and startswith(middle, at + size_at + 8):
-            start = at + body_at
             (size,) = read_size(buf, at + size_at)
-            stop = start + size
+            stop = at + body_at + size
             if stop >= end or buf[stop] != _END or read_frame_size(buf, at + frame_at)[0] != size:
                 break
-            append(buf[start:stop])
+            head, step = buf[at : at + body_at], body_at + size
+            append(buf[at + body_at : stop])
             at = stop + 1
+            while startswith(head, at):  # the same size again, which needs no more than this
+                stop = at + step
+                if stop >= end or buf[stop] != _END:
+                    break
+                append(buf[at + body_at : stop])
+                at = stop + 1
         if bodies:
             self._publish(self.channels[form.channel], form, bodies)
         return at

@@ -11,7 +11,7 @@ from escrowmq.wire.amqp091 import codes
 from escrowmq.wire.amqp091.death import delivered_properties
 from escrowmq.wire.amqp091.frames import (
     BASIC_CLASS,
-    CONTENT_HEADER,
+    CONTENT_HEADER_SIZE,
     FRAME_END,
     FRAME_HEADER,
     FRAME_OVERHEAD,
@@ -21,7 +21,9 @@ from escrowmq.wire.amqp091.frames import (
 _DELIVER: Final = 60
 _TAG: Final = struct.Struct(">Q")
 _IDS: Final = struct.Struct(">HH")
-_TAILS: Final = 256
+_CONTENT: Final = struct.Struct(">BBHIHH")  # end of the method frame, header frame up to the body's size
+_BODY: Final = struct.Struct(">BBH")  # end of the header frame, body frame up to its size
+_BODY_SIZE: Final = struct.Struct(">I")
 
 Properties = Callable[[Entry, bytes], bytes]
 
@@ -29,37 +31,31 @@ Properties = Callable[[Entry, bytes], bytes]
 class View:
     """An envelope as AMQP 0-9-1 delivers it. Kept with the envelope.
 
-    `tails` has what follows the delivery tag, up to the body, by (channel, body size, redelivered).
+    `around` has what stands around the body's size, by (channel, redelivered): from behind the delivery tag up to it,
+    and from behind it up to the size of the body frame.
     """
 
-    __slots__ = ("address", "properties", "tails")
+    __slots__ = ("address", "around", "properties")
 
     def __init__(self, envelope: Envelope) -> None:
         exchange, key = envelope.exchange.encode(), envelope.routing_key.encode()
         self.address = bytes((len(exchange),)) + exchange + bytes((len(key),)) + key
         self.properties = delivered_properties(envelope)
-        self.tails: dict[tuple[int, int, bool], bytes] = {}
+        self.around: dict[tuple[int, bool], tuple[bytes, bytes]] = {}
 
-    def tail(self, channel: int, size: int, redelivered: bool) -> bytes:
-        """What stands between tag and body of a delivery with one body frame."""
-        key = (channel, size, redelivered)
-        tail = self.tails.get(key)
-        if tail is None:
-            if len(self.tails) >= _TAILS:
-                self.tails.clear()
-            header = CONTENT_HEADER.pack(BASIC_CLASS, 0, size) + self.properties
-            tail = self.tails[key] = b"".join(
-                (
-                    b"\x01" if redelivered else b"\x00",
-                    self.address,
-                    FRAME_END,
-                    FRAME_HEADER.pack(codes.FRAME_HEADER, channel, len(header)),
-                    header,
-                    FRAME_END,
-                    FRAME_HEADER.pack(codes.FRAME_BODY, channel, size),
-                )
+    def pieces(self, channel: int, redelivered: bool) -> tuple[bytes, bytes]:
+        """What stands around the body's size in a delivery with one body frame."""
+        key = (channel, redelivered)
+        pieces = self.around.get(key)
+        if pieces is None:
+            size = CONTENT_HEADER_SIZE + len(self.properties)
+            pieces = self.around[key] = (
+                (b"\x01" if redelivered else b"\x00")
+                + self.address
+                + _CONTENT.pack(codes.FRAME_END, codes.FRAME_HEADER, channel, size, BASIC_CLASS, 0),
+                self.properties + _BODY.pack(codes.FRAME_END, codes.FRAME_BODY, channel),
             )
-        return tail
+        return pieces
 
 
 def view_of(envelope: Envelope) -> View:
@@ -102,24 +98,29 @@ class Deliveries:
             return b"".join([self._single(first_tag + i, entry) for i, entry in enumerate(entries)])
         parts: list[bytes] = []
         append = parts.append
-        pack, end = _TAG.pack, FRAME_END
+        pack, pack_size, end = _TAG.pack, _BODY_SIZE.pack, FRAME_END
+        channel, room = self._channel, self._room
         tag = first_tag
         envelope: Envelope | None = None
         size = -1
         redelivered = 0
-        head = tail = b""
+        head = before = behind = tail = b""
         for entry in entries:
             body = entry.body
-            if entry.run.envelope is not envelope or len(body) != size or entry.deliveries != redelivered:
-                envelope, size, redelivered = entry.run.envelope, len(body), entry.deliveries
-                if not 0 < size <= self._room:
-                    append(self._single(tag, entry))
-                    tag += 1
-                    envelope = None
-                    continue
+            if entry.run.envelope is not envelope or entry.deliveries != redelivered:
+                envelope, redelivered = entry.run.envelope, entry.deliveries
                 view = envelope.view or view_of(envelope)
                 head = self._head(len(view.address))
-                tail = view.tail(self._channel, size, redelivered > 0)
+                before, behind = view.pieces(channel, redelivered > 0)
+                size = -1
+            if len(body) != size:
+                size = len(body)
+                if not 0 < size <= room:
+                    append(self._single(tag, entry))
+                    tag += 1
+                    size = -1
+                    continue
+                tail = before + pack(size) + behind + pack_size(size)
             append(head)
             append(pack(tag))
             append(tail)
