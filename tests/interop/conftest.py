@@ -1,0 +1,45 @@
+"""Brokers for the interop tests: one that a worker's tests share, and one that a test may kill."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.broker import BrokerProcess, running_broker
+
+logging.getLogger("pika").setLevel(logging.CRITICAL)  # it reports each error that a test provokes
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """Shared by all tests of a worker: use names of your own, and leave nothing behind that others could meet."""
+    with running_broker(tmp_path_factory.mktemp("broker")) as process:
+        yield process
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[Callable[[str], BrokerProcess]]:
+    """Start a broker of one's own, to kill or to configure: `own_broker(toml)`."""
+    started: list[BrokerProcess] = []
+
+    def start(config: str = "") -> BrokerProcess:
+        folder = tmp_path / f"broker{len(started)}"
+        folder.mkdir()
+        file = folder / "broker.toml"
+        file.write_text(config, encoding="utf-8")
+        started.append(process := running_broker(folder, "--config", str(file)))
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A name for queues and exchanges that no other test uses."""
+    test: str = request.node.nodeid
+    return test.rpartition("/")[2]
