@@ -28,3 +28,18 @@ def test_messages_in_memory_alone_do_not_take_part_in_the_compaction_of_the_firs
     again = [client.get(1, "q", no_ack=True) for _ in range(4)]
     assert [message and message.body for message in held] == [b"first", b"x" * 2000]
     assert [message and message.body for message in again] == [b"first", b"third", b"in memory alone", None]
+
+
+def test_a_delivery_that_outlives_its_queue_does_not_keep_a_segment() -> None:
+    server = SimServer(MemoryStorage(random.Random(1)), Options(segment_bytes=1000))
+    client = SimClient(server)
+    client.open_channel(1)
+    client.declare(1, "q")
+    client.publish(1, "q", b"x" * 900)
+    assert client.get(1, "q") is not None
+    client.call(1, spec.QueueDelete("q"), spec.QueueDeleteOk)
+    client.declare(1, "other")
+    server.tidy()
+    assert not server.journal.sparse_segments(1.0)
+    client.send(1, spec.BasicAck(1))
+    assert client.count(1, "other") == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from escrowmq.core.message import Entry, Run
@@ -90,11 +90,6 @@ class Relocation:
         return sum(map(len, bodies))
 
 
-def _move_of(part: _Part, numbers: Mapping[int, int]) -> Move:
-    starts = array("I", [numbers[start] for start in part.starts()])
-    return Move(part.queue.ident, array("Q", part.positions()), starts)
-
-
 def _in_memory(broker: Broker, first_lsn: int, end_lsn: int) -> dict[int, list[_Part]]:
     """Entries in memory whose content lies in this part of the log, by block."""
     found: dict[int, dict[Queue, list[Entry]]] = {}
@@ -108,11 +103,21 @@ def _in_memory(broker: Broker, first_lsn: int, end_lsn: int) -> dict[int, list[_
             add(queue, entry)
     for holder in broker.holders:
         for consumer, entry in holder.held():
-            if not consumer.queue.keeps and not consumer.queue.deleted:
+            if consumer.queue.deleted:
+                _let_go(broker, entry, first_lsn, end_lsn)
+            elif not consumer.queue.keeps:
                 add(consumer.queue, entry)
     return {
         lsn: [_Part(queue, None, None, entries) for queue, entries in queues.items()] for lsn, queues in found.items()
     }
+
+
+def _let_go(broker: Broker, entry: Entry, first_lsn: int, end_lsn: int) -> None:
+    """A delivery whose queue is gone never goes back: the log need not keep it, however long the client does."""
+    run = entry.run
+    if run.lsn and first_lsn <= run.lsn < end_lsn:
+        broker.log.release(run.lsn, 1)
+        entry.run = Run(run.envelope, entry.position, run.time)
 
 
 def _in_backlogs(broker: Broker, first_lsn: int, end_lsn: int) -> dict[int, list[_Part]]:
