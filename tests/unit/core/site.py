@@ -50,10 +50,15 @@ class Site:
     """A started broker with one virtual host, `/`."""
 
     def __init__(
-        self, storage: MemoryStorage | None = None, *, now: int = 1_000_000, resident_limit: int = 1 << 20
+        self,
+        storage: MemoryStorage | None = None,
+        *,
+        now: int = 1_000_000,
+        resident_limit: int = 1 << 20,
+        segment_bytes: int = 4096,
     ) -> None:
         self.storage = storage or MemoryStorage(random.Random(1))
-        self.journal = Journal.open(self.storage, segment_bytes=4096, journal_id=b"0123456789abcdef")
+        self.journal = Journal.open(self.storage, segment_bytes=segment_bytes, journal_id=b"0123456789abcdef")
         self.broker = Broker(self.journal, random.Random(2), resident_limit=resident_limit)
         self.broker.now = now
         recovery = Recovery(self.broker)
@@ -108,6 +113,10 @@ class Site:
         taken = self.journal.begin_snapshot(records, self.broker.now * 1000)
         taken.write()
         self.journal.snapshot_done(taken)
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Segments in which nothing lives are deleted."""
         self.sync()
         while (work := self.journal.housekeeping()) is not None:
             work()

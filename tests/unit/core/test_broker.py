@@ -271,7 +271,7 @@ class TestDeadLettering:
         site.queue("dead")
         site.broker.bind_queue(site.vhost, "h", "dead", "", {"x-match": "all", "a": 1})
         site.queue("q", {"x-dead-letter-exchange": "h", "x-message-ttl": 1})
-        site.broker.headers_of[7] = lambda envelope: {"a": 1}
+        site.broker.headers_of[7] = lambda _: {"a": 1}
         site.publish("q", b"a", protocol=7)
         site.after(5)
         assert site.bodies("dead") == [b"a"]
