@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 UNSENT_LIMIT: Final = 4 << 20
 """Unsent bytes above which nothing more is read from a client: it asks faster than it takes the answers."""
+SHARE: Final = 128 << 10
+"""Bytes at one time from which on a connection has had its share of a turn. The event loop would go on reading from it
+while there is more, megabytes, and let all others wait."""
 CLOSING_MS: Final = 5000
 """How long a client may take to read the last bytes of a connection that is being closed."""
 
@@ -30,6 +33,7 @@ class Pause(IntFlag):
     UNSENT = 1
     ALARM = 2
     JOURNAL = 4
+    SHARE = 8
 
 
 class ClientConnection(asyncio.Protocol):
@@ -77,6 +81,13 @@ class ClientConnection(asyncio.Protocol):
             die(str(error))
         except Exception:  # noqa: BLE001 - a fault of ours costs this connection, not the others
             self._fail()
+        if len(data) >= SHARE and not self._pauses:
+            self.pause(Pause.SHARE, on=True)
+            self._turns.soon(self._rested)
+            self._turns.end()
+
+    def _rested(self) -> None:
+        self.pause(Pause.SHARE, on=False)
 
     def pause_writing(self) -> None:
         self._congested = True

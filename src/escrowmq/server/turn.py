@@ -51,8 +51,6 @@ class Turns:
         self.holding: dict[Endpoint, None] = {}
         self.after: list[Callable[[], None]] = []
         """Called at the end of each turn, when all records of it have been appended."""
-        self.rested: list[Callable[[], None]] = []
-        """Called once, at the end of the turn: connections that have had their share of it."""
         self.count = 0
         self._loop = loop
         self._clock = clock
@@ -75,6 +73,10 @@ class Turns:
         """End the turn now: it has taken in so much that answers should not wait for the other sockets."""
         if self._begun:
             self._end()
+
+    def soon(self, action: Callable[[], None]) -> None:
+        """Call `action` in the next iteration of the event loop, which may be in another turn."""
+        self._loop.call_soon(action)
 
     def forget(self, endpoint: Endpoint) -> None:
         """The endpoint's connection is gone."""
@@ -147,9 +149,6 @@ class Turns:
                     outlet.flush()
         self.count += 1
         self._begun = False
-        rested, self.rested = self.rested, []
-        for resume in rested:
-            resume()
         self._write()
         if self.holding and not self._writer.busy:
             self._release()  # what they wait for is on disk already, and no report will come
