@@ -103,9 +103,11 @@ def _in_memory(broker: Broker, first_lsn: int, end_lsn: int) -> dict[int, list[_
             add(queue, entry)
     for holder in broker.holders:
         for consumer, entry in holder.held():
+            if consumer.queue.keeps:
+                continue  # what a stream's readers hold is the stream's
             if consumer.queue.deleted:
                 _let_go(broker, entry, first_lsn, end_lsn)
-            elif not consumer.queue.keeps:
+            else:
                 add(consumer.queue, entry)
     return {
         lsn: [_Part(queue, None, None, entries) for queue, entries in queues.items()] for lsn, queues in found.items()

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from escrowmq.core import relocation
+from escrowmq.core.consumer_arguments import ConsumerOptions, StreamOffset
 from escrowmq.core.message import Entry
 from escrowmq.core.outcome import Outcome
 from escrowmq.core.records import Kind
@@ -156,14 +157,18 @@ def test_what_a_transaction_has_settled_but_not_committed_moves_too() -> None:
     assert site.bodies() == [b"a", b"b"]
 
 
-def test_messages_of_a_deleted_queue_stay_where_they_are() -> None:
+@pytest.mark.parametrize("kind", ["classic", "stream"])
+def test_what_clients_hold_of_a_deleted_queue_is_let_go(kind: str) -> None:
     site = Site()
-    queue = site.queue()
-    site.publish("q", b"a")
-    consumer, sink = site.consume(queue)
+    queue, other = site.queue("q", {"x-queue-type": kind}), site.queue("other")
+    for name in ("other", "q"):
+        site.publish(name, b"a", b"b")
+    consumer, sink = site.consume(queue, options=ConsumerOptions(stream_offset=StreamOffset("first")))
     site.broker.holders[sink] = None
     site.turn()
+    assert len(sink.got) == 2
     site.broker.delete_queue(queue)
     move(site)
+    assert site.live() == 2
     site.broker.settle(consumer, [entry for _, entry in sink.got], Outcome.ACCEPTED)
-    assert site.live() == 0
+    assert site.live() == other.ready == 2
