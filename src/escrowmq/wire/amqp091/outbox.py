@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import chain
+from typing import Final
+
+_CONNECTION: Final = 0
 
 
 class Outbox:
@@ -43,7 +46,7 @@ class Outbox:
     def release(self, synced: int) -> bool:
         """The log is on disk up to `synced`. True while something is still held."""
         self._synced = synced
-        for channel in list(self._held):
+        for channel in sorted(self._held, key=_CONNECTION.__eq__):  # 0 comes last
             held = self._held[channel]
             while held and held[0][0] <= synced:
                 self._ready.append(held.popleft()[1])
@@ -51,18 +54,9 @@ class Outbox:
                 del self._held[channel]
         return bool(self._held)
 
-    def forget(self, channel: int) -> None:
-        """Nothing more is said on `channel`: what it held is dropped."""
-        for _, data in self._held.pop(channel, ()):
-            self.size -= len(data)
-
     def take(self) -> bytes:
         """Everything that can be sent now."""
         ready, self._ready = self._ready, []
         data = ready[0] if len(ready) == 1 else b"".join(ready)
         self.size -= len(data)
         return data
-
-    @property
-    def sendable(self) -> bool:
-        return bool(self._ready)

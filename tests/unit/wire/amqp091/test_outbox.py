@@ -1,0 +1,107 @@
+"""What is said goes out in order within a channel, and not before it is true."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from escrowmq.wire.amqp091.outbox import Outbox
+
+
+def test_what_waits_for_nothing_goes_at_once() -> None:
+    outbox = Outbox()
+    outbox.put(1, b"a")
+    outbox.put(2, b"b")
+    assert outbox.take() == b"ab"
+    assert outbox.take() == b""
+    assert outbox.size == 0
+
+
+def test_what_waits_holds_back_its_channel_alone() -> None:
+    outbox = Outbox()
+    outbox.put(1, b"a", 10)
+    outbox.put(1, b"b")
+    outbox.put(2, b"c")
+    assert outbox.take() == b"c"
+    assert (outbox.holding, outbox.size) == (True, 2)
+    assert outbox.release(9)
+    assert outbox.take() == b""
+    assert not outbox.release(10)
+    assert outbox.take() == b"ab"
+    assert (outbox.holding, outbox.size) == (False, 0)
+
+
+def test_what_is_on_disk_already_does_not_wait() -> None:
+    outbox = Outbox()
+    outbox.release(10)
+    outbox.put(1, b"a", 10)
+    assert outbox.take() == b"a"
+    outbox.put(1, b"b", 11)
+    assert outbox.take() == b""
+
+
+def test_the_connection_speaks_last() -> None:
+    outbox = Outbox()
+    outbox.put(1, b"a", 10)
+    outbox.put(0, b"z")
+    outbox.put(2, b"b")
+    assert outbox.take() == b"b"
+    outbox.release(10)
+    assert outbox.take() == b"az"
+
+
+def test_the_connection_speaks_last_also_when_it_was_the_first_to_wait() -> None:
+    outbox = Outbox()
+    outbox.put(1, b"a", 5)
+    outbox.put(0, b"y")
+    outbox.put(2, b"b", 10)
+    outbox.put(0, b"z")
+    outbox.release(10)
+    assert outbox.take() == b"abyz"
+
+
+class Model:
+    """Every piece with its number; says whether an order of sending is allowed."""
+
+    def __init__(self) -> None:
+        self.pieces: list[tuple[int, int]] = []  # channel, LSN
+        self.sent: list[int] = []
+
+    def check(self, synced: int) -> None:
+        place = {number: i for i, number in enumerate(self.sent)}
+        assert len(place) == len(self.sent)
+        for number, (channel, lsn) in enumerate(self.pieces):
+            if number in place:
+                assert lsn <= synced
+            for earlier in range(number):
+                if self.pieces[earlier][0] == channel or channel == 0:
+                    assert number not in place or (earlier in place and place[earlier] < place[number])
+            ready = all(
+                self.pieces[earlier][1] <= synced
+                for earlier in range(number + 1)
+                if channel in {0, self.pieces[earlier][0]}
+            )
+            if ready and 0 not in {self.pieces[n][0] for n in range(number + 1)}:
+                assert number in place, "held back for nothing"
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0, 0, 3, 6, 9])) | st.integers(1, 10), max_size=40))
+def test_any_mix(plan: list[tuple[int, int] | int]) -> None:
+    outbox = Outbox()
+    model = Model()
+    synced = 0
+    for step in plan:
+        if isinstance(step, int):
+            synced = max(synced, step)
+            outbox.release(synced)
+        else:
+            outbox.put(step[0], bytes([len(model.pieces)]), step[1])
+            model.pieces.append(step)
+        model.sent += outbox.take()
+        model.check(synced)
+        assert outbox.size == len(model.pieces) - len(model.sent)
+    assert not outbox.release(100)
+    model.sent += outbox.take()
+    model.check(100)
+    assert len(model.sent) == len(model.pieces)
+    assert (outbox.size, outbox.holding) == (0, False)

@@ -1,0 +1,114 @@
+"""Delivery tags against a dictionary."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from escrowmq.core.consumer import Consumer
+from escrowmq.core.message import Entry, Envelope, Run
+from escrowmq.core.queue import Queue
+from escrowmq.wire.amqp091.unsettled import Item, Unsettled, by_consumer
+from tests.unit.core.site import Sink, Site
+
+RUN = Run(Envelope("", "q"), 1, 0)
+
+
+def queue() -> Queue:
+    return Site().queue()
+
+
+def entries(count: int) -> list[Entry]:
+    return [Entry(1 + i, b"", RUN) for i in range(count)]
+
+
+class UnsettledMachine(RuleBasedStateMachine):
+    """What is unsettled, by tag; and what a transaction has taken and may put back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unsettled = Unsettled()
+        self.consumer = Consumer(queue(), Sink())
+        self.known: dict[int, Item] = {}
+        self.next_tag = 1
+        self.taken: list[tuple[int, Item]] = []
+
+    @rule(count=st.integers(1, 5))
+    def add(self, count: int) -> None:
+        added = entries(count)
+        self.unsettled.add(added, self.consumer)
+        for entry in added:
+            self.known[self.next_tag] = (entry, self.consumer)
+            self.next_tag += 1
+
+    @rule(count=st.integers(1, 3))
+    def skip(self, count: int) -> None:
+        self.unsettled.skip(count)
+        self.next_tag += count
+
+    @rule(back=st.integers(-2, 12))
+    def take(self, back: int) -> None:
+        tag = self.next_tag - back
+        item = self.unsettled.take(tag)
+        assert item == self.known.pop(tag, None)
+        if item is not None:
+            self.taken.append((tag, item))
+
+    @rule(tag=st.sampled_from([0, 1, 2**63, 2**64 - 1]))
+    def take_strange(self, tag: int) -> None:
+        item = self.unsettled.take(tag)
+        assert item == self.known.pop(tag, None)
+        if item is not None:
+            self.taken.append((tag, item))
+
+    @rule(back=st.integers(-2, 12), everything=st.booleans())
+    def take_through(self, back: int, everything: bool) -> None:
+        tag = 0 if everything else max(self.next_tag - back, 1)
+        expected = []
+        if tag in self.known or everything:
+            expected = [(each, self.known.pop(each)) for each in sorted(self.known) if each <= tag or everything]
+        assert self.unsettled.take_through(tag) == expected
+        self.taken += expected
+
+    @rule()
+    def restore(self) -> None:
+        self.unsettled.restore(self.taken)
+        self.known.update(self.taken)
+        self.taken = []
+
+    @rule()
+    def settle_for_good(self) -> None:
+        self.taken = []
+
+    @rule()
+    def clear(self) -> None:
+        assert self.unsettled.clear() == [self.known[tag] for tag in sorted(self.known)]
+        self.known.clear()
+        self.taken = []
+
+    @invariant()
+    def agrees(self) -> None:
+        assert self.unsettled.next_tag == self.next_tag
+        assert self.unsettled.count == len(self.known)
+        assert list(self.unsettled) == [self.known[tag] for tag in sorted(self.known)]
+
+
+TestUnsettled = UnsettledMachine.TestCase
+TestUnsettled.settings = settings(stateful_step_count=30)
+
+
+def test_what_is_settled_in_order_leaves_nothing_behind() -> None:
+    unsettled = Unsettled()
+    consumer = Consumer(queue(), Sink())
+    unsettled.add(entries(1000), consumer)
+    for tag in range(1, 1000):
+        assert unsettled.take(tag) is not None
+    assert len(unsettled._slots) == 1
+
+
+def test_grouping_by_consumer_keeps_the_order() -> None:
+    one, two = (Consumer(queue(), Sink(), tag) for tag in "ab")
+    a, b, c, d = entries(4)
+    assert list(by_consumer([(a, one), (b, one)])) == [(one, [a, b])]
+    assert list(by_consumer([(a, one), (b, two), (c, one), (d, two)])) == [(one, [a, c]), (two, [b, d])]
