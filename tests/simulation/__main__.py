@@ -1,0 +1,58 @@
+"""Run histories by seed: `python -m tests.simulation --seeds 1000 --start 0 --jobs 2`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from traceback import format_exception
+
+from tests.simulation.history import Failure, history, shrink
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """0 if no history broke a promise."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1000, help="number of histories")
+    parser.add_argument("--start", type=int, default=0, help="first seed")
+    parser.add_argument("--steps", type=int, default=250, help="length of each history")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--no-shrink", action="store_true", help="show a failing history as it is")
+    parser.add_argument("--events", action="store_true", help="show at the end how often what was seen")
+    given = parser.parse_args(arguments)
+    started = time.monotonic()
+    events: Counter[str] = Counter()
+    done = 0
+    seeds = range(given.start, given.start + given.seeds)
+    one: Callable[[int], Failure | dict[str, int]] = partial(history, steps=given.steps)
+    with ProcessPoolExecutor(given.jobs) as pool:
+        for result in pool.map(one, seeds, chunksize=4) if given.jobs > 1 else map(one, seeds):
+            if isinstance(result, Failure):
+                pool.shutdown(wait=False, cancel_futures=True)
+                print(f"\nseed {result.seed} fails after {done} histories")
+                print(report(result if given.no_shrink else shrink(result)))
+                return 1
+            done += 1
+            events.update(result)
+            if done % 20 == 0 or done == given.seeds:
+                rate = done / (time.monotonic() - started)
+                print(f"\r{done} of {given.seeds} histories, {rate:.1f}/s", end="", flush=True)
+    print()
+    if given.events:
+        for event, number in sorted(events.items()):
+            print(f"{number:10} {event}")
+    return 0
+
+
+def report(failure: Failure) -> str:
+    """The failure with its trace."""
+    error = "".join(format_exception(failure.error)) if not failure.is_violation else str(failure.error)
+    return "\n".join([f"{len(failure.steps)} steps:", *failure.trace, error])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

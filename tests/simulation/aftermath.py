@@ -1,0 +1,143 @@
+"""What may be found after the process or the machine died: the part of the oracle that judges a recovery.
+
+An operation is in the log or it is not, and with it all its effects (TX-5). The log is a sequence: what came in a later
+turn is not there unless everything of earlier turns is (DUR-3). What was promised is there (DUR-1, TX-8).
+"""
+
+from __future__ import annotations
+
+from tests.simulation.ledger import Copy, Found, Identity, Ledger, Operation, Queue, State, Violation
+
+
+class Aftermath:
+    """Judges what one recovery found; `settle` then makes it the truth that everything goes on from.
+
+    With `damaged` the medium itself lost something, so that promises do not count; all else does.
+    """
+
+    def __init__(self, ledger: Ledger, found: dict[str, list[Found]], *, damaged: bool = False) -> None:
+        self._ledger = ledger
+        self._found = found
+        self._damaged = damaged
+        self._there: set[Copy] = set()
+        self._done: dict[Operation, str] = {}
+        self._undone: dict[Operation, str] = {}
+        self._queues: dict[str, Queue] = {}
+
+    def settle(self) -> None:
+        """Raises Violation."""
+        for queue in list(self._ledger.queues.values()):
+            if not queue.durable:
+                self._ledger.queues.pop(queue.name)
+        for name, items in self._found.items():
+            self._queues[name] = self._generation(name, items)
+            self._find(self._queues[name], items)
+        for queue in [*self._ledger.queues.values(), *self._ledger.old]:
+            if queue in self._queues.values():
+                self._weigh(queue)
+            else:
+                self._miss(queue)
+        self._judge()
+        self._adopt()
+
+    def _generation(self, name: str, items: list[Found]) -> Queue:
+        """Which of the queues that had this name was found."""
+        known = [queue for queue in self._ledger.old if queue.name == name]
+        if name in self._ledger.queues:
+            known.append(self._ledger.queues[name])
+        if not known:
+            raise Violation(f"queue {name} is there after the restart, it cannot be")
+        for queue in reversed(known):
+            if any(Identity(item.serial, item.via) in {**queue.copies, **queue.gone} for item in items):
+                return queue
+        return known[-1]
+
+    def _find(self, queue: Queue, items: list[Found]) -> None:
+        for item in items:
+            copy = self._ledger.identify(queue, item.serial, item.via, item.body, item.header)
+            if copy in self._there:
+                raise Violation(f"{copy} is there twice after the restart")
+            if not copy.durable:
+                raise Violation(f"{copy} is there after the restart, although it is transient")
+            if item.held:
+                raise Violation(f"{copy} is held after the restart")
+            self._there.add(copy)
+
+    def _miss(self, queue: Queue) -> None:
+        """A durable queue was not found."""
+        if queue.deleted is not None:
+            return  # its deletion may or may not be on disk
+        if queue.born.promised and not self._damaged:
+            raise Violation(f"queue {queue.name} is lost, its declaration was answered")
+        for copy in queue.copies.values():
+            if copy.durable:
+                self._undone[copy.added] = f"{copy} is not there, nor is its queue"
+
+    def _weigh(self, queue: Queue) -> None:
+        """What the presence or absence of each copy tells of operations."""
+        for copy in (*queue.copies.values(), *queue.gone.values()):
+            if not copy.durable:
+                continue
+            here = copy in self._there
+            if here:
+                self._done[copy.added] = f"{copy} is there"
+                if copy.removed is not None:
+                    self._undone[copy.removed] = f"{copy} is there"
+            elif copy.removed is None:
+                if not copy.maybe:
+                    self._undone[copy.added] = f"{copy} is not there"
+                elif copy.maybe and queue.dead_letters and copy.added.promised and not copy.doubtful:
+                    if not self._damaged:
+                        raise Violation(f"{copy} is lost, it is not dead-lettered either")
+            elif copy.added.promised and not self._damaged:
+                self._done[copy.removed] = f"{copy} is gone"
+
+    def _judge(self) -> None:
+        for operation, why in self._undone.items():
+            if operation in self._done:
+                raise Violation(f"half of {operation.what}: {why}, but {self._done[operation]}")
+            if operation.promised and not self._damaged:
+                raise Violation(f"{operation.what} was answered, and is undone by the restart: {why}")
+        done = [operation for operation in self._done if operation.turn is not None]
+        undone = [operation for operation in self._undone if operation.turn is not None]
+        if not done or not undone:
+            return
+        last = max(done, key=lambda operation: operation.turn or 0)
+        first = min(undone, key=lambda operation: operation.turn or 0)
+        if (last.turn or 0) > (first.turn or 0):
+            raise Violation(
+                f"{last.what} of turn {last.turn} is there ({self._done[last]}), "
+                f"{first.what} of the earlier turn {first.turn} is not ({self._undone[first]})"
+            )
+
+    def _adopt(self) -> None:
+        """What was found is the truth from now on."""
+        ledger = self._ledger
+        for operation in self._undone:
+            ledger.count("undone by a crash")
+            if operation.transaction:
+                ledger.count("transactions undone by a crash")
+        ledger.queues.clear()
+        ledger.old.clear()
+        for name, queue in self._queues.items():
+            queue.deleted = None
+            queue.sealed_by.clear()
+            queue.overfull = True  # what was to be dropped is dropped when the next message comes
+            ledger.queues[name] = queue
+            for copy in [*queue.copies.values(), *queue.gone.values()]:
+                if copy in self._there:
+                    if copy.state is State.GONE:
+                        ledger.restore(copy)
+                    copy.state = State.READY
+                    copy.delivered = False
+                elif self._is_back_at_its_source(copy):
+                    queue.copies.pop(copy.identity, None)
+                    queue.gone.pop(copy.identity, None)
+                elif copy.state is not State.GONE:
+                    ledger.remove(copy, Operation("the crash", None, promised=True))
+        ledger.compare(self._found)
+
+    def _is_back_at_its_source(self, copy: Copy) -> bool:
+        """Its dead-lettering was undone, and may happen again."""
+        serial, via = copy.identity
+        return via in self._found and any(item.serial == serial for item in self._found[via])

@@ -1,0 +1,66 @@
+"""Histories as a whole: run one, and make a failing one short."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tests.simulation.ledger import Violation
+from tests.simulation.steps import Step, steps_of
+from tests.simulation.world import World
+
+
+@dataclass
+class Failure:
+    """A history that ended with an error."""
+
+    seed: int
+    steps: list[Step]
+    trace: list[str]
+    error: BaseException
+
+    @property
+    def is_violation(self) -> bool:
+        """The oracle has found something; else the broker fell over."""
+        return isinstance(self.error, Violation)
+
+
+MakeWorld = Callable[[int], World]
+
+
+def attempt(seed: int, steps: Sequence[Step], make_world: MakeWorld = World) -> Failure | dict[str, int]:
+    """The failure, or how often what was seen."""
+    trace: list[str] = []
+    try:
+        world = make_world(seed)
+        trace = world.trace
+        world.run(steps)
+    except Exception as error:  # noqa: BLE001 - whatever the broker raises is a finding
+        return Failure(seed, list(steps), trace, error)
+    return world.ledger.events
+
+
+def history(seed: int, steps: int = 250, make_world: MakeWorld = World) -> Failure | dict[str, int]:
+    """The history that belongs to a seed."""
+    return attempt(seed, steps_of(seed, steps), make_world)
+
+
+def shrink(failure: Failure, make_world: MakeWorld = World, *, tries: int = 2000) -> Failure:
+    """The same kind of failure with fewer steps: ever smaller pieces are left out while it still fails."""
+    best = failure
+    size = max(1, len(failure.steps) // 2)
+    while tries > 0:
+        at = 0
+        shorter = False
+        while at < len(best.steps) and tries > 0:
+            tries -= 1
+            rest = best.steps[:at] + best.steps[at + size :]
+            found = attempt(best.seed, rest, make_world)
+            if isinstance(found, Failure) and type(found.error) is type(failure.error):
+                best, shorter = found, True
+            else:
+                at += size
+        if size == 1 and not shorter:
+            break
+        size = max(1, size // 2)
+    return best

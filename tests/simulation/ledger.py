@@ -1,0 +1,301 @@
+"""What must be in the queues: the part of the oracle that knows messages, operations, and what a restart may change.
+
+It stands outside the broker's code. All that it knows is what clients sent, in the order in which it reached the
+server, and what they were answered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import NamedTuple
+
+
+class Violation(AssertionError):  # noqa: N818 - not an error of the program but a finding
+    """The broker broke a promise."""
+
+
+class State(Enum):
+    """Where a copy of a message is."""
+
+    READY = auto()
+    OUT = auto()
+    """Delivered and not settled."""
+    GONE = auto()
+
+
+@dataclass(eq=False, slots=True)
+class Operation:
+    """Effects that stand in one record of the log: all of them survive a crash, or none does (TX-5).
+
+    `turn` is None where the oracle cannot know when the broker did it. `promised` is true once a client was told, or
+    was shown an effect of a transaction.
+    """
+
+    what: str
+    turn: int | None
+    transaction: bool = False
+    promised: bool = False
+    adds: list[Copy] = field(default_factory=list)
+    removals: list[Copy] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A message as its publisher sent it."""
+
+    serial: int
+    body: bytes
+    header: bytes
+    exchange: str
+    routing_key: str
+    persistent: bool
+    priority: int
+
+
+class Identity(NamedTuple):
+    """Which copy of a message in a queue: `via` names the queue that it was dead-lettered from."""
+
+    serial: int
+    via: str = ""
+
+
+@dataclass(eq=False, slots=True)
+class Copy:
+    """One message on one queue. `key` is its place in publication order, None while nobody can know it.
+
+    `doubtful`: it may be gone for a reason that the oracle was not told of.
+    """
+
+    sent: Sent
+    identity: Identity
+    queue: Queue
+    durable: bool
+    added: Operation
+    key: int | None
+    since: int
+    state: State = State.READY
+    doubtful: bool = False
+    delivered: bool = False
+    removed: Operation | None = None
+
+    @property
+    def maybe(self) -> bool:
+        """It need not be there."""
+        return self.state is State.READY and (self.doubtful or self.queue.lossy)
+
+    def __str__(self) -> str:
+        via = f" via {self.identity.via}" if self.identity.via else ""
+        return f"message {self.identity.serial}{via} on {self.queue.name}"
+
+
+@dataclass(eq=False, slots=True)
+class Queue:
+    """A queue from its declaration to its end.
+
+    `lossy` ones may lose what waits in them, to the dead-letter queue if
+    they have one.
+    """
+
+    name: str
+    durable: bool
+    born: Operation
+    lossy: bool = False
+    dead_letters: bool = False
+    refuses: bool = False
+    priorities: int = 0
+    limit: int | None = None
+    quorum: bool = False
+    overfull: bool = False
+    bound: bool = False
+    owner: object | None = None
+    deleted: Operation | None = None
+    next_key: int = 1
+    copies: dict[Identity, Copy] = field(default_factory=dict)
+    gone: dict[Identity, Copy] = field(default_factory=dict)
+    sealed_by: dict[Operation, None] = field(default_factory=dict)
+    """Commits that are not known to be visible yet."""
+
+    def ready(self) -> list[Copy]:
+        return [copy for copy in self.copies.values() if copy.state is State.READY]
+
+    def place(self, copy: Copy) -> tuple[int, int]:
+        """What orders deliveries: priority first (ORD-6), then publication (ORD-1)."""
+        assert copy.key is not None
+        return (-min(copy.sent.priority, self.priorities), copy.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A message as the broker holds it, in order of position."""
+
+    position: int
+    serial: int
+    via: str
+    body: bytes
+    header: bytes
+    held: bool
+
+
+DEAD = "dead"
+
+
+class Ledger:
+    """All queues and copies, and the operations that no client was told of yet."""
+
+    def __init__(self) -> None:
+        self.turn = 0
+        self.sent: dict[int, Sent] = {}
+        self.queues: dict[str, Queue] = {}
+        self.old: list[Queue] = []
+        """Deleted durable ones whose deletion is not promised."""
+        self.events: dict[str, int] = {}
+
+    def count(self, event: str, number: int = 1) -> None:
+        self.events[event] = self.events.get(event, 0) + number
+
+    def operation(self, what: str, *, transaction: bool = False) -> Operation:
+        return Operation(what, self.turn, transaction)
+
+    # -- queues
+
+    def declare(self, name: str, queue: Queue) -> Queue:
+        self.queues[name] = queue
+        return queue
+
+    def delete(self, queue: Queue, operation: Operation) -> None:
+        queue.deleted = operation
+        del self.queues[queue.name]
+        if queue.durable:
+            self.old.append(queue)
+
+    # -- messages
+
+    def add(self, queue: Queue, sent: Sent, operation: Operation, *, via: str = "", ordered: bool = True) -> Copy:
+        """A message comes to a queue."""
+        identity = Identity(sent.serial, via)
+        if identity in queue.copies or identity in queue.gone:
+            raise AssertionError(f"the workload put message {identity} on {queue.name} twice")
+        key = None
+        if ordered:
+            key = queue.next_key
+            queue.next_key += 1
+        source = self.queues.get(via)
+        lasting = sent.persistent or queue.quorum or (source is not None and source.quorum)
+        copy = Copy(sent, identity, queue, queue.durable and lasting, operation, key, self.turn, doubtful=queue.refuses)
+        queue.copies[identity] = copy
+        queue.overfull = False
+        operation.adds.append(copy)
+        return copy
+
+    def remove(self, copy: Copy, operation: Operation) -> None:
+        """A message leaves its queue for good."""
+        copy.state = State.GONE
+        copy.removed = operation
+        operation.removals.append(copy)
+        del copy.queue.copies[copy.identity]
+        copy.queue.gone[copy.identity] = copy
+
+    def restore(self, copy: Copy) -> None:
+        """Its removal did not happen."""
+        copy.state, copy.removed, copy.since = State.READY, None, self.turn
+        del copy.queue.gone[copy.identity]
+        copy.queue.copies[copy.identity] = copy
+
+    def bury(self, copy: Copy, operation: Operation, *, ordered: bool = True) -> None:
+        """A message is rejected: it goes to the dead-letter queue, if its queue has one."""
+        self.remove(copy, operation)
+        if copy.queue.dead_letters and not copy.queue.deleted:
+            self.add(self.queues[DEAD], copy.sent, operation, via=copy.queue.name, ordered=ordered)
+
+    def give_back(self, copy: Copy) -> None:
+        """A delivery returns to its queue."""
+        copy.state, copy.since = State.READY, self.turn
+
+    def identify(self, queue: Queue, serial: int, via: str, body: bytes, header: bytes | None) -> Copy:
+        """The copy that is seen in `queue`; without `header`, its properties are not compared. Raises Violation."""
+        sent = self.sent.get(serial)
+        where = f"message {serial}{' via ' + via if via else ''} on {queue.name}"
+        if sent is None:
+            raise Violation(f"{where} was never sent")
+        if sent.body != body:
+            raise Violation(f"{where} has another body than was sent")
+        if header is not None and sent.header != header:
+            raise Violation(f"{where} has other properties than were sent")
+        identity = Identity(serial, via)
+        copy = queue.copies.get(identity) or queue.gone.get(identity)
+        if copy is not None:
+            return copy
+        source = self._source(sent, via) if queue.name == DEAD else None
+        if source is None:
+            raise Violation(f"{where} was never published there")
+        operation = Operation(f"dead-lettering of {source}", None)
+        self.remove(source, operation)
+        self.count("dead-lettered by the broker")
+        return self.add(queue, sent, operation, via=via, ordered=False)
+
+    def _source(self, sent: Sent, via: str) -> Copy | None:
+        """The copy that the broker may have dead-lettered by itself."""
+        queue = self.queues.get(via)
+        copy = queue.copies.get(Identity(sent.serial)) if queue is not None else None
+        return copy if copy is not None and copy.maybe and copy.queue.dead_letters else None
+
+    # -- looking at everything
+
+    def compare(self, found: dict[str, list[Found]]) -> None:
+        """Nothing is under way: what the broker holds must be what is known here, held deliveries and order included."""
+        for queue in self.queues.values():
+            if queue.name not in found:
+                raise Violation(f"queue {queue.name} is gone")
+        for name, items in found.items():
+            if name not in self.queues:
+                raise Violation(f"queue {name} is there, nobody declared it")
+            queue = self.queues[name]
+            for item in items:
+                copy = self.identify(queue, item.serial, item.via, item.body, item.header)
+                if copy.state is State.GONE:
+                    raise Violation(f"{copy} is there after {copy.removed and copy.removed.what}")
+                if item.held != (copy.state is State.OUT):
+                    raise Violation(f"{copy} is {'' if item.held else 'not '}held for a client, but {copy.state.name}")
+        for name, items in found.items():
+            queue = self.queues[name]
+            there = {Identity(item.serial, item.via) for item in items}
+            if len(there) != len(items):
+                raise Violation(f"a message is twice on {name}")
+            waiting = sum(not item.held for item in items)
+            if queue.limit is not None and waiting > queue.limit and not queue.overfull:
+                raise Violation(f"{waiting} messages wait on {name}, at most {queue.limit} may")
+            for copy in [copy for identity, copy in queue.copies.items() if identity not in there]:
+                self._miss(copy)
+            self._settle_order(queue, items)
+        self._promise_all()
+
+    def _miss(self, copy: Copy) -> None:
+        """A copy is not there."""
+        if not copy.maybe or (copy.queue.dead_letters and not copy.doubtful):
+            raise Violation(f"{copy} is lost (it was {copy.state.name})")
+        self.remove(copy, Operation("loss that is allowed", None))
+
+    @staticmethod
+    def _settle_order(queue: Queue, items: list[Found]) -> None:
+        """ORD-1, ORD-2, ORD-5: positions are the publication order. From now on they are the keys."""
+        copies = [queue.copies[Identity(item.serial, item.via)] for item in items]
+        keys = [copy.key for copy in copies if copy.key is not None]
+        if keys != sorted(keys):
+            raise Violation(f"{queue.name} is out of order: {[str(copy) for copy in copies]}, published as {keys}")
+        for key, copy in enumerate(copies, queue.next_key):  # higher than any that a consumer has seen
+            copy.key = key
+            if copy.state is State.READY:
+                copy.doubtful = False
+        queue.next_key += len(copies)
+
+    def _promise_all(self) -> None:
+        """Everything is on disk."""
+        for queue in self.queues.values():
+            queue.born.promised = True
+            queue.sealed_by.clear()
+            for copy in (*queue.copies.values(), *queue.gone.values()):
+                copy.added.promised = True
+                if copy.removed is not None:
+                    copy.removed.promised = True
+        self.old.clear()

@@ -1,0 +1,68 @@
+"""What happens in a simulated history, as data: made from a seed or by Hypothesis, and shrunk by leaving steps out."""
+
+from __future__ import annotations
+
+import random
+from typing import Final, NamedTuple
+
+WEIGHTS: Final[dict[str, int]] = {
+    # clients
+    "publish": 70,
+    "settle": 80,
+    "commit": 26,
+    "rollback": 6,
+    "consume": 24,
+    "cancel": 3,
+    "get": 12,
+    "recover": 4,
+    "purge": 2,
+    "delete": 2,
+    "declare": 4,
+    "count": 8,
+    "exclusive": 3,
+    "close channel": 3,
+    "close connection": 2,
+    "break": 3,
+    # network, turns, time
+    "arrive": 30,
+    "answer": 30,
+    "turn": 30,
+    "pass time": 8,
+    # the disk
+    "take": 16,
+    "write": 16,
+    "report": 16,
+    "pump": 16,
+    "snapshot": 6,
+    "write snapshot": 6,
+    "housekeep": 8,
+    "files": 8,
+    "relocate": 10,
+    "tidy": 2,
+    # trouble
+    "crash": 1,
+    "kill": 1,
+    "restart": 1,
+    "power fails in": 1,
+    "sync fails in": 1,
+    "compare": 4,
+}
+
+
+class Step(NamedTuple):
+    """One step. Any numbers make sense: they are taken modulo what there is to choose from."""
+
+    kind: str
+    who: int
+    what: int
+    how: int
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.who} {self.what} {self.how}"
+
+
+def steps_of(seed: int, number: int) -> list[Step]:
+    """The history that belongs to a seed."""
+    rng = random.Random(f"steps {seed}")
+    kinds = rng.choices(list(WEIGHTS), list(WEIGHTS.values()), k=number)
+    return [Step(kind, rng.randrange(256), rng.randrange(256), rng.randrange(256)) for kind in kinds]

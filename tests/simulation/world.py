@@ -1,0 +1,340 @@
+"""One simulated world: clients, network, server, disk and clock, moved step by step and watched by the oracle."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Final
+
+from escrowmq.core.broker import Broker
+from escrowmq.core.message import Entry, Envelope
+from escrowmq.journal.errors import JournalFailed, SnapshotFailed
+from escrowmq.journal.memory import Faults, MemoryStorage
+from escrowmq.wire.endpoint import EndpointLimits
+from tests.harness.server import Options, Port, SimServer
+from tests.simulation.actor import Actor
+from tests.simulation.aftermath import Aftermath
+from tests.simulation.ledger import Found, Ledger, Violation
+from tests.simulation.oracle import Connection, Oracle
+from tests.simulation.steps import Step
+from tests.simulation.topology import ARGUMENTS
+
+CLIENTS: Final = 3
+OPTIONS: Final = Options(
+    segment_bytes=12_000, batch_bytes=6000, resident_limit=3000, limits=EndpointLimits(frame_max=4096)
+)
+
+
+class World:
+    """A history is a seed, for the disk and for what has no step of its own, and a list of steps."""
+
+    def __init__(self, seed: int, *, make_broker: Callable[..., Broker] = Broker, options: Options = OPTIONS) -> None:
+        self.rng = random.Random(f"world {seed}")
+        self.storage = MemoryStorage(random.Random(f"disk {seed}"))
+        self.ledger = Ledger()
+        self.oracle = Oracle(self.ledger)
+        favourites = self.rng.sample(sorted(ARGUMENTS), 2)
+        self.actors = [Actor(number, favourites) for number in range(CLIENTS)]
+        self.now = 1_700_000_000_000
+        self.trace: list[str] = []
+        self.digest = hashlib.sha256()
+        self._options = replace(options, resident_limit=self.rng.choice((1000, options.resident_limit, 1 << 20)))
+        self._make_broker = make_broker
+        self._lives = 0
+        self._connections: dict[Port, Connection] = {}
+        self.server = self._start()
+        self._set_up()
+
+    def note(self, text: str) -> None:
+        """Write it into the trace."""
+        self.trace.append(f"turn {self.ledger.turn}: {text}")
+
+    # -- the server's life
+
+    def _start(self) -> SimServer:
+        self._lives += 1
+        server = SimServer(
+            self.storage, self._options, now=self.now, seed=self._lives, make_broker=self._make_broker
+        )
+        server.on_output = self._said
+        return server
+
+    def _set_up(self) -> None:
+        """A client that is not part of the history declares everything."""
+        actor = Actor(CLIENTS)
+        self._connect(actor)
+        actor.set_up()
+        self._arrive(actor, len(actor.up))
+        self.pump()
+        port = actor.port
+        assert port is not None
+        self._lose(port)
+        actor.lost()
+        self._end_turn()
+        self.pump()
+
+    def _said(self, port: Port, data: bytes) -> None:
+        self.digest.update(b"<" + data)
+        self.oracle.outward(self._connections[port], data)
+        for actor in self.actors:
+            if actor.port is port:
+                actor.down += data
+
+    def _connect(self, actor: Actor) -> None:
+        port = self.server.connect(f"client {actor.number}")
+        connection = self._connections[port] = self.oracle.connect(port.name)
+        actor.connect(port, connection)
+
+    def _lose(self, port: Port) -> None:
+        self.server.lose(port)
+        self.oracle.lose(self._connections[port])
+
+    def _arrive(self, actor: Actor, size: int) -> None:
+        """The server receives what the network has for it, up to `size` bytes."""
+        port, connection = actor.port, actor.connection
+        if port is None or connection is None or not actor.up:
+            return
+        data = bytes(actor.up[:size])
+        del actor.up[:size]
+        self.digest.update(b">" + data)
+        self.server.receive(port, data)
+        self.oracle.inward(connection, data)
+
+    def _end_turn(self) -> None:
+        self.oracle.before_output()
+        self.server.end_turn()
+        self.oracle.after_output()
+        self._notice_closed()
+
+    def _notice_closed(self) -> None:
+        for actor in self.actors:
+            if actor.port is not None and actor.left:  # it is the client who closes, once its close is answered
+                self.server.lose(actor.port)
+            if actor.port is not None and actor.port.closed and not actor.down:
+                if actor.connection is not None:
+                    self.oracle.lose(actor.connection)
+                actor.lost()
+
+    def _answer(self, actor: Actor, size: int) -> None:
+        """A client reads what the network has for it."""
+        data = bytes(actor.down[:size])
+        del actor.down[:size]
+        actor.read(data)
+        self._notice_closed()
+
+    def _report(self) -> None:
+        if self.server.report_batch():
+            self._end_turn()
+
+    def pump(self) -> None:
+        """Everything comes to rest: networks are empty, the disk has all, everybody knows all."""
+        for _ in range(1000):
+            for actor in self.actors:
+                self._arrive(actor, len(actor.up))
+            self._end_turn()
+            self.server.take_batch()
+            self.server.write_batch()
+            self._report()
+            for actor in self.actors:
+                self._answer(actor, len(actor.down))
+            if self.server.idle and not any(actor.up or actor.down for actor in self.actors):
+                return
+        raise Violation("the server does not come to rest")
+
+    # -- dying and coming back
+
+    def restart(self, *, power_fails: bool, clean: bool = False, damaged: bool = False) -> None:
+        """The process ends, in good order if `clean`, and begins again with what is on disk."""
+        if clean:
+            self.pump()
+            self.compare()
+            for port in list(self.server.ports.values()):
+                self._lose(port)
+            self._end_turn()
+            self.server.run_disk()
+            self.server.close()
+            self.ledger._promise_all()
+        self.oracle.die()
+        for actor in self.actors:
+            actor.lost()
+        if power_fails:
+            self.storage.crash()
+        self.storage.faults = Faults()
+        self.note(f"restart, power {'fails' if power_fails else 'stays'}, {'clean' if clean else 'not clean'}")
+        self.server = self._start()
+        Aftermath(self.ledger, contents(self.server.broker), damaged=damaged).settle()
+        self.ledger.count("restarts")
+        self._set_up()
+
+    def compare(self) -> None:
+        """At rest, the broker must hold exactly what it should."""
+        if not self.oracle.settled:
+            raise Violation("answers are missing although everything is at rest")
+        self.ledger.compare(contents(self.server.broker))
+        self._compare_log()
+
+    def _compare_log(self) -> None:
+        """What the log keeps for the broker is what the broker holds: nothing leaks, nothing is given back early."""
+        kept = sum(segment.live for segment in self.server.journal._table)
+        held = sum(logged(self.server.broker))
+        if kept != held:
+            raise Violation(f"the log keeps {kept} messages, the queues hold {held}")
+
+    # -- steps
+
+    def run(self, steps: Iterable[Step]) -> None:
+        """Do the steps, then look at everything. Raises Violation."""
+        for step in steps:
+            self.note(str(step))
+            self.step(step)
+        self.finish()
+
+    def step(self, step: Step) -> None:
+        """Do one step; when the journal fails in it, the process dies as it must (DUR-2)."""
+        faults = self.storage.faults
+        dying = faults.dies_in is not None
+        try:
+            self._step(step)
+        except (JournalFailed, SnapshotFailed, OSError) as error:
+            if not dying and faults.fail_sync_in is None:
+                raise
+            self.note(f"failure: {error}")
+            if isinstance(error, JournalFailed):
+                self._must_refuse()
+            elif not dying:
+                return  # work on files may fail without harm to the log
+            self.ledger.count("power failures" if dying else "failed syncs")
+            self.restart(power_fails=dying or step.how % 2 == 0)
+
+    def _must_refuse(self) -> None:
+        """After a failed write the journal takes nothing more, whoever asks (DUR-2)."""
+        try:
+            self.server.journal.take_batch(0)
+        except JournalFailed:
+            return
+        raise Violation("the journal goes on after a failed write")
+
+    def _step(self, step: Step) -> None:
+        actor = self.actors[step.who % CLIENTS]
+        server = self.server
+        match step.kind:
+            case "break":
+                if actor.port is not None and actor.connection is not None and not actor.connection.undecided:
+                    self._lose(actor.port)
+                    actor.lost()
+            case "arrive":
+                self._arrive(actor, 1 + step.what * step.how // 8)
+            case "answer":
+                self._answer(actor, 1 + step.what * step.how)
+            case "turn":
+                self._end_turn()
+            case "pass time":
+                self.now += step.what * 10
+                server.now = self.now
+            case "take":
+                server.take_batch()
+            case "write":
+                server.write_batch()
+            case "report":
+                self._report()
+            case "pump":
+                self.pump()
+            case "snapshot":
+                self._end_turn()
+                server.begin_snapshot()
+            case "write snapshot":
+                server.write_snapshot()
+            case "housekeep":
+                self._end_turn()
+                server.housekeep()
+            case "files":
+                server.run_files()
+            case "relocate":
+                self._end_turn()
+                server.relocate()
+            case "tidy":
+                self.pump()
+                server.tidy()
+                self._end_turn()
+            case "crash" | "kill":
+                self.ledger.count(step.kind)
+                self.restart(power_fails=step.kind == "crash")
+            case "restart":
+                self.restart(power_fails=step.how % 2 == 0, clean=True)
+            case "power fails in":
+                self.storage.faults.dies_in = 1 + step.what % 12
+            case "sync fails in":
+                self.storage.faults.fail_sync_in = 1 + step.what % 4
+            case "compare":
+                self.pump()
+                self.compare()
+            case _:
+                self._client_step(actor, step)
+
+    def _client_step(self, actor: Actor, step: Step) -> None:
+        if actor.port is None:
+            self._connect(actor)
+            self._arrive(actor, len(actor.up))
+        actor.act(step)
+        if step.how % 3:
+            self._arrive(actor, len(actor.up))
+        if step.how % 3 == 2:
+            self._end_turn()
+            self._answer(actor, len(actor.down))
+
+    def finish(self) -> None:
+        """Come to rest, compare, start again, compare again."""
+        self.note("finish")
+        try:
+            self.storage.faults = Faults()
+            self.pump()
+        except JournalFailed:
+            self.restart(power_fails=True)
+        self.compare()
+        self.server.tidy()
+        self._end_turn()
+        self.restart(power_fails=True, clean=True)
+        self.compare()
+        for name in self.storage.names():
+            self.digest.update(name.encode() + self.storage.read(name, 0, self.storage.size(name)))
+
+
+def contents(broker: Broker) -> dict[str, list[Found]]:
+    """What the broker holds, in order of position, read as it would read it."""
+    held: dict[str, list[Found]] = {}
+    for holder in broker.holders:
+        for consumer, entry in holder.held():
+            if not consumer.queue.deleted:
+                held.setdefault(consumer.queue.name, []).append(_found(entry, held=True))
+    found = {}
+    for queue in broker.vhosts["/"].queues.values():
+        items = [*held.get(queue.name, ()), *(_found(entry, held=False) for entry in queue.order.in_memory())]
+        for backlog in queue.order.backlogs():
+            for reference in backlog:
+                block = broker.pager.load(reference)
+                for i, body in enumerate(block.bodies):
+                    items.append(_seen(reference.first + i, block.envelope, body, held=False))
+        if queue.escrow:
+            raise Violation(f"{queue.name} hides messages although everything is at rest")
+        found[queue.name] = sorted(items, key=lambda item: item.position)
+    return found
+
+
+def _found(entry: Entry, *, held: bool) -> Found:
+    return _seen(entry.position, entry.run.envelope, entry.body, held=held)
+
+
+def _seen(position: int, envelope: Envelope, body: bytes, *, held: bool) -> Found:
+    via = envelope.deaths[0].queue if envelope.deaths else ""
+    return Found(position, int(body.split(b".")[0]), via, body, envelope.header, held)
+
+
+def logged(broker: Broker) -> Iterable[int]:
+    """How many messages each queue and client holds whose content lies in the log."""
+    for holder in broker.holders:
+        yield sum(bool(entry.run.lsn) for _, entry in holder.held())
+    for queue in broker.vhosts["/"].queues.values():
+        yield sum(bool(entry.run.lsn) for entry in queue.order.in_memory())
+        yield sum(backlog.messages for backlog in queue.order.backlogs())
