@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from enum import Enum, auto
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from enum import IntEnum, auto
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.outcome import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from escrowmq.core.consumer import Consumer
-    from escrowmq.core.deadlines import Deadline
     from escrowmq.core.message import Entry, Envelope
     from escrowmq.core.queue import Queue
+    from escrowmq.core.watch import Watch
 
 
-class State(Enum):
+class State(IntEnum):
     """Where a branch stands."""
 
     ACTIVE = auto()
@@ -28,7 +26,7 @@ class State(Enum):
     TIMED_OUT = auto()
 
 
-class Input(Enum):
+class Input(IntEnum):
     """What can be asked of a branch."""
 
     ENLIST = auto()
@@ -97,12 +95,11 @@ class Limits:
     age: int = 0
 
 
-@dataclass(slots=True)
-class CommitResult:
+class CommitResult(NamedTuple):
     """`lsn` is what the answer has to wait for (0: nothing); `returned` has no queue left and was mandatory (TX-11)."""
 
     lsn: int = 0
-    returned: list[Publication] = field(default_factory=list)
+    returned: tuple[Publication, ...] = ()
 
 
 class TransactionBranch:
@@ -110,21 +107,19 @@ class TransactionBranch:
 
     __slots__ = (
         "bytes",
-        "deadline",
-        "expired",
         "limits",
         "number",
         "operations",
         "publications",
         "settlements",
         "state",
+        "watch",
     )
 
-    def __init__(self, number: int, limits: Limits, expired: Callable[[], None]) -> None:
+    def __init__(self, number: int, limits: Limits, watch: Watch) -> None:
         self.number = number
         self.limits = limits
-        self.expired = expired
-        self.deadline: Deadline | None = None
+        self.watch = watch
         self.state = State.ACTIVE
         self.publications: list[Publication] = []
         self.settlements: list[Settlement] = []
@@ -171,11 +166,10 @@ class TransactionBranch:
             )
 
     def end(self) -> None:
-        """Let go of the work and of the deadline."""
+        """Let go of the work."""
         self.publications.clear()
         self.settlements.clear()
-        if self.deadline is not None:
-            self.deadline.cancel()
+        self.watch.stop()
 
     @property
     def empty(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from escrowmq.core.branch import CommitResult, Input, Limits, Publication, Settlement, State, TransactionBranch
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from escrowmq.core.ports import Log, Random, Receiver
     from escrowmq.core.queue import Queue
     from escrowmq.core.topology import VirtualHost
+    from escrowmq.core.watch import Watch
 
 RESIDENT_LIMIT: Final = 16 * 1024 * 1024
 
@@ -273,21 +273,21 @@ class Broker(Directory):
 
     # -- transactions
 
-    def begin(self, limits: Limits, expired: Callable[[], None]) -> TransactionBranch:
-        """A new branch. `expired` is called when it has timed out; its age counts from its first work on (TX-13)."""
+    def begin(self, limits: Limits, watch: Watch) -> TransactionBranch:
+        """A new branch. Its age counts from its first work on (TX-13); `watch` may serve one branch after the other."""
         self._branches += 1
-        return TransactionBranch(self._branches, limits, expired)
+        return TransactionBranch(self._branches, limits, watch)
 
     def enlist(self, branch: TransactionBranch, work: Publication | Settlement) -> None:
         """Add work to a branch. Raises LIMIT_EXCEEDED over its bounds (TX-13)."""
-        if branch.limits.age and branch.deadline is None:
-            branch.deadline = self.deadlines.set(self.now + branch.limits.age, partial(self._time_out, branch))
+        if branch.watch.since is None:
+            branch.watch.start(self.now)
         branch.enlist(work)
 
-    def _time_out(self, branch: TransactionBranch) -> None:
+    def expire(self, branch: TransactionBranch) -> None:
+        """A branch is over its age: nothing of it is applied (TX-13)."""
         branch.step(Input.EXPIRE)
         branch.end()
-        branch.expired()
 
     def commit(self, branch: TransactionBranch) -> CommitResult:
         """One-phase commit: all effects of the branch in one record (TX-5).
@@ -298,26 +298,27 @@ class Broker(Directory):
             branch.step(Input.COMMIT_ONE_PHASE)
             branch.end()
             return CommitResult()
-        result = CommitResult()
-        placements: list[tuple[Publication, tuple[Queue, ...]]] = []
+        returned: list[Publication] = []
+        decision = Decision(self, branch.number)
         for publication in branch.publications:
-            queues = tuple(queue for queue in publication.queues if not queue.deleted)
+            queues = publication.queues
+            for queue in queues:
+                if queue.deleted:
+                    queues = tuple(queue for queue in queues if not queue.deleted)
+                    break
             if queues:
-                placements.append((publication, queues))
+                decision.place(publication.envelope, publication.bodies, queues)
             elif publication.mandatory:
-                result.returned.append(publication)
-        _check_room(placements)
+                returned.append(publication)
+        decision.check_room()
         if branch.step(Input.COMMIT_ONE_PHASE) is not State.COMMITTED:
             branch.end()
             return CommitResult()
         self.settlements.flush()
-        decision = Decision(self, branch.number)
-        for publication, queues in placements:
-            decision.place(publication.envelope, publication.bodies, queues)
-        back: list[tuple[Consumer, list[Entry]]] = []
+        back: list[Settlement] = []
         for settlement in branch.settlements:
             if settlement.requeue:
-                back.append((settlement.consumer, settlement.entries))
+                back.append(settlement)
                 continue
             queue = self._leave(settlement.consumer, len(settlement.entries))
             if queue.keeps:
@@ -325,11 +326,11 @@ class Broker(Directory):
             if settlement.outcome is not Outcome.ACCEPTED and not queue.deleted:
                 self._place_dead(decision, queue, settlement.entries, settlement.outcome)
             decision.remove(queue, settlement.entries, settlement.outcome)
-        result.lsn = decision.apply(sealed=True)
-        for consumer, entries in back:
-            self.requeue(consumer, entries)
+        lsn = decision.apply(sealed=True)
+        for settlement in back:
+            self.requeue(settlement.consumer, settlement.entries)
         branch.end()
-        return result
+        return CommitResult(lsn, tuple(returned))
 
     def rollback(self, branch: TransactionBranch) -> None:
         """Drop what the branch published; its settlements never happened (TX-4)."""
@@ -365,21 +366,3 @@ class Broker(Directory):
 
     def next_deadline(self) -> int | None:
         return self.deadlines.next()
-
-
-def _check_room(placements: list[tuple[Publication, tuple[Queue, ...]]]) -> None:
-    """A commit is all or nothing: it is refused if one of its queues would refuse a message."""
-    wanted: dict[Queue, list[int]] = {}
-    for publication, queues in placements:
-        for queue in queues:
-            if queue.refuses:
-                total = wanted.setdefault(queue, [0, 0])
-                total[0] += len(publication.bodies)
-                total[1] += sum(map(len, publication.bodies))
-    for queue, (count, size) in wanted.items():
-        if not queue.accepts(count, size):
-            raise BrokerError(
-                Condition.LIMIT_EXCEEDED,
-                f"queue '{queue.name}' in vhost '{queue.vhost}' is full and refuses {count} messages "
-                "of this transaction; nothing of it was applied",
-            )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.message import Entry, Envelope, Run
 from escrowmq.core.outcome import Outcome
 from escrowmq.core.records import Kind, encode_block, encode_commit, encode_settle, encode_targets, ranges_of
@@ -50,6 +51,23 @@ class Decision:
     def remove(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
         """Entries, which the caller has taken out of `queue`, are gone for good."""
         self._removals.setdefault((queue, outcome), []).extend(entries)
+
+    def check_room(self) -> None:
+        """A decision is all or nothing: raises LIMIT_EXCEEDED if one of its queues would refuse a message."""
+        wanted: dict[Queue, list[int]] = {}
+        for _, bodies, queues in self._placements:
+            for queue in queues:
+                if queue.refuses:
+                    total = wanted.setdefault(queue, [0, 0])
+                    total[0] += len(bodies)
+                    total[1] += sum(map(len, bodies))
+        for queue, (count, size) in wanted.items():
+            if not queue.accepts(count, size):
+                raise BrokerError(
+                    Condition.LIMIT_EXCEEDED,
+                    f"queue '{queue.name}' in vhost '{queue.vhost}' is full and refuses {count} messages "
+                    "of this transaction; nothing of it was applied",
+                )
 
     def apply(self, *, sealed: bool = False) -> int:
         """Write and apply it. What an answer has to wait for; 0 if nothing of it is durable.

@@ -16,6 +16,7 @@ from escrowmq.core.records import Kind
 from escrowmq.core.recovery import Recovery
 from escrowmq.core.snapshot import snapshot
 from escrowmq.core.topology import VirtualHost
+from escrowmq.core.watch import Watch
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.memory import MemoryStorage
 
@@ -152,7 +153,7 @@ class Site:
         return self.broker.subscribe(queue, sink, **options), sink
 
     def begin(self, limits: Limits | None = None) -> TransactionBranch:
-        return self.broker.begin(limits or Limits(), lambda: None)
+        return self.broker.begin(limits or Limits(), Watch(self.broker.deadlines, 0, lambda: None))
 
     # -- what tests look at
 

@@ -16,8 +16,10 @@ from escrowmq.core.branch import (
     TransactionBranch,
 )
 from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.deadlines import Deadlines
 from escrowmq.core.message import Entry, Envelope, Run
 from escrowmq.core.outcome import Outcome
+from escrowmq.core.watch import Watch
 from tests.unit.core.site import Site
 
 A, R, C, B, T = State.ACTIVE, State.ROLLBACK_ONLY, State.COMMITTED, State.ROLLED_BACK, State.TIMED_OUT
@@ -34,7 +36,7 @@ ENVELOPE = Envelope("", "q")
 
 
 def branch(limits: Limits | None = None) -> TransactionBranch:
-    return TransactionBranch(7, limits or Limits(), lambda: None)
+    return TransactionBranch(7, limits or Limits(), Watch(Deadlines(), 0, lambda: None))
 
 
 def publication(*bodies: bytes, envelope: Envelope = ENVELOPE, mandatory: bool = False) -> Publication:
@@ -82,13 +84,12 @@ class TestWork:
         assert (one.operations, one.bytes, one.empty) == (2, 0, False)
 
     def test_ending_lets_go(self) -> None:
-        site = Site()
         one = branch()
-        one.deadline = site.broker.deadlines.set(5, lambda: None)
+        one.watch.start(5)
         one.enlist(publication(b"a"))
         one.end()
         assert one.empty
-        assert site.broker.next_deadline() is None
+        assert one.watch.since is None
 
     def test_nothing_can_be_enlisted_in_one_that_has_ended(self) -> None:
         one = branch()

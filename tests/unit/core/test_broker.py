@@ -11,6 +11,7 @@ from escrowmq.core.message import Entry, Envelope
 from escrowmq.core.outcome import Outcome
 from escrowmq.core.queue import Queue
 from escrowmq.core.records import Kind
+from escrowmq.core.watch import Watch
 from tests.unit.core.site import Sink, Site
 
 
@@ -389,7 +390,8 @@ class TestTransactions:
     def test_its_age_counts_from_its_first_work(self, site: Site) -> None:
         site.queue()
         expired: list[bool] = []
-        branch = site.broker.begin(Limits(age=100), lambda: expired.append(True))
+        watch = Watch(site.broker.deadlines, 100, lambda: expired.append(True))
+        branch = site.broker.begin(Limits(age=100), watch)
         site.after(500)
         site.broker.enlist(branch, site.publication("q", b"a"))
         site.after(99)
@@ -397,6 +399,7 @@ class TestTransactions:
         assert not expired
         site.after(1)
         assert expired
+        site.broker.expire(branch)
         assert branch.state is State.TIMED_OUT
         with pytest.raises(BrokerError) as refused:
             site.broker.commit(branch)

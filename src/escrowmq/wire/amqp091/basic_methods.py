@@ -169,7 +169,7 @@ def tx_select(channel: Channel, method: spec.TxSelect) -> None:
 
 def tx_commit(channel: Channel, method: spec.TxCommit) -> None:
     """TX-5, TX-8: the answer waits for the disk."""
-    channel.send(spec.TxCommitOk(), channel.commit())
+    channel.connection.put(channel.number, channel.commit_ok, channel.commit())
 
 
 def tx_rollback(channel: Channel, method: spec.TxRollback) -> None:

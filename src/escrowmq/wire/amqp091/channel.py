@@ -14,13 +14,14 @@ from escrowmq.core.message import Entry, Envelope
 from escrowmq.core.outcome import Outcome
 from escrowmq.core.queue import Queue
 from escrowmq.core.topology import VirtualHost
+from escrowmq.core.watch import Watch
 from escrowmq.wire.amqp091 import codes
 from escrowmq.wire.amqp091.content import Content
 from escrowmq.wire.amqp091.delivery import Deliveries, view_of
 from escrowmq.wire.amqp091.errors import REPLIES, reply_text
 from escrowmq.wire.amqp091.frames import content_frames, method_frame
 from escrowmq.wire.amqp091.publication import REPLY_TO, Form, with_reply_to
-from escrowmq.wire.amqp091.spec import BasicCancel, BasicReturn, ChannelClose
+from escrowmq.wire.amqp091.spec import BasicCancel, BasicReturn, ChannelClose, TxCommitOk
 from escrowmq.wire.amqp091.unsettled import Item, Unsettled, by_consumer
 
 if TYPE_CHECKING:
@@ -51,10 +52,12 @@ class Channel:
         self.consumers: dict[str, Consumer] = {}
         self.unsettled = Unsettled()
         self.branch: TransactionBranch | None = None
+        self.commit_ok = method_frame(number, TxCommitOk())
         self.confirming = False
         self.reply_address: ReplyAddress | None = None
         self.last_queue = ""
         self.content: Content | None = None
+        self._watch = Watch(self.broker.deadlines, connection.limits.transaction.age, self._timed_out)
         self._settled_in_branch: list[tuple[int, Item]] = []
         self._published = 0  # sequence number of the last publish, in confirm mode
         self._confirmed = 0
@@ -267,7 +270,7 @@ class Channel:
 
     def begin(self) -> None:
         """TX-1; a new branch follows each one that ends (TX-12)."""
-        self.branch = self.broker.begin(self.connection.limits.transaction, self._timed_out)
+        self.branch = self.broker.begin(self.connection.limits.transaction, self._watch)
 
     def commit(self) -> int:
         """Commit the branch; what the answer has to wait for. Returns come before it (TX-7)."""
@@ -296,6 +299,7 @@ class Channel:
 
     def _timed_out(self) -> None:
         age = self.connection.limits.transaction.age // 1000
+        self.broker.expire(self._branch())
         self.branch = None
         self.fail(codes.RESOURCE_ERROR, f"transaction is older than {age} s, the configured limit")
 
@@ -334,6 +338,7 @@ class Channel:
         if self.branch is not None:
             broker.rollback(self.branch)
             self.branch = None
+        self._watch.close()
         self._restore_settled()
         items = self.unsettled.clear()
         if items:

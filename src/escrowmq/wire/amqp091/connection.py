@@ -36,6 +36,10 @@ _FRAME_SIZE: Final = struct.Struct(">I")
 _HEADER_FRAME: Final = struct.Struct(">BHIIQ")  # frame header, class and weight, body size
 _BASIC: Final = 60 << 16
 
+# Methods without arguments, by their payload: one object serves for all of them.
+_BARE: Final[dict[bytes, Method]] = {
+    method.encode(): method for method in (spec.TxSelect(), spec.TxCommit(), spec.TxRollback())
+}
 _CHANNEL_HANDLERS: Final = {**queue_methods.HANDLERS, **basic_methods.HANDLERS}
 
 
@@ -554,6 +558,9 @@ def decode(payload: bytes) -> Method:
     """The method in a frame. Raises SyntaxFault: 502 malformed, 540 unknown."""
     if len(payload) < 4:
         raise SyntaxFault(codes.SYNTAX_ERROR, "method frame without class and method id")
+    bare = _BARE.get(payload)
+    if bare is not None:
+        return bare
     (index,) = METHOD_INDEX.unpack_from(payload)
     kind: Any = METHODS.get(index)
     if kind is None:
