@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from escrowmq.demo.link import QUEUE
@@ -62,6 +63,26 @@ def test_it_stays_up_until_it_is_interrupted(tmp_path: Path) -> None:
     assert "the broker finishes what it promised" in output.read_text()
     with running_broker(tmp_path) as broker:  # the journal was closed in order, and can be used again
         assert "cut off" not in broker.log()
+
+
+@pytest.mark.slow
+def test_interrupted_in_the_middle_it_leaves_nothing_behind(tmp_path: Path) -> None:
+    folder, output = tmp_path / "tmp", tmp_path / "output"
+    folder.mkdir()
+    with output.open("wb") as file:
+        process = subprocess.Popen(DEMO, stdout=file, stderr=file, env={**os.environ, "TMPDIR": str(folder)})
+    try:
+        wait_until(lambda: b"consumed" in output.read_bytes() or process.poll() is not None, SECONDS, "progress")
+        started = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS) == 130
+    finally:
+        process.kill()
+        process.wait()
+    assert len(started) >= 4, "itself, the broker, the publisher, the consumer"
+    wait_until(lambda: not any(one.is_running() for one in started), what="the end of all processes")
+    assert not list(folder.iterdir())
+    assert output.read_text().endswith("interrupted\n")
 
 
 @pytest.mark.slow

@@ -47,6 +47,7 @@ def command(*, once: bool, limit: int | None, data_dir: Path | None) -> None:
         done = _run(broker, limit, once=once)
         code = 0 if done else 1
     except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
         code = INTERRUPTED
     except flights.NoData as error:
         code = _fail(str(error))
