@@ -17,6 +17,7 @@ from tests.simulation.steps import Step
 from tests.simulation.topology import ARGUMENTS, DELETED, EXCHANGE, NOWHERE, PURGED, declarations
 
 MODES: Final = ("", "confirm", "tx")
+_TX: Final = 1 + MODES.index("tx")
 _PREFETCH: Final = (0, 1, 2, 5, 20)
 _SIZES: Final = (8, 8, 8, 40, 600, 5000)
 
@@ -27,6 +28,8 @@ class _Channel:
     mode: str
     waiting: int = 0  # answers that are due
     unsettled: list[int] = field(default_factory=list)
+    in_transaction: list[int] = field(default_factory=list)
+    """Tags settled since the last commit: a rollback gives them back (TX-4)."""
     consumers: list[str] = field(default_factory=list)
 
 
@@ -121,6 +124,11 @@ class Actor:
         else:
             if isinstance(method, spec.BasicRecoverOk):
                 channel.unsettled.clear()
+            elif isinstance(method, spec.TxCommitOk):
+                channel.in_transaction.clear()
+            elif isinstance(method, spec.TxRollbackOk):
+                channel.unsettled = sorted([*channel.unsettled, *channel.in_transaction])
+                channel.in_transaction.clear()
             channel.waiting -= 1
 
     # -- what steps ask for
@@ -129,7 +137,10 @@ class Actor:
         """Do it, or nothing if it makes no sense now."""
         if self.port is None or self._closing:
             return
-        channel = self.channels[1 + step.what % len(MODES)]
+        channels = [self.channels[number + 1] for number in range(len(MODES))]
+        if step.kind == "settle":
+            channels = [channel for channel in channels if channel.unsettled] or channels
+        channel = channels[step.what % len(channels)]
         if step.kind == "close connection":
             if any(other.waiting for other in self.channels.values()):
                 return
@@ -163,7 +174,10 @@ class Actor:
         multiple = step.how % 4 == 0
         at = (step.what // len(MODES)) % min(len(channel.unsettled), 8)
         tag = channel.unsettled[at]
-        channel.unsettled = channel.unsettled[at + 1 :] if multiple else [t for t in channel.unsettled if t != tag]
+        taken = channel.unsettled[: at + 1] if multiple else [tag]
+        channel.unsettled = [other for other in channel.unsettled if other not in taken]
+        if channel.mode == "tx":
+            channel.in_transaction += taken
         match step.how // 4 % 8:
             case 0:
                 self._say(channel.number, spec.BasicNack(tag, multiple, True))
@@ -175,13 +189,12 @@ class Actor:
                 self._say(channel.number, spec.BasicAck(tag, multiple))
 
     def _commit(self, channel: _Channel, step: Step) -> None:
-        if self.channels[3].mode == "tx" and not self.channels[3].waiting:
-            self._ask(self.channels[3], spec.TxCommit())
+        if not self.channels[_TX].waiting:
+            self._ask(self.channels[_TX], spec.TxCommit())
 
     def _rollback(self, channel: _Channel, step: Step) -> None:
-        # Tags settled in the transaction are the client's again; which ones, the end of the channel shows well enough.
-        if not self.channels[3].waiting:
-            self._ask(self.channels[3], spec.TxRollback())
+        if not self.channels[_TX].waiting:
+            self._ask(self.channels[_TX], spec.TxRollback())
 
     def _consume(self, channel: _Channel, step: Step) -> None:
         name = self._names[step.how % len(self._names)]

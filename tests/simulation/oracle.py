@@ -268,7 +268,8 @@ class Oracle:
     def _exact(self, queue: Queue) -> int | None:
         """How many messages wait in a queue, if that can be known."""
         ready = queue.ready()
-        if queue.sealed_by or queue.lossy or queue.name == DEAD or any(copy.maybe for copy in ready) or not self.settled:
+        moves = queue.lossy or queue.refuses or queue.name == DEAD  # at other moments than a client's doing
+        if queue.sealed_by or moves or any(copy.maybe for copy in ready) or not self.settled:
             return None
         return len(ready)
 
@@ -434,7 +435,8 @@ class Oracle:
             if channel.mode == "tx":
                 channel.transaction.settlements.append((one, delivery, how))
             else:
-                self._apply(delivery.copy, how, self.ledger.operation(f"{how} of {delivery.copy}"))
+                operation = self.ledger.operation(f"{how} of {delivery.copy}")
+                self._apply(delivery.copy, how, operation, ordered=len(tags) == 1)
 
     def _apply(self, copy: Copy, how: str, operation: Operation, *, ordered: bool = True) -> None:
         self.ledger.count(how)
@@ -527,6 +529,8 @@ class Oracle:
         if copy.state is not State.READY or copy.delivered:
             raise Violation(f"{copy} was refused after it had been delivered")
         self.ledger.remove(copy, refusal)
+        if copy.identity.via:
+            del copy.queue.gone[copy.identity]  # it may yet be dead-lettered
 
     def _close(self, connection: Connection, channel: Channel, method: spec.ChannelClose) -> None:
         self._release(channel)

@@ -1,0 +1,139 @@
+"""Bugs to be found: each is a patch of one place of the broker, of a kind that has been made before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+from unittest import mock
+
+from escrowmq.core import relocation, settlement
+from escrowmq.core.broker import Broker
+from escrowmq.core.consumer import Consumer
+from escrowmq.core.decision import Decision
+from escrowmq.core.message import Entry, Run
+from escrowmq.core.ordering import Fifo
+from escrowmq.core.outcome import Outcome
+from escrowmq.core.queue import Queue
+from escrowmq.core.records import Kind, Move
+from escrowmq.core.recovery import Recovery
+from escrowmq.core.settlement import Settlements
+from escrowmq.journal import format as fmt
+from escrowmq.journal import journal, recovery
+from escrowmq.journal.storage import Storage
+from escrowmq.journal.writer import FileWriter
+from escrowmq.wire.amqp091.channel import Channel
+from escrowmq.wire.amqp091.connection import Connection
+
+_put = Connection.put
+_sync = FileWriter.sync
+_enqueue = Queue.enqueue
+_settle_record = settlement.encode_settle
+_moves = relocation.encode_moves
+_requeue = Broker.requeue
+
+
+def answer_before_sync(self: Connection, channel: int, data: bytes, after: int = 0) -> None:
+    _put(self, channel, data)
+
+
+def no_crc_check(header: fmt.FrameHeader, body: bytes | memoryview) -> bool:
+    return len(body) == header.body_size
+
+
+def no_truncation(storage: Storage) -> recovery.Found:
+    """Goes on where the garbage ends, as a program does that opens its log for appending."""
+    found = recovery.examine(storage)
+    report = found.report
+    if report.cut_file is not None and found.last_file is not None:
+        end = report.cut_offset + report.cut_bytes - fmt.FILE_HEADER_SIZE
+        found.end_lsn = found.last_file.origin + end + fmt.pad(end)
+    return found
+
+
+def retry_sync(self: FileWriter) -> None:
+    try:
+        _sync(self)
+    except OSError:
+        _sync(self)
+
+
+def two_records(self: Decision, operations: list[tuple[Kind, Sequence[bytes]]]) -> list[int]:
+    return [self._host.log.append(kind, *parts) for kind, parts in operations]
+
+
+def ack_record_lost(queue: int, outcome: Outcome, ranges: Sequence[Any]) -> bytes:
+    """The last range of several does not make it into the record."""
+    return _settle_record(queue, outcome, ranges[: max(1, len(ranges) - 1)])
+
+
+def requeue_at_tail(self: Fifo, entries: list[Entry]) -> None:
+    self.head.extend(entries)
+
+
+def visible_at_once(self: Queue, run: Run, bodies: list[bytes], after: int = 0) -> None:
+    _enqueue(self, run, bodies)
+
+
+def settle_not_replayed(self: Recovery, lsn: int, payload: bytes) -> None:
+    """Recovery passes over what was settled."""
+
+
+def forgetful_moves(moves: Sequence[Move]) -> bytes:
+    """The last of several positions is copied, and not named in the record."""
+    return _moves(
+        [move._replace(positions=move.positions[:-1], starts=move.starts[:-1]) for move in moves]
+        if sum(len(move.positions) for move in moves) > 1
+        else moves
+    )
+
+
+def not_redelivered(self: Broker, consumer: Consumer, entries: list[Entry]) -> None:
+    _requeue(self, consumer, entries)
+    for entry in entries:
+        entry.deliveries = 0
+
+
+def rollback_forgets(self: Channel) -> None:
+    """What was settled in a transaction that is rolled back belongs to nobody."""
+    self._settled_in_branch = []
+
+
+def prefetch_by_two(self: Consumer, count: int) -> None:
+    self.credit -= count - count // 2
+
+
+def buried_in_two_records(self: Broker, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
+    letters = Decision(self)
+    self._place_dead(letters, queue, entries, outcome)
+    letters.apply()
+    self.log.append(Kind.PAGE, bytes(6000))  # so that the batch between them ends
+    leaving = Decision(self)
+    leaving.remove(queue, entries, outcome)
+    leaving.apply()
+
+
+PLANTED: Final[dict[str, tuple[object, str, object]]] = {
+    "answer before the sync": (Connection, "put", answer_before_sync),
+    "no CRC check": (fmt, "body_is_whole", no_crc_check),
+    "no truncation of a torn tail": (journal, "examine", no_truncation),
+    "retry after a failed sync": (FileWriter, "sync", retry_sync),
+    "a commit written as two records": (Decision, "_write", two_records),
+    "ack record lost": (settlement, "encode_settle", ack_record_lost),
+    "requeue at the tail": (Fifo, "put_back", requeue_at_tail),
+    "transaction visible at once": (Queue, "enqueue", visible_at_once),
+    "settle replay forgotten": (Recovery, "_settle", settle_not_replayed),
+    "relocation forgets a position": (relocation, "encode_moves", forgetful_moves),
+    "requeued and not marked": (Broker, "requeue", not_redelivered),
+    "rollback forgets deliveries": (Channel, "_restore_settled", rollback_forgets),
+    "prefetch counted by half": (Consumer, "spend", prefetch_by_two),
+    "dead-lettered in two records": (Broker, "bury", buried_in_two_records),
+}
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """The broker has this bug."""
+    owner, attribute, bug = PLANTED[name]
+    with mock.patch.object(owner, attribute, bug):
+        yield
