@@ -89,12 +89,12 @@ def _close(shown: Display, result: Result, transactions: int) -> bool:
     if faults := result.faults():
         shown.say("WRONG", "\n".join(faults))
         return False
-    again = f"{tally.redelivered:,} came a second time, marked as redelivered: no commit had acknowledged them"
+    again = f"{tally.repeated:,} came a second time, none of which a commit had acknowledged"
     shown.say(
         "counted",
         f"{transactions:,} transactions, {published.resent} of them sent again, in {result.seconds:,.1f} s: "
         f"{published.count / result.seconds:,.0f} messages/s from end to end;\n"
-        f"{again if tally.redelivered else 'none came a second time'}",
+        f"{again if tally.repeated else 'none came a second time'}",
     )
     if not result.doubts:
         shown.say("note", f"in {result.kills} kills no commit was caught on its way")

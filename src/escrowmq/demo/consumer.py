@@ -58,7 +58,7 @@ class Consumer:
                     channel.connection.close()
                     return True
                 continue
-            self._ledger.delivered(message["id"], zlib.crc32(body), redelivered=method.redelivered)
+            self._ledger.delivered(message["id"], zlib.crc32(body))
             if self._ledger.waiting == self._size:
                 self._settle(channel)
         raise AMQPError("the broker cancelled the consumer")
@@ -83,7 +83,7 @@ class Consumer:
             ledger.missing(),
             ledger.twice,
             ledger.out_of_order,
-            ledger.redelivered,
+            ledger.repeated,
             waiting(self._url),
         )
 

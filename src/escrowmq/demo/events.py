@@ -82,7 +82,7 @@ class Tally:
     lost: int
     twice: int
     out_of_order: int
-    redelivered: int
+    repeated: int
     left: int
 
 

@@ -18,7 +18,7 @@ class Ledger:
         self.settled = 0
         self.twice = 0
         self.out_of_order = 0
-        self.redelivered = 0
+        self.repeated = 0
         self.digest = 0
         self._received = bytearray(total)
         self._counted = bytearray(total)
@@ -34,15 +34,15 @@ class Ledger:
         """Deliveries that are not acknowledged yet."""
         return len(self._batch)
 
-    def delivered(self, ident: int, checksum: int, *, redelivered: bool) -> None:
+    def delivered(self, ident: int, checksum: int) -> None:
         """A message arrived. On one connection the numbers must grow: one publisher, queue, consumer (ORD-1)."""
         if self._counted[ident]:
             self.twice += 1
         if ident <= self._last:
             self.out_of_order += 1
         self._last = ident
+        self.repeated += self._received[ident]
         self._received[ident] = 1
-        self.redelivered += redelivered
         if ident in self._doubtful or ident in self._unsettled:
             self._back.add(ident)
         self._batch.append((ident, checksum))

@@ -28,7 +28,7 @@ from escrowmq.demo.events import (
 )
 
 STALL_SECONDS: Final = 120.0
-ACKNOWLEDGED: Final = 300
+ACKNOWLEDGED: Final = 450
 """Deliveries that the consumer acknowledges in one transaction; not the publisher's number, so it mostly holds some."""
 KILLS: Final = 8
 """How often the broker is killed at most until that was while a commit was on its way."""

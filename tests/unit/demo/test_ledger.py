@@ -8,9 +8,9 @@ from escrowmq.demo.events import Resolution
 from escrowmq.demo.ledger import Ledger
 
 
-def deliver(ledger: Ledger, idents: Iterable[int], *, redelivered: bool = False) -> None:
+def deliver(ledger: Ledger, idents: Iterable[int]) -> None:
     for ident in idents:
-        ledger.delivered(ident, 1000 + ident, redelivered=redelivered)
+        ledger.delivered(ident, 1000 + ident)
 
 
 def commit(ledger: Ledger) -> None:
@@ -27,7 +27,7 @@ def test_messages_count_when_their_acknowledgement_is_committed() -> None:
     commit(ledger)
     assert (ledger.settled, ledger.waiting, ledger.missing()) == (4, 0, 0)
     assert ledger.digest == sum(range(1000, 1004))
-    assert (ledger.twice, ledger.out_of_order, ledger.redelivered) == (0, 0, 0)
+    assert (ledger.twice, ledger.out_of_order, ledger.repeated) == (0, 0, 0)
 
 
 def test_a_message_that_comes_back_after_its_commit_is_a_fault() -> None:
@@ -63,10 +63,10 @@ def test_acknowledgements_in_doubt_whose_messages_come_back_were_not_committed()
     deliver(ledger, [0, 1])
     ledger.committing()
     ledger.interrupted()
-    deliver(ledger, [0, 1], redelivered=True)
+    deliver(ledger, [0, 1])
     commit(ledger)
     assert ledger.resolve() == Resolution(2, 2, 0, 0)
-    assert (ledger.settled, ledger.twice, ledger.redelivered, ledger.digest) == (2, 0, 2, 2001)
+    assert (ledger.settled, ledger.twice, ledger.repeated, ledger.digest) == (2, 0, 2, 2001)
 
 
 def test_half_a_transaction_of_acknowledgements_is_seen() -> None:
