@@ -34,6 +34,7 @@ def endpoint_limits(limits: LimitsSection) -> EndpointLimits:
         message_size=limits.message_size,
         header_size=limits.header_size,
         heartbeat=round(limits.heartbeat_seconds),
+        login_ms=int(limits.unauthenticated_seconds * 1000),
         transaction=Limits(
             limits.transaction_operations, limits.transaction_bytes, int(limits.transaction_age_seconds * 1000)
         ),
@@ -201,6 +202,7 @@ class Runtime:
         if not self.connections:
             self.all_closed.set()
         for connection in list(self.connections):
+            connection.pause(Pause.ALARM | Pause.JOURNAL, on=False)  # the answer must be read
             if connection.endpoint is not None:
                 connection.endpoint.shut(text)
             else:

@@ -3,121 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
-from escrowmq.config import LimitsSection
-from escrowmq.server import connection as module
-from escrowmq.server.auth import Authenticator
-from escrowmq.server.connection import CLOSING_MS, UNSENT_LIMIT, ClientConnection, Pause
-from escrowmq.server.resources import Alarms
-from escrowmq.server.runtime import Runtime
-from escrowmq.wire.endpoint import Host, Peer
-from escrowmq.wire.sniff import REFUSAL, Opener
-from tests.unit.server.benches import Bench, FakeEndpoint, on_loop, until
-
-HEADER = b"FAKE\x00\x00\x00\x01"
-
-
-class FakeTransport:
-    """Notes what is done to it."""
-
-    def __init__(self, protocol: ClientConnection) -> None:
-        self.protocol = protocol
-        self.sent = b""
-        self.unsent = 0
-        self.reading = True
-        self.closed = ""
-        self.half_closes = True
-        self.reset = False
-        self.limits: tuple[int, int] = (0, 0)
-
-    def get_extra_info(self, name: str) -> Any:
-        return ("127.0.0.1", 5) if name == "peername" else None
-
-    def set_write_buffer_limits(self, high: int, low: int) -> None:
-        self.limits = (low, high)
-
-    def get_write_buffer_size(self) -> int:
-        return self.unsent
-
-    def write(self, data: bytes) -> None:
-        self.sent += data
-
-    def is_closing(self) -> bool:
-        return self.closed in {"close", "abort"}
-
-    def is_reading(self) -> bool:
-        return self.reading
-
-    def text(self) -> bytes:
-        return self.sent
-
-    def pause_reading(self) -> None:
-        assert self.reading
-        self.reading = False
-
-    def resume_reading(self) -> None:
-        assert not self.reading
-        self.reading = True
-
-    def aborted(self) -> bool:
-        return self.closed == "abort"
-
-    def can_write_eof(self) -> bool:
-        return self.half_closes
-
-    def write_eof(self) -> None:
-        if self.reset:
-            raise OSError("not connected")
-        self.closed = self.closed or "eof"
-
-    def close(self) -> None:
-        self.closed = self.closed or "close"
-
-    def abort(self) -> None:
-        self.closed = "abort"
-
-
-class Scene:
-    """A runtime with connections whose endpoints are fakes."""
-
-    def __init__(self, connections: int = 10) -> None:
-        self.bench = Bench()
-        self.resident = 0
-        alarms = Alarms(1000, 0, lambda: self.resident, lambda: 0)
-        self.runtime = Runtime(
-            self.bench.turns, cast("Authenticator", None), alarms, LimitsSection(connections=connections), ("PLAIN",)
-        )
-
-    def connect(self, *, greeting: bytes = HEADER) -> tuple[ClientConnection, FakeTransport, FakeEndpoint]:
-        connection = ClientConnection(self.runtime)
-        transport = FakeTransport(connection)
-        connection.connection_made(cast("asyncio.Transport", transport))
-        if greeting:
-            connection.data_received(greeting)
-        return connection, transport, cast("FakeEndpoint", connection.endpoint)
-
-    def stir(self, endpoint: FakeEndpoint, says: bytes) -> None:
-        self.bench.turns.begin()
-        endpoint.says += says
-        self.runtime.stir(endpoint)
-
-
-def open_fake(host: Host, peer: Peer) -> FakeEndpoint:
-    assert str(peer) == "127.0.0.1:5"
-    assert host.mechanisms == ("PLAIN",)
-    return FakeEndpoint()
+from escrowmq.server.connection import CLOSING_MS, SHARE, UNSENT_LIMIT, Pause
+from escrowmq.wire.sniff import REFUSAL
+from tests.unit.server.benches import FakeEndpoint, on_loop, until
+from tests.unit.server.scenes import HEADER, Scene
 
 
 @pytest.fixture(autouse=True)
-def fake_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
-    def sniff(header: bytes) -> Opener | None:
-        return open_fake if header == HEADER else None
-
-    monkeypatch.setattr(module, "sniff", sniff)
-    monkeypatch.setattr(module, "hopeless", lambda start: not HEADER.startswith(start[:8]))
+def _fakes(fake_protocol: None) -> None:
+    """Endpoints are fakes."""
 
 
 def test_the_endpoint_gets_every_byte_also_of_a_header_in_pieces() -> None:
@@ -304,6 +202,24 @@ def test_who_says_nothing_or_never_logs_in_is_cut_off() -> None:
         assert silent_transport.aborted()
         assert stranger_transport.aborted()
         assert not user_transport.is_closing()
+        await scene.bench.close()
+
+    on_loop(test)
+
+
+def test_a_large_read_ends_the_turn_and_waits_for_the_others() -> None:
+    async def test() -> None:
+        scene = Scene()
+        connection, transport, endpoint = scene.connect()
+        await scene.bench.turns.synced()
+        before = scene.bench.turns.count
+        scene.stir(endpoint, b"answer")
+        connection.data_received(bytes(SHARE))
+        assert transport.text() == b"answer", "the turn has ended"
+        assert scene.bench.turns.count == before + 1
+        assert not transport.is_reading()
+        await asyncio.sleep(0)
+        assert transport.is_reading()
         await scene.bench.close()
 
     on_loop(test)

@@ -1,0 +1,116 @@
+"""Requests and answers of the admin socket, and the commands against a broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.server import admin_socket
+from escrowmq.server.admin import AdminServer, Command, Refused
+from escrowmq.server.admin_client import AdminError, ask
+from tests.unit.server.benches import on_loop
+
+
+async def add(a: int, b: int = 0) -> int:
+    return a + b
+
+
+async def refuse(text: str) -> None:
+    raise Refused(text)
+
+
+async def refuse_in_core() -> None:
+    raise BrokerError(Condition.NOT_FOUND, "no such thing")
+
+
+async def fail() -> None:
+    raise KeyError("broken")
+
+
+COMMANDS: dict[str, Command] = {"add": add, "refuse": refuse, "core": refuse_in_core, "fail": fail}
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        ({"command": "add", "arguments": {"a": 1, "b": 2}}, {"result": 3}),
+        ({"command": "add", "arguments": {"a": 1}}, {"result": 1}),
+        ({"command": "refuse", "arguments": {"text": "no"}}, {"error": "no"}),
+        ({"command": "core"}, {"error": "no such thing"}),
+    ],
+)
+def test_a_request_has_its_answer(request_: dict[str, Any], answer: dict[str, Any]) -> None:
+    server = AdminServer(COMMANDS)
+    assert asyncio.run(server.answer(json.dumps(request_).encode())) == answer
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"{", b"[]", b"1", b"{}", b'{"command": "none"}', b'{"command": []}', b'{"command": "add"}', b"\xff"]
+)
+def test_what_is_no_request_is_told_so(line: bytes) -> None:
+    (key,) = asyncio.run(AdminServer(COMMANDS).answer(line))
+    assert key == "error"
+
+
+def test_a_fault_of_ours_is_logged_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    answer = asyncio.run(AdminServer(COMMANDS).answer(b'{"command": "fail"}'))
+    assert answer == {"error": "internal error: KeyError('broken'); see the broker's log"}
+    assert "internal error in the admin command fail" in caplog.text
+
+
+def asked(tmp_path: Path, question: Callable[[], Any]) -> Any:
+    """What a client on another thread gets from a server."""
+
+    async def test() -> Any:
+        server = AdminServer(COMMANDS)
+        await server.start(admin_socket.bind(tmp_path))
+        with ThreadPoolExecutor(1) as pool:
+            try:
+                return await asyncio.get_running_loop().run_in_executor(pool, question)
+            finally:
+                server.stop()
+
+    awaitable: Callable[[], Awaitable[Any]] = test
+    return on_loop(awaitable)
+
+
+def test_client_and_server_understand_each_other(tmp_path: Path) -> None:
+    assert asked(tmp_path, lambda: ask(tmp_path, "add", a=1, b=2)) == 3
+
+
+def test_a_refusal_becomes_the_client_s_error(tmp_path: Path) -> None:
+    with pytest.raises(AdminError, match="not today"):
+        asked(tmp_path, lambda: ask(tmp_path, "refuse", text="not today"))
+
+
+def test_several_requests_may_share_a_connection(tmp_path: Path) -> None:
+    def question() -> list[Any]:
+        with admin_socket.connect(tmp_path, 5) as sock, sock.makefile("rwb") as stream:
+            answers = []
+            for a in (1, 2):
+                stream.write(json.dumps({"command": "add", "arguments": {"a": a}}).encode() + b"\n")
+                stream.flush()
+                answers.append(json.loads(stream.readline()))
+        return answers
+
+    assert asked(tmp_path, question) == [{"result": 1}, {"result": 2}]
+
+
+def test_an_endless_line_is_not_kept(tmp_path: Path) -> None:
+    def question() -> bytes:
+        with admin_socket.connect(tmp_path, 5) as sock:
+            try:
+                for _ in range(64):
+                    sock.sendall(b"x" * 65536)
+                return sock.recv(10)
+            except OSError:
+                return b""
+
+    assert asked(tmp_path, question) == b""

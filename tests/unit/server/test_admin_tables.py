@@ -1,0 +1,58 @@
+"""Figures as people read them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from escrowmq.server.admin_tables import show_connections, show_queues, show_rows, shown, size
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, ""),
+        (True, "yes"),
+        (False, "no"),
+        (1234567, "1,234,567"),
+        (["a", 1], "a, 1"),
+        ({"a": 1, "b": True}, "a=1, b=yes"),
+        ("x", "x"),
+    ],
+)
+def test_values(value: Any, text: str) -> None:
+    assert shown(value) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 bytes"),
+        (1023, "1023 bytes"),
+        (1536, "1.5 KiB"),
+        (5 << 20, "5.0 MiB"),
+        (3 << 30, "3.0 GiB"),
+        (2 << 40, "2.0 TiB"),
+    ],
+)
+def test_sizes(count: int, text: str) -> None:
+    assert size(count) == text
+
+
+def test_what_looks_like_markup_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    show_rows([{"name": "[red]q[/red]"}], ["name"])
+    assert "[red]q[/red]" in capsys.readouterr().out
+
+
+def test_an_empty_list_has_its_head(capsys: pytest.CaptureFixture[str]) -> None:
+    show_queues([])
+    show_connections([])
+    assert "ready" in capsys.readouterr().out
+
+
+def test_the_longest_queue_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
+    queue = {"vhost": "/", "type": "classic", "durable": True, "unsettled": 0, "consumers": 0}
+    show_queues([{**queue, "name": "short", "ready": 1}, {**queue, "name": "long", "ready": 9}])
+    out = capsys.readouterr().out
+    assert out.index("long") < out.index("short")

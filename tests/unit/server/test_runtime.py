@@ -1,0 +1,139 @@
+"""Who must wait while something runs short, limits, and the end."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.config import LimitsSection
+from escrowmq.server import runtime as module
+from escrowmq.server.connection import Pause
+from escrowmq.server.runtime import ALARM_CHECK_MS, endpoint_limits
+from tests.unit.server.benches import on_loop, until
+from tests.unit.server.scenes import Scene
+
+
+@pytest.fixture(autouse=True)
+def _fakes(fake_protocol: None) -> None:
+    """Endpoints are fakes."""
+
+
+def test_limits_are_handed_on_in_the_units_of_endpoints() -> None:
+    limits = endpoint_limits(
+        LimitsSection(
+            channels_per_connection=7,
+            frame_max=8192,
+            message_size=9,
+            header_size=2048,
+            heartbeat_seconds=2.6,
+            transaction_operations=3,
+            transaction_bytes=4,
+            transaction_age_seconds=1.5,
+        )
+    )
+    assert (limits.channels, limits.frame_max, limits.message_size, limits.header_size) == (7, 8192, 9, 2048)
+    assert limits.heartbeat == 3
+    transaction = limits.transaction
+    assert (transaction.operations, transaction.bytes, transaction.age) == (3, 4, 1500)
+
+
+def test_an_alarm_blocks_those_who_publish_and_ends() -> None:
+    async def test() -> None:
+        scene = Scene()
+        publisher, reader = scene.connect(), scene.connect()
+        scene.runtime.publishing(publisher[2])
+        scene.resident = 2000
+        scene.bench.ahead_ms += ALARM_CHECK_MS
+        await scene.bench.turns.synced()
+        assert publisher[2].told[-1] == ("block", "low on memory")
+        assert publisher[0].paused == Pause.ALARM
+        assert not reader[2].told
+        assert not reader[0].paused
+        late = scene.connect()
+        scene.runtime.publishing(late[2])
+        assert late[2].told[-1] == ("block", "low on memory")
+        assert late[0].paused == Pause.ALARM
+        scene.resident = 0
+        scene.bench.ahead_ms += ALARM_CHECK_MS
+        await scene.bench.turns.synced()
+        for connection, _, endpoint in (publisher, late):
+            assert endpoint.told[-1] == ("block", "")
+            assert not connection.paused
+        await scene.bench.close()
+
+    on_loop(test)
+
+
+def test_publishers_wait_while_the_disk_does_not_keep_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "UNWRITTEN_LIMIT", 10_000)
+
+    async def test() -> None:
+        scene = Scene()
+        publisher, reader = scene.connect(), scene.connect()
+        scene.runtime.publishing(publisher[2])
+        scene.bench.turns.begin()
+        scene.bench.publish(scene.bench.queue(), bytes(20_000))
+        scene.runtime._watch()
+        assert publisher[0].paused == Pause.JOURNAL
+        assert not reader[0].paused
+        late = scene.connect()
+        scene.runtime.publishing(late[2])
+        assert late[0].paused == Pause.JOURNAL
+        await until(lambda: not publisher[0].paused and not late[0].paused, "the end of the wait")
+        assert scene.bench.journal.pending_bytes < 5_000
+        await scene.bench.close()
+
+    on_loop(test)
+
+
+def test_a_connection_over_the_limit_is_refused() -> None:
+    async def test() -> None:
+        scene = Scene(connections=1)
+        first = scene.connect()
+        second = scene.connect(greeting=b"")
+        assert not first[1].is_closing()
+        assert second[1].aborted()
+        second[0].connection_lost(None)
+        first[0].connection_lost(None)
+        third = scene.connect()
+        assert not third[1].is_closing()
+        assert scene.runtime.accepted == 3
+        await scene.bench.close()
+
+    on_loop(test)
+
+
+def test_everybody_is_asked_to_leave_also_those_who_are_held_back() -> None:
+    async def test() -> None:
+        scene = Scene()
+        publisher, silent = scene.connect(), scene.connect(greeting=b"")
+        scene.runtime.publishing(publisher[2])
+        publisher[0].pause(Pause.ALARM, on=True)
+        scene.runtime.shut("closing time")
+        assert ("shut", "closing time") in publisher[2].told
+        assert publisher[1].is_reading(), "its answer must be read"
+        assert silent[1].closed
+        assert not scene.runtime.all_closed.is_set()
+        scene.runtime.stop()
+        assert publisher[1].aborted()
+        for connection, _, _ in (publisher, silent):
+            connection.connection_lost(None)
+        assert scene.runtime.all_closed.is_set()
+        assert scene.connect(greeting=b"")[1].aborted(), "nobody comes in any more"
+        await scene.bench.close()
+
+    on_loop(test)
+
+
+def test_connections_are_looked_after_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TICK_SECONDS", 0.001)
+
+    async def test() -> None:
+        scene = Scene()
+        _, _, endpoint = scene.connect()
+        scene.runtime.start_ticking()
+        await until(lambda: len(endpoint.told) > 2)
+        assert {told[0] for told in endpoint.told} == {"tick"}
+        scene.runtime.stop()
+        await scene.bench.close()
+
+    on_loop(test)

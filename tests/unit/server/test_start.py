@@ -1,0 +1,88 @@
+"""From what is on disk to a broker that can serve."""
+
+from __future__ import annotations
+
+import logging
+import random
+
+import pytest
+from argon2 import PasswordHasher
+from pydantic import SecretStr
+
+from escrowmq.config import SecuritySection
+from escrowmq.core.broker import Broker
+from escrowmq.journal.errors import JournalDamaged, JournalError
+from escrowmq.journal.journal import Journal
+from escrowmq.journal.memory import MemoryStorage
+from escrowmq.server.start import advice, first_start, recover
+
+
+def opened(storage: MemoryStorage) -> tuple[Journal, Broker]:
+    journal = Journal.open(storage)
+    broker = Broker(journal, random.Random(1))
+    recover(journal, broker)
+    return journal, broker
+
+
+def written(journal: Journal) -> None:
+    batch = journal.take_batch(1)
+    assert batch is not None
+    batch.write()
+    journal.batch_done(batch)
+
+
+def test_the_first_start_makes_a_user_who_may_do_everything() -> None:
+    storage = MemoryStorage(random.Random(1))
+    journal, broker = opened(storage)
+    security = SecuritySection(default_user="root", default_password=SecretStr("s3cret"), default_vhost="main")
+    first_start(broker, security)
+    written(journal)
+    for each in (broker, opened(storage)[1]):
+        assert list(each.vhosts) == ["main"]
+        user = each.access.user("root")
+        assert user.tags == ("administrator",)
+        assert PasswordHasher().verify(user.password_hash, "s3cret")
+        each.access.check("root", "main", "queue", "any", "configure")
+
+
+def test_a_second_start_makes_nothing_again() -> None:
+    storage = MemoryStorage(random.Random(1))
+    journal, broker = opened(storage)
+    first_start(broker, SecuritySection())
+    broker.record_access_removed(broker.access.remove_user("guest"))
+    written(journal)
+    _, again = opened(storage)
+    first_start(again, SecuritySection())
+    assert not again.access.users
+
+
+@pytest.mark.rule("DUR-3")
+def test_what_was_cut_off_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    storage = MemoryStorage(random.Random(1))
+    journal, broker = opened(storage)
+    broker.add_vhost("kept")
+    written(journal)
+    broker.add_vhost("torn")
+    end = journal.synced_lsn
+    written(journal)
+    (name,) = [name for name in storage.names() if name.endswith(".log")]
+    storage.flip(name, 8 * (end + 64 + 60))
+    with caplog.at_level(logging.WARNING):
+        _, again = opened(storage)
+    assert list(again.vhosts) == ["kept"]
+    assert f"bytes of {name} from offset" in caplog.text
+
+
+def test_a_record_of_a_later_version_is_refused() -> None:
+    storage = MemoryStorage(random.Random(1))
+    journal, _ = opened(storage)
+    journal.append(250, b"?")
+    written(journal)
+    with pytest.raises(JournalError, match=r"record at LSN .* is of kind 250, which this version does not know"):
+        opened(storage)
+
+
+def test_damage_comes_with_advice() -> None:
+    text = str(advice(JournalDamaged("0000.log", 77, "the frame is broken"), "/data"))
+    assert text.startswith("journal damaged: 0000.log at offset 77: the frame is broken; nothing was changed.")
+    assert "escrowmq inspect /data" in text
