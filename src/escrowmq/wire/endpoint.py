@@ -30,13 +30,17 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class EndpointLimits:
-    """What a connection may ask for. Sizes in bytes, times in seconds; 0 is unlimited unless said otherwise."""
+    """What a connection may ask for. Sizes in bytes, the heartbeat in seconds, 0 for none.
+
+    `login_ms` is how long it may take to open the connection, in milliseconds.
+    """
 
     channels: int = 2047
     frame_max: int = 131_072
     message_size: int = 134_217_728
     header_size: int = 131_072
     heartbeat: int = 60
+    login_ms: int = 10_000
     outbox: int = 1 << 20  # unsent bytes above which a connection gets no more deliveries
     transaction: Limits = field(default_factory=Limits)
 

@@ -89,6 +89,12 @@ class Connection:
         if self._rest:
             data = self._rest + data
         self._rest = b""
+        if self.state is State.AUTHENTICATING:
+            if len(data) <= codes.FRAME_MIN_SIZE:
+                self._rest = data  # read on when the login has been checked
+            else:
+                self.fail(codes.UNEXPECTED_FRAME, "frames before the login was answered")
+            return
         try:
             at = self._read_header(data) if self.state is State.HEADER else 0
             if at >= 0 and self.state is not State.HEADER:
@@ -167,13 +173,19 @@ class Connection:
         frame_at = size_at + 8 + len(middle)
         body_at = frame_at + 4
         last = end - body_at - 2
+        most = self._most_body
         read_size, read_frame_size = _SIZE.unpack_from, _FRAME_SIZE.unpack_from
         bodies: list[bytes] = []
         append = bodies.append
         while at <= last and startswith(prefix, at) and startswith(middle, at + size_at + 8):
             (size,) = read_size(buf, at + size_at)
             stop = at + body_at + size
-            if stop >= end or buf[stop] != _END or read_frame_size(buf, at + frame_at)[0] != size:
+            if (
+                not 0 < size <= most
+                or stop >= end
+                or buf[stop] != _END
+                or read_frame_size(buf, at + frame_at)[0] != size
+            ):
                 break
             head, step = buf[at : at + body_at], body_at + size
             append(buf[at + body_at : stop])
@@ -204,7 +216,7 @@ class Connection:
                 and same == number
                 and basic == _BASIC
                 and 14 <= size <= self.limits.header_size
-                and 0 < body_size <= self.frame_max - 8
+                and 0 < body_size <= self._most_body
                 and behind < end
                 and buf[body - 1] == _END == buf[behind]
                 and FRAME_HEADER.unpack_from(buf, body) == (codes.FRAME_BODY, number, body_size)
@@ -216,6 +228,8 @@ class Connection:
                     self._form = form
                     self._publish(channel, form, [buf[body + 7 : behind]])
                 return int(behind) + 1
+        if self._form is not None and self._form.channel == number:
+            self._forget_form()  # while content is awaited, nothing that looks like a publish is one
         channel.content = Content(buf[at + 7 : stop])
         return header
 
@@ -248,6 +262,8 @@ class Connection:
             while at <= last and startswith(head, at):
                 tag, multiple, mark = unpack(buf, at + 11)
                 if mark != _END:
+                    if tags:
+                        break
                     raise SyntaxFault(codes.FRAME_ERROR, f"frame ends with 0x{mark:02x}, not with 0xce")
                 at += _ACK_FRAME
                 if multiple & 1:
@@ -430,6 +446,11 @@ class Connection:
             self._host.stir(self)
 
     @property
+    def _most_body(self) -> int:
+        """The longest body that comes in one frame and is not too large for a message."""
+        return min(self.frame_max - 8, self.limits.message_size)
+
+    @property
     def writable(self) -> bool:
         """Whether consumers may be given more."""
         if self._unsent + self._outbox.size < self.limits.outbox:
@@ -484,15 +505,18 @@ class Connection:
             if self._closing_since is None:
                 self._closing_since = now_ms
             elif now_ms - self._closing_since > 5000:
-                self.state = State.CLOSED
-                self._host.stir(self)
+                self.end()
         elif self.state is State.RUNNING and self.heartbeat:
             if idle_in_ms > 2000 * self.heartbeat:
                 self.release()
-                self.state = State.CLOSED
-                self._host.stir(self)
+                self.end()
             elif idle_out_ms >= 500 * self.heartbeat:
                 self.put(0, HEARTBEAT)
+        elif self.state not in (State.RUNNING, State.CLOSED):
+            if self._began is None:
+                self._began = now_ms
+            elif now_ms - self._began > self.limits.login_ms:
+                self.end()
 
     def shut(self, text: str) -> None:
         """The server ends the connection: 320 CONNECTION_FORCED."""
@@ -501,8 +525,7 @@ class Connection:
         if self.state is State.RUNNING:
             self.fail(codes.CONNECTION_FORCED, text)
         else:
-            self.state = State.CLOSED
-            self._host.stir(self)
+            self.end()
 
     def fail(self, code: int, text: str) -> None:
         """Close the connection for a fault; from now on only the client's answer counts."""
@@ -516,6 +539,11 @@ class Connection:
             self.state = State.CLOSING
         else:
             self.state = State.CLOSED
+        self._host.stir(self)
+
+    def end(self) -> None:
+        """When what is said is sent, the socket is to be closed."""
+        self.state = State.CLOSED
         self._host.stir(self)
 
     def channel_failed(self) -> None:

@@ -144,7 +144,7 @@ def close(connection: Connection, method: spec.ConnectionClose) -> None:
 
 
 def close_ok(connection: Connection, method: spec.ConnectionCloseOk) -> None:
-    connection.state = State.CLOSED
+    connection.end()
 
 
 Handler = Callable[[Any, Any], None]

@@ -1,0 +1,111 @@
+"""Clients and servers for the tests beside this file; real frames, no sockets."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from escrowmq.journal.memory import MemoryStorage
+from escrowmq.wire.amqp091 import codes, spec
+from escrowmq.wire.amqp091.frames import PROTOCOL_HEADER, method_frame
+from escrowmq.wire.amqp091.handshake import State
+from escrowmq.wire.amqp091.properties import Properties
+from escrowmq.wire.endpoint import EndpointLimits, Peer, Verdict
+from escrowmq.wire.sasl import Credentials
+from tests.harness.client import SimClient
+from tests.harness.server import Options, SimServer
+
+PERSISTENT = Properties(delivery_mode=2).encode()
+
+
+class Server(SimServer):
+    """With a password file, which may take its time, and a list of what it was told."""
+
+    def __init__(self, options: Options | None = None) -> None:
+        super().__init__(MemoryStorage(random.Random(1)), options)
+        self.slow = False
+        self.logins: list[Callable[[], None]] = []
+        self.publishers: list[object] = []
+        self.secrets: list[tuple[str, bytes]] = []
+
+    def authenticate(self, peer: Peer, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
+        known = credentials.authcid in self.broker.access.users and credentials.password == credentials.authcid
+        verdict = Verdict(credentials.authcid) if known else Verdict(None, "wrong")
+        if self.slow:
+            self.logins.append(lambda: done(verdict))
+        else:
+            done(verdict)
+
+    def publishing(self, endpoint: object) -> None:
+        self.publishers.append(endpoint)
+
+    def password_changed(self, peer: Peer, user: str, secret: bytes) -> None:
+        self.secrets.append((user, secret))
+
+    def login_done(self) -> None:
+        """The password was checked, a while later."""
+        self.logins.pop(0)()
+        self.end_turn()
+
+    def after(self, ms: int) -> None:
+        """A turn, so many milliseconds later."""
+        self.now += ms
+        self.broker.now = self.now
+        self.end_turn()
+        self.run_disk()
+
+
+def server(*, users: tuple[str, ...] = ("guest",), resident_limit: int = 1 << 20, **limits: Any) -> Server:
+    """Keyword arguments as of `EndpointLimits`."""
+    return Server(Options(limits=EndpointLimits(**limits), users=users, resident_limit=resident_limit))
+
+
+def pair(**limits: Any) -> tuple[Server, SimClient]:
+    """A server, and a client that has opened channel 1."""
+    made = server(**limits)
+    client = SimClient(made)
+    client.open_channel(1)
+    return made, client
+
+
+def fails_channel(client: SimClient, channel: int, code: int, *words: str) -> spec.ChannelClose:
+    """The channel was closed by the server for this; the client agrees."""
+    closed = client.expect(channel, spec.ChannelClose)
+    assert closed.reply_code == code, closed
+    assert closed.reply_text.startswith(codes.REPLY_NAMES[code])
+    for word in words:
+        assert word in closed.reply_text
+    client.send(channel, spec.ChannelCloseOk())
+    return closed
+
+
+def fails_connection(client: SimClient, code: int, *words: str) -> spec.ConnectionClose:
+    """The connection was closed by the server for this; the client agrees."""
+    closed = client.expect(0, spec.ConnectionClose)
+    assert closed.reply_code == code, closed
+    for word in words:
+        assert word in closed.reply_text
+    client.send(0, spec.ConnectionCloseOk())
+    assert client.port.endpoint.state is State.CLOSED
+    return closed
+
+
+def bodies(made: SimServer, name: str = "q") -> list[bytes]:
+    """What waits in a queue."""
+    queue = made.broker.vhost("/").queue(name)
+    entries = []
+    while len(queue.order):
+        entries += queue.order.take(1000)
+    queue.order.put_back(entries)
+    return [entry.body for entry in entries]
+
+
+def opening(tune: spec.ConnectionTuneOk | None = None, user: str = "guest") -> bytes:
+    """All that a client says until its connection is open."""
+    methods = (
+        spec.ConnectionStartOk({}, "PLAIN", f"\0{user}\0{user}".encode(), "en_US"),
+        tune or spec.ConnectionTuneOk(0, 0, 0),
+        spec.ConnectionOpen("/"),
+    )
+    return PROTOCOL_HEADER + b"".join(method_frame(0, method) for method in methods)
