@@ -16,6 +16,7 @@ import pika
 import pika.exceptions
 import pytest
 
+from escrowmq.server.admin_client import ask
 from tests.broker import BrokerProcess, running_broker, wait_until
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
@@ -66,6 +67,29 @@ def test_confirmed_messages_are_there_after_a_restart(tmp_path: Path, end: str) 
             assert broker.terminate() == 0
         broker.start()
         assert drain(broker) == [b"%d" % i for i in range(50)]
+
+
+class WithoutUvloop(BrokerProcess):
+    """As where uvloop is not installed."""
+
+    @property
+    def command(self) -> list[str]:
+        executable, _, _, *args = super().command
+        code = "import sys; sys.modules['uvloop'] = None; from escrowmq.cli import main; sys.exit(main(sys.argv[1:]))"
+        return [executable, "-c", code, *args]
+
+
+def test_it_runs_without_uvloop_too(tmp_path: Path) -> None:
+    with WithoutUvloop(tmp_path).start() as broker:
+        assert ask(broker.data_dir, "status")["event_loop"] == "asyncio"
+        publish(broker, 50)
+        connection = connect(broker)
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.basic_publish("", "q", bytes(3 << 20), PERSISTENT)
+        connection.close()
+        broker.restart()
+        assert [len(body) for body in drain(broker)][-1] == 3 << 20
 
 
 def test_users_of_the_first_start_stay(tmp_path: Path) -> None:

@@ -113,7 +113,9 @@ class Authenticator:
         return Verdict(name)
 
     def _judged(self, peer: Peer, name: str, verdict: Verdict) -> Verdict:
-        if verdict.user is None:
+        if verdict.user is not None:
+            _log.info("user %r logged in from %s", verdict.user, peer)
+        else:
             _log.warning("login of user %r from %s refused: %s", name or peer.certificate_user, peer, verdict.reason)
         return verdict
 

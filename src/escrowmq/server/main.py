@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import logging
 import ssl
 import sys
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.storage import FileStorage
 from escrowmq.server import logs
-from escrowmq.server.resources import return_large_blocks
+from escrowmq.server.resources import allow_descriptors, return_large_blocks
 from escrowmq.server.server import Server
 from escrowmq.server.start import advice, recover
 from escrowmq.server.tls import server_context
@@ -25,11 +26,19 @@ from escrowmq.server.tls import server_context
 SWITCH_SECONDS: Final = 0.0005
 """How long the loop may keep the interpreter to itself while the journal's writer waits for it."""
 
+_log = logging.getLogger("escrowmq.server")
+
 
 def run(config: Config) -> None:
     """Serve until SIGTERM or SIGINT. Raises JournalError, OSError when the broker cannot start."""
     logs.configure(config.log.level, config.log.format)
     return_large_blocks()
+    room = allow_descriptors(config.limits.connections)
+    if room < config.limits.connections:
+        _log.warning(
+            "the system's limit of open files leaves room for %d connections, not for %d (limits.connections)",
+            *(room, config.limits.connections),
+        )
     context = server_context(config.tls) if config.listen.tls_address else None
     if not config.data_dir.exists():
         config.data_dir.mkdir(mode=0o700, parents=True)

@@ -13,6 +13,8 @@ from typing import Final
 
 _STATM: Final = Path("/proc/self/statm")
 _CGROUP_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
+_OTHER_DESCRIPTORS: Final = 200
+"""Files of the journal, the admin socket and what it needs besides."""
 _M_MMAP_THRESHOLD: Final = -3
 _LARGE_BLOCK: Final = 1 << 20
 _CALMER: Final = 0.95
@@ -34,6 +36,19 @@ def memory_bytes() -> int:
     with contextlib.suppress(OSError, ValueError):  # none, or "max"
         return min(total, int(_CGROUP_LIMIT.read_text(encoding="ascii")))
     return total
+
+
+def allow_descriptors(connections: int) -> int:
+    """Ask the system for the file descriptors that so many connections need; for how many there is room."""
+    need = connections + _OTHER_DESCRIPTORS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < need:
+        soft = need if hard == resource.RLIM_INFINITY else min(need, hard)
+        with contextlib.suppress(OSError, ValueError):  # macOS has a further limit
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    enough = soft == resource.RLIM_INFINITY or soft >= need
+    return connections if enough else max(0, soft - _OTHER_DESCRIPTORS)
 
 
 def return_large_blocks() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import resource
 
 import psutil
 import pytest
 
 from escrowmq.server.resources import (
     Alarms,
+    allow_descriptors,
     give_back_memory,
     memory_bytes,
     resident_bytes,
@@ -78,6 +80,20 @@ def test_the_figures_are_the_system_s() -> None:
     expected = psutil.Process(os.getpid()).memory_info().rss
     assert resident_bytes() == pytest.approx(expected, rel=0.2)
     assert 0 < memory_bytes() <= psutil.virtual_memory().total
+
+
+def test_descriptors_are_asked_for_up_to_what_the_system_allows() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))
+        assert allow_descriptors(50) == 50
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 300, "enough is enough"
+        assert allow_descriptors(500) == 500
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 700
+        if hard != resource.RLIM_INFINITY:
+            assert allow_descriptors(hard) == hard - 200
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_memory_that_is_freed_leaves_the_process() -> None:
