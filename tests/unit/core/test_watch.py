@@ -1,74 +1,84 @@
-"""The age of transactions, one after the other."""
+"""One deadline sees to the age of one branch after the other."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from escrowmq.core.deadlines import Deadlines
 from escrowmq.core.watch import Watch
 
 
 class Clock:
-    """Deadlines with a time that the test sets, and what they told."""
+    """Deadlines, and a watch over an age of 100."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int = 100) -> None:
         self.deadlines = Deadlines()
         self.expired: list[int] = []
-        self.now = 0
-        self.watch = Watch(self.deadlines, limit, lambda: self.expired.append(self.now))
+        self.now = 1000
+        self.watch = Watch(self.deadlines, limit, self.expire)
 
-    def until(self, now: int) -> None:
-        """Time passes, deadline by deadline."""
-        while (due := self.deadlines.next()) is not None and due <= now:
-            self.now = due
-            for action in self.deadlines.due(due):
-                action()
-        self.now = now
+    def expire(self) -> None:
+        self.expired.append(self.now)
+        self.watch.stop()
+
+    def wait(self, ms: int) -> None:
+        self.now += ms
+        for action in self.deadlines.due(self.now):
+            action()
 
 
 @pytest.mark.rule("TX-13")
-def test_a_branch_that_is_too_old_is_told() -> None:
-    clock = Clock(100)
-    clock.watch.start(0)
-    clock.until(99)
-    assert not clock.expired
-    clock.until(100)
-    assert clock.expired == [100]
+def test_an_age_that_is_reached() -> None:
+    clock = Clock()
+    clock.watch.start(clock.now)
+    clock.wait(99)
+    assert clock.expired == []
+    clock.wait(1)
+    assert clock.expired == [1100]
+    clock.wait(1000)
+    assert clock.expired == [1100]
 
 
-def test_each_branch_has_its_own_age() -> None:
-    clock = Clock(100)
-    clock.watch.start(0)
-    clock.watch.stop()
-    clock.watch.start(60)
-    clock.until(159)
-    assert not clock.expired
-    clock.until(160)
-    assert clock.expired == [160]
-
-
-def test_branches_that_end_in_time_share_one_deadline() -> None:
-    clock = Clock(100)
-    for now in range(1000):
-        clock.until(now)
-        clock.watch.start(now)
+def test_branches_that_end_in_time_cost_no_deadline_each() -> None:
+    clock = Clock()
+    for _ in range(1000):
+        clock.watch.start(clock.now)
+        clock.wait(1)
         clock.watch.stop()
-        assert len(clock.deadlines) <= 1
-    clock.until(5000)
-    assert not clock.expired
-    assert clock.deadlines.next() is None
+    assert len(clock.deadlines) <= 1
+    assert clock.expired == []
 
 
-def test_without_a_limit_nothing_is_set() -> None:
+def test_without_a_limit_nothing_is_watched() -> None:
     clock = Clock(0)
-    clock.watch.start(0)
+    clock.watch.start(clock.now)
     assert clock.deadlines.next() is None
-    assert clock.watch.since == 0
 
 
-def test_a_closed_watch_says_nothing() -> None:
-    clock = Clock(100)
-    clock.watch.start(0)
+def test_after_closing_nothing_is_due() -> None:
+    clock = Clock()
+    clock.watch.start(clock.now)
     clock.watch.close()
-    clock.until(1000)
-    assert not clock.expired
+    assert clock.deadlines.next() is None
+    clock.wait(500)
+    assert clock.expired == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 150), st.integers(0, 150)), max_size=20))
+def test_each_branch_has_its_own_age(plan: list[tuple[int, int]]) -> None:
+    """A pause, then a branch that lasts so long unless it expires, in steps of a millisecond."""
+    clock = Clock()
+    expected = []
+    for pause, length in plan:
+        clock.wait(pause)
+        start = clock.now
+        clock.watch.start(start)
+        for _ in range(length):
+            if clock.watch.since is not None:
+                clock.wait(1)
+        if length >= 100:
+            expected.append(start + 100)
+        clock.watch.stop()
+    assert clock.expired == expected
