@@ -11,6 +11,7 @@ from typing import Final, NoReturn, TypeAlias
 
 from escrowmq.core.fields import is_integer, type_name
 
+_LONGEST_KEY: Final = 255
 MS_OF_UNIT: Final = {
     "Y": 365 * 86_400_000,
     "M": 30 * 86_400_000,
@@ -120,12 +121,14 @@ def one_of(*allowed: str, otherwise: str) -> Check:
 
 
 def routing_key(exchange_argument: str) -> Check:
-    """A string that makes sense only beside the argument that names the exchange."""
+    """A routing key (0 to 255 bytes), which makes sense only beside the argument that names the exchange."""
 
     def check(value: object, arguments: Mapping[str, object]) -> str:
         given = text(value, arguments)
         if exchange_argument not in arguments:
             raise Refused("routing_key_but_no_dlx_defined")
+        if len(given.encode("utf-8", "surrogatepass")) > _LONGEST_KEY:
+            raise Refused(f"{{routing_key_too_long,{len(given)}}}")
         return given
 
     return check

@@ -79,6 +79,13 @@ def test_narrow_integers_become_plain_ones() -> None:
     assert type(integer(Short(5), {})) is int
 
 
+@pytest.mark.parametrize("key", ["k" * 256, "ü" * 128])
+def test_a_routing_key_that_no_delivery_could_carry(key: str) -> None:
+    assert routing_key("x")(key[:127], {"x": ""}) == key[:127]
+    with pytest.raises(Refused, match="routing_key_too_long"):
+        routing_key("x")(key, {"x": ""})
+
+
 def test_a_routing_key_beside_its_exchange() -> None:
     assert routing_key("x")("k", {"x": ""}) == "k"
 

@@ -17,6 +17,7 @@ PROTOCOL: Final = 91
 REPLY_TO: Final = "amq.rabbitmq.reply-to"
 
 _CACHE_LIMIT: Final = 512
+_LONGEST_KEY: Final = 255
 _LONGEST_TTL: Final = 0xFFFFFFFF
 
 
@@ -126,6 +127,10 @@ def _sender_keys(found: Scan, name: str) -> tuple[str, ...]:
     for key in keys:
         if not isinstance(key, str):
             raise BrokerError(Condition.PRECONDITION_FAILED, f"unexpected item in header '{name}': strings are needed")
+        if len(key.encode()) > _LONGEST_KEY:
+            raise BrokerError(
+                Condition.PRECONDITION_FAILED, f"routing key in header '{name}' of more than {_LONGEST_KEY} bytes"
+            )
     return tuple(str(key) for key in keys)
 
 

@@ -1,0 +1,91 @@
+"""Deliveries that are put together from cached pieces equal what the generated encoders write."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from escrowmq.core.message import Entry, Envelope, Run
+from escrowmq.wire.amqp091.delivery import Deliveries, view_of
+from escrowmq.wire.amqp091.frames import content_frames, method_frame
+from escrowmq.wire.amqp091.properties import Properties
+from escrowmq.wire.amqp091.spec import BasicDeliver
+
+short = st.text(max_size=60).filter(lambda text: len(text.encode()) < 256)
+headers = st.builds(Properties, content_type=st.none() | st.just("t"), priority=st.none() | st.integers(0, 255))
+
+
+def expected(channel: int, tag: str, number: int, entry: Entry, frame_max: int, props: bytes) -> bytes:
+    envelope = entry.run.envelope
+    method = BasicDeliver(tag, number, entry.deliveries > 0, envelope.exchange, envelope.routing_key)
+    return method_frame(channel, method) + content_frames(channel, props, entry.body, frame_max)
+
+
+@given(
+    st.integers(1, 65535),
+    short,
+    st.integers(1, 2**64 - 100),
+    st.lists(
+        st.tuples(
+            st.integers(0, 2), st.sampled_from([0, 1, 5, 5, 4088, 4089, 8177]), st.sampled_from([0, 0, 0, 1, 2, 300])
+        ),
+        max_size=12,
+    ),
+    st.lists(st.tuples(short, short, headers), min_size=3, max_size=3),
+    st.sampled_from([4096, 131_072, 0]),
+)
+def test_as_the_generated_encoders(
+    channel: int,
+    tag: str,
+    first: int,
+    plan: list[tuple[int, int, int]],
+    shapes: list[tuple[str, str, Properties]],
+    frame_max: int,
+) -> None:
+    envelopes = [Envelope(exchange, key, props.encode()) for exchange, key, props in shapes]
+    entries = []
+    for i, (shape, size, returned) in enumerate(plan):
+        entry = Entry(i + 1, bytes([i]) * size, Run(envelopes[shape], i + 1, 0))
+        entry.deliveries = returned
+        entries.append(entry)
+    deliveries = Deliveries(channel, tag, frame_max)
+    wanted = b"".join(
+        expected(channel, tag, first + i, entry, frame_max, entry.run.envelope.header)
+        for i, entry in enumerate(entries)
+    )
+    assert deliveries.build(first, entries) == wanted
+    assert deliveries.build(first, entries) == wanted, "from the caches, too"
+
+
+def test_properties_of_each_entry() -> None:
+    def numbered(entry: Entry, props: bytes) -> bytes:
+        del props
+        return Properties(message_id=str(entry.position)).encode()
+
+    run = Run(Envelope("x", "k", b"\x00\x00"), 1, 0)
+    entries = [Entry(position, b"body", run) for position in (1, 2)]
+    wanted = b"".join(
+        expected(1, "t", 9 + i, entry, 4096, Properties(message_id=str(i + 1)).encode())
+        for i, entry in enumerate(entries)
+    )
+    assert Deliveries(1, "t", 4096, numbered).build(9, entries) == wanted
+
+
+def test_two_consumers_share_a_view() -> None:
+    envelope = Envelope("x", "k", b"\x00\x00")
+    entry = Entry(1, b"body", Run(envelope, 1, 0))
+    one, two = Deliveries(1, "one", 4096), Deliveries(2, "two", 4096)
+    assert one.build(1, [entry]) == expected(1, "one", 1, entry, 4096, b"\x00\x00")
+    assert two.build(1, [entry]) == expected(2, "two", 1, entry, 4096, b"\x00\x00")
+    assert view_of(envelope) is envelope.view
+
+
+def test_bodies_of_very_many_sizes() -> None:
+    envelope = Envelope("x", "k", b"\x00\x00")
+    entries = [Entry(i, b"x" * i, Run(envelope, i, 0)) for i in range(1, 2000)]
+    built = Deliveries(1, "t", 0).build(1, entries)
+    assert built == b"".join(expected(1, "t", i, entry, 0, b"\x00\x00") for i, entry in enumerate(entries, 1))
+
+
+def test_nothing() -> None:
+    assert Deliveries(1, "t", 4096).build(1, []) == b""

@@ -1,0 +1,138 @@
+"""From the bytes of a publish to an envelope."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.wire.amqp091 import codes
+from escrowmq.wire.amqp091.errors import SyntaxFault
+from escrowmq.wire.amqp091.properties import Properties
+from escrowmq.wire.amqp091.publication import PROTOCOL, Form, Forms, with_reply_to
+from escrowmq.wire.amqp091.spec import BasicPublish
+from escrowmq.wire.amqp091.table import FieldValue
+
+METHOD = BasicPublish("x", "k").encode()
+
+
+def form(properties: Properties | bytes, method: bytes = METHOD) -> Form:
+    props = properties if isinstance(properties, bytes) else properties.encode()
+    return Forms().find(1, method, props)
+
+
+class TestEnvelope:
+    def test_what_the_core_needs_to_know(self) -> None:
+        props = Properties(delivery_mode=2, priority=7, expiration="250", headers={"CC": ["a"], "h": 1})
+        found = form(props, BasicPublish("x", "k", True).encode())
+        envelope = found.envelope
+        assert (envelope.exchange, envelope.routing_key, envelope.protocol) == ("x", "k", PROTOCOL)
+        assert (envelope.durable, envelope.priority, envelope.ttl, envelope.extra_keys) == (True, 7, 250, ("a",))
+        assert envelope.header == props.encode()
+        assert found.mandatory
+
+    def test_without_any_property(self) -> None:
+        found = form(b"\x00\x00")
+        envelope = found.envelope
+        assert (envelope.durable, envelope.priority, envelope.ttl, envelope.extra_keys) == (False, 0, None, ())
+        assert (found.mandatory, found.plain) == (False, True)
+
+    @pytest.mark.parametrize(("mode", "durable"), [(None, False), (0, False), (1, False), (2, True), (3, False)])
+    def test_only_delivery_mode_2_is_persistent(self, mode: int | None, durable: bool) -> None:
+        assert form(Properties(delivery_mode=mode)).envelope.durable is durable
+
+    def test_blind_copies_are_not_told(self) -> None:
+        found = form(Properties(headers={"CC": ["a", "b"], "BCC": ["c"], "h": 1}))
+        assert found.envelope.extra_keys == ("a", "b", "c")
+        assert Properties.decode(found.envelope.header).headers == {"CC": ["a", "b"], "h": 1}
+        assert not found.plain
+
+    @pytest.mark.parametrize("name", ["CC", "BCC"])
+    @pytest.mark.parametrize("value", ["a", 1, {"a": 1}, [1], ["a", b"\xff"], None])
+    def test_copies_must_be_a_list_of_strings(self, name: str, value: FieldValue) -> None:
+        with pytest.raises(BrokerError, match=name) as refused:
+            form(Properties(headers={name: value}))
+        assert refused.value.condition is Condition.PRECONDITION_FAILED
+
+    @pytest.mark.parametrize("keys", [["k" * 256], ["ü" * 128]])
+    def test_copies_are_routing_keys(self, keys: list[FieldValue]) -> None:
+        """Longer ones cannot be bound, and would not fit into the journal."""
+        with pytest.raises(BrokerError, match="255 bytes") as refused:
+            form(Properties(headers={"CC": keys}))
+        assert refused.value.condition is Condition.PRECONDITION_FAILED
+
+    def test_many_copies(self) -> None:
+        keys: list[FieldValue] = ["k" * 255] * 1000
+        envelope = form(Properties(headers={"CC": keys})).envelope
+        assert len(envelope.encode()) > 255_000
+        assert form(Properties(headers={"CC": []})).envelope.extra_keys == ()
+
+
+class TestExpiration:
+    @pytest.mark.parametrize(("text", "ttl"), [("0", 0), ("1", 1), ("007", 7), ("4294967295", 4_294_967_295)])
+    def test_milliseconds(self, text: str, ttl: int) -> None:
+        assert form(Properties(expiration=text)).envelope.ttl == ttl
+
+    @pytest.mark.parametrize(
+        "text",
+        ["", " ", "-1", "+1", "1.5", "1 ", "0x1", "1e3", "soon", "٣", "²", "4294967296", "9" * 255, "0" * 200 + "x"],
+    )
+    def test_anything_else_is_refused(self, text: str) -> None:
+        with pytest.raises(BrokerError, match="invalid expiration") as refused:
+            form(Properties(expiration=text))
+        assert refused.value.condition is Condition.PRECONDITION_FAILED
+
+    @given(st.text(max_size=60))
+    def test_any_text(self, text: str) -> None:
+        try:
+            ttl = form(Properties(expiration=text)).envelope.ttl
+        except BrokerError:
+            assert not text.isdecimal() or not text.isascii() or int(text) > 0xFFFFFFFF
+        else:
+            assert ttl == int(text)
+
+
+class TestForms:
+    def test_one_for_each_distinct_publish(self) -> None:
+        forms = Forms()
+        props = Properties(delivery_mode=2).encode()
+        first = forms.find(1, METHOD, props)
+        assert forms.find(1, bytes(bytearray(METHOD)), bytes(bytearray(props))) is first
+        others = [
+            forms.find(2, METHOD, props),
+            forms.find(1, BasicPublish("x", "other").encode(), props),
+            forms.find(1, METHOD, b"\x00\x00"),
+        ]
+        assert first not in others
+        assert first.address is others[2].address
+        assert first.address is not others[0].address
+
+    def test_so_many_are_not_kept_for_ever(self) -> None:
+        forms = Forms()
+        for i in range(10_000):
+            forms.find(1, BasicPublish("x", str(i)).encode(), b"\x00\x00")
+            forms.find(1, METHOD, Properties(message_id=str(i)).encode())
+        assert len(forms._forms) <= 4096
+        assert len(forms._addresses) <= 4096
+
+    def test_what_is_malformed_is_refused_each_time(self) -> None:
+        forms = Forms()
+        for _ in range(2):
+            with pytest.raises(SyntaxFault):
+                forms.find(1, METHOD[:-1], b"\x00\x00")
+            with pytest.raises(SyntaxFault):
+                forms.find(1, METHOD, b"\x80")
+            with pytest.raises(BrokerError):
+                forms.find(1, METHOD, Properties(expiration="x").encode())
+
+    def test_immediate_is_not_implemented(self) -> None:
+        with pytest.raises(SyntaxFault, match="immediate=true") as fault:
+            form(b"\x00\x00", BasicPublish("x", "k", False, True).encode())
+        assert fault.value.code == codes.NOT_IMPLEMENTED
+
+
+def test_another_reply_to() -> None:
+    props = Properties(content_type="t", reply_to="amq.rabbitmq.reply-to", headers={"h": [1]}, app_id="a").encode()
+    expected = Properties(content_type="t", reply_to="elsewhere", headers={"h": [1]}, app_id="a").encode()
+    assert with_reply_to(props, "elsewhere") == expected
