@@ -1,0 +1,88 @@
+"""A message that comes frame by frame."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from escrowmq.wire.amqp091 import codes
+from escrowmq.wire.amqp091.content import Content
+from escrowmq.wire.amqp091.errors import SyntaxFault
+from escrowmq.wire.amqp091.frames import CONTENT_HEADER
+from escrowmq.wire.endpoint import EndpointLimits
+
+LIMITS = EndpointLimits(message_size=100, header_size=40)
+HEADER, BODY = codes.FRAME_HEADER, codes.FRAME_BODY
+
+
+def header(size: int, props: bytes = b"\x00\x00") -> bytes:
+    return CONTENT_HEADER.pack(60, 0, size) + props
+
+
+@given(st.lists(st.binary(max_size=20), max_size=5))
+def test_a_body_in_any_number_of_frames(pieces: list[bytes]) -> None:
+    body = b"".join(pieces)
+    content = Content(b"method")
+    whole = content.take(HEADER, header(len(body)), LIMITS)
+    assert whole == (not body)
+    for i, piece in enumerate(pieces):
+        if whole:
+            break
+        whole = content.take(BODY, piece, LIMITS)
+        assert whole == (len(b"".join(pieces[: i + 1])) == len(body))
+    assert (content.method, content.props, content.body, content.too_large) == (b"method", b"\x00\x00", body, "")
+
+
+def test_an_empty_body_needs_no_frame() -> None:
+    content = Content(b"")
+    assert content.take(HEADER, header(0), LIMITS)
+    assert content.body == b""
+
+
+@pytest.mark.parametrize(
+    ("frames", "code"),
+    [
+        ([(BODY, b"x")], codes.UNEXPECTED_FRAME),
+        ([(HEADER, header(2)), (HEADER, header(2))], codes.UNEXPECTED_FRAME),
+        ([(HEADER, header(2)), (BODY, b"xxx")], codes.FRAME_ERROR),
+        ([(HEADER, header(2)), (BODY, b"x"), (BODY, b"xx")], codes.FRAME_ERROR),
+        ([(HEADER, header(200)), (BODY, b"x" * 150), (BODY, b"x" * 51)], codes.FRAME_ERROR),
+        ([(HEADER, b"\x00\x3c\x00\x00")], codes.SYNTAX_ERROR),
+        ([(HEADER, CONTENT_HEADER.pack(60, 1, 0) + b"\x00\x00")], codes.FRAME_ERROR),
+        ([(HEADER, CONTENT_HEADER.pack(10, 0, 0) + b"\x00\x00")], codes.FRAME_ERROR),
+    ],
+)
+def test_frames_that_do_not_belong_here(frames: list[tuple[int, bytes]], code: int) -> None:
+    content = Content(b"")
+    for kind, payload in frames[:-1]:
+        assert not content.take(kind, payload, LIMITS)
+    with pytest.raises(SyntaxFault) as fault:
+        content.take(*frames[-1], LIMITS)
+    assert fault.value.code == code
+
+
+def test_what_is_too_large_is_read_to_its_end_and_thrown_away() -> None:
+    content = Content(b"")
+    assert not content.take(HEADER, header(101), LIMITS)
+    assert content.too_large == "message size 101 is larger than configured max size 100"
+    assert not content.take(BODY, b"x" * 100, LIMITS)
+    assert content.take(BODY, b"x", LIMITS)
+    assert content.body == b""
+
+
+def test_a_header_that_is_too_large() -> None:
+    content = Content(b"")
+    assert content.take(HEADER, header(0, b"\x00\x00" + b"x" * 27), LIMITS)
+    assert content.too_large == "header size 41 is larger than configured max size 40"
+    fits = Content(b"")
+    assert fits.take(HEADER, header(0, b"\x00\x00" + b"x" * 26), LIMITS)
+    assert fits.too_large == ""
+
+
+def test_no_size_is_announced_in_vain() -> None:
+    content = Content(b"")
+    assert not content.take(HEADER, header(2**64 - 1), LIMITS)
+    for _ in range(1000):
+        assert not content.take(BODY, b"x" * 1000, LIMITS)
+    assert content._parts == []

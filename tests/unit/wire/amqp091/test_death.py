@@ -1,0 +1,105 @@
+"""What clients see of a dead letter."""
+
+from __future__ import annotations
+
+from escrowmq.core.message import Death, Entry, Envelope, Run
+from escrowmq.wire.amqp091.death import delivered_properties, headers_of, with_delivery_count, with_stream_offset
+from escrowmq.wire.amqp091.properties import Properties
+from escrowmq.wire.amqp091.table import FieldTable, FieldValue, Long, Timestamp
+
+EXPIRED = Death("q", "expired", 2, 5_999, "x", ("k", "shown", "blind"), 250)
+REJECTED = Death("p", "rejected", 1, 1_000, "", ("first",), None)
+
+
+def seen(envelope: Envelope) -> FieldTable:
+    return Properties.decode(delivered_properties(envelope)).headers or {}
+
+
+def test_without_a_history_nothing_is_touched() -> None:
+    props = Properties(expiration="5", headers={"CC": ["a"], "h": 1}).encode()
+    envelope = Envelope("", "q", props, extra_keys=("a",))
+    assert delivered_properties(envelope) == props
+
+
+def test_the_history() -> None:
+    props = Properties(content_type="t", expiration="250", headers={"h": 1, "CC": ["shown"]}, app_id="a").encode()
+    envelope = Envelope("dlx", "k", props, extra_keys=("shown", "blind"), deaths=(EXPIRED, REJECTED))
+    decoded = Properties.decode(delivered_properties(envelope))
+    assert (decoded.content_type, decoded.app_id, decoded.expiration) == ("t", "a", None)
+    assert decoded.headers == {
+        "h": 1,
+        "CC": ["shown"],
+        "x-death": [
+            {
+                "count": 2,
+                "reason": "expired",
+                "queue": "q",
+                "time": 5,
+                "exchange": "x",
+                "routing-keys": ["k", "shown"],
+                "original-expiration": "250",
+            },
+            {
+                "count": 1,
+                "reason": "rejected",
+                "queue": "p",
+                "time": 1,
+                "exchange": "",
+                "routing-keys": ["first"],
+            },
+        ],
+        "x-first-death-exchange": "",
+        "x-first-death-queue": "p",
+        "x-first-death-reason": "rejected",
+    }
+    table = decoded.headers["x-death"]
+    assert isinstance(table, list)
+    assert isinstance(table[0], dict)
+    assert isinstance(table[0]["count"], Long)
+    assert isinstance(table[0]["time"], Timestamp)
+
+
+def test_copies_are_gone_where_a_key_of_the_queue_took_their_place() -> None:
+    props = Properties(headers={"CC": ["shown"]}).encode()
+    assert "CC" not in seen(Envelope("dlx", "other", props, deaths=(REJECTED,)))
+    assert seen(Envelope("dlx", "k", props, extra_keys=("shown",), deaths=(REJECTED,)))["CC"] == ["shown"]
+
+
+def test_a_history_that_the_publisher_sent_along_goes_on() -> None:
+    earlier: list[FieldValue] = [
+        {"queue": "q", "reason": "expired", "count": Long(3), "exchange": "old"},
+        {"queue": "other", "reason": "maxlen", "count": Long(1)},
+        "nonsense",
+    ]
+    sent: FieldTable = {"x-death": earlier, "x-first-death-queue": "very first"}
+    envelope = Envelope("dlx", "k", Properties(headers=sent).encode(), deaths=(EXPIRED,))
+    headers = seen(envelope)
+    assert headers["x-first-death-queue"] == "very first"
+    assert headers["x-death"] == [
+        {"queue": "q", "reason": "expired", "count": 5, "exchange": "old"},
+        {"queue": "other", "reason": "maxlen", "count": 1},
+        "nonsense",
+    ]
+
+
+def test_a_header_of_that_name_may_be_anything() -> None:
+    envelope = Envelope("dlx", "k", Properties(headers={"x-death": 1, "CC": 2}).encode(), deaths=(REJECTED,))
+    deaths = seen(envelope)["x-death"]
+    assert isinstance(deaths, list)
+    assert len(deaths) == 1
+
+
+def test_routing_sees_what_consumers_see() -> None:
+    assert headers_of(Envelope("", "q", b"\x00\x00")) == {}
+    assert headers_of(Envelope("", "q", Properties(headers={"h": 1}).encode())) == {"h": 1}
+    dead = Envelope("dlx", "k", b"\x00\x00", deaths=(REJECTED,))
+    assert headers_of(dead)["x-first-death-queue"] == "p"
+
+
+def test_offsets_and_counts() -> None:
+    entry = Entry(8, b"", Run(Envelope("", "s"), 1, 0))
+    props = Properties(content_type="t", headers={"h": 1}).encode()
+    assert Properties.decode(with_stream_offset(entry, props)).headers == {"h": 1, "x-stream-offset": 7}
+    entry.deliveries = 3
+    assert Properties.decode(with_delivery_count(entry, props)).headers == {"h": 1, "x-delivery-count": 3}
+    assert Properties.decode(with_stream_offset(entry, b"\x00\x00")).headers == {"x-stream-offset": 7}
