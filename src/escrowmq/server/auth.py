@@ -8,7 +8,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Final
+from typing import Final, Protocol
 
 from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
@@ -31,6 +31,12 @@ _log = logging.getLogger("escrowmq.auth")
 def hash_password(password: str) -> str:
     """What is kept of a password. Takes as long as a check does, so not on the loop."""
     return HASHER.hash(password)
+
+
+class Judge(Protocol):
+    """Waits for a password to be checked."""
+
+    def __call__(self, *, right: bool) -> None: ...
 
 
 class Authenticator:
@@ -56,6 +62,7 @@ class Authenticator:
         self._decoy = hasher.hash(os.urandom(16))
         self._key = os.urandom(32)
         self._right: OrderedDict[bytes, str] = OrderedDict()
+        self._waiting: dict[tuple[bytes, User | None], list[Judge]] = {}
 
     def authenticate(self, peer: Peer, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
         """Call `done` with the verdict: at once, or later in a turn of its own."""
@@ -74,17 +81,27 @@ class Authenticator:
             done(self._judged(peer, name, self._admitted(peer, name)))
             return
 
-        def work() -> None:
-            right = self._verify(user, password)
-            self._post(lambda: finish(right=right))
-
-        def finish(*, right: bool) -> None:
+        def judge(*, right: bool) -> None:
             # The user may have changed while the password was checked.
             if user is None or not right or self._access.users.get(name) != user:
                 done(self._judged(peer, name, Verdict(None, REFUSED)))
                 return
             self._remember(digest, user.password_hash)
             done(self._judged(peer, name, self._admitted(peer, name)))
+
+        question = (digest, user)
+        waiting = self._waiting.setdefault(question, [])
+        waiting.append(judge)
+        if len(waiting) > 1:
+            return  # all clients of a restarted broker come at once, mostly with the same password
+
+        def work() -> None:
+            right = self._verify(user, password)
+            self._post(lambda: answer(right=right))
+
+        def answer(*, right: bool) -> None:
+            for judge in self._waiting.pop(question):
+                judge(right=right)
 
         self._executor.submit(work)
 

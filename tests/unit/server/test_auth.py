@@ -87,6 +87,15 @@ def test_a_login_that_was_right_is_remembered() -> None:
     assert not desk.later.work
 
 
+def test_clients_that_come_at_once_share_one_check() -> None:
+    desk = Desk()
+    for _ in range(5):
+        desk.ask("alice", "secret")
+        desk.ask("alice", "wrong")
+    assert desk.later.run() == 2
+    assert [verdict.user for verdict in desk.verdicts] == ["alice"] * 5 + [None] * 5
+
+
 def test_a_login_that_was_wrong_is_not() -> None:
     desk = Desk()
     desk.login("alice", "wrong")
