@@ -53,7 +53,9 @@ class Connection:
         self.broker: Broker = host.broker
         self.broker.headers_of.setdefault(PROTOCOL, headers_of)
         self.limits: EndpointLimits = host.limits
-        self.mechanisms = host.mechanisms
+        # EXTERNAL only to who can use it: some clients take it whenever it is on offer.
+        certified = peer.certificate_user is not None
+        self.mechanisms = tuple(name for name in host.mechanisms if certified or name != "EXTERNAL")
         self.state = State.HEADER
         self.user = ""
         self.session = Session(self.label)
