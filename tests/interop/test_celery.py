@@ -1,0 +1,130 @@
+"""A Celery worker, as a process of its own, that takes its tasks from EscrowMQ and answers through it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import group
+
+from tests.broker import BrokerProcess, wait_until
+
+pytestmark = pytest.mark.interop
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 30
+
+
+@contextmanager
+def worker(broker: BrokerProcess, queue: str, log: Path, *args: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker that is ready; stopped in an orderly way at the end."""
+    environment = {**os.environ, "ESCROWMQ_TEST_URL": broker.url, "ESCROWMQ_TEST_QUEUE": queue}
+    command = [
+        *(sys.executable, "-m", "celery", "-A", "tests.interop.celery_app", "worker"),
+        *("--pool", "threads", "--concurrency", "4", "--loglevel", "INFO", "--hostname", f"{os.getpid()}@%h"),
+        *args,
+    ]
+    with log.open("ab") as output:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=output)
+    try:
+        wait_until(lambda: b" ready." in log.read_bytes() or process.poll() is not None, PATIENCE, "a worker")
+        assert process.poll() is None, log.read_text()
+        yield process
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def app(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+    """Celery's application on the side of the caller; a fresh one, since it remembers its broker."""
+    apps: list[Any] = []
+
+    def load(broker: BrokerProcess, queue: str) -> Any:
+        monkeypatch.setenv("ESCROWMQ_TEST_URL", broker.url)
+        monkeypatch.setenv("ESCROWMQ_TEST_QUEUE", queue)
+        module = importlib.reload(importlib.import_module("tests.interop.celery_app"))
+        apps.append(module.app)
+        return module
+
+    yield load
+    for each in apps:
+        if each.backend.result_consumer._consumer is not None:
+            each.backend.result_consumer.stop()
+        each.close()
+
+
+def test_tasks_and_results(broker: BrokerProcess, name: str, app: Callable[..., Any], tmp_path: Path) -> None:
+    tasks = app(broker, name)
+    with worker(broker, name, tmp_path / "worker.log"):
+        assert tasks.add.delay(2, 3).get(PATIENCE) == 5
+        assert tasks.flaky.delay().get(PATIENCE) == 2
+        with pytest.raises(ValueError, match="as asked"):
+            tasks.fail.delay().get(PATIENCE)
+        results = [tasks.add.apply_async((i, 1), priority=i % 5) for i in range(100)]
+        assert [result.get(PATIENCE) for result in results] == list(range(1, 101))
+        assert tasks.add.apply_async((1, 1), countdown=0.2).get(PATIENCE) == 2
+        assert group(tasks.add.s(i, i) for i in range(10)).apply_async().get(PATIENCE) == list(range(0, 20, 2))
+
+
+def test_remote_control(broker: BrokerProcess, name: str, app: Callable[..., Any], tmp_path: Path) -> None:
+    """Inspection and control: fanout exchanges, reply queues, a mailbox for each worker."""
+    tasks = app(broker, name)
+    with worker(broker, name, tmp_path / "worker.log") as process:
+        answers = tasks.app.control.ping(timeout=2)
+        assert {"ok": "pong"} in [reply for answer in answers for reply in answer.values()]
+        statistics = tasks.app.control.inspect(timeout=2).stats()
+        assert process.pid in [stats["pid"] for stats in statistics.values()]
+        active = tasks.app.control.inspect(timeout=2).active_queues()
+        assert [name] in [[queue["name"] for queue in queues] for queues in active.values()]
+
+
+def test_tasks_of_a_worker_that_dies_are_run_by_another(
+    broker: BrokerProcess, name: str, app: Callable[..., Any], tmp_path: Path
+) -> None:
+    tasks = app(broker, name)
+    notes = tmp_path / "notes"
+    with worker(broker, name, tmp_path / "first.log") as first:
+        for i in range(300):
+            tasks.note.delay(str(notes), str(i))
+        wait_until(lambda: notes.exists() and len(lines(notes)) > 20, PATIENCE, "the first tasks")
+        first.kill()
+        first.wait()
+        with worker(broker, name, tmp_path / "second.log"):
+            wait_until(lambda: len(set(lines(notes))) == 300, PATIENCE, "the others")
+        first.returncode = 0  # it was killed on purpose
+
+
+def test_a_worker_survives_a_broker_that_is_killed(
+    own_broker: Callable[[str], BrokerProcess], name: str, app: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Every task that was accepted is run, though the broker dies with kill -9 twice meanwhile."""
+    broker = own_broker("")
+    tasks = app(broker, name)
+    notes, log = tmp_path / "notes", tmp_path / "worker.log"
+    with worker(broker, name, log):
+        accepted: list[str] = []
+        for _ in range(3):
+            for _ in range(100):
+                line = str(len(accepted))
+                tasks.note.apply_async((str(notes), line), retry=True, retry_policy={"max_retries": None})
+                accepted.append(line)
+            wait_until(lambda: notes.exists() and len(lines(notes)) > len(accepted) - 80, PATIENCE, "some of them")
+            if len(accepted) < 300:
+                broker.kill()
+                broker.start()
+        wait_until(lambda: set(accepted) <= set(lines(notes)), PATIENCE, f"all of them; {log.read_text()}")
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
