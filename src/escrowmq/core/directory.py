@@ -145,13 +145,21 @@ class Directory:
 
     # -- queues
 
-    def declare_queue(self, vhost: VirtualHost[Queue], name: str, declaration: Declaration, session: Session) -> Queue:
-        """The queue, made if it was not there; an empty name gets a new one (`amq.gen-…`).
+    def declare_queue(
+        self,
+        vhost: VirtualHost[Queue],
+        name: str,
+        declaration: Declaration,
+        session: Session,
+        *,
+        generated: bool = False,
+    ) -> Queue:
+        """The queue, made if it was not there; `generated` is a name from `fresh_queue_name`.
 
         Raises RESOURCE_LOCKED (EXC-2), PRECONDITION_FAILED when it is there and differs or an argument is invalid,
         ACCESS_REFUSED for reserved names.
         """
-        existing = vhost.queues.get(name) if name else None
+        existing = vhost.queues.get(name)
         if existing is not None:
             existing.check_access(session)
             check_queue_equivalent(vhost.name, name, existing, declaration)
@@ -159,10 +167,8 @@ class Directory:
             if existing.limited:
                 existing.dispatch()  # so that what is over its limits does not count
             return existing
-        if name:
+        if not generated:
             vhost.check_queue_name(name)
-        else:
-            name = self._fresh_name(vhost)
         queue = self._make_queue(vhost, name, self._next_queue, declaration, session if declaration.exclusive else None)
         self._next_queue += 1
         if declaration.exclusive:
@@ -194,7 +200,8 @@ class Directory:
         vhost.add_queue(queue)
         return queue
 
-    def _fresh_name(self, vhost: VirtualHost[Queue]) -> str:
+    def fresh_queue_name(self, vhost: VirtualHost[Queue]) -> str:
+        """A name for a queue that a client gave none (`amq.gen-…`)."""
         while True:
             name = "amq.gen-" + urlsafe_b64encode(self.random.randbytes(16)).rstrip(b"=").decode()
             if name not in vhost.queues:

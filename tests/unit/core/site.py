@@ -135,7 +135,10 @@ class Site:
         session: Session | None = None,
     ) -> Queue:
         declaration = Declaration(durable, exclusive, auto_delete, arguments or {})
-        return self.broker.declare_queue(self.vhost, name, declaration, session or Session("test"))
+        chosen = name or self.broker.fresh_queue_name(self.vhost)
+        return self.broker.declare_queue(
+            self.vhost, chosen, declaration, session or Session("test"), generated=not name
+        )
 
     def publish(self, key: str, *bodies: bytes, exchange: str = "", durable: bool = True, **envelope: Any) -> Receipt:
         made = Envelope(exchange, key, durable=durable, **envelope)

@@ -57,6 +57,11 @@ class Channel:
         self.reply_address: ReplyAddress | None = None
         self.last_queue = ""
         self.content: Content | None = None
+        # The last publish that came in three frames in a row: its form, its bytes up to the body's size, and those from
+        # behind it up to the size of the body frame.
+        self.form: Form | None = None
+        self.prefix = b""
+        self.middle = b""
         self._watch = Watch(self.broker.deadlines, connection.limits.transaction.age, self._timed_out)
         self._settled_in_branch: list[tuple[int, Item]] = []
         self._published = 0  # sequence number of the last publish, in confirm mode
@@ -124,7 +129,7 @@ class Channel:
             )
         reply = self.broker.direct.get((vhost.name, envelope.routing_key)) if not envelope.exchange else None
         form.queues = (reply,) if reply is not None else self.broker.route(vhost, envelope)
-        form.version = vhost.version
+        form.version = vhost.version if reply is None else -1  # an address may be gone the next time
         form.allowed = access.version
         if form.plain and reply is None and not vhost.needs_headers(envelope.exchange):
             address.queues, address.version, address.allowed = form.queues, form.version, form.allowed

@@ -89,23 +89,28 @@ def _check_topic(channel: Channel, exchange: str, key: str) -> None:
 
 def queue_declare(channel: Channel, method: spec.QueueDeclare) -> None:
     name = method.queue
+    if name == REPLY_TO or name.startswith(f"{REPLY_TO}."):
+        if name != REPLY_TO and (channel.vhost.name, name) not in channel.broker.direct:
+            raise BrokerError(Condition.NOT_FOUND, f"no queue '{name}' in vhost '{channel.vhost.name}'")
+        channel.answer(spec.QueueDeclareOk(name, 0, 1), no_wait=method.no_wait, durable=False)
+        return
     if method.passive:
-        if name.startswith(f"{REPLY_TO}."):
-            if (channel.vhost.name, name) not in channel.broker.direct:
-                raise BrokerError(Condition.NOT_FOUND, f"no queue '{name}' in vhost '{channel.vhost.name}'")
-            channel.answer(spec.QueueDeclareOk(name, 0, 1), no_wait=method.no_wait, durable=False)
-            return
         queue = queue_named(channel, name)
         queue.touch()
+        if queue.limited:
+            queue.dispatch()  # so that what is over its limits does not count
     else:
-        if name:
-            check(channel, "queue", name, "configure")
+        if not name:
+            name = channel.broker.fresh_queue_name(channel.vhost)
+        check(channel, "queue", name, "configure")
         dead_letter = method.arguments.get("x-dead-letter-exchange")
-        if isinstance(dead_letter, str) and name:
+        if isinstance(dead_letter, str):
             check(channel, "queue", name, "read")
             check(channel, "exchange", dead_letter, "write")
         declaration = Declaration(method.durable, method.exclusive, method.auto_delete, method.arguments)
-        queue = channel.broker.declare_queue(channel.vhost, name, declaration, channel.connection.session)
+        queue = channel.broker.declare_queue(
+            channel.vhost, name, declaration, channel.connection.session, generated=not method.queue
+        )
     channel.last_queue = queue.name
     answer = spec.QueueDeclareOk(queue.name, queue.ready, len(queue.consumers))
     channel.answer(answer, no_wait=method.no_wait, durable=queue.durable and not method.passive)
@@ -128,7 +133,8 @@ def queue_unbind(channel: Channel, method: spec.QueueUnbind) -> None:
     queue = queue_named(channel, method.queue)
     check(channel, "queue", queue.name, "write")
     check(channel, "exchange", method.exchange, "read")
-    channel.broker.unbind_queue(channel.vhost, method.exchange, queue.name, method.routing_key, method.arguments)
+    key = method.routing_key or ("" if method.queue else queue.name)
+    channel.broker.unbind_queue(channel.vhost, method.exchange, queue.name, key, method.arguments)
     channel.answer(spec.QueueUnbindOk(), no_wait=False, durable=queue.durable)
 
 

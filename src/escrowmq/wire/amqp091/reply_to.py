@@ -30,10 +30,8 @@ class ReplyAddress(Queue):
         """`consumer` gets the replies."""
         self._consumer = consumer
 
-    def enqueue(self, run: Run, bodies: list[bytes], after: int = 0) -> None:
+    def _admit(self, run: Run, bodies: list[bytes]) -> None:
         if self._consumer is None or self.deleted:
             return
-        run.first = self.next_position
-        self.next_position += len(bodies)
         entries = [Entry(run.first + i, body, run) for i, body in enumerate(bodies)]
         self._channel.deliver(self._consumer, entries)

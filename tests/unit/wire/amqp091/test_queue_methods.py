@@ -1,0 +1,281 @@
+"""The queue and exchange classes as a client sees them."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.wire.amqp091 import codes, spec
+from escrowmq.wire.amqp091.frames import method_frame
+from escrowmq.wire.amqp091.method import Method
+from escrowmq.wire.amqp091.table import FieldTable
+from tests.harness.client import SimClient
+from tests.harness.frames import publish_frames
+from tests.unit.wire.amqp091.clients import PERSISTENT, bodies, fails_channel, fails_connection, pair, server
+
+
+class TestDeclare:
+    def test_server_named(self) -> None:
+        _, client = pair()
+        answer = client.call(1, spec.QueueDeclare(""), spec.QueueDeclareOk)
+        assert answer.queue.startswith("amq.gen-")
+        assert (answer.message_count, answer.consumer_count) == (0, 0)
+        client.send(1, spec.QueueBind("", "amq.topic", "k"), spec.QueuePurge(""), spec.BasicGet(""))
+        client.expect(1, spec.QueueBindOk)
+        client.expect(1, spec.QueuePurgeOk)
+        client.expect(1, spec.BasicGetEmpty)
+
+    def test_no_name_before_any_declaration(self) -> None:
+        _, client = pair()
+        client.send(1, spec.BasicGet(""))
+        fails_channel(client, 1, codes.NOT_FOUND, "no previously declared queue")
+
+    def test_a_reserved_name(self) -> None:
+        _, client = pair()
+        client.send(1, spec.QueueDeclare("amq.mine"))
+        fails_channel(client, 1, codes.ACCESS_REFUSED, "reserved prefix")
+
+    def test_passive_counts(self) -> None:
+        _, client = pair()
+        client.declare(1, "q")
+        client.publish(1, "q", b"a", b"b")
+        client.call(1, spec.BasicConsume("q", "t"), spec.BasicConsumeOk)
+        client.publish(1, "q", b"c")
+        assert len(client.deliveries()) == 3
+        answer = client.call(1, spec.QueueDeclare("q", passive=True), spec.QueueDeclareOk)
+        assert (answer.queue, answer.message_count, answer.consumer_count) == ("q", 0, 1)
+        client.send(1, spec.QueueDeclare("other", passive=True))
+        fails_channel(client, 1, codes.NOT_FOUND, "no queue 'other' in vhost '/'")
+
+    def test_what_is_over_the_limit_does_not_count(self) -> None:
+        _, client = pair()
+        client.call(1, spec.QueueDeclare("q", arguments={"x-max-length": 1}), spec.QueueDeclareOk)
+        look = method_frame(1, spec.QueueDeclare("q", passive=True))
+        client.send_bytes(
+            b"".join(publish_frames(1, spec.BasicPublish("", "q"), PERSISTENT, b"x") for _ in "abc") + look
+        )
+        assert client.expect(1, spec.QueueDeclareOk).message_count == 1
+
+    @pytest.mark.rule("EXC-2")
+    @pytest.mark.parametrize(
+        "method",
+        [
+            spec.QueueDeclare("q", exclusive=True),
+            spec.QueueDeclare("q", passive=True),
+            spec.QueueBind("q", "amq.direct", "k"),
+            spec.QueueUnbind("q", "amq.direct", "k"),
+            spec.QueuePurge("q"),
+            spec.QueueDelete("q"),
+            spec.BasicConsume("q", "t"),
+            spec.BasicGet("q"),
+        ],
+        ids=lambda method: method.NAME,
+    )
+    def test_locked_by_another_connection(self, method: Method) -> None:
+        made, client = pair()
+        client.declare(1, "q", exclusive=True)
+        other = SimClient(made)
+        other.open_channel(1)
+        other.send(1, method)
+        fails_channel(other, 1, codes.RESOURCE_LOCKED, "cannot obtain exclusive access to locked queue 'q'")
+
+    @pytest.mark.rule("EXC-1")
+    def test_publishing_to_one_that_is_locked(self) -> None:
+        made, client = pair()
+        client.declare(1, "q", exclusive=True)
+        other = SimClient(made)
+        other.open_channel(1)
+        other.publish(1, "q", b"x")
+        assert bodies(made) == [b"x"]
+
+    def test_without_an_answer(self) -> None:
+        _, client = pair()
+        client.send(
+            1,
+            spec.QueueDeclare("q", no_wait=True),
+            spec.ExchangeDeclare("x", "topic", no_wait=True),
+            spec.QueueBind("q", "x", "#", no_wait=True),
+            spec.ExchangeBind("x", "amq.fanout", "", no_wait=True),
+            spec.ExchangeUnbind("x", "amq.fanout", "", no_wait=True),
+            spec.QueuePurge("q", no_wait=True),
+            spec.ExchangeDelete("x", no_wait=True),
+            spec.QueueDelete("q", no_wait=True),
+        )
+        assert not client.inbox
+
+    @pytest.mark.rule("DUR-1")
+    def test_durable_declarations_are_answered_when_they_are_on_disk(self) -> None:
+        made, client = pair()
+        client.send(1, spec.QueueDeclare("q", durable=True), disk=False)
+        assert not client.inbox
+        made.run_disk()
+        client.expect(1, spec.QueueDeclareOk)
+        client.send(1, spec.QueueDeclare("passing"), disk=False)
+        client.expect(1, spec.QueueDeclareOk)
+
+
+class TestPermissions:
+    def test_configure_counts_for_generated_names_too(self) -> None:
+        made = server(users=("guest", "reader"))
+        access = made.broker.access
+        made.broker.record_access(access.set_permission("reader", "/", "^mine", ".*", ".*"))
+        client = SimClient(made, user="reader")
+        client.open_channel(1)
+        client.declare(1, "mine")
+        client.send(1, spec.QueueDeclare(""))
+        fails_channel(client, 1, codes.ACCESS_REFUSED, "amq.gen-")
+        made.broker.record_access(access.set_permission("reader", "/", r"^(mine|amq\.gen-)", "^$", ".*"))
+        client.open_channel(1)
+        client.call(1, spec.QueueDeclare(""), spec.QueueDeclareOk)
+        client.send(1, spec.QueueDeclare("", arguments={"x-dead-letter-exchange": "amq.fanout"}))
+        fails_channel(client, 1, codes.ACCESS_REFUSED, "exchange 'amq.fanout'")
+
+    @pytest.mark.parametrize(
+        ("method", "what"),
+        [
+            (spec.QueueDeclare("q"), "queue 'q'"),
+            (spec.QueueDelete("q"), "queue 'q'"),
+            (spec.ExchangeDeclare("x", "topic"), "exchange 'x'"),
+            (spec.ExchangeDelete("x"), "exchange 'x'"),
+            (spec.QueueBind("q", "amq.topic", "k"), "queue 'q'"),
+            (spec.QueueUnbind("q", "amq.topic", "k"), "queue 'q'"),
+            (spec.ExchangeBind("amq.topic", "amq.fanout", "k"), "exchange 'amq.topic'"),
+            (spec.ExchangeUnbind("amq.topic", "amq.fanout", "k"), "exchange 'amq.topic'"),
+            (spec.QueuePurge("q"), "queue 'q'"),
+            (spec.BasicConsume("q", "t"), "queue 'q'"),
+            (spec.BasicGet("q"), "queue 'q'"),
+        ],
+        ids=lambda value: value.NAME if isinstance(value, Method) else "",
+    )
+    def test_nothing_is_allowed_by_itself(self, method: Method, what: str) -> None:
+        made = server(users=("guest", "nobody"))
+        made.broker.record_access(made.broker.access.set_permission("nobody", "/", "^$", "^$", "^$"))
+        owner = SimClient(made)
+        owner.open_channel(1)
+        owner.declare(1, "q")
+        client = SimClient(made, user="nobody")
+        client.open_channel(1)
+        client.send(1, method)
+        fails_channel(client, 1, codes.ACCESS_REFUSED, f"access to {what}", "refused for user 'nobody'")
+
+
+class TestQueues:
+    def test_deleting_and_purging_say_how_many(self) -> None:
+        _, client = pair()
+        client.declare(1, "q")
+        client.publish(1, "q", *[b"x"] * 5)
+        assert client.call(1, spec.QueuePurge("q"), spec.QueuePurgeOk).message_count == 5
+        client.publish(1, "q", *[b"x"] * 3)
+        assert client.call(1, spec.QueueDelete("q"), spec.QueueDeleteOk).message_count == 3
+        assert client.call(1, spec.QueueDelete("q"), spec.QueueDeleteOk).message_count == 0
+
+    def test_deleting_only_if(self) -> None:
+        _, client = pair()
+        client.open_channel(2)
+        client.declare(1, "q")
+        client.publish(1, "q", b"x")
+        client.send(2, spec.QueueDelete("q", if_empty=True))
+        fails_channel(client, 2, codes.PRECONDITION_FAILED, "queue 'q' in vhost '/' not empty")
+        client.call(1, spec.BasicConsume("q", "t", no_ack=True), spec.BasicConsumeOk)
+        assert client.bodies() == [b"x"]
+        client.open_channel(2)
+        client.send(2, spec.QueueDelete("q", if_unused=True))
+        fails_channel(client, 2, codes.PRECONDITION_FAILED, "queue 'q' in vhost '/' in use")
+
+    def test_consumers_are_told_when_their_queue_goes(self) -> None:
+        made, client = pair()
+        deaf = SimClient(made)
+        deaf.open_channel(1)
+        deaf.port.endpoint.cancel_notify = False
+        client.declare(1, "q")
+        for one in (client, deaf):
+            one.call(1, spec.BasicConsume("q", "tag"), spec.BasicConsumeOk)
+        client.send(1, spec.QueueDelete("q"))
+        assert client.expect(1, spec.BasicCancel).consumer_tag == "tag"
+        client.expect(1, spec.QueueDeleteOk)
+        deaf.collect()
+        assert not deaf.inbox
+        client.call(1, spec.BasicCancel("tag"), spec.BasicCancelOk)
+
+    def test_streams_are_not_purged(self) -> None:
+        _, client = pair()
+        client.declare(1, "s", arguments={"x-queue-type": "stream"})
+        client.send(1, spec.QueuePurge("s"))
+        fails_connection(client, codes.NOT_IMPLEMENTED, "stream")
+
+    def test_an_empty_key_on_a_queue_without_name_is_the_queues_name(self) -> None:
+        made, client = pair()
+        client.declare(1, "q")
+        client.call(1, spec.QueueBind("", "amq.direct", ""), spec.QueueBindOk)
+        client.publish(1, "q", b"x", exchange="amq.direct")
+        assert bodies(made) == [b"x"]
+        client.call(1, spec.QueueUnbind("", "amq.direct", ""), spec.QueueUnbindOk)
+        client.publish(1, "q", b"y", exchange="amq.direct")
+        assert bodies(made) == [b"x"]
+
+    def test_unbinding_what_is_not_bound(self) -> None:
+        _, client = pair()
+        client.declare(1, "q")
+        for method in (
+            spec.QueueUnbind("q", "amq.direct", "k"),
+            spec.QueueUnbind("q", "nowhere", "k"),
+            spec.QueueUnbind("nothing", "amq.direct", "k"),
+        ):
+            client.call(1, method, spec.QueueUnbindOk)
+
+
+class TestExchanges:
+    def test_what_costs_the_channel(self) -> None:
+        _, client = pair()
+        for method, code in (
+            (spec.ExchangeDeclare("", "direct"), codes.ACCESS_REFUSED),
+            (spec.ExchangeDeclare("", "direct", True), codes.ACCESS_REFUSED),
+            (spec.ExchangeDeclare("amq.mine", "direct"), codes.ACCESS_REFUSED),
+            (spec.ExchangeDeclare("amq.direct", "topic"), codes.PRECONDITION_FAILED),
+            (spec.ExchangeDeclare("nowhere", "topic", True), codes.NOT_FOUND),
+            (spec.ExchangeDelete("amq.direct"), codes.ACCESS_REFUSED),
+            (spec.ExchangeBind("amq.direct", "nowhere", "k"), codes.NOT_FOUND),
+            (spec.ExchangeBind("nowhere", "amq.direct", "k"), codes.NOT_FOUND),
+        ):
+            client.send(1, method)
+            closed = fails_channel(client, 1, code)
+            assert (closed.class_id, closed.method_id) == (method.CLASS_ID, method.METHOD_ID)
+            client.open_channel(1)
+
+    def test_an_unknown_type_costs_the_connection(self) -> None:
+        _, client = pair()
+        client.send(1, spec.ExchangeDeclare("x", "x-unheard-of"))
+        fails_connection(client, codes.COMMAND_INVALID, "unknown exchange type 'x-unheard-of'")
+
+    def test_internal_exchanges_take_no_publishes(self) -> None:
+        made, client = pair()
+        client.declare(1, "q")
+        client.call(1, spec.ExchangeDeclare("inner", "fanout", internal=True), spec.ExchangeDeclareOk)
+        client.call(1, spec.QueueBind("q", "inner", ""), spec.QueueBindOk)
+        client.call(1, spec.ExchangeBind("inner", "amq.fanout", ""), spec.ExchangeBindOk)
+        client.publish(1, "", b"x", exchange="amq.fanout")
+        assert bodies(made) == [b"x"]
+        client.publish(1, "", b"y", exchange="inner")
+        fails_channel(client, 1, codes.ACCESS_REFUSED, "internal exchange 'inner'")
+
+    def test_an_alternate_exchange(self) -> None:
+        made, client = pair()
+        client.declare(1, "q")
+        client.call(1, spec.QueueBind("q", "amq.fanout", ""), spec.QueueBindOk)
+        arguments: FieldTable = {"alternate-exchange": "amq.fanout"}
+        client.call(1, spec.ExchangeDeclare("x", "direct", arguments=arguments), spec.ExchangeDeclareOk)
+        client.publish(1, "nobody", b"x", exchange="x", mandatory=True)
+        assert bodies(made) == [b"x"]
+        assert not client.inbox
+
+    def test_deleting(self) -> None:
+        _, client = pair()
+        client.declare(1, "q")
+        client.call(1, spec.ExchangeDeclare("x", "direct"), spec.ExchangeDeclareOk)
+        client.call(1, spec.QueueBind("q", "x", "k"), spec.QueueBindOk)
+        client.send(1, spec.ExchangeDelete("x", True))
+        fails_channel(client, 1, codes.PRECONDITION_FAILED, "in use")
+        client.open_channel(1)
+        client.call(1, spec.ExchangeDelete("x"), spec.ExchangeDeleteOk)
+        client.call(1, spec.ExchangeDelete("x"), spec.ExchangeDeleteOk)
+        client.publish(1, "k", b"x", exchange="x")
+        fails_channel(client, 1, codes.NOT_FOUND, "no exchange 'x' in vhost '/'")

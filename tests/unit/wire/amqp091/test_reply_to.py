@@ -1,0 +1,141 @@
+"""Direct reply-to: answers go straight to the channel that asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.wire.amqp091 import codes, spec
+from escrowmq.wire.amqp091.properties import Properties
+from escrowmq.wire.amqp091.publication import REPLY_TO
+from tests.harness.client import SimClient
+from tests.harness.frames import Message
+from tests.unit.wire.amqp091.clients import Server, fails_channel, pair
+
+ASKING = Properties(reply_to=REPLY_TO, correlation_id="7").encode()
+
+
+def asking() -> tuple[Server, SimClient, SimClient]:
+    """A server; a client that waits for replies on channel 1; one that answers requests in queue `requests`."""
+    made, client = pair()
+    client.call(1, spec.BasicConsume(REPLY_TO, "replies", no_ack=True), spec.BasicConsumeOk)
+    answering = SimClient(made)
+    answering.open_channel(1)
+    answering.declare(1, "requests")
+    return made, client, answering
+
+
+def request(client: SimClient, answering: SimClient, body: bytes = b"question") -> Message:
+    client.publish(1, "requests", body, header=ASKING)
+    found = answering.get(1, "requests", no_ack=True)
+    assert found is not None
+    assert found.body == body
+    return found
+
+
+def address(found: Message) -> str:
+    properties = Properties.decode(found.header)
+    assert properties.correlation_id == "7"
+    assert properties.reply_to is not None
+    assert properties.reply_to.startswith(f"{REPLY_TO}.")
+    return properties.reply_to
+
+
+def test_question_and_answer() -> None:
+    _, client, answering = asking()
+    for i in range(3):
+        where = address(request(client, answering, b"%d" % i))
+        answering.publish(1, where, b"answer %d" % i)
+        (delivery,) = client.deliveries()
+        assert delivery.body == b"answer %d" % i
+        assert delivery.method == spec.BasicDeliver("replies", i + 1, False, "", where)
+
+
+def test_the_address_can_be_looked_at_while_it_is_there() -> None:
+    _, client, answering = asking()
+    where = address(request(client, answering))
+    assert answering.call(1, spec.QueueDeclare(where, passive=True), spec.QueueDeclareOk).consumer_count == 1
+    assert answering.call(1, spec.QueueDeclare(REPLY_TO), spec.QueueDeclareOk).consumer_count == 1
+    client.lose()
+    answering.send(1, spec.QueueDeclare(where, passive=True))
+    fails_channel(answering, 1, codes.NOT_FOUND, where)
+
+
+@pytest.mark.parametrize("used", [False, True], ids=["unused", "used"])
+@pytest.mark.parametrize("how", ["lost", "closed", "cancelled"])
+def test_one_who_is_gone_gets_nothing(how: str, used: bool) -> None:
+    made, client, answering = asking()
+    where = address(request(client, answering))
+    if used:
+        answering.publish(1, where, b"first", mandatory=True)
+        assert len(client.deliveries()) == 1
+    if how == "lost":
+        client.lose()
+    elif how == "closed":
+        client.call(1, spec.ChannelClose(200, "", 0, 0), spec.ChannelCloseOk)
+    else:
+        client.call(1, spec.BasicCancel("replies"), spec.BasicCancelOk)
+    answering.publish(1, where, b"late")
+    assert not answering.inbox
+    answering.publish(1, where, b"late", mandatory=True)
+    assert answering.expect(1, spec.BasicReturn).reply_code == codes.NO_ROUTE
+    assert not client.deliveries()
+    assert not made.broker.direct
+
+
+def test_addresses_cannot_be_guessed() -> None:
+    made, client, answering = asking()
+    where = address(request(client, answering))
+    client.open_channel(2)
+    client.call(2, spec.BasicConsume(REPLY_TO, "more", no_ack=True), spec.BasicConsumeOk)
+    assert len(made.broker.direct) == 2
+    answering.publish(1, f"{REPLY_TO}.guess", b"x")
+    answering.publish(1, where[:-1], b"x")
+    assert not client.deliveries()
+
+
+@pytest.mark.rule("TX-2")
+@pytest.mark.rule("TX-8")
+def test_an_answer_in_a_transaction_comes_when_that_is_on_disk() -> None:
+    made, client, answering = asking()
+    where = address(request(client, answering))
+    answering.open_channel(2, mode="tx")
+    answering.publish(2, where, b"answer")
+    answering.publish(2, "requests", b"more")
+    assert not client.deliveries()
+    answering.send(2, spec.TxCommit(), disk=False)
+    assert not client.deliveries()
+    made.run_disk()
+    answering.expect(2, spec.TxCommitOk)
+    assert client.bodies() == [b"answer"]
+
+
+def test_an_answer_in_a_transaction_that_is_rolled_back() -> None:
+    _, client, answering = asking()
+    where = address(request(client, answering))
+    answering.open_channel(2, mode="tx")
+    answering.publish(2, where, b"answer")
+    answering.call(2, spec.TxRollback(), spec.TxRollbackOk)
+    assert not client.deliveries()
+
+
+def test_what_is_refused() -> None:
+    _, client = pair()
+    client.declare(1, "requests")
+    client.publish(1, "requests", b"x", header=ASKING)
+    fails_channel(client, 1, codes.PRECONDITION_FAILED, "fast reply consumer does not exist")
+    client.open_channel(1)
+    client.send(1, spec.BasicConsume(REPLY_TO, "t"))
+    fails_channel(client, 1, codes.PRECONDITION_FAILED, "reply consumer cannot acknowledge")
+    client.open_channel(1)
+    client.call(1, spec.BasicConsume(REPLY_TO, "one", no_ack=True), spec.BasicConsumeOk)
+    client.send(1, spec.BasicConsume(REPLY_TO, "two", no_ack=True))
+    fails_channel(client, 1, codes.PRECONDITION_FAILED, "reply consumer already set")
+
+
+def test_confirms_of_answers() -> None:
+    _, client, answering = asking()
+    where = address(request(client, answering))
+    answering.call(1, spec.ConfirmSelect(), spec.ConfirmSelectOk)
+    answering.publish(1, where, b"answer", b"another")
+    assert answering.expect(1, spec.BasicAck) == spec.BasicAck(2, True)
+    assert client.bodies() == [b"answer", b"another"]
