@@ -1,0 +1,45 @@
+'use strict'
+// amqp-connection-manager: publishes and consumes through whatever happens to the broker, until its stdin is closed.
+// `node survivor.js PORT QUEUE` prints `sent N` for each confirmed publish, `got N` for each delivery, and the number of
+// connections at the end.
+
+const { connect } = require('amqp-connection-manager')
+
+const [port, queue] = process.argv.slice(2)
+const say = line => process.stdout.write(`${line}\n`)
+
+let connections = 0
+let running = true
+const connection = connect([`amqp://127.0.0.1:${port}/`], { heartbeatIntervalInSeconds: 2, reconnectTimeInSeconds: 0.1 })
+connection.on('connect', () => { connections += 1 })
+
+const setup = channel => channel.assertQueue(queue, { durable: true })
+const publisher = connection.createChannel({ confirm: true, setup })
+const consumer = connection.createChannel({ setup })
+consumer.consume(queue, message => {
+  say(`got ${message.content}`)
+  consumer.ack(message)
+}, { prefetch: 20 })
+
+async function publish () {
+  for (let number = 0; running; number++) {
+    try {
+      await publisher.sendToQueue(queue, Buffer.from(String(number)), { persistent: true })
+    } catch (error) {
+      if (!/channel closed/.test(error.message)) throw error
+      continue // it was on its way when the connection was lost: nobody knows what became of it
+    }
+    say(`sent ${number}`)
+  }
+}
+
+process.stdin.resume()
+process.stdin.on('end', () => { running = false })
+publish()
+  .then(() => new Promise(resolve => setTimeout(resolve, 500))) // what is on its way may still arrive
+  .then(() => connection.close())
+  .then(() => say(`connections ${connections}`))
+  .catch(error => {
+    console.error(error)
+    process.exit(1)
+  })
