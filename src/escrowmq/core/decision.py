@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Protocol
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.message import Entry, Envelope, Run
 from escrowmq.core.outcome import Outcome
-from escrowmq.core.records import Kind, encode_block, encode_commit, encode_settle, encode_targets, ranges_of
+from escrowmq.core.records import (
+    SINGLE_BLOCK,
+    Kind,
+    encode_block,
+    encode_commit,
+    encode_lone,
+    encode_settle,
+    encode_single,
+    encode_targets,
+    ranges_of,
+)
 from escrowmq.core.settlement import durable_positions, release
 
 if TYPE_CHECKING:
@@ -74,6 +84,9 @@ class Decision:
 
         With `sealed`, what comes stays invisible until the record is on disk (TX-2, TX-8).
         """
+        if len(self._placements) == 1 and not self._removals and len(self._placements[0][2]) == 1:
+            envelope, bodies, (queue,) = self._placements[0]
+            return self._apply_one(envelope, bodies, queue, sealed=sealed)
         host = self._host
         next_positions: dict[Queue, int] = {}
         operations: list[tuple[Kind, Sequence[bytes]]] = []
@@ -114,9 +127,36 @@ class Decision:
         log = self._host.log
         if not operations:
             return []
-        if len(operations) == 1 and not self._branch:
-            kind, parts = operations[0]
-            return [log.append(kind, *parts)]
+        if len(operations) == 1:
+            return [self._append(*operations[0])]
         parts, offsets = encode_commit(self._branch, operations)
         lsn = log.append(Kind.COMMIT, *parts)
         return [lsn + offset for offset in offsets]
+
+    def _append(self, kind: Kind, parts: Sequence[bytes]) -> int:
+        """Append a record of one operation; the LSN of the operation's payload."""
+        log = self._host.log
+        if not self._branch:
+            return log.append(kind, *parts)
+        head = encode_lone(self._branch, kind, sum(map(len, parts)))
+        return log.append(Kind.COMMIT, head, *parts) + len(head)
+
+    def _apply_one(self, envelope: Envelope, bodies: list[bytes], queue: Queue, *, sealed: bool) -> int:
+        """The same as `apply` does, for one run on one queue: most transactions are that small."""
+        host = self._host
+        lsn = end = 0
+        if queue.durable and envelope.durable:
+            if len(bodies) == 1:
+                block = SINGLE_BLOCK
+                parts: Sequence[bytes] = encode_single(queue.ident, queue.next_position, host.now, envelope, bodies[0])
+            else:
+                head = encode_targets([(queue.ident, queue.next_position)])
+                block = len(head)
+                parts = (head, *encode_block(host.now, envelope, bodies))
+            lsn = self._append(Kind.PUBLISH, parts) + block
+            host.log.retain(lsn, len(bodies))
+            end = host.log.end_lsn
+        queue.enqueue(Run(envelope, 0, host.now, lsn), bodies, end if sealed else 0)
+        if queue.escrow:
+            host.seal(queue)
+        return end

@@ -59,6 +59,7 @@ _SETTLE: Final = struct.Struct("<IBI")  # queue id, outcome, number of ranges
 _RANGE: Final = struct.Struct("<QI")  # first position, count
 _COMMIT: Final = struct.Struct("<QI")  # branch number, number of operations
 _OPERATION: Final = struct.Struct("<BI")  # kind, length
+_LONE: Final = struct.Struct("<QIBI")  # head of a commit of one operation, head of the operation
 _STATE: Final = struct.Struct("<IQQII")  # queue id, next position, delivered below, references, delivery counts
 _MOVE: Final = struct.Struct("<II")  # queue id, count
 
@@ -226,6 +227,11 @@ def encode_commit(branch: int, operations: Sequence[tuple[Kind, Sequence[bytes]]
         offsets.append(at + _OPERATION.size)
         at += _OPERATION.size + length
     return parts, offsets
+
+
+def encode_lone(branch: int, kind: Kind, length: int) -> bytes:
+    """What precedes the payload in a COMMIT record of one operation; the same as `encode_commit`, in one step."""
+    return _LONE.pack(branch, 1, kind, length)
 
 
 def decode_commit(data: bytes | memoryview) -> tuple[int, Iterator[tuple[Kind, int, bytes | memoryview]]]:

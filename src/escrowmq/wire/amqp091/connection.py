@@ -78,11 +78,7 @@ class Connection:
         self._confirming: dict[Channel, None] = {}
         self._forms = Forms()
         self._rest = b""
-        # The last publish that came in three frames in a row: its bytes up to the body's size, those from behind it up
-        # to the size of the body frame, and its form.
-        self._prefix = b""
-        self._middle = b""
-        self._form: Form | None = None
+        self._last: Channel | None = None  # the channel of the last publish that came in three frames in a row
 
     # -- reading
 
@@ -128,8 +124,9 @@ class Connection:
         startswith, unpack = buf.startswith, FRAME_HEADER.unpack_from
         most = self.frame_max - 8
         while end - at >= 8:
-            if self._form is not None and startswith(self._prefix, at):
-                behind = self._read_run(buf, at, end, self._form)
+            last = self._last
+            if last is not None and startswith(last.prefix, at):
+                behind = self._read_run(last, buf, at, end)
                 if behind != at:
                     at = behind
                     continue
@@ -150,7 +147,11 @@ class Connection:
                 elif channel.content is not None:
                     raise SyntaxFault(codes.UNEXPECTED_FRAME, "expected a content frame, got a method frame")
                 elif startswith(_PUBLISH, at + 7):
-                    at = self._read_publish(channel, buf, at, stop, end)
+                    behind = at
+                    if channel is not last and channel.form is not None and startswith(channel.prefix, at):
+                        self._last = channel
+                        behind = self._read_run(channel, buf, at, end)
+                    at = behind if behind != at else self._read_publish(channel, buf, at, stop, end)
                     continue
                 elif startswith(_ACK, at + 7) and size == 13:
                     at = self._read_acks(channel, buf, at, end)
@@ -165,12 +166,15 @@ class Connection:
             most = self.frame_max - 8
         return at
 
-    def _read_run(self, buf: bytes, at: int, end: int, form: Form) -> int:
-        """Publishes with method and properties of the last one: only their bodies differ, in size and content.
+    def _read_run(self, channel: Channel, buf: bytes, at: int, end: int) -> int:
+        """Publishes with method and properties of the channel's last one: only their bodies differ, size included.
 
         Where the first one begins that is not such, or not whole; the reading loop goes on with it.
         """
-        prefix, middle, startswith = self._prefix, self._middle, buf.startswith
+        form = channel.form
+        if form is None:
+            return at
+        prefix, middle, startswith = channel.prefix, channel.middle, buf.startswith
         size_at = len(prefix)
         frame_at = size_at + 8 + len(middle)
         body_at = frame_at + 4
@@ -199,7 +203,7 @@ class Connection:
                 append(buf[at + body_at : stop])
                 at = stop + 1
         if bodies:
-            self._publish(self.channels[form.channel], form, bodies)
+            self._publish(channel, form, bodies)
         return at
 
     def _read_publish(self, channel: Channel, buf: bytes, at: int, stop: int, end: int) -> int:
@@ -225,13 +229,14 @@ class Connection:
             ):
                 form = self._find_form(channel, buf[at + 7 : stop], buf[header + 19 : body - 1])
                 if form is not None:
-                    self._prefix = buf[at : header + 11]
-                    self._middle = buf[header + 19 : body + 3]
-                    self._form = form
+                    channel.prefix = buf[at : header + 11]
+                    channel.middle = buf[header + 19 : body + 3]
+                    channel.form = form
+                    self._last = channel
                     self._publish(channel, form, [buf[body + 7 : behind]])
                 return int(behind) + 1
-        if self._form is not None and self._form.channel == number:
-            self._forget_form()  # while content is awaited, nothing that looks like a publish is one
+        if self._last is channel:
+            self._last = None  # while content is awaited, nothing that looks like a publish is one
         channel.content = Content(buf[at + 7 : stop])
         return header
 
@@ -378,11 +383,7 @@ class Connection:
 
     def _drop(self, channel: Channel) -> None:
         self.channels.pop(channel.number, None)
-        self._forget_form()
-
-    def _forget_form(self) -> None:
-        self._form = None
-        self._prefix = b""
+        self._last = None
 
     # -- what the handshake asks for
 
@@ -550,7 +551,7 @@ class Connection:
 
     def channel_failed(self) -> None:
         """A channel was closed for a fault."""
-        self._forget_form()
+        self._last = None
 
     def release(self) -> None:
         """Give back everything that the connection's channels hold; drop its exclusive queues (EXC-1)."""
@@ -559,7 +560,7 @@ class Connection:
             channel.release()
             channel.closing = True
         self._confirming.clear()
-        self._forget_form()
+        self._last = None
         self.broker.end_session(self.session)
 
     def lost(self) -> None:
