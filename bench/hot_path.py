@@ -98,6 +98,8 @@ class Load:
     confirms: bool
     auto_ack: bool
     ack_each: bool = False
+    sizes: bool = False
+    ids: bool = False
 
 
 LOADS = (
@@ -105,6 +107,8 @@ LOADS = (
     Load("transient, acked (multiple)", durable=False, confirms=False, auto_ack=False),
     Load("transient, acked one by one", durable=False, confirms=False, auto_ack=False, ack_each=True),
     Load("persistent, confirms, acked (multiple)", durable=True, confirms=True, auto_ack=False),
+    Load("— with bodies of 60 to 140 bytes", durable=True, confirms=True, auto_ack=False, sizes=True),
+    Load("— with a message-id for each", durable=True, confirms=True, auto_ack=False, ids=True),
 )
 
 
@@ -133,14 +137,12 @@ def measure(load: Load, count: int, profiler: cProfile.Profile | None) -> float:
             send(publisher, 1, spec.ConfirmSelect())
         send(consumer, 1, spec.QueueDeclare("q", durable=True), spec.BasicQos(prefetch_count=5000))
         send(consumer, 1, spec.BasicConsume("q", "consumer", no_ack=load.auto_ack))
-        props = Properties(delivery_mode=2 if load.durable else 1).encode()
-        publishes = (method_frame(1, spec.BasicPublish("", "q")) + content_frames(1, props, BODY, 0)) * BLOCK
-        blocks = [_acks(load, n * BLOCK) for n in range(count // BLOCK)]
+        blocks = [(_publishes(load, n * BLOCK), _acks(load, n * BLOCK)) for n in range(count // BLOCK)]
         gc.collect()
         if profiler is not None:
             profiler.enable()
         started = time.process_time()
-        for acks in blocks:
+        for publishes, acks in blocks:
             publisher.receive(publishes)
             host.turn()
             consumer.receive(acks)
@@ -149,6 +151,19 @@ def measure(load: Load, count: int, profiler: cProfile.Profile | None) -> float:
             profiler.disable()
         host.journal.close()
         return spent / count * 1e6
+
+
+def _publishes(load: Load, before: int) -> bytes:
+    rng = random.Random(before)
+    method = method_frame(1, spec.BasicPublish("", "q"))
+    parts = []
+    for n in range(before, before + BLOCK):
+        props = Properties(delivery_mode=2 if load.durable else 1, message_id=f"id-{n:016}" if load.ids else None)
+        body = b"x" * rng.randint(60, 140) if load.sizes else BODY
+        parts += (method, content_frames(1, props.encode(), body, 0))
+        if not load.sizes and not load.ids:
+            return b"".join(parts) * BLOCK
+    return b"".join(parts)
 
 
 def _acks(load: Load, before: int) -> bytes:
