@@ -156,7 +156,7 @@ def measure(load: Load, count: int, profiler: cProfile.Profile | None) -> float:
 def _publishes(load: Load, before: int) -> bytes:
     rng = random.Random(before)
     method = method_frame(1, spec.BasicPublish("", "q"))
-    parts = []
+    parts: list[bytes] = []
     for n in range(before, before + BLOCK):
         props = Properties(delivery_mode=2 if load.durable else 1, message_id=f"id-{n:016}" if load.ids else None)
         body = b"x" * rng.randint(60, 140) if load.sizes else BODY
