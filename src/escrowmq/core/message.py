@@ -37,6 +37,7 @@ class Envelope:
     __slots__ = (
         "_encoded",
         "_lasting",
+        "_names",
         "deaths",
         "durable",
         "exchange",
@@ -61,7 +62,10 @@ class Envelope:
         ttl: int | None = None,
         extra_keys: tuple[str, ...] = (),
         deaths: tuple[Death, ...] = (),
+        names: bytes | None = None,
     ) -> None:
+        """`names` is what `encode_names` makes of exchange and routing key, for those who have it at hand."""
+        self._names = names
         self.exchange = exchange
         self.routing_key = routing_key
         self.header = header
@@ -101,8 +105,7 @@ class Envelope:
             ttl = -1 if self.ttl is None else self.ttl
             parts = [
                 _FIXED.pack(self.protocol, flags, self.priority, ttl),
-                _text(self.exchange),
-                _text(self.routing_key),
+                self._names or encode_names(self.exchange, self.routing_key),
                 _U32.pack(len(self.header)),
                 self.header,
             ]
@@ -193,6 +196,11 @@ class Entry:
 
     def __repr__(self) -> str:
         return f"Entry({self.position}, {len(self.body)} bytes)"
+
+
+def encode_names(exchange: str, routing_key: str) -> bytes:
+    """Exchange and routing key as they stand in an encoded envelope."""
+    return _text(exchange) + _text(routing_key)
 
 
 def _text(value: str) -> bytes:

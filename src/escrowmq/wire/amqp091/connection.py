@@ -61,6 +61,7 @@ class Connection:
         self.session = Session(self.label)
         self.vhost: VirtualHost[Queue]
         self.frame_max = codes.FRAME_MIN_SIZE
+        self.most_body = 0  # the longest body that comes in one frame and is not too large for a message
         self.channel_max = 0
         self.heartbeat = 0
         self.client: FieldTable = {}
@@ -179,7 +180,7 @@ class Connection:
         frame_at = size_at + 8 + len(middle)
         body_at = frame_at + 4
         last = end - body_at - 2
-        most = self._most_body
+        most = self.most_body
         read_size, read_frame_size = _SIZE.unpack_from, _FRAME_SIZE.unpack_from
         bodies: list[bytes] = []
         append = bodies.append
@@ -222,17 +223,18 @@ class Connection:
                 and same == number
                 and basic == _BASIC
                 and 14 <= size <= self.limits.header_size
-                and 0 < body_size <= self._most_body
+                and 0 < body_size <= self.most_body
                 and behind < end
                 and buf[body - 1] == _END == buf[behind]
                 and FRAME_HEADER.unpack_from(buf, body) == (codes.FRAME_BODY, number, body_size)
             ):
                 form = self._find_form(channel, buf[at + 7 : stop], buf[header + 19 : body - 1])
                 if form is not None:
-                    channel.prefix = buf[at : header + 11]
-                    channel.middle = buf[header + 19 : body + 3]
-                    channel.form = form
-                    self._last = channel
+                    if form.version >= 0:  # it was used before, so a run may begin
+                        channel.prefix = buf[at : header + 11]
+                        channel.middle = buf[header + 19 : body + 3]
+                        channel.form = form
+                        self._last = channel
                     self._publish(channel, form, [buf[body + 7 : behind]])
                 return int(behind) + 1
         if self._last is channel:
@@ -398,6 +400,13 @@ class Connection:
         if isinstance(name, str):
             self.label = f"{self.peer} ({name})"
 
+    def tuned(self, frame_max: int, channel_max: int, heartbeat: int) -> None:
+        """Client and broker have agreed."""
+        self.frame_max = frame_max
+        self.most_body = min(frame_max - 8, self.limits.message_size)
+        self.channel_max = channel_max
+        self.heartbeat = heartbeat
+
     def authenticate(self, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
         self._host.authenticate(self.peer, credentials, done)
 
@@ -447,11 +456,6 @@ class Connection:
         if channel not in self._confirming:
             self._confirming[channel] = None
             self._host.stir(self)
-
-    @property
-    def _most_body(self) -> int:
-        """The longest body that comes in one frame and is not too large for a message."""
-        return min(self.frame_max - 8, self.limits.message_size)
 
     @property
     def writable(self) -> bool:

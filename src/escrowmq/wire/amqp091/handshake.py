@@ -94,9 +94,9 @@ class LoginFault(Exception):  # noqa: N818 - it is told to the client, not raise
 def tune_ok(connection: Connection, method: spec.ConnectionTuneOk) -> None:
     """The client picks limits, none above ours (0 for ours)."""
     limits = connection.limits
-    connection.frame_max = _agreed("frame_max", method.frame_max, limits.frame_max, codes.FRAME_MIN_SIZE)
-    connection.channel_max = _agreed("channel_max", method.channel_max, limits.channels, 1)
-    connection.heartbeat = method.heartbeat
+    frame_max = _agreed("frame_max", method.frame_max, limits.frame_max, codes.FRAME_MIN_SIZE)
+    channel_max = _agreed("channel_max", method.channel_max, limits.channels, 1)
+    connection.tuned(frame_max, channel_max, method.heartbeat)
     connection.state = State.OPEN
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from escrowmq.core.conditions import BrokerError, Condition
-from escrowmq.core.message import Envelope
+from escrowmq.core.message import Envelope, encode_names
 from escrowmq.core.queue import Queue
 from escrowmq.wire.amqp091 import codes
 from escrowmq.wire.amqp091.errors import SyntaxFault
@@ -28,7 +28,7 @@ class Address:
     the topology's and `allowed` that of the access rules.
     """
 
-    __slots__ = ("allowed", "exchange", "mandatory", "queues", "routing_key", "version")
+    __slots__ = ("allowed", "exchange", "mandatory", "names", "queues", "routing_key", "version")
 
     def __init__(self, method: bytes) -> None:
         publish = BasicPublish.decode(method)
@@ -37,6 +37,7 @@ class Address:
         self.exchange = publish.exchange
         self.routing_key = publish.routing_key
         self.mandatory = publish.mandatory
+        self.names = encode_names(publish.exchange, publish.routing_key)
         self.queues: tuple[Queue, ...] = ()
         self.version = self.allowed = -1
 
@@ -111,6 +112,7 @@ def make_form(channel: int, address: Address, props: bytes) -> Form:
         priority=found.priority or 0,
         ttl=None if found.expiration is None else _time_to_live(found.expiration),
         extra_keys=keys,
+        names=address.names,
     )
     return Form(channel, address, envelope, found)
 
