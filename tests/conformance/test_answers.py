@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.wire.amqp091 import spec
 from tests.harness.client import SimClient
@@ -19,3 +21,20 @@ def test_an_answer_for_what_is_on_disk_already_does_not_wait_for_a_sync() -> Non
     later.open_channel(1)
     later.send(1, spec.QueueDeclare("q", durable=True), disk=False)
     later.expect(1, spec.QueueDeclareOk)
+
+
+@pytest.mark.rule("TX-8")
+def test_a_commit_waits_for_the_deletion_of_a_queue_that_it_settled_messages_of() -> None:
+    storage = MemoryStorage(random.Random(1))
+    server = SimServer(storage)
+    client, other = SimClient(server), SimClient(server)
+    client.open_channel(1, mode="tx")
+    other.open_channel(1)
+    other.declare(1, "q")
+    other.publish(1, "q", b"settled")
+    assert client.get(1, "q") is not None
+    other.send(1, spec.QueueDelete("q"), disk=False)
+    client.send(1, spec.BasicAck(1), spec.TxCommit(), disk=False)
+    assert not client.inbox, "answered, although the message would come back if the process died now"
+    server.run_disk()
+    client.expect(1, spec.TxCommitOk)

@@ -127,6 +127,8 @@ class Aftermath:
             for copy in [*queue.copies.values(), *queue.gone.values()]:
                 if copy in self._there:
                     if copy.state is State.GONE:
+                        if copy.removed is not None and copy.removed.promised:
+                            copy.key = None  # lost with the damage; others have got new keys since
                         ledger.restore(copy)
                     copy.state = State.READY
                     copy.delivered = False

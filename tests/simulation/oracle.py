@@ -77,6 +77,11 @@ class Channel:
         """Something is owed to the client, behind which deliveries may wait unseen."""
         return bool(self.expected or self.confirms)
 
+    @property
+    def undecided(self) -> bool:
+        """Only the answer will tell whether the commit was refused."""
+        return self.committing is not None and any(copy.queue.refuses for copy in self.committing[0].adds)
+
     def hides(self, queue: Queue) -> bool:
         """While it is pending, messages of `queue` may be on their way to it."""
         consumes = any(subscription.queue is queue for subscription in self.consumers.values())
@@ -95,9 +100,8 @@ class Connection:
 
     @property
     def undecided(self) -> bool:
-        """Only its answer will tell whether a commit was refused."""
-        commits = [channel.committing[0] for channel in self.channels.values() if channel.committing is not None]
-        return any(copy.queue.refuses for operation in commits for copy in operation.adds)
+        """See `Channel.undecided`."""
+        return any(channel.undecided for channel in self.channels.values())
 
 
 class Oracle:
@@ -183,7 +187,9 @@ class Oracle:
     @property
     def settled(self) -> bool:
         """No answer is owed to anybody, so that all deliveries have been seen."""
-        return not any(c.pending or c.recovering for connection in self.connections for c in connection.channels.values())
+        return not any(
+            c.pending or c.recovering for connection in self.connections for c in connection.channels.values()
+        )
 
     # -- from clients
 
@@ -524,6 +530,20 @@ class Oracle:
                 self.ledger.count("returns of a refused commit", sent.serial > 0)
         operation.adds.clear()
         operation.removals.clear()
+        channel.expected.popleft()
+        self._release(channel)
+        channel.closing = 506
+
+    def _infer_refusal(self, copy: Copy) -> None:
+        """If a delivery comes from a channel whose commit was refused, this is the first that is seen of it."""
+        for connection in self.connections:
+            for channel in connection.channels.values():
+                if channel.undecided:
+                    assert channel.committing is not None
+                    held = any(delivery.copy is copy for delivery in channel.unsettled.values())
+                    if held or copy in channel.committing[0].removals:
+                        self._revoke(channel)
+                        return
 
     def _refuse_copy(self, copy: Copy, refusal: Operation) -> None:
         if copy.state is not State.READY or copy.delivered:
@@ -577,9 +597,6 @@ class Oracle:
     def _closed(self, channel: Channel, method: spec.ChannelClose) -> None:
         if method.reply_code == 506 and channel.closing is None:
             self._revoke(channel)
-            channel.expected.popleft()
-            self._release(channel)
-            channel.closing = 506
         elif not channel.closing or channel.closing != method.reply_code:
             raise Violation(f"channel {channel.number} is closed: {method.reply_text}, expected was {channel.closing}")
         if channel.confirms:
@@ -648,12 +665,16 @@ class Oracle:
         no_ack: bool,
     ) -> Copy:
         if method.delivery_tag != channel.next_tag:
-            raise Violation(f"delivery tag {method.delivery_tag} on channel {channel.number}, {channel.next_tag} is due")
+            raise Violation(
+                f"delivery tag {method.delivery_tag} on channel {channel.number}, {channel.next_tag} is due"
+            )
         channel.next_tag += 1
         deaths = (scan(message.header).headers or {}).get("x-death")
         via = str(deaths[0]["queue"]) if isinstance(deaths, list) and isinstance(deaths[0], dict) else ""
         header = None if via or queue.quorum else message.header  # both add a header of their own
         copy = self.ledger.identify(queue, int(message.body.split(b".")[0]), via, message.body, header)
+        if copy.state is not State.READY:
+            self._infer_refusal(copy)
         if copy.state is State.OUT:
             raise Violation(f"{copy} is delivered, but another client holds it")
         if copy.state is State.GONE:
@@ -666,7 +687,7 @@ class Oracle:
         copy.delivered = True
         self._seen.append((copy, threshold))
         if no_ack:
-            self.ledger.remove(copy, self.ledger.operation(f"delivery of {copy}"))
+            self.ledger.remove(copy, Operation(f"delivery of {copy}", None))  # it left when nobody saw it
         else:
             copy.state = State.OUT
             channel.unsettled[method.delivery_tag] = Delivery(copy, consumer)

@@ -55,9 +55,7 @@ class World:
 
     def _start(self) -> SimServer:
         self._lives += 1
-        server = SimServer(
-            self.storage, self._options, now=self.now, seed=self._lives, make_broker=self._make_broker
-        )
+        server = SimServer(self.storage, self._options, now=self.now, seed=self._lives, make_broker=self._make_broker)
         server.on_output = self._said
         return server
 

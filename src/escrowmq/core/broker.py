@@ -299,12 +299,14 @@ class Broker(Directory):
             branch.end()
             return CommitResult()
         returned: list[Publication] = []
+        bereft = False  # a queue of it is deleted, and the answer stands on that being on disk as well (TX-8)
         decision = Decision(self, branch.number)
         for publication in branch.publications:
             queues = publication.queues
             for queue in queues:
                 if queue.deleted:
                     queues = tuple(queue for queue in queues if not queue.deleted)
+                    bereft = True
                     break
             if queues:
                 decision.place(publication.envelope, publication.bodies, queues)
@@ -323,10 +325,14 @@ class Broker(Directory):
             queue = self._leave(settlement.consumer, len(settlement.entries))
             if queue.keeps:
                 continue
-            if settlement.outcome is not Outcome.ACCEPTED and not queue.deleted:
+            if queue.deleted:
+                bereft = True
+            elif settlement.outcome is not Outcome.ACCEPTED:
                 self._place_dead(decision, queue, settlement.entries, settlement.outcome)
             decision.remove(queue, settlement.entries, settlement.outcome)
         lsn = decision.apply(sealed=True)
+        if bereft:
+            lsn = self.log.end_lsn
         for settlement in back:
             self.requeue(settlement.consumer, settlement.entries)
         branch.end()

@@ -1,0 +1,32 @@
+"""The simulator finds bugs: each planted one within a bounded number of histories."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.history import Failure, history, shrink
+from tests.simulation.planted import PLANTED, planted
+from tests.simulation.world import World
+
+HISTORIES = 400
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", PLANTED)
+def test_planted_bugs_are_found(bug: str) -> None:
+    with planted(bug):
+        for seed in range(HISTORIES):
+            if isinstance(history(seed), Failure):
+                return
+    pytest.fail(f"not found in {HISTORIES} histories")
+
+
+def test_a_failing_history_is_made_short() -> None:
+    with planted("prefetch counted by half"):
+        failures = (history(seed) for seed in range(HISTORIES))
+        failure = next(result for result in failures if isinstance(result, Failure))
+        short = shrink(failure)
+        assert failure.is_violation
+        assert len(short.steps) < 10 < len(failure.steps)
+        with pytest.raises(type(failure.error)):
+            World(short.seed).run(short.steps)
