@@ -1,0 +1,561 @@
+"""Channels: deliveries, settlements, confirms, transactions, and what becomes of them at the end."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.core.branch import Limits
+from escrowmq.wire.amqp091 import codes, spec
+from escrowmq.wire.amqp091.method import Method
+from escrowmq.wire.amqp091.properties import Properties
+from escrowmq.wire.amqp091.table import FieldTable
+from tests.harness.client import SimClient
+from tests.unit.wire.amqp091.clients import PERSISTENT, Server, bodies, fails_channel, pair
+
+
+def queue(client: SimClient, name: str = "q", arguments: FieldTable | None = None) -> None:
+    client.declare(1, name, arguments=arguments or {})
+
+
+def consuming(prefetch: int = 0, *published: bytes) -> tuple[Server, SimClient]:
+    """Channel 1 publishes to `q`, channel 2 consumes from it."""
+    made, client = pair()
+    queue(client)
+    client.open_channel(2, prefetch=prefetch)
+    client.call(2, spec.BasicConsume("q", "t"), spec.BasicConsumeOk)
+    if published:
+        client.publish(1, "q", *published)
+    return made, client
+
+
+def tags(client: SimClient) -> list[int]:
+    return [delivery.method.delivery_tag for delivery in client.deliveries()]  # type: ignore[attr-defined]
+
+
+class TestSettling:
+    @pytest.mark.parametrize(
+        ("method", "left"),
+        [
+            (spec.BasicAck(2), [1, 3]),
+            (spec.BasicAck(2, True), [3]),
+            (spec.BasicAck(0, True), []),
+            (spec.BasicNack(2, False, False), [1, 3]),
+            (spec.BasicNack(2, True, False), [3]),
+            (spec.BasicNack(0, True, False), []),
+            (spec.BasicReject(3, False), [1, 2]),
+        ],
+    )
+    def test_what_leaves(self, method: spec.BasicAck, left: list[int]) -> None:
+        made, client = consuming(0, b"1", b"2", b"3")
+        assert tags(client) == [1, 2, 3]
+        client.send(2, method)
+        assert made.broker.vhost("/").queue("q").unsettled == len(left)
+        client.call(2, spec.ChannelClose(200, "", 0, 0), spec.ChannelCloseOk)
+        assert bodies(made) == [b"%d" % i for i in left]
+
+    @pytest.mark.parametrize(
+        "method",
+        [
+            spec.BasicAck(0),
+            spec.BasicAck(4),
+            spec.BasicAck(4, True),
+            spec.BasicAck(1),
+            spec.BasicAck(1, True),
+            spec.BasicNack(9, False, True),
+            spec.BasicReject(1, True),
+            spec.BasicAck(2**64 - 1, True),
+        ],
+    )
+    def test_unknown_tags(self, method: spec.BasicAck) -> None:
+        _, client = consuming(0, b"1", b"2", b"3")
+        client.send(2, spec.BasicAck(1))
+        client.deliveries()
+        client.send(2, method)
+        closed = fails_channel(client, 2, codes.PRECONDITION_FAILED, f"unknown delivery tag {method.delivery_tag}")
+        assert (closed.class_id, closed.method_id) == (60, method.METHOD_ID)
+
+    def test_nothing_to_settle_at_all(self) -> None:
+        _, client = consuming()
+        client.send(2, spec.BasicAck(0, True), spec.BasicNack(0, True, True))
+        assert not client.inbox
+
+    def test_what_was_settled_before_an_unknown_tag_stays_settled(self) -> None:
+        made, client = consuming(0, b"1", b"2", b"3")
+        client.deliveries()
+        client.send(2, spec.BasicAck(1), spec.BasicAck(2), spec.BasicAck(2), spec.BasicAck(3))
+        fails_channel(client, 2, codes.PRECONDITION_FAILED)
+        assert bodies(made) == [b"3"]
+
+    @pytest.mark.rule("ORD-2")
+    def test_requeued_at_once_to_the_same_place(self) -> None:
+        _, client = consuming(2, b"1", b"2", b"3")
+        assert client.bodies() == [b"1", b"2"]
+        client.send(2, spec.BasicNack(0, True, True))
+        again = client.deliveries()
+        assert [(d.body, d.method.redelivered) for d in again] == [(b"1", True), (b"2", True)]  # type: ignore[attr-defined]
+        assert [d.method.delivery_tag for d in again] == [3, 4]  # type: ignore[attr-defined]
+
+    def test_no_ack_beside_ack_on_one_channel(self) -> None:
+        made, client = consuming()
+        queue(client, "free")
+        client.call(2, spec.BasicConsume("free", "f", no_ack=True), spec.BasicConsumeOk)
+        for name in ("free", "q", "free", "q", "q", "free"):
+            client.publish(1, name, b"x")
+        assert tags(client) == [1, 2, 3, 4, 5, 6]
+        client.send(2, spec.BasicAck(4, True))
+        client.send(2, spec.BasicAck(5))
+        assert not client.inbox
+        assert made.broker.vhost("/").queue("q").unsettled == 0
+        client.send(2, spec.BasicAck(6))
+        fails_channel(client, 2, codes.PRECONDITION_FAILED, "unknown delivery tag 6")
+
+    def test_after_cancelling(self) -> None:
+        made, client = consuming(0, b"1", b"2")
+        client.deliveries()
+        client.call(2, spec.BasicCancel("t"), spec.BasicCancelOk)
+        client.send(2, spec.BasicAck(1), spec.BasicNack(2, False, True))
+        assert bodies(made) == [b"2"]
+        client.call(2, spec.BasicConsume("q", "t"), spec.BasicConsumeOk)
+        assert tags(client) == [3]
+
+    @pytest.mark.parametrize(
+        "method", [spec.BasicAck(0, True), spec.BasicNack(0, True, True), spec.BasicNack(0, True, False)]
+    )
+    @pytest.mark.parametrize("tx", [False, True])
+    def test_after_the_queue_was_deleted(self, method: spec.BasicAck, tx: bool) -> None:
+        made, client = consuming(0, b"1", b"2")
+        client.deliveries()
+        if tx:
+            client.call(2, spec.TxSelect(), spec.TxSelectOk)
+        client.send(1, spec.QueueDelete("q"))
+        client.expect(2, spec.BasicCancel)
+        client.expect(1, spec.QueueDeleteOk)
+        client.send(2, method)
+        if tx:
+            client.send(2, spec.TxCommit())
+        client.inbox.clear()
+        client.open_channel(3)
+        queue(client)
+        assert bodies(made) == []
+        made.tidy()
+        assert sum(segment.live for segment in made.journal._table) == 0
+
+
+class TestRecover:
+    def test_to_the_queue(self) -> None:
+        _, client = consuming(2, b"1", b"2", b"3")
+        client.deliveries()
+        client.open_channel(3)
+        client.call(3, spec.BasicConsume("q", "other", no_ack=True), spec.BasicConsumeOk)
+        assert client.bodies() == [b"3"]
+        client.call(2, spec.BasicCancel("t"), spec.BasicCancelOk)
+        client.call(2, spec.BasicRecover(True), spec.BasicRecoverOk)
+        assert client.bodies() == [b"1", b"2"]
+
+    def test_to_the_same_consumer(self) -> None:
+        _, client = consuming(2, b"1", b"2", b"3")
+        client.deliveries()
+        client.open_channel(3)
+        client.call(3, spec.BasicConsume("q", "other", no_ack=True), spec.BasicConsumeOk)
+        client.deliveries()
+        client.send(2, spec.BasicRecover(False))
+        again = client.deliveries()
+        client.expect(2, spec.BasicRecoverOk)
+        assert [(d.channel, d.body, d.method.redelivered) for d in again] == [  # type: ignore[attr-defined]
+            (2, b"1", True),
+            (2, b"2", True),
+        ]
+        client.send(2, spec.BasicAck(1))
+        fails_channel(client, 2, codes.PRECONDITION_FAILED, "unknown delivery tag 1")
+
+    def test_without_an_answer(self) -> None:
+        _, client = consuming(2, b"1")
+        client.deliveries()
+        client.send(2, spec.BasicRecoverAsync(True))
+        assert client.bodies() == [b"1"]
+        assert not client.inbox
+
+
+class TestPrefetch:
+    def test_for_each_consumer(self) -> None:
+        _, client = consuming(2, *[b"%d" % i for i in range(10)])
+        client.send(2, spec.BasicConsume("q", "u"))
+        assert len(client.deliveries()) == 4
+        client.send(2, spec.BasicAck(1))
+        assert len(client.deliveries()) == 1
+
+    def test_it_changes_for_later_consumers_only(self) -> None:
+        _, client = consuming(2, *[b"%d" % i for i in range(10)])
+        assert len(client.deliveries()) == 2
+        client.send(2, spec.BasicQos(0, 5))
+        client.expect(2, spec.BasicQosOk)
+        assert not client.deliveries()
+        client.send(2, spec.BasicConsume("q", "u"))
+        client.expect(2, spec.BasicConsumeOk)
+        assert len(client.deliveries()) == 5
+
+    def test_for_the_channel_over_two_queues(self) -> None:
+        _, client = pair()
+        queue(client, "a")
+        queue(client, "b")
+        client.open_channel(2)
+        client.call(2, spec.BasicQos(0, 3, True), spec.BasicQosOk)
+        for name in ("a", "b"):
+            client.publish(1, name, *[name.encode()] * 5)
+            client.send(2, spec.BasicConsume(name, name))
+        assert len(client.deliveries()) == 3
+        client.send(2, spec.BasicAck(2, True))
+        assert len(client.deliveries()) == 2
+        client.inbox.clear()
+        client.send(2, spec.BasicQos(0, 4, True))
+        assert len(client.deliveries()) == 1
+        client.send(2, spec.BasicQos(0, 1, True), spec.BasicAck(3))
+        assert len(client.deliveries()) == 0
+        client.send(2, spec.BasicQos(0, 0, True))
+        assert len(client.deliveries()) == 4
+
+    def test_no_ack_needs_none(self) -> None:
+        _, client = pair()
+        queue(client)
+        client.call(1, spec.BasicQos(0, 1, True), spec.BasicQosOk)
+        client.publish(1, "q", *[b"x"] * 5)
+        client.send(1, spec.BasicConsume("q", "t", no_ack=True))
+        assert len(client.deliveries()) == 5
+
+    def test_a_channel_that_closes_takes_its_window_along(self) -> None:
+        _, client = consuming(0, b"1", b"2")
+        client.deliveries()
+        client.call(2, spec.ChannelClose(200, "", 0, 0), spec.ChannelCloseOk)
+        client.open_channel(2)
+        client.send(2, spec.BasicQos(0, 1, True), spec.BasicConsume("q", "t"))
+        assert len(client.deliveries()) == 1
+
+    def test_flow(self) -> None:
+        _, client = consuming()
+        assert not client.call(2, spec.ChannelFlow(False), spec.ChannelFlowOk).active
+        client.publish(1, "q", b"x")
+        assert not client.deliveries()
+        client.send(2, spec.ChannelFlow(True))
+        assert len(client.deliveries()) == 1
+
+
+class TestConfirms:
+    @pytest.mark.rule("DUR-1")
+    def test_when_they_are_on_disk_and_together(self) -> None:
+        made, client = pair()
+        queue(client)
+        client.call(1, spec.ConfirmSelect(), spec.ConfirmSelectOk)
+        client.publish(1, "q", b"a", b"b", b"c", disk=False)
+        assert not client.inbox
+        made.run_disk()
+        assert client.expect(1, spec.BasicAck) == spec.BasicAck(3, True)
+        client.publish(1, "q", b"d")
+        assert client.expect(1, spec.BasicAck) == spec.BasicAck(4, False)
+
+    def test_what_is_transient_or_goes_nowhere_is_confirmed_at_once(self) -> None:
+        _, client = pair()
+        queue(client)
+        client.call(1, spec.ConfirmSelect(), spec.ConfirmSelectOk)
+        client.publish(1, "q", b"a", header=b"\x00\x00", disk=False)
+        assert client.expect(1, spec.BasicAck).delivery_tag == 1
+        client.publish(1, "nowhere", b"b", disk=False)
+        assert client.expect(1, spec.BasicAck).delivery_tag == 2
+
+    def test_a_return_comes_before_its_confirm(self) -> None:
+        _, client = pair()
+        client.call(1, spec.ConfirmSelect(), spec.ConfirmSelectOk)
+        client.publish(1, "nowhere", b"a", b"", mandatory=True)
+        for body in (b"a", b""):
+            returned = client.inbox.popleft()
+            assert returned.method == spec.BasicReturn(312, "NO_ROUTE", "", "nowhere")
+            assert (returned.header, returned.body) == (PERSISTENT, body)
+        assert client.expect(1, spec.BasicAck) == spec.BasicAck(2, True)
+
+    @pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
+    def test_what_is_refused(self, overflow: str) -> None:
+        made, client = pair()
+        queue(client, "dead")
+        queue(
+            client,
+            "q",
+            {
+                "x-max-length": 3,
+                "x-overflow": overflow,
+                "x-dead-letter-exchange": "",
+                "x-dead-letter-routing-key": "dead",
+            },
+        )
+        client.call(1, spec.ConfirmSelect(), spec.ConfirmSelectOk)
+        client.publish(1, "q", *[b"%d" % i for i in range(5)])
+        assert client.expect(1, spec.BasicAck) == spec.BasicAck(3, True)
+        assert client.expect(1, spec.BasicNack) == spec.BasicNack(4, False, False)
+        assert client.expect(1, spec.BasicNack) == spec.BasicNack(5, False, False)
+        client.get(1, "q", no_ack=True)
+        client.publish(1, "q", b"5", b"6")
+        assert client.expect(1, spec.BasicAck) == spec.BasicAck(6, False)
+        assert client.expect(1, spec.BasicNack) == spec.BasicNack(7, False, False)
+        assert bodies(made) == [b"1", b"2", b"5"]
+        assert bodies(made, "dead") == ([b"3", b"4", b"6"] if overflow.endswith("dlx") else [])
+
+    def test_refused_ones_between_others(self) -> None:
+        _, client = pair()
+        queue(client, "q", {"x-max-length-bytes": 4, "x-overflow": "reject-publish"})
+        client.call(1, spec.ConfirmSelect(), spec.ConfirmSelectOk)
+        client.publish(1, "q", b"12", b"1234", b"1", b"12", b"1", b"1")
+        client.collect()
+        answers = [
+            (said.method.NAME, said.method.delivery_tag, said.method.multiple)  # type: ignore[attr-defined]
+            for said in client.inbox
+        ]
+        assert answers == [
+            ("basic.ack", 1, False),
+            ("basic.nack", 2, False),
+            ("basic.ack", 3, False),
+            ("basic.nack", 4, False),
+            ("basic.ack", 5, False),
+            ("basic.nack", 6, False),
+        ]
+
+    def test_an_error_does_not_take_earlier_confirms_along(self) -> None:
+        made, client = pair()
+        queue(client)
+        client.call(1, spec.ConfirmSelect(), spec.ConfirmSelectOk)
+        client.publish(1, "q", b"a", disk=False)
+        client.publish(1, "q", b"b", exchange="nowhere", disk=False)
+        assert not client.inbox
+        made.run_disk()
+        assert client.expect(1, spec.BasicAck).delivery_tag == 1
+        fails_channel(client, 1, codes.NOT_FOUND, "no exchange 'nowhere'")
+
+
+class TestTransactions:
+    @pytest.mark.rule("TX-2")
+    @pytest.mark.rule("TX-12")
+    def test_committing_and_rolling_back(self) -> None:
+        made, client = pair()
+        queue(client)
+        client.open_channel(2, mode="tx")
+        client.publish(2, "q", b"a", b"b")
+        assert client.count(1, "q") == 0
+        client.call(2, spec.TxCommit(), spec.TxCommitOk)
+        client.publish(2, "q", b"dropped")
+        client.call(2, spec.TxRollback(), spec.TxRollbackOk)
+        client.publish(2, "q", b"c")
+        client.call(2, spec.TxCommit(), spec.TxCommitOk)
+        assert bodies(made) == [b"a", b"b", b"c"]
+
+    @pytest.mark.rule("TX-8")
+    def test_commit_ok_and_effects_wait_for_the_disk(self) -> None:
+        made, client = pair()
+        queue(client)
+        client.open_channel(2, mode="tx")
+        client.publish(2, "q", b"a")
+        client.send(2, spec.TxCommit(), disk=False)
+        assert not client.inbox
+        assert client.server.broker.vhost("/").queue("q").ready == 0
+        made.run_disk()
+        client.expect(2, spec.TxCommitOk)
+        assert bodies(made) == [b"a"]
+
+    @pytest.mark.rule("TX-7")
+    @pytest.mark.rule("TX-11")
+    def test_returns_come_with_the_commit_and_before_its_answer(self) -> None:
+        _, client = pair()
+        queue(client)
+        queue(client, "gone")
+        client.open_channel(2, mode="tx")
+        client.publish(2, "nowhere", b"a", mandatory=True)
+        client.publish(2, "gone", b"b", mandatory=True)
+        client.publish(2, "q", b"c", mandatory=True)
+        client.call(1, spec.QueueDelete("gone"), spec.QueueDeleteOk)
+        assert not client.inbox
+        client.send(2, spec.TxCommit())
+        assert client.inbox[0].body == b"a"
+        client.expect(2, spec.BasicReturn)
+        assert client.inbox[0].body == b"b"
+        client.expect(2, spec.BasicReturn)
+        client.expect(2, spec.TxCommitOk)
+
+    @pytest.mark.rule("TX-3")
+    @pytest.mark.rule("TX-4")
+    @pytest.mark.parametrize(
+        "method", [spec.BasicAck(1), spec.BasicNack(1, False, False), spec.BasicReject(1, True), spec.BasicAck(0, True)]
+    )
+    def test_settlements_take_effect_on_commit(self, method: Method) -> None:
+        made, client = consuming(1, b"1", b"2")
+        client.deliveries()
+        client.call(2, spec.TxSelect(), spec.TxSelectOk)
+        client.send(2, method)
+        assert not client.deliveries(), "it still counts against the prefetch limit"
+        client.call(2, spec.TxRollback(), spec.TxRollbackOk)
+        assert not client.deliveries(), "a rollback requeues nothing"
+        assert made.broker.vhost("/").queue("q").unsettled == 1
+        client.send(2, method)
+        client.send(2, spec.TxCommit())
+        expected = b"1" if isinstance(method, spec.BasicReject) else b"2"
+        assert client.bodies() == [expected]
+        client.expect(2, spec.TxCommitOk)
+
+    @pytest.mark.rule("TX-6")
+    def test_a_tag_cannot_be_settled_twice_in_one_transaction(self) -> None:
+        made, client = consuming(0, b"1", b"2")
+        client.deliveries()
+        client.call(2, spec.TxSelect(), spec.TxSelectOk)
+        client.send(2, spec.BasicAck(1))
+        client.publish(2, "q", b"new")
+        client.send(2, spec.BasicAck(1))
+        fails_channel(client, 2, codes.PRECONDITION_FAILED, "unknown delivery tag 1")
+        assert bodies(made) == [b"1", b"2"]
+
+    def test_acks_of_several_before_a_rollback_keep_their_tags(self) -> None:
+        made, client = consuming(0, *[b"%d" % i for i in range(1, 6)])
+        client.deliveries()
+        client.call(2, spec.TxSelect(), spec.TxSelectOk)
+        client.send(2, spec.BasicAck(2), spec.BasicAck(3, True), spec.BasicNack(5, False, True))
+        client.call(2, spec.TxRollback(), spec.TxRollbackOk)
+        client.send(2, spec.BasicAck(3, True), spec.BasicAck(5))
+        client.call(2, spec.TxCommit(), spec.TxCommitOk)
+        client.call(2, spec.ChannelClose(200, "", 0, 0), spec.ChannelCloseOk)
+        assert bodies(made) == [b"4"]
+
+    def test_a_reject_dead_letters_on_commit(self) -> None:
+        made, client = pair()
+        queue(client, "dead")
+        queue(client, "q", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
+        client.publish(1, "q", b"a")
+        client.open_channel(2, mode="tx")
+        assert client.get(2, "q") is not None
+        client.send(2, spec.BasicReject(1, False))
+        assert bodies(made, "dead") == []
+        client.call(2, spec.TxCommit(), spec.TxCommitOk)
+        assert bodies(made, "dead") == [b"a"]
+
+    @pytest.mark.rule("TX-1")
+    def test_modes_do_not_mix(self) -> None:
+        _, client = pair()
+        client.send(1, spec.TxSelect(), spec.TxSelect(), spec.ConfirmSelect())
+        client.expect(1, spec.TxSelectOk)
+        client.expect(1, spec.TxSelectOk)
+        fails_channel(client, 1, codes.PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
+        client.open_channel(1)
+        client.send(1, spec.ConfirmSelect(), spec.ConfirmSelect(), spec.TxSelect())
+        client.expect(1, spec.ConfirmSelectOk)
+        client.expect(1, spec.ConfirmSelectOk)
+        fails_channel(client, 1, codes.PRECONDITION_FAILED, "cannot switch from confirm to tx mode")
+        for method in (spec.TxCommit(), spec.TxRollback()):
+            client.open_channel(1)
+            client.send(1, method)
+            fails_channel(client, 1, codes.PRECONDITION_FAILED, "channel is not transactional")
+
+    @pytest.mark.rule("TX-13")
+    @pytest.mark.parametrize(
+        ("limits", "words"),
+        [
+            (Limits(operations=3), "more than 3 operations"),
+            (Limits(bytes=3), "more than 3 bytes"),
+            (Limits(age=5000), "older than 5 s"),
+        ],
+    )
+    def test_bounds(self, limits: Limits, words: str) -> None:
+        made, client = pair(transaction=limits)
+        queue(client)
+        client.open_channel(2, mode="tx")
+        client.publish(2, "q", b"1", b"2", b"3")
+        client.call(2, spec.TxCommit(), spec.TxCommitOk)
+        made.after(4000)
+        client.publish(2, "q", b"4", b"5", b"6")
+        made.after(4000)
+        client.collect()
+        assert not client.inbox, "each transaction has its own age"
+        if limits.age:
+            made.after(1000)
+        else:
+            client.publish(2, "q", b"7")
+        fails_channel(client, 2, codes.RESOURCE_ERROR, words)
+        assert bodies(made) == [b"1", b"2", b"3"]
+        made.after(100_000)
+
+    def test_a_full_queue_that_refuses(self) -> None:
+        made, client = consuming(1, b"1")
+        client.deliveries()
+        queue(client, "full", {"x-max-length": 1, "x-overflow": "reject-publish"})
+        client.call(2, spec.TxSelect(), spec.TxSelectOk)
+        client.publish(2, "full", b"a", b"b")
+        client.publish(2, "q", b"2")
+        client.send(2, spec.BasicAck(1), spec.TxCommit())
+        fails_channel(client, 2, codes.RESOURCE_ERROR, "queue 'full'", "nothing of it was applied")
+        assert (bodies(made), bodies(made, "full")) == ([b"1"], [])
+
+    @pytest.mark.rule("TX-9")
+    def test_getting_and_declaring_act_at_once(self) -> None:
+        made, client = pair()
+        queue(client)
+        client.publish(1, "q", b"a")
+        client.open_channel(2, mode="tx")
+        assert client.get(2, "q", no_ack=True) is not None
+        client.declare(2, "other")
+        client.call(2, spec.TxRollback(), spec.TxRollbackOk)
+        assert bodies(made) == []
+        assert "other" in made.broker.vhost("/").queues
+
+
+class TestPublishing:
+    def test_what_costs_the_channel(self) -> None:
+        made, client = pair()
+        made.broker.record_access(made.broker.access.set_topic_permission("guest", "/", "amq.topic", "^ok", ".*"))
+        for exchange, key, header, code in (
+            ("nowhere", "", PERSISTENT, codes.NOT_FOUND),
+            ("amq.topic", "no", PERSISTENT, codes.ACCESS_REFUSED),
+            ("amq.topic", "ok", Properties(headers={"CC": ["no"]}).encode(), codes.ACCESS_REFUSED),
+            ("", "q", Properties(user_id="root").encode(), codes.PRECONDITION_FAILED),
+            ("", "q", Properties(expiration="x").encode(), codes.PRECONDITION_FAILED),
+            ("", "q", Properties(headers={"CC": 5}).encode(), codes.PRECONDITION_FAILED),
+        ):
+            client.publish(1, key, b"x", exchange=exchange, header=header)
+            closed = fails_channel(client, 1, code)
+            assert (closed.class_id, closed.method_id) == (60, 40)
+            client.open_channel(1)
+        client.publish(1, "ok.a", b"x", exchange="amq.topic", header=Properties(user_id="guest").encode())
+        assert not client.inbox
+
+    def test_a_right_that_is_withdrawn(self) -> None:
+        made, client = pair()
+        queue(client)
+        client.publish(1, "q", b"a")
+        made.broker.record_access(made.broker.access.set_permission("guest", "/", ".*", "^$", ".*"))
+        client.publish(1, "q", b"b")
+        fails_channel(client, 1, codes.ACCESS_REFUSED, "exchange 'amq.default'")
+        assert bodies(made) == [b"a"]
+
+    def test_a_topology_that_changes(self) -> None:
+        made, client = pair()
+        queue(client, "a")
+        client.publish(1, "", b"0", exchange="amq.fanout")
+        for name in ("a", "b"):
+            queue(client, name)
+            client.call(1, spec.QueueBind(name, "amq.fanout", ""), spec.QueueBindOk)
+            client.publish(1, "", b"x", exchange="amq.fanout")
+        client.call(1, spec.QueueUnbind("a", "amq.fanout", ""), spec.QueueUnbindOk)
+        client.publish(1, "", b"y", exchange="amq.fanout")
+        assert (bodies(made, "a"), bodies(made, "b")) == ([b"x", b"x"], [b"x", b"y"])
+
+    def test_copies(self) -> None:
+        made, client = pair()
+        for name in "abc":
+            queue(client, name)
+        props = Properties(headers={"CC": ["b", "a"], "BCC": ["c", "nowhere"]}).encode()
+        client.publish(1, "a", b"x", header=props, mandatory=True)
+        assert [bodies(made, name) for name in "abc"] == [[b"x"]] * 3
+        found = client.get(1, "c")
+        assert found is not None
+        assert Properties.decode(found.header).headers == {"CC": ["b", "a"]}
+        client.publish(1, "nowhere", b"y", header=props, mandatory=True)
+        assert not client.inbox
+        assert bodies(made, "b") == [b"x", b"y"]
+
+    def test_priorities(self) -> None:
+        made, client = pair()
+        queue(client, "q", {"x-max-priority": 5})
+        for i, priority in enumerate([0, 9, 5, None, 255, 1]):
+            client.publish(1, "q", b"%d" % i, header=Properties(priority=priority).encode())
+        assert bodies(made) == [b"1", b"2", b"4", b"5", b"0", b"3"]

@@ -1,0 +1,249 @@
+"""Logging in, tuning, opening."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.wire.amqp091 import codes, spec
+from escrowmq.wire.amqp091.frames import HEARTBEAT, PROTOCOL_HEADER, method_frame
+from escrowmq.wire.amqp091.handshake import CAPABILITIES, State
+from escrowmq.wire.amqp091.method import Method
+from escrowmq.wire.amqp091.table import FieldTable, encode_table
+from tests.harness.frames import FrameReader
+from tests.harness.server import Port
+from tests.unit.wire.amqp091.clients import Server, opening, server
+
+TELL_ME: FieldTable = {"capabilities": {"authentication_failure_close": True}}
+
+
+class Talk:
+    """One connection, from its first byte on."""
+
+    def __init__(self, made: Server | None = None) -> None:
+        self.server = made or server()
+        self.port: Port = self.server.connect()
+        self.reader = FrameReader()
+
+    def say(self, *parts: bytes | Method) -> list[Method]:
+        """What the server answers."""
+        data = b"".join(part if isinstance(part, bytes) else method_frame(0, part) for part in parts)
+        self.server.receive(self.port, data)
+        return self.hear()
+
+    def hear(self) -> list[Method]:
+        self.server.end_turn()
+        self.server.run_disk()
+        data, self.port.sent = bytes(self.port.sent), bytearray()
+        return [message.method for message in self.reader.feed(data)]
+
+    @property
+    def state(self) -> State:
+        return self.port.endpoint.state
+
+
+def start_ok(
+    mechanism: str = "PLAIN", response: bytes = b"\0guest\0guest", client: FieldTable | None = None
+) -> spec.ConnectionStartOk:
+    properties: FieldTable = {**TELL_ME, **(client or {})}
+    return spec.ConnectionStartOk(properties, mechanism, response, "en_US")
+
+
+def code_of(said: list[Method]) -> int:
+    assert isinstance(said[-1], spec.ConnectionClose), said
+    return said[-1].reply_code
+
+
+class TestHeader:
+    def test_the_server_begins(self) -> None:
+        (start,) = Talk().say(PROTOCOL_HEADER)
+        assert isinstance(start, spec.ConnectionStart)
+        assert (start.version_major, start.version_minor) == (0, 9)
+        assert start.mechanisms == b"PLAIN"
+        assert start.locales == b"en_US"
+        assert start.server_properties["capabilities"] == CAPABILITIES
+        assert start.server_properties["product"] == "EscrowMQ"
+
+    def test_byte_by_byte(self) -> None:
+        talk = Talk()
+        for i in range(7):
+            assert talk.say(PROTOCOL_HEADER[i : i + 1]) == []
+        assert isinstance(talk.say(PROTOCOL_HEADER[7:])[0], spec.ConnectionStart)
+
+    @pytest.mark.parametrize(
+        "header", [b"AMQP\x00\x01\x00\x00", b"AMQP\x01\x01\x00\x0a", b"GET / HTTP/1.1\r\n", b"A\x00"]
+    )
+    def test_any_other_is_told_what_is_spoken_here(self, header: bytes) -> None:
+        talk = Talk()
+        assert talk.say(header) == []
+        assert talk.reader.protocol_header == PROTOCOL_HEADER
+        assert talk.port.closed
+
+
+class TestLogin:
+    def test_in_good_order(self) -> None:
+        talk = Talk()
+        talk.say(PROTOCOL_HEADER)
+        assert talk.say(start_ok()) == [spec.ConnectionTune(2047, 131_072, 60)]
+        assert talk.say(spec.ConnectionTuneOk(0, 0, 0)) == []
+        assert talk.say(spec.ConnectionOpen("/")) == [spec.ConnectionOpenOk()]
+        assert talk.state is State.RUNNING
+
+    @pytest.mark.parametrize(
+        ("mechanism", "response"),
+        [
+            ("PLAIN", b"\0guest\0wrong"),
+            ("PLAIN", b"\0nobody\0nobody"),
+            ("PLAIN", b"guest"),
+            ("PLAIN", b""),
+            ("AMQPLAIN", b"\x00"),
+            ("GSSAPI", b""),
+            ("", b""),
+        ],
+    )
+    def test_a_login_that_fails(self, mechanism: str, response: bytes) -> None:
+        talk = Talk()
+        talk.say(PROTOCOL_HEADER)
+        said = talk.say(start_ok(mechanism, response))
+        assert code_of(said) == codes.ACCESS_REFUSED
+        assert "wrong" not in str(said)
+        assert talk.port.closed
+
+    def test_one_who_cannot_be_told_is_cut_off(self) -> None:
+        talk = Talk()
+        talk.say(PROTOCOL_HEADER)
+        assert talk.say(spec.ConnectionStartOk({}, "PLAIN", b"\0guest\0wrong", "en_US")) == []
+        assert talk.port.closed
+
+    def test_the_name_of_a_connection(self) -> None:
+        talk = Talk()
+        talk.say(PROTOCOL_HEADER)
+        talk.say(start_ok(client={"connection_name": "billing"}))
+        assert talk.port.endpoint.label.endswith(" (billing)")
+
+    @pytest.mark.parametrize(
+        "client", [{"capabilities": 7}, {"capabilities": {"consumer_cancel_notify": 1}}, {"x": []}]
+    )
+    def test_strange_properties_of_a_client(self, client: FieldTable) -> None:
+        talk = Talk()
+        talk.say(PROTOCOL_HEADER)
+        assert isinstance(talk.say(start_ok(client=client))[0], spec.ConnectionTune)
+        assert not talk.port.endpoint.cancel_notify
+
+    @pytest.mark.parametrize("cut", [0, 1, 10, 22])
+    def test_what_comes_while_the_login_is_checked_waits(self, cut: int) -> None:
+        made = server()
+        made.slow = True
+        talk = Talk(made)
+        rest = method_frame(0, spec.ConnectionTuneOk(0, 0, 0)) + method_frame(0, spec.ConnectionOpen("/"))
+        talk.say(PROTOCOL_HEADER)
+        assert talk.say(start_ok(), rest[:cut]) == []
+        assert talk.say(rest[cut:]) == []
+        assert talk.state is State.AUTHENTICATING
+        made.login_done()
+        assert talk.hear() == [spec.ConnectionTune(2047, 131_072, 60), spec.ConnectionOpenOk()]
+
+    def test_but_not_without_limit(self) -> None:
+        made = server()
+        made.slow = True
+        talk = Talk(made)
+        talk.say(PROTOCOL_HEADER, start_ok())
+        talk.say(HEARTBEAT * 400)
+        assert talk.state is State.AUTHENTICATING
+        talk.say(HEARTBEAT * 400)
+        assert talk.port.closed
+        made.login_done()
+        assert talk.hear() == []
+
+    def test_one_who_goes_while_the_login_is_checked(self) -> None:
+        made = server()
+        made.slow = True
+        talk = Talk(made)
+        talk.say(PROTOCOL_HEADER, start_ok())
+        made.lose(talk.port)
+        made.login_done()
+        assert talk.state is State.CLOSED
+
+    def test_the_whole_handshake_at_once(self) -> None:
+        talk = Talk()
+        said = talk.say(opening())
+        assert [method.NAME for method in said] == ["connection.start", "connection.tune", "connection.open-ok"]
+
+
+class TestTuning:
+    @pytest.mark.parametrize(
+        ("tune", "frame_max", "channel_max", "heartbeat"),
+        [
+            (spec.ConnectionTuneOk(0, 0, 0), 131_072, 2047, 0),
+            (spec.ConnectionTuneOk(5, 4096, 7), 4096, 5, 7),
+            (spec.ConnectionTuneOk(2047, 131_072, 600), 131_072, 2047, 600),
+        ],
+    )
+    def test_what_is_agreed(self, tune: Method, frame_max: int, channel_max: int, heartbeat: int) -> None:
+        talk = Talk()
+        talk.say(PROTOCOL_HEADER, start_ok(), tune)
+        endpoint = talk.port.endpoint
+        assert (endpoint.frame_max, endpoint.channel_max, endpoint.heartbeat) == (frame_max, channel_max, heartbeat)
+
+    @pytest.mark.parametrize(
+        "tune",
+        [
+            spec.ConnectionTuneOk(2048, 0, 0),
+            spec.ConnectionTuneOk(0, 131_073, 0),
+            spec.ConnectionTuneOk(0, 4095, 0),
+            spec.ConnectionTuneOk(0, 2**32 - 1, 0),
+        ],
+    )
+    def test_no_more_than_was_offered(self, tune: Method) -> None:
+        talk = Talk()
+        talk.say(PROTOCOL_HEADER, start_ok())
+        assert code_of(talk.say(tune)) == codes.NOT_ALLOWED
+
+
+class TestOpening:
+    def test_a_virtual_host_that_is_not_there_or_not_allowed(self) -> None:
+        made = server()
+        made.broker.add_vhost("private")
+        for name, words in (("nowhere", "vhost nowhere not found"), ("private", "access to vhost 'private' refused")):
+            talk = Talk(made)
+            talk.say(PROTOCOL_HEADER, start_ok(), spec.ConnectionTuneOk(0, 0, 0))
+            said = talk.say(spec.ConnectionOpen(name))
+            assert code_of(said) == codes.NOT_ALLOWED
+            assert words in str(said[-1])
+
+    @pytest.mark.parametrize(
+        ("before", "method"),
+        [
+            ([], spec.ConnectionTuneOk(0, 0, 0)),
+            ([], spec.ConnectionOpen("/")),
+            ([start_ok()], start_ok()),
+            ([start_ok()], spec.ConnectionOpen("/")),
+            ([start_ok(), spec.ConnectionTuneOk(0, 0, 0)], spec.ConnectionTuneOk(0, 0, 0)),
+            ([start_ok(), spec.ConnectionTuneOk(0, 0, 0), spec.ConnectionOpen("/")], spec.ConnectionOpen("/")),
+            ([], spec.ConnectionUpdateSecret(b"s", "r")),
+            ([], spec.ConnectionSecureOk(b"s")),
+            ([], spec.ConnectionCloseOk()),
+        ],
+    )
+    def test_out_of_order(self, before: list[Method], method: Method) -> None:
+        talk = Talk()
+        talk.say(PROTOCOL_HEADER, *before)
+        assert code_of(talk.say(method)) == codes.COMMAND_INVALID
+
+    @pytest.mark.parametrize("steps", [0, 1, 2, 3])
+    def test_leaving_early(self, steps: int) -> None:
+        talk = Talk()
+        path = [start_ok(), spec.ConnectionTuneOk(0, 0, 0), spec.ConnectionOpen("/")]
+        talk.say(PROTOCOL_HEADER, *path[:steps])
+        assert talk.say(spec.ConnectionClose(200, "bye", 0, 0)) == [spec.ConnectionCloseOk()]
+
+    def test_channels_before_the_connection_is_open(self) -> None:
+        talk = Talk()
+        talk.say(PROTOCOL_HEADER, start_ok(), spec.ConnectionTuneOk(0, 0, 0))
+        assert code_of(talk.say(method_frame(1, spec.ChannelOpen()))) == codes.CHANNEL_ERROR
+
+    def test_frames_before_tuning_are_small(self) -> None:
+        talk = Talk()
+        talk.say(PROTOCOL_HEADER)
+        big: FieldTable = {"x": "y" * 5000}
+        assert len(encode_table(big)) > 4096
+        assert code_of(talk.say(spec.ConnectionStartOk(big, "PLAIN", b"", "en_US"))) == codes.FRAME_ERROR
