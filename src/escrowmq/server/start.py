@@ -11,6 +11,7 @@ from escrowmq.core.recovery import Recovery, RecoveryError
 from escrowmq.journal.errors import JournalDamaged, JournalError
 from escrowmq.journal.journal import Journal
 from escrowmq.server.auth import hash_password
+from escrowmq.wire.sniff import HEADERS
 
 _log = logging.getLogger("escrowmq.journal")
 
@@ -19,6 +20,7 @@ def recover(journal: Journal, broker: Broker) -> None:
     """Replay the journal into an empty broker. Raises JournalError, for damage with what can be done about it."""
     started = time.perf_counter()
     broker.now = time.time_ns() // 1_000_000
+    broker.headers_of.update(HEADERS)
     recovery = Recovery(broker)
     lsn = 0
     try:

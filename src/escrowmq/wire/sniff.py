@@ -6,13 +6,22 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from escrowmq.core.broker import Headers
 from escrowmq.wire.amqp091.connection import Connection as Amqp091
+from escrowmq.wire.amqp091.death import headers_of
+from escrowmq.wire.amqp091.publication import PROTOCOL
 from escrowmq.wire.endpoint import Endpoint, Host, Peer
 
 HEADER_SIZE: Final = 8
 
 Opener: TypeAlias = Callable[[Host, Peer], Endpoint]
 """Makes the endpoint of a new connection; it is then given all bytes, the header first."""
+
+HEADERS: Final[Mapping[int, Headers]] = MappingProxyType({PROTOCOL: headers_of})
+"""How the headers of a stored message are read, by the number of the protocol that it came over (`Envelope.protocol`).
+
+The broker needs it from its start on: messages expire into headers exchanges before anybody connects.
+"""
 
 PROTOCOLS: Final[Mapping[bytes, Opener]] = MappingProxyType({b"AMQP\x00\x00\x09\x01": Amqp091})
 

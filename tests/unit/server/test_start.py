@@ -11,10 +11,15 @@ from pydantic import SecretStr
 
 from escrowmq.config import SecuritySection
 from escrowmq.core.broker import Broker
+from escrowmq.core.directory import Declaration
+from escrowmq.core.message import Envelope
+from escrowmq.core.queue import Session
 from escrowmq.journal.errors import JournalDamaged, JournalError
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.server.start import advice, first_start, recover
+from escrowmq.wire.amqp091.properties import Properties
+from escrowmq.wire.amqp091.publication import PROTOCOL
 
 
 def opened(storage: MemoryStorage) -> tuple[Journal, Broker]:
@@ -54,6 +59,25 @@ def test_a_second_start_makes_nothing_again() -> None:
     _, again = opened(storage)
     first_start(again, SecuritySection())
     assert not again.access.users
+
+
+def test_messages_may_expire_into_a_headers_exchange_before_anybody_connects() -> None:
+    storage = MemoryStorage(random.Random(1))
+    journal, broker = opened(storage)
+    broker.add_vhost("/")
+    vhost = broker.vhost("/")
+    session = Session("test")
+    broker.declare_queue(vhost, "dead", Declaration(durable=True), session)
+    broker.bind_queue(vhost, "amq.headers", "dead", "", {"x-match": "all", "kind": "order"})
+    arguments = {"x-dead-letter-exchange": "amq.headers"}
+    queue = broker.declare_queue(vhost, "q", Declaration(durable=True, arguments=arguments), session)
+    props = Properties(headers={"kind": "order"}).encode()
+    broker.publish(Envelope("", "q", props, protocol=PROTOCOL, durable=True, ttl=1), [b"late"], [queue])
+    written(journal)
+    _, again = opened(storage)
+    again.now += 1000
+    again.run_deadlines()
+    assert again.vhost("/").queue("dead").ready == 1
 
 
 @pytest.mark.rule("DUR-3")
