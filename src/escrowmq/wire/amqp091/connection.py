@@ -99,7 +99,7 @@ class Connection:
             if at >= 0 and self.state is not State.HEADER:
                 at = self._read(data, at)
         except SyntaxFault as fault:
-            self.fail(fault.code, fault.text)
+            self.fail(fault.code, fault.text, fault.index)
             return
         except LoginFault as error:
             self.login_refused(str(error))
@@ -330,8 +330,11 @@ class Connection:
                 handler(channel, method)
             except BrokerError as error:
                 if REPLIES[error.condition].hard:
-                    raise SyntaxFault(REPLIES[error.condition].code, error.text) from None
+                    raise SyntaxFault(REPLIES[error.condition].code, error.text, method.INDEX) from None
                 channel.refuse(error, method)
+            except SyntaxFault as fault:
+                fault.index = method.INDEX
+                raise
         elif isinstance(method, spec.ChannelClose):
             channel.send_confirms()
             channel.release()
@@ -379,7 +382,11 @@ class Connection:
         method = decode(payload)
         handler = handshake.HANDLERS.get(self.state, {}).get(method.INDEX)
         if handler is not None:
-            handler(self, method)
+            try:
+                handler(self, method)
+            except SyntaxFault as fault:
+                fault.index = method.INDEX
+                raise
         elif self.state is not State.CLOSING:
             raise SyntaxFault(codes.COMMAND_INVALID, f"{method.NAME} on channel 0 in state {self.state.name.lower()}")
 
@@ -534,14 +541,14 @@ class Connection:
         else:
             self.end()
 
-    def fail(self, code: int, text: str) -> None:
-        """Close the connection for a fault; from now on only the client's answer counts."""
+    def fail(self, code: int, text: str, index: int = 0) -> None:
+        """Close the connection for a fault (of the method `index`); from now on only the client's answer counts."""
         if self.state in (State.CLOSING, State.CLOSED):
             return
         before = self.state
         self.release()
         self._rest = b""
-        self.send(spec.ConnectionClose(code, reply_text(code, text)))
+        self.send(spec.ConnectionClose(code, reply_text(code, text), index >> 16, index & 0xFFFF))
         if before is State.RUNNING or before is State.OPEN:
             self.state = State.CLOSING
         else:

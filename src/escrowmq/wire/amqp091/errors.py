@@ -11,15 +11,17 @@ from escrowmq.wire.amqp091 import codes
 class SyntaxFault(Exception):  # noqa: N818 - "fault" is the term for what the peer did wrong
     """The peer sent something that is no AMQP 0-9-1; always costs the connection.
 
-    `code` is the reply code (501 frame error, 502 syntax error, 503, 504, 505, 540); `text` says what was wrong.
+    `code` is the reply code (501 frame error, 502 syntax error, 503, 504, 505, 540); `text` says what was wrong;
+    `index` is the method that provoked it (`Method.INDEX`), 0 when it was none in particular.
     """
 
-    __slots__ = ("code", "text")
+    __slots__ = ("code", "index", "text")
 
-    def __init__(self, code: int, text: str) -> None:
+    def __init__(self, code: int, text: str, index: int = 0) -> None:
         super().__init__(code, text)
         self.code = code
         self.text = text
+        self.index = index
 
     def __str__(self) -> str:
         return reply_text(self.code, self.text)
