@@ -148,7 +148,7 @@ def _chain(storage: Storage, names: list[str], found: Found) -> None:
         if segment.size:
             found.segments.append(segment)
             found.files[first] = file
-            if segment.end_lsn <= snapshot_lsn and file.footer is not None:
+            if first < snapshot_lsn and file.footer is not None:  # its replay does not see all of it, or nothing
                 segment.unchecked = file
     if end < snapshot_lsn:
         name, offset = (files[-1].name, files[-1].offset_of(end)) if files else (fmt.segment_name(end), 0)

@@ -81,12 +81,15 @@ class SegmentTable:
         return None
 
     def read(self, storage: Storage, lsn: int, length: int) -> bytes:
-        """Bytes of a record. Raises JournalDamaged if they are not there, or the frames around them are not whole."""
+        """`length` bytes, or fewer if they reach beyond their record into frames that are not whole.
+
+        Raises JournalDamaged if they are not there, or the frames around the record are not whole.
+        """
         segment = self.find(lsn)
         if segment is None or segment.missing or lsn + length > segment.end_lsn:
             raise JournalDamaged(fmt.segment_name(lsn), 0, f"no segment holds LSN {lsn:#x} to {lsn + length:#x}")
         if segment.unchecked is not None:
-            _check(segment, segment.unchecked, lsn)
+            length = _whole(segment, segment.unchecked, lsn, length)
         offset = lsn - segment.first_lsn + fmt.FILE_HEADER_SIZE
         data = storage.read(segment.name, offset, length)
         if len(data) != length:
@@ -136,13 +139,30 @@ class SegmentTable:
             self._starts = [segment.first_lsn for segment in self._segments]
 
 
-def _check(segment: Segment, file: JournalFile, lsn: int) -> None:
+def _whole(segment: Segment, file: JournalFile, lsn: int, length: int) -> int:
+    """How many of `length` bytes lie in frames that are whole. Raises JournalDamaged if those at `lsn` do not.
+
+    A record lies between two indexed frames, so what is cut off here was only read ahead.
+    """
+    at, stop = lsn, lsn + length
+    while at < stop:
+        try:
+            at = _check(segment, file, at)
+        except JournalDamaged:
+            if at == lsn:
+                raise
+            return at - lsn
+    return length
+
+
+def _check(segment: Segment, file: JournalFile, lsn: int) -> int:
+    """Check the frames from the indexed one before `lsn` to the next indexed one, which is returned."""
     start, end = file.granule(lsn)
-    if start in segment.checked:
-        return
-    walk = file.walk(start, end)
-    for _ in walk:
-        pass
-    if walk.lsn != end:
-        raise JournalDamaged(segment.name, walk.offset, walk.why)
-    segment.checked.add(start)
+    if start not in segment.checked:
+        walk = file.walk(start, end)
+        for _ in walk:
+            pass
+        if walk.lsn != end:
+            raise JournalDamaged(segment.name, walk.offset, walk.why)
+        segment.checked.add(start)
+    return end

@@ -333,3 +333,24 @@ def test_killed_writers_lose_nothing_that_they_reported(tmp_path: Path) -> None:
         assert [payload for _, _, payload, _ in replayed] == [b"%d" % i * 50 for i in range(len(replayed))]
         assert len(replayed) >= reported
         journal.close()
+
+
+@pytest.mark.rule("DUR-3")
+@pytest.mark.parametrize("sealed", [True, False])
+def test_a_flipped_bit_below_the_snapshot_is_seen_however_it_is_read(sealed: bool) -> None:
+    """Also by a read that begins where all is well, and in the part of a segment that the replay passes over."""
+    storage = memory()
+    journal = start(storage, segment_bytes=300_000 if sealed else 10_000_000)
+    lsns = fill(journal, 8, size=60_000)
+    snapshot(journal)
+    fill(journal, 1)
+    journal.close()
+    storage.flip(fmt.segment_name(0), 8 * (fmt.FILE_HEADER_SIZE + lsns[3] + 100))
+    journal, _ = reopen(storage, segment_bytes=300_000)
+    ahead = journal.read_ahead(lsns[0], 256 * 1024)
+    assert lsns[0] + 60_000 <= lsns[0] + len(ahead) <= lsns[3]
+    assert journal.read(lsns[0], 60_000) == ahead[:60_000]
+    for read in (journal.read, journal.read_ahead):
+        with pytest.raises(JournalDamaged, match="checksum"):
+            read(lsns[3], 60_000)
+    assert journal.read(lsns[7], 10) == bytes([7]) * 10
