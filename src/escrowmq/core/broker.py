@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from escrowmq.core.branch import CommitResult, Input, Limits, Publication, Settlement, State, TransactionBranch
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from escrowmq.core.watch import Watch
 
 RESIDENT_LIMIT: Final = 16 * 1024 * 1024
+BURY_BYTES: Final = 16 * 1024 * 1024
+"""Bodies that are dead-lettered in one record; one more may come on top."""
 
 
 class Receipt(NamedTuple):
@@ -240,14 +242,15 @@ class Broker(Directory):
             queue.put_back(entries)
 
     def bury(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
-        """Entries that have left `queue` go to its dead-letter exchange, in one record with their leaving."""
+        """Entries that have left `queue` go to its dead-letter exchange, each in one record with its leaving."""
         if queue.options.dead_letter_exchange is None:
             self.settlements.add(queue, entries, outcome)
             return
-        decision = Decision(self)
-        self._place_dead(decision, queue, entries, outcome)
-        decision.remove(queue, entries, outcome)
-        decision.apply()
+        for some in _in_parts(entries, BURY_BYTES):  # a record has a longest length, whatever is settled at once
+            decision = Decision(self)
+            self._place_dead(decision, queue, some, outcome)
+            decision.remove(queue, some, outcome)
+            decision.apply()
 
     def _place_dead(self, decision: Decision, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
         vhost = self.vhosts[queue.vhost]
@@ -372,3 +375,13 @@ class Broker(Directory):
 
     def next_deadline(self) -> int | None:
         return self.deadlines.next()
+
+
+def _in_parts(entries: list[Entry], most: int) -> Iterator[list[Entry]]:
+    """`entries` in order, in lists that end when their bodies have `most` bytes."""
+    begin = size = 0
+    for i, entry in enumerate(entries, 1):
+        size += len(entry.body)
+        if size >= most or i == len(entries):
+            yield entries[begin:i]
+            begin, size = i, 0

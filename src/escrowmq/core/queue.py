@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from escrowmq.core.settlement import Settlements
 
 CHUNK: Final = 1000  # entries handed to a consumer before its receiver is asked again whether it takes more
+EXPIRY_BYTES: Final = 1 << 20  # bodies that leave at one time because they have expired
 
 
 class Session:
@@ -329,7 +330,7 @@ class Queue:
         head = self.order.peek()
         if head is None or not head.run.expires_at:
             return
-        at = head.run.expires_at + 1
+        at = max(head.run.expires_at, self._host.now) + 1  # what is overdue goes in parts, one in each turn
         deadline = self._expiry_deadline
         if deadline is not None and deadline.action is not None and deadline.at <= at:
             return
@@ -340,9 +341,11 @@ class Queue:
     def _expire(self) -> None:
         now = self._host.now
         dead: list[Entry] = []
+        size = 0
         head = self.order.peek()
-        while head is not None and 0 < head.run.expires_at < now:
+        while head is not None and 0 < head.run.expires_at < now and len(dead) < CHUNK and size < EXPIRY_BYTES:
             dead += self.order.take(1)
+            size += len(head.body)
             head = self.order.peek()
         if dead:
             if self.limited:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from escrowmq.core import broker as broker_module
+from escrowmq.core import queue as queue_module
 from escrowmq.core.branch import Limits, Settlement, State
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.consumer import Consumer
@@ -276,6 +278,30 @@ class TestDeadLettering:
         site.publish("q", b"a", protocol=7)
         site.after(5)
         assert site.bodies("dead") == [b"a"]
+
+    @pytest.mark.parametrize("how", ["settled", "expired"])
+    def test_of_many_at_once_no_record_is_large(self, site: Site, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However many are rejected at once or have expired while the broker was down: a record has a longest length,
+        and one that is too long would end the broker, again after each restart.
+        """
+        monkeypatch.setattr(broker_module, "BURY_BYTES", 10_000)
+        monkeypatch.setattr(queue_module, "EXPIRY_BYTES", 30_000)
+        queue, _ = dead_lettering(site, **({"message_ttl": 10} if how == "expired" else {}))
+        bodies = [b"%03d" % i * 500 for i in range(100)]
+        site.publish("q", *bodies)
+        site.turn()
+        if how == "settled":
+            consumer, entries = taken(site, queue)
+            site.broker.settle(consumer, entries, Outcome.REJECTED)
+            site.turn()
+        else:
+            site.after(100)
+            assert 0 < queue.ready < 100, "the rest waits for another turn"
+            while queue.ready:
+                site.after(1)
+        assert max(map(len, site.records(Kind.COMMIT))) < 13_000
+        for running in (site, site.restart()):
+            assert (running.bodies(), running.bodies("dead")) == ([], bodies)
 
     def test_to_a_replicated_queue_it_becomes_durable(self, site: Site) -> None:
         site.queue("dead", {"x-queue-type": "quorum"})
