@@ -14,15 +14,10 @@ from escrowmq.core.broker import Broker
 from escrowmq.core.directory import Declaration
 from escrowmq.core.message import Envelope
 from escrowmq.core.queue import Session
-from escrowmq.core.directory import Declaration
-from escrowmq.core.message import Envelope
-from escrowmq.core.queue import Session
 from escrowmq.journal.errors import JournalDamaged, JournalError
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.server.start import advice, first_start, recover
-from escrowmq.wire.amqp091.properties import Properties
-from escrowmq.wire.amqp091.publication import PROTOCOL
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp091.publication import PROTOCOL
 
@@ -115,23 +110,3 @@ def test_damage_comes_with_advice() -> None:
     text = str(advice(JournalDamaged("0000.log", 77, "the frame is broken"), "/data"))
     assert text.startswith("journal damaged: 0000.log at offset 77: the frame is broken; nothing was changed.")
     assert "escrowmq inspect /data" in text
-
-
-def test_messages_that_expire_before_the_first_client_comes_are_routed_by_their_headers() -> None:
-    """As by a dead-letter exchange of that kind: a broker that had no client yet would end of it, at each start."""
-    storage = MemoryStorage(random.Random(1))
-    journal, broker = opened(storage)
-    broker.add_vhost("/")
-    vhost = broker.vhost("/")
-    broker.declare_exchange(vhost, "h", "headers", durable=True)
-    arguments = {"x-message-ttl": 1, "x-dead-letter-exchange": "h"}
-    queue = broker.declare_queue(vhost, "q", Declaration(durable=True, arguments=arguments), Session("test"))
-    broker.declare_queue(vhost, "dead", Declaration(durable=True), Session("test"))
-    broker.bind_queue(vhost, "h", "dead", "", {"x-match": "all", "a": "b"})
-    header = Properties(delivery_mode=2, headers={"a": "b"}).encode()
-    broker.publish(Envelope("", "q", header, protocol=PROTOCOL, durable=True), [b"m"], (queue,))
-    written(journal)
-    broker = opened(storage)[1]
-    broker.now += 1000
-    broker.run_deadlines()
-    assert broker.vhost("/").queue("dead").ready == 1
