@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from escrowmq.core.broker import Broker
 from escrowmq.core.conditions import BrokerError
@@ -16,12 +16,19 @@ from escrowmq.wire.amqp091.channel import Channel
 from escrowmq.wire.amqp091.content import Content
 from escrowmq.wire.amqp091.death import headers_of
 from escrowmq.wire.amqp091.errors import REPLIES, SyntaxFault, reply_text
-from escrowmq.wire.amqp091.frames import FRAME_HEADER, HEARTBEAT, METHOD_INDEX, PROTOCOL_HEADER, method_frame
+from escrowmq.wire.amqp091.frames import (
+    FRAME_HEADER,
+    HEARTBEAT,
+    METHOD_INDEX,
+    PROTOCOL_HEADER,
+    decode_method,
+    method_frame,
+    remainder,
+)
 from escrowmq.wire.amqp091.handshake import LoginFault, State
 from escrowmq.wire.amqp091.method import Method
 from escrowmq.wire.amqp091.outbox import Outbox
 from escrowmq.wire.amqp091.publication import PROTOCOL, Form, Forms
-from escrowmq.wire.amqp091.spec import METHODS
 from escrowmq.wire.amqp091.table import FieldTable
 from escrowmq.wire.endpoint import EndpointLimits, Host, Peer, Verdict
 from escrowmq.wire.sasl import Credentials
@@ -68,7 +75,7 @@ class Connection:
         self.cancel_notify = False
         self.channels: dict[int, Channel] = {}
         self.finished = False
-        self._blocked_notify = False
+        self.blocked_notify = False
         self._blocked = ""
         self._publishes = False
         self._began: int | None = None
@@ -100,6 +107,7 @@ class Connection:
                 at = self._read(data, at)
         except SyntaxFault as fault:
             self.fail(fault.code, fault.text, fault.index)
+            self._rest = remainder(data)  # where the client's answer will be found
             return
         except LoginFault as error:
             self.login_refused(str(error))
@@ -396,17 +404,6 @@ class Connection:
 
     # -- what the handshake asks for
 
-    def introduce(self, client: FieldTable) -> None:
-        """The client says who it is and what it can do."""
-        self.client = client
-        capabilities = client.get("capabilities")
-        if isinstance(capabilities, dict):
-            self.cancel_notify = capabilities.get("consumer_cancel_notify") is True
-            self._blocked_notify = capabilities.get("connection.blocked") is True
-        name = client.get("connection_name")
-        if isinstance(name, str):
-            self.label = f"{self.peer} ({name})"
-
     def tuned(self, frame_max: int, channel_max: int, heartbeat: int) -> None:
         """Client and broker have agreed."""
         self.frame_max = frame_max
@@ -510,7 +507,7 @@ class Connection:
     def block(self, reason: str) -> None:
         """`connection.blocked` and `connection.unblocked`, to those who understand it."""
         self._blocked = reason
-        if self.state is State.RUNNING and self._blocked_notify:
+        if self.state is State.RUNNING and self.blocked_notify:
             self.send(spec.ConnectionBlocked(reason) if reason else spec.ConnectionUnblocked())
 
     def tick(self, now_ms: int, idle_in_ms: int, idle_out_ms: int) -> None:
@@ -547,7 +544,6 @@ class Connection:
             return
         before = self.state
         self.release()
-        self._rest = b""
         self.send(spec.ConnectionClose(code, reply_text(code, text), index >> 16, index & 0xFFFF))
         if before is State.RUNNING or before is State.OPEN:
             self.state = State.CLOSING
@@ -597,15 +593,5 @@ class Connection:
 
 
 def decode(payload: bytes) -> Method:
-    """The method in a frame. Raises SyntaxFault: 502 malformed, 540 unknown."""
-    if len(payload) < 4:
-        raise SyntaxFault(codes.SYNTAX_ERROR, "method frame without class and method id")
-    bare = _BARE.get(payload)
-    if bare is not None:
-        return bare
-    (index,) = METHOD_INDEX.unpack_from(payload)
-    kind: Any = METHODS.get(index)
-    if kind is None:
-        raise SyntaxFault(codes.NOT_IMPLEMENTED, f"unknown method {index & 0xFFFF} of class {index >> 16}")
-    method: Method = kind.decode(payload)
-    return method
+    """As `decode_method`, which makes an object; those without arguments are there already."""
+    return _BARE.get(payload) or decode_method(payload)

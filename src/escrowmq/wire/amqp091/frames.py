@@ -110,6 +110,21 @@ def next_frame(buf: bytes, at: int, frame_max: int) -> tuple[int, int, bytes, in
     return kind, channel, buf[start:end], end + 1
 
 
+def remainder(buf: bytes) -> bytes:
+    """What is behind the last whole frame in `buf`, which begins with a frame; nothing if it is out of step."""
+    at, end = 0, len(buf)
+    if buf.startswith(PROTOCOL_HEADER):
+        at = len(PROTOCOL_HEADER)
+    while end - at >= FRAME_OVERHEAD:
+        stop = at + FRAME_HEADER_SIZE + int(FRAME_HEADER.unpack_from(buf, at)[2])
+        if stop >= end:
+            break
+        if buf[stop] != codes.FRAME_END:
+            return b""
+        at = stop + 1
+    return buf[at:]
+
+
 def decode_method(payload: bytes) -> Method:
     """The method in a method frame's payload.
 

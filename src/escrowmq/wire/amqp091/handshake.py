@@ -60,7 +60,7 @@ def start(connection: Connection) -> None:
 
 def start_ok(connection: Connection, method: spec.ConnectionStartOk) -> None:
     """The client logs in. The verdict comes later; until then nothing more is read."""
-    connection.introduce(method.client_properties)
+    _introduce(connection, method.client_properties)
     if method.mechanism not in connection.mechanisms:
         raise LoginFault(f"unknown mechanism '{method.mechanism}'; offered are {', '.join(connection.mechanisms)}")
     try:
@@ -85,6 +85,18 @@ def start_ok(connection: Connection, method: spec.ConnectionStartOk) -> None:
         connection.resume()
 
     connection.authenticate(credentials, done)
+
+
+def _introduce(connection: Connection, client: FieldTable) -> None:
+    """The client says who it is and what it can do."""
+    connection.client = client
+    capabilities = client.get("capabilities")
+    if isinstance(capabilities, dict):
+        connection.cancel_notify = capabilities.get("consumer_cancel_notify") is True
+        connection.blocked_notify = capabilities.get("connection.blocked") is True
+    name = client.get("connection_name")
+    if isinstance(name, str):
+        connection.label = f"{connection.peer} ({name})"
 
 
 class LoginFault(Exception):  # noqa: N818 - it is told to the client, not raised to a caller

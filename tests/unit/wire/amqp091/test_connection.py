@@ -392,6 +392,23 @@ class TestClosing:
         assert not client.inbox
         assert bodies(made) == []
 
+    @pytest.mark.parametrize("cut", [1, 7, 8, 30])
+    @pytest.mark.parametrize("fault", [b"", method_frame(0, spec.ChannelOpen())], ids=["shut", "fault"])
+    def test_the_answer_is_found_behind_what_was_on_its_way(self, cut: int, fault: bytes) -> None:
+        made, client = pair()
+        client.declare(1, "q")
+        late = b"".join(message(1, b"x" * 100))
+        client.send_bytes(fault + late + late[:cut])
+        if not fault:
+            client.port.endpoint.shut("the broker is shutting down")
+            made.end_turn()
+        client.expect(0, spec.ConnectionClose)
+        client.send_bytes(late[cut:])
+        assert not client.closed
+        client.send_bytes(late + method_frame(0, spec.ConnectionCloseOk()))
+        assert client.closed
+        assert bodies(made) == ([] if fault else [b"x" * 100])
+
     def test_the_server_goes_down(self) -> None:
         made, client = pair()
         client.port.endpoint.shut("the broker is shutting down")

@@ -151,3 +151,15 @@ def test_malformed_content_headers_are_a_fault(octets: str, code: int) -> None:
     with pytest.raises(SyntaxFault) as raised:
         frames.decode_header(bytes.fromhex(octets))
     assert raised.value.code == code
+
+
+@pytest.mark.parametrize("begin", [b"", frames.PROTOCOL_HEADER])
+@pytest.mark.parametrize("cut", range(9))
+def test_what_is_behind_the_last_whole_frame(begin: bytes, cut: int) -> None:
+    whole = begin + frames.method_frame(1, spec.TxSelect()) + frames.HEARTBEAT
+    rest = frames.method_frame(1, spec.TxCommit())[:cut]
+    assert frames.remainder(whole + rest) == rest
+
+
+def test_nothing_is_behind_what_is_out_of_step() -> None:
+    assert frames.remainder(frames.HEARTBEAT[:-1] + b"\x00" + frames.HEARTBEAT) == b""
