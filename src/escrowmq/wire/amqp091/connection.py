@@ -378,10 +378,11 @@ class Connection:
             return
         if not isinstance(method, spec.ChannelOpen):
             raise SyntaxFault(codes.CHANNEL_ERROR, f"expected 'channel.open' on channel {number}, got {method.NAME}")
-        if self.channel_max and number > self.channel_max:
+        count = len(self.channels)
+        if self.channel_max and count >= self.channel_max:
             raise SyntaxFault(
                 codes.NOT_ALLOWED,
-                f"number of channels opened ({number}) has reached the negotiated channel_max ({self.channel_max})",
+                f"number of channels opened ({count}) has reached the negotiated channel_max ({self.channel_max})",
             )
         self.channels[number] = channel = Channel(self, number)
         channel.send(spec.ChannelOpenOk())

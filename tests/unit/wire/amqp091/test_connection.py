@@ -280,6 +280,15 @@ class TestChannels:
         client.send(6, spec.ChannelOpen())
         fails_connection(client, codes.NOT_ALLOWED, "channel_max (5)")
 
+    def test_their_numbers_are_the_client_s_choice(self) -> None:
+        client = SimClient(server(channels=2))
+        for number in (65535, 300):
+            client.open_channel(number)
+        client.call(300, spec.ChannelClose(200, "bye", 0, 0), spec.ChannelCloseOk)
+        client.open_channel(7)
+        client.send(8, spec.ChannelOpen())
+        fails_connection(client, codes.NOT_ALLOWED, "channels opened (2)")
+
     @pytest.mark.rule("DUR-1")
     def test_a_number_may_be_used_again_while_its_last_confirms_wait_for_the_disk(self) -> None:
         made, client = pair()
