@@ -78,12 +78,15 @@ class Unsettled:
 
     def restore(self, items: Iterable[tuple[int, Item]]) -> None:
         """Put deliveries back under their old tags (TX-4)."""
-        known = {self._base + i: slot for i, slot in enumerate(self._slots) if slot is not None}
-        next_tag = self.next_tag
-        known.update(items)
-        self._base = min(known, default=next_tag)
-        self._slots = deque(known.get(tag) for tag in range(self._base, next_tag))
-        self.count = len(known)
+        # Only the slots concerned are touched: a client may hold a million deliveries, and roll back often.
+        returned = dict(items)
+        first = min(returned, default=self._base)
+        if first < self._base:
+            self._slots.extendleft(repeat(None, self._base - first))
+            self._base = first
+        for tag, item in returned.items():
+            self._slots[tag - self._base] = item
+        self.count += len(returned)
 
     def clear(self) -> list[Item]:
         """Remove and return everything, in order."""

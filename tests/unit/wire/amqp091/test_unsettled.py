@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -112,3 +114,16 @@ def test_grouping_by_consumer_keeps_the_order() -> None:
     a, b, c, d = entries(4)
     assert list(by_consumer([(a, one), (b, one)])) == [(one, [a, b])]
     assert list(by_consumer([(a, one), (b, two), (c, one), (d, two)])) == [(one, [a, c]), (two, [b, d])]
+
+
+def test_a_rollback_costs_what_was_settled_not_what_is_held() -> None:
+    """A client that holds very much and rolls back very often is not to stop the turns of all the others."""
+    unsettled = Unsettled()
+    unsettled.add(entries(200_000), Consumer(queue(), Sink()))
+    started = time.perf_counter()
+    for _ in range(1000):
+        item = unsettled.take(100_000)
+        assert item is not None
+        unsettled.restore([(100_000, item)])
+    assert time.perf_counter() - started < 5.0, "some 50 s if each walks through all of them"
+    assert unsettled.count == 200_000
