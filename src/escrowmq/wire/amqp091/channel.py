@@ -259,12 +259,15 @@ class Channel:
                 broker.settle(consumer, entries, outcome)
 
     def recover(self, *, requeue: bool) -> None:
-        """basic.recover: everything unsettled goes back to its queue, or out again to the same consumer."""
+        """basic.recover: everything unsettled goes back to its queue, or out again to the same consumer.
+
+        A client that does not read its deliveries gets them from the queue again, when it does.
+        """
         items = self.unsettled.clear()
         if not items:
             return
         for consumer, entries in by_consumer(items):
-            if requeue or consumer.receiver is None or consumer.tag not in self.consumers:
+            if requeue or consumer.receiver is None or consumer.tag not in self.consumers or not self.writable:
                 self.broker.requeue(consumer, entries)
                 continue
             for entry in entries:

@@ -6,6 +6,7 @@ import pytest
 
 from escrowmq.core.branch import Limits
 from escrowmq.wire.amqp091 import codes, spec
+from escrowmq.wire.amqp091.frames import method_frame
 from escrowmq.wire.amqp091.method import Method
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp091.table import FieldTable
@@ -559,3 +560,20 @@ class TestPublishing:
         for i, priority in enumerate([0, 9, 5, None, 255, 1]):
             client.publish(1, "q", b"%d" % i, header=Properties(priority=priority).encode())
         assert bodies(made) == [b"1", b"2", b"4", b"5", b"0", b"3"]
+
+
+def test_a_client_that_asks_again_and_again_but_does_not_read_gets_no_more_than_it_takes() -> None:
+    """13 bytes are not to bring all that a client holds into memory once more, each time."""
+    sent = [b"%02d" % i * 50_000 for i in range(20)]
+    made, client = consuming(0)
+    for body in sent:
+        client.publish(1, "q", body)
+    assert len(client.deliveries()) == 20
+    made.receive(client.port, method_frame(2, spec.BasicRecoverAsync(False)) * 100)
+    made.end_turn()
+    assert len(client.port.sent) < 3 * sum(map(len, sent))
+    made.run_disk()
+    deliveries = client.deliveries()
+    assert [delivery.body for delivery in deliveries[-20:]] == sent
+    client.call(2, spec.ChannelClose(200, "", 0, 0), spec.ChannelCloseOk)
+    assert bodies(made) == sent
