@@ -40,6 +40,9 @@ class Tape:
     def read(self, lsn: int, length: int) -> bytes:
         raise NotImplementedError
 
+    def read_ahead(self, lsn: int, most: int) -> bytes:
+        raise NotImplementedError
+
     def retain(self, lsn: int, count: int) -> None:
         """No messages here."""
 
