@@ -67,7 +67,7 @@ class SimServer:
     ) -> None:
         self.options = options or Options()
         self.limits: EndpointLimits = self.options.limits
-        self.on_output: Callable[[Port, bytes], None] = lambda port, data: None
+        self.on_output: Callable[[Port, bytes], None] | None = None
         self.ports: dict[Endpoint, Port] = {}
         self.now = now
         self.batch: Batch | None = None
@@ -86,9 +86,7 @@ class SimServer:
             batch_bytes=self.options.batch_bytes,
             journal_id=b"simulated-server",
         )
-        self.broker = make_broker(
-            self.journal, random.Random(seed), resident_limit=self.options.resident_limit
-        )
+        self.broker = make_broker(self.journal, random.Random(seed), resident_limit=self.options.resident_limit)
         self.broker.now = now
         recovery = Recovery(self.broker)
         for lsn, kind, payload, _ in self.journal.replay():
@@ -173,7 +171,8 @@ class SimServer:
         data = port.endpoint.output()
         if data:
             port.sent += data
-            self.on_output(port, data)
+            if self.on_output is not None:
+                self.on_output(port, data)
         if port.endpoint.finished:
             port.endpoint.lost()
             self._close(port)

@@ -12,7 +12,7 @@ from escrowmq.wire.amqp091.properties import Properties
 from tests.harness.client import login_frames
 from tests.harness.frames import FrameReader, Message, publish_frames
 from tests.harness.server import Port
-from tests.simulation.oracle import Connection
+from tests.simulation.channels import Connection
 from tests.simulation.steps import Step
 from tests.simulation.topology import ARGUMENTS, DELETED, EXCHANGE, NOWHERE, PURGED, declarations
 

@@ -86,11 +86,14 @@ class Aftermath:
             elif copy.removed is None:
                 if not copy.maybe:
                     self._undone[copy.added] = f"{copy} is not there"
-                elif copy.maybe and queue.dead_letters and copy.added.promised and not copy.doubtful:
-                    if not self._damaged:
-                        raise Violation(f"{copy} is lost, it is not dead-lettered either")
+                elif self._must_be_somewhere(copy):
+                    raise Violation(f"{copy} is lost, it is not dead-lettered either")
             elif copy.added.promised and not self._damaged:
                 self._done[copy.removed] = f"{copy} is gone"
+
+    def _must_be_somewhere(self, copy: Copy) -> bool:
+        promised = copy.added.promised and not self._damaged
+        return promised and copy.queue.dead_letters and not copy.doubtful
 
     def _judge(self) -> None:
         for operation, why in self._undone.items():

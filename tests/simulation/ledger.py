@@ -243,7 +243,7 @@ class Ledger:
     # -- looking at everything
 
     def compare(self, found: dict[str, list[Found]]) -> None:
-        """Nothing is under way: what the broker holds must be what is known here, held deliveries and order included."""
+        """Nothing is under way: what the broker holds must be what is known here, deliveries and order included."""
         for queue in self.queues.values():
             if queue.name not in found:
                 raise Violation(f"queue {queue.name} is gone")

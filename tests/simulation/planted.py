@@ -15,9 +15,8 @@ from escrowmq.core.message import Entry, Run
 from escrowmq.core.ordering import Fifo
 from escrowmq.core.outcome import Outcome
 from escrowmq.core.queue import Queue
-from escrowmq.core.records import Kind, Move
+from escrowmq.core.records import Kind, Move, encode_moves, encode_settle
 from escrowmq.core.recovery import Recovery
-from escrowmq.core.settlement import Settlements
 from escrowmq.journal import format as fmt
 from escrowmq.journal import journal, recovery
 from escrowmq.journal.storage import Storage
@@ -28,8 +27,6 @@ from escrowmq.wire.amqp091.connection import Connection
 _put = Connection.put
 _sync = FileWriter.sync
 _enqueue = Queue.enqueue
-_settle_record = settlement.encode_settle
-_moves = relocation.encode_moves
 _requeue = Broker.requeue
 
 
@@ -64,7 +61,7 @@ def two_records(self: Decision, operations: list[tuple[Kind, Sequence[bytes]]]) 
 
 def ack_record_lost(queue: int, outcome: Outcome, ranges: Sequence[Any]) -> bytes:
     """The last range of several does not make it into the record."""
-    return _settle_record(queue, outcome, ranges[: max(1, len(ranges) - 1)])
+    return encode_settle(queue, outcome, ranges[: max(1, len(ranges) - 1)])
 
 
 def requeue_at_tail(self: Fifo, entries: list[Entry]) -> None:
@@ -81,7 +78,7 @@ def settle_not_replayed(self: Recovery, lsn: int, payload: bytes) -> None:
 
 def forgetful_moves(moves: Sequence[Move]) -> bytes:
     """The last of several positions is copied, and not named in the record."""
-    return _moves(
+    return encode_moves(
         [move._replace(positions=move.positions[:-1], starts=move.starts[:-1]) for move in moves]
         if sum(len(move.positions) for move in moves) > 1
         else moves

@@ -16,8 +16,9 @@ from escrowmq.wire.endpoint import EndpointLimits
 from tests.harness.server import Options, Port, SimServer
 from tests.simulation.actor import Actor
 from tests.simulation.aftermath import Aftermath
+from tests.simulation.channels import Connection
 from tests.simulation.ledger import Found, Ledger, Violation
-from tests.simulation.oracle import Connection, Oracle
+from tests.simulation.oracle import Oracle
 from tests.simulation.steps import Step
 from tests.simulation.topology import ARGUMENTS
 

@@ -1,0 +1,101 @@
+"""What the oracle keeps of each connection and channel."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from escrowmq.wire.amqp091.method import Method
+from tests.harness.frames import FrameReader, Message
+from tests.simulation.ledger import Copy, Operation, Queue, Sent
+
+
+def no_check(message: Message) -> None:
+    """That it is the answer is all that matters."""
+
+
+@dataclass(eq=False, slots=True)
+class Subscription:
+    queue: Queue
+    prefetch: int
+    no_ack: bool
+    last_key: int = 0
+    cancelled: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Delivery:
+    copy: Copy
+    consumer: str
+
+
+@dataclass(eq=False, slots=True)
+class Transaction:
+    """What a channel has done since its last commit or rollback."""
+
+    publishes: list[tuple[Sent, list[Queue], bool]] = field(default_factory=list)
+    settlements: list[tuple[int, Delivery, str]] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.publishes or self.settlements)
+
+
+@dataclass(eq=False, slots=True)
+class Answer:
+    """What a client waits for; `check` is called with it. A basic.get takes a message out of `queue`."""
+
+    kinds: tuple[type[Method], ...]
+    check: Callable[[Message], None]
+    queue: Queue | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Channel:
+    """A channel as the server must see it. `closing`: the reply code that it is being closed with, 0 by the client."""
+
+    number: int
+    mode: str = ""
+    closing: int | None = None
+    recovering: int = 0
+    next_tag: int = 1
+    prefetch: int = 0
+    consumers: dict[str, Subscription] = field(default_factory=dict)
+    unsettled: dict[int, Delivery] = field(default_factory=dict)
+    transaction: Transaction = field(default_factory=Transaction)
+    expected: deque[Answer] = field(default_factory=deque)
+    published: int = 0
+    confirms: dict[int, tuple[Operation, int]] = field(default_factory=dict)
+    returns: deque[tuple[int, int]] = field(default_factory=deque)
+    committing: tuple[Operation, Transaction] | None = None
+
+    @property
+    def pending(self) -> bool:
+        """Something is owed to the client, behind which deliveries may wait unseen."""
+        return bool(self.expected or self.confirms)
+
+    @property
+    def undecided(self) -> bool:
+        """Only the answer will tell whether the commit was refused."""
+        return self.committing is not None and any(copy.queue.refuses for copy in self.committing[0].adds)
+
+    def hides(self, queue: Queue) -> bool:
+        """While it is pending, messages of `queue` may be on their way to it."""
+        consumes = any(subscription.queue is queue for subscription in self.consumers.values())
+        return consumes or any(answer.queue is queue for answer in self.expected)
+
+
+class Connection:
+    """Both directions of one connection."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.inward = FrameReader(from_client=True)
+        self.outward = FrameReader()
+        self.channels: dict[int, Channel] = {}
+        self.lost = False
+
+    @property
+    def undecided(self) -> bool:
+        """See `Channel.undecided`."""
+        return any(channel.undecided for channel in self.channels.values())

@@ -1,0 +1,153 @@
+"""What both directions of the observer share: who holds what, and what is certain of transactions."""
+
+from __future__ import annotations
+
+from escrowmq.wire.amqp091 import spec
+from escrowmq.wire.amqp091.properties import scan
+from tests.harness.frames import Message
+from tests.simulation.channels import Channel, Connection, Delivery, Transaction
+from tests.simulation.ledger import Copy, Ledger, Operation, Queue, State, Violation
+
+
+class Watch:
+    """The state of the observation. Raises Violation as soon as the server says what it must not."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.connections: dict[Connection, None] = {}
+        self.held: set[Channel] = set()
+        self._seen: list[tuple[Copy, int]] = []
+
+    @property
+    def settled(self) -> bool:
+        """No answer is owed to anybody, so that all deliveries have been seen."""
+        return not any(
+            c.pending or c.recovering for connection in self.connections for c in connection.channels.values()
+        )
+
+    def _check_head(self, copy: Copy, threshold: int) -> None:
+        queue = copy.queue
+        if queue.sealed_by or queue.deleted or any(channel.hides(queue) for channel in self.held):
+            return
+        place = queue.place(copy)
+        for other in queue.ready():
+            if other.maybe or other.key is None or other.since > threshold:
+                continue
+            if queue.place(other) < place:
+                raise Violation(f"{copy} was delivered before {other}, which waits since turn {other.since}")
+
+    def _release(self, channel: Channel) -> None:
+        """Everything that the channel holds goes back (ORD-2, TX-10)."""
+        if channel.closing is not None:
+            return
+        settled = [delivery for _, delivery, _ in channel.transaction.settlements]
+        for delivery in [*channel.unsettled.values(), *settled]:
+            self._give_back(delivery.copy)
+        if channel.transaction.publishes:
+            self.ledger.count("transactions dropped by a close")
+        channel.unsettled.clear()
+        channel.transaction = Transaction()
+        channel.consumers.clear()
+
+    def _release_all(self, connection: Connection) -> None:
+        for channel in connection.channels.values():
+            self._release(channel)
+        connection.channels.clear()
+        for queue in [queue for queue in self.ledger.queues.values() if queue.owner is connection]:
+            self.ledger.delete(queue, self.ledger.operation("end of an exclusive queue"))  # EXC-1
+
+    def _give_back(self, copy: Copy) -> None:
+        if not copy.queue.deleted:
+            self.ledger.give_back(copy)
+            self.ledger.count("returned")
+
+    def _know(self, operation: Operation) -> None:
+        """It is certain that the transaction was committed."""
+        operation.promised = True
+        for copy in operation.adds:
+            copy.queue.sealed_by.pop(operation, None)
+            if copy.queue.refuses:
+                copy.doubtful = False
+
+    def _revoke(self, channel: Channel) -> None:
+        """The commit was refused: nothing of it may ever be seen (TX-13)."""
+        if channel.committing is None:
+            raise Violation(f"channel {channel.number} is closed with 506 without a reason")
+        operation, transaction = channel.committing
+        if not any(copy.queue.refuses for copy in operation.adds):
+            raise Violation(f"{operation.what} is refused without a reason")
+        self.ledger.count("commits refused")
+        refusal = Operation(f"refusal of {operation.what}", None, promised=True)
+        for copy in operation.adds:
+            copy.queue.sealed_by.pop(operation, None)
+            self._refuse_copy(copy, refusal)
+        for copy in operation.removals:
+            if not copy.queue.deleted:
+                self.ledger.restore(copy)
+        for sent, queues, _ in transaction.publishes:
+            if not any(not queue.deleted for queue in queues):
+                channel.returns.clear()
+                self.ledger.count("returns of a refused commit", sent.serial > 0)
+        operation.adds.clear()
+        operation.removals.clear()
+        channel.expected.popleft()
+        self._release(channel)
+        channel.closing = 506
+
+    def _infer_refusal(self, copy: Copy) -> None:
+        """If a delivery comes from a channel whose commit was refused, this is the first that is seen of it."""
+        for connection in self.connections:
+            for channel in connection.channels.values():
+                if channel.undecided:
+                    assert channel.committing is not None
+                    held = any(delivery.copy is copy for delivery in channel.unsettled.values())
+                    if held or copy in channel.committing[0].removals:
+                        self._revoke(channel)
+                        return
+
+    def _refuse_copy(self, copy: Copy, refusal: Operation) -> None:
+        if copy.state is not State.READY or copy.delivered:
+            raise Violation(f"{copy} was refused after it had been delivered")
+        self.ledger.remove(copy, refusal)
+        if copy.identity.via:
+            del copy.queue.gone[copy.identity]  # it may yet be dead-lettered
+
+    def _seen_delivery(
+        self,
+        channel: Channel,
+        queue: Queue,
+        message: Message,
+        method: spec.BasicDeliver | spec.BasicGetOk,
+        consumer: str,
+        threshold: int,
+        *,
+        no_ack: bool,
+    ) -> Copy:
+        if method.delivery_tag != channel.next_tag:
+            raise Violation(
+                f"delivery tag {method.delivery_tag} on channel {channel.number}, {channel.next_tag} is due"
+            )
+        channel.next_tag += 1
+        deaths = (scan(message.header).headers or {}).get("x-death")
+        via = str(deaths[0]["queue"]) if isinstance(deaths, list) and isinstance(deaths[0], dict) else ""
+        header = None if via or queue.quorum else message.header  # both add a header of their own
+        copy = self.ledger.identify(queue, int(message.body.split(b".")[0]), via, message.body, header)
+        if copy.state is not State.READY:
+            self._infer_refusal(copy)
+        if copy.state is State.OUT:
+            raise Violation(f"{copy} is delivered, but another client holds it")
+        if copy.state is State.GONE:
+            raise Violation(f"{copy} is delivered after {copy.removed and copy.removed.what}")
+        if copy.delivered and not method.redelivered:
+            raise Violation(f"{copy} is delivered again, not marked as redelivered")
+        if copy.added.transaction:
+            self._know(copy.added)
+        self.ledger.count("redelivered" if method.redelivered else "delivered")
+        copy.delivered = True
+        self._seen.append((copy, threshold))
+        if no_ack:
+            self.ledger.remove(copy, Operation(f"delivery of {copy}", None))  # it left when nobody saw it
+        else:
+            copy.state = State.OUT
+            channel.unsettled[method.delivery_tag] = Delivery(copy, consumer)
+        return copy
