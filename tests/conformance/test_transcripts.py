@@ -1,0 +1,100 @@
+"""Every transcript is played; the rules that it shows stand here as well, where they can be counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.transcript import FOLDER, header, play
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("dur-1-confirms-wait", marks=pytest.mark.rule("DUR-1")),
+        pytest.param("dur-1-not-confirmed", marks=pytest.mark.rule("DUR-1")),
+        pytest.param("dur-2-failed-sync", marks=pytest.mark.rule("DUR-2")),
+        "error-404-costs-one-channel",
+        "error-406-differs",
+        "error-501-frame-end",
+        "error-501-frame-size",
+        "error-501-frame-type",
+        "error-502-malformed",
+        "error-503-exchange-type",
+        "error-503-state",
+        "error-504-not-open",
+        "error-505-unexpected",
+        "error-530-channel-max",
+        "error-530-consumer-tag",
+        "error-540-prefetch-size",
+        "error-540-unknown-method",
+        pytest.param("exc-1-deleted", marks=pytest.mark.rule("EXC-1")),
+        pytest.param("exc-2-locked", marks=pytest.mark.rule("EXC-2")),
+        pytest.param("exc-3-never-durable", marks=pytest.mark.rule("EXC-3")),
+        pytest.param("ord-1-publication-order", marks=pytest.mark.rule("ORD-1")),
+        pytest.param("ord-2-back-in-place", marks=pytest.mark.rule("ORD-2")),
+        pytest.param("ord-2-cancelled-consumer", marks=pytest.mark.rule("ORD-2")),
+        pytest.param("ord-3-several-consumers", marks=pytest.mark.rule("ORD-3")),
+        pytest.param("ord-4-together", marks=pytest.mark.rule("ORD-4")),
+        pytest.param("ord-5-restart", marks=pytest.mark.rule("ORD-5", "DUR-1")),
+        pytest.param("ord-6-priorities", marks=pytest.mark.rule("ORD-6", "ORD-2")),
+        pytest.param("tx-1-confirm-mode", marks=pytest.mark.rule("TX-1")),
+        pytest.param("tx-1-not-selected", marks=pytest.mark.rule("TX-1")),
+        pytest.param("tx-1-select", marks=pytest.mark.rule("TX-1")),
+        pytest.param("tx-10-close", marks=pytest.mark.rule("TX-10", "ORD-2")),
+        pytest.param("tx-11-deleted-queue", marks=pytest.mark.rule("TX-11")),
+        pytest.param("tx-12-next", marks=pytest.mark.rule("TX-12")),
+        pytest.param("tx-13-age", marks=pytest.mark.rule("TX-13")),
+        pytest.param("tx-13-bytes", marks=pytest.mark.rule("TX-13")),
+        pytest.param("tx-13-full-queue", marks=pytest.mark.rule("TX-5", "TX-13")),
+        pytest.param("tx-13-operations", marks=pytest.mark.rule("TX-13")),
+        pytest.param("tx-2-invisible", marks=pytest.mark.rule("TX-2")),
+        pytest.param("tx-2-until-durable", marks=pytest.mark.rule("TX-2", "TX-8", "DUR-1")),
+        pytest.param("tx-3-settlements", marks=pytest.mark.rule("TX-3")),
+        pytest.param("tx-4-rollback", marks=pytest.mark.rule("TX-4", "TX-12")),
+        pytest.param("tx-5-all-or-nothing", marks=pytest.mark.rule("TX-5", "TX-8")),
+        pytest.param("tx-6-no-exchange", marks=pytest.mark.rule("TX-6", "TX-10")),
+        pytest.param("tx-6-no-permission", marks=pytest.mark.rule("TX-6")),
+        pytest.param("tx-6-unknown-tag", marks=pytest.mark.rule("TX-6")),
+        pytest.param("tx-7-returns-wait", marks=pytest.mark.rule("TX-7", "TX-8")),
+        pytest.param("tx-7-returns", marks=pytest.mark.rule("TX-7")),
+        pytest.param("tx-8-survives", marks=pytest.mark.rule("TX-5", "TX-8", "DUR-1")),
+        pytest.param("tx-9-at-once", marks=pytest.mark.rule("TX-9")),
+    ],
+)
+def test_transcript(name: str, request: pytest.FixtureRequest) -> None:
+    path = FOLDER / f"{name}.txt"
+    marked = [rule for mark in request.node.iter_markers("rule") for rule in mark.args]
+    assert ", ".join(marked) == header(path).get("rules", ""), "the mark and the transcript name other rules"
+    play(path)
+
+
+def test_every_transcript_is_played() -> None:
+    (parametrize,) = [mark for mark in test_transcript.pytestmark if mark.name == "parametrize"]  # type: ignore[attr-defined]
+    played = {value if isinstance(value, str) else value.values[0] for value in parametrize.args[1]}
+    assert played == {path.stem for path in FOLDER.glob("*.txt")}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("> 1 channel.open\n", "was also told"),
+        ("> 1 channel.open\n> 1 tx.select\n", "was told before"),
+        ("> 1 channel.open\n< 1 tx.select-ok\n", "was told"),
+        ("< 1 channel.open-ok\n", "nothing was told"),
+        ("> 1 queue.declare queue=q\n< closed\n", "the connection is open"),
+        (
+            "> 1 channel.open\n< 1 channel.open-ok\n> 1 queue.declare queue=q\n< 1 queue.declare-ok queue=p\n",
+            "queue is 'q'",
+        ),
+        ("! explode\n", "nobody knows how"),
+        ("1 channel.open\n", "no line of a transcript"),
+    ],
+)
+def test_a_wrong_transcript_fails_with_its_line(tmp_path: Path, text: str, why: str) -> None:
+    path = tmp_path / "wrong.txt"
+    path.write_text(text)
+    with pytest.raises(AssertionError, match=why) as failure:
+        play(path)
+    assert "wrong.txt" in str(failure.value)

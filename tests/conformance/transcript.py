@@ -1,0 +1,237 @@
+"""Golden transcripts: text files of frames in and out, played against the server core.
+
+    # rules: TX-7
+    # limits: operations=100
+    > 1 channel.open
+    < 1 channel.open-ok
+    > 1 basic.publish routing_key=q body="hello" delivery_mode=2
+    B< 1 basic.deliver delivery_tag=1 body="hello"
+    ! crash
+
+`>` is what a client sends: one line is one turn of the server. `<` is what it must be told, in this order and nothing
+else in between. A letter before them names the client, "A" if there is none; a client that is new connects and logs
+in. Arguments are `name=value` in JSON or a bare word, `name` alone for true, `name~"text"` for text that must be in it;
+what a `<` line does not name is not compared. Properties are named like arguments. `> raw 01 00 …` are octets in hex.
+`< nothing` and `< closed` say what they say. `!` is done to the server, see `Player.do`.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from escrowmq.core.branch import Limits
+from escrowmq.journal.errors import JournalFailed
+from escrowmq.journal.memory import Faults, MemoryStorage
+from escrowmq.wire.amqp091 import frames
+from escrowmq.wire.amqp091.method import Method
+from escrowmq.wire.amqp091.properties import Properties
+from escrowmq.wire.amqp091.spec import METHODS
+from escrowmq.wire.endpoint import EndpointLimits
+from tests.harness.client import SimClient
+from tests.harness.frames import Message, publish_frames
+from tests.harness.server import Options, SimServer
+
+FOLDER: Final = Path(__file__).parent / "transcripts"
+
+_BY_NAME: Final[dict[str, type[Method]]] = {method.NAME: method for method in METHODS.values()}
+_LINE: Final = re.compile(r"(?P<who>[A-Z]?)(?P<way>[<>!]) (?P<rest>.+)")
+_ARGUMENT: Final = re.compile(r'(?P<name>[\w-]+)(?:(?P<how>[=~])(?P<value>"(?:[^"\\]|\\.)*"|\S+))?')
+_BRANCH: Final = ("operations", "bytes", "age")
+
+
+def header(path: Path) -> dict[str, str]:
+    """What the comments at the beginning of a transcript say: `# key: value`."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return dict(line[2:].split(": ", 1) for line in lines if line.startswith("# ") and ": " in line)
+
+
+def play(path: Path) -> None:
+    """Play a transcript. AssertionError, with the line, where the server says something else."""
+    player = Player(header(path).get("limits", ""))
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if line and not line.startswith("#"):
+            try:
+                player.line(line)
+            except AssertionError as error:
+                raise AssertionError(f"{path.name}:{number}: {line}\n{error}") from error
+    player.nothing_left(path.name)
+
+
+def _value(text: str | None) -> Any:
+    if text is None:
+        return True
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+class Player:
+    """A server, and the clients of one transcript."""
+
+    def __init__(self, limits: str) -> None:
+        given = {name: int(value) for name, value in (item.split("=") for item in limits.split())}
+        branch = Limits(**{name: given.pop(name) for name in _BRANCH if name in given})
+        self.storage = MemoryStorage(random.Random(1))
+        self._options = Options(limits=EndpointLimits(transaction=branch, **given), users=("guest", "limited"))
+        self._clients: dict[str, SimClient] = {}
+        self._lives = 0
+        self._disk = True
+        self._writes = 0
+        self.server = self._start()
+
+    def _start(self) -> SimServer:
+        self._lives += 1
+        return SimServer(self.storage, self._options, seed=self._lives)
+
+    def line(self, line: str) -> None:
+        """One line of the transcript."""
+        match = _LINE.fullmatch(line)
+        assert match is not None, "this is no line of a transcript"
+        who, way, rest = match.groups()
+        if way == "!":
+            self.do(*rest.split())
+            return
+        name = who or "A"
+        if name not in self._clients:
+            self._clients[name] = SimClient(self.server, name)
+        client = self._clients[name]
+        if way == ">":
+            client.collect()
+            assert not client.inbox, f"was told before: {client.inbox[0]}"
+            client.send_bytes(self._sent(rest), disk=self._disk)
+        else:
+            self._told(client, rest)
+
+    # -- frames
+
+    @staticmethod
+    def _sent(rest: str) -> bytes:
+        if rest.startswith("raw "):
+            return bytes.fromhex(rest[4:])
+        channel, name, *_ = rest.split(" ", 2)
+        kind = _BY_NAME[name]
+        fields = {field for field, _ in kind.FIELDS}
+        arguments: dict[str, Any] = {}
+        properties: dict[str, Any] = {}
+        body = b""
+        for match in _ARGUMENT.finditer(rest, len(channel) + len(name) + 2):
+            value = _value(match["value"])
+            if match["name"] == "body":
+                body = str(value).encode()
+            elif match["name"] in fields:
+                arguments[match["name"]] = value
+            else:
+                properties[match["name"]] = value
+        method = kind(**arguments)
+        if kind.HAS_CONTENT:
+            return publish_frames(int(channel), method, Properties(**properties).encode(), body)
+        assert not properties, f"{name} has no {', '.join(properties)}"
+        return frames.method_frame(int(channel), method)
+
+    @staticmethod
+    def _told(client: SimClient, rest: str) -> None:
+        client.collect()
+        if rest == "nothing":
+            assert not client.inbox, f"was told: {client.inbox[0]}"
+            return
+        if rest == "closed":
+            assert client.closed, "the connection is open"
+            return
+        channel, name, *_ = rest.split(" ", 2)
+        assert client.inbox, "nothing was told"
+        message = client.inbox.popleft()
+        assert (str(message.channel), message.method.NAME) == (channel, name), f"was told: {message}"
+        for match in _ARGUMENT.finditer(rest, len(channel) + len(name) + 2):
+            _compare(message, match["name"], match["how"], _value(match["value"]))
+
+    def nothing_left(self, name: str) -> None:
+        """At the end everybody has been told what the transcript says, and nothing more."""
+        for who, client in self._clients.items():
+            client.collect()
+            assert not client.inbox, f"{name}: {who} was also told: {client.inbox[0]}"
+
+    # -- the server
+
+    def do(self, what: str, *words: str) -> None:
+        """`!` lines.
+
+        crash, kill, restart: power fails, the process dies, it ends in good order; then it starts again.
+        break NAME: that client's connection breaks.
+        disk off, disk on: nothing is written meanwhile.
+        sync fails: the next one does, and the broker must stop.
+        pass MS: time goes by.
+        tidy: snapshot, compaction, deletion of files.
+        writes none: nothing has been written since `writes count`.
+        permit USER CONFIGURE WRITE READ: permissions; "-" for none.
+        connect NAME USER: a client that logs in as that user.
+        """
+        match what:
+            case "crash" | "kill" | "restart":
+                self._restart(what)
+            case "break":
+                self._clients.pop(words[0]).lose()
+            case "disk":
+                self._disk = words[0] == "on"
+                if self._disk:
+                    self.server.run_disk()
+            case "sync":
+                self._fail_sync()
+            case "pass":
+                self.server.now += int(words[0])
+                self.server.end_turn()
+                self.server.run_disk()
+            case "tidy":
+                self.server.tidy()
+            case "writes":
+                if words[0] == "none":
+                    assert self.storage.writes == self._writes, "something was written"
+                self._writes = self.storage.writes
+            case "permit":
+                rights = ["" if word == "-" else word for word in words[1:]]
+                self.server.broker.record_access(self.server.broker.access.set_permission(words[0], "/", *rights))
+            case "connect":
+                self._clients[words[0]] = SimClient(self.server, words[0], user=words[1])
+            case _:
+                raise AssertionError("nobody knows how to do this")
+
+    def _restart(self, how: str) -> None:
+        self.nothing_left("before the restart")
+        if how == "restart":
+            self.server.close()
+        self._clients.clear()
+        if how == "crash":
+            self.storage.crash()
+        self.storage.faults = Faults()
+        self._disk = True
+        self.server = self._start()
+
+    def _fail_sync(self) -> None:
+        self.storage.faults = Faults(fail_sync_in=1)
+        try:
+            self.server.run_disk()
+        except JournalFailed:
+            try:
+                self.server.journal.take_batch(0)
+            except JournalFailed:
+                return
+        raise AssertionError("the broker goes on after a failed sync")
+
+
+def _compare(message: Message, name: str, how: str | None, value: Any) -> None:
+    """One argument of what was told."""
+    found: Any
+    if name == "body":
+        found = message.body.decode()
+    elif name in {field for field, _ in message.method.FIELDS}:
+        found = getattr(message.method, name)
+    else:
+        found = getattr(Properties.decode(message.header), name)
+    if how == "~":
+        assert str(value) in str(found), f"{name} is {found!r}"
+    else:
+        assert found == value, f"{name} is {found!r}"
