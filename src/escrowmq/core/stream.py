@@ -185,6 +185,10 @@ class StreamQueue(Queue):
                 consumer.cursor = entries[-1].position + 1
                 self._hand(consumer, entries)
 
+    def note_delivered(self, entries: list[Entry]) -> None:
+        """`entries` are in a client's hands; a stream does not tell whether they have been before."""
+        self.unsettled += len(entries)
+
     @property
     def _end(self) -> int:
         """The position behind the last visible one."""

@@ -152,6 +152,16 @@ class TestReading:
         assert sink.bodies == [b"a", b"b"]
         assert late.bodies == []
 
+    def test_reading_writes_nothing(self) -> None:
+        site = Site()
+        queue = stream(site)
+        fill(site, 1)
+        before = site.journal.end_lsn
+        sink = read(site, queue, "first")
+        site.turn()
+        assert site.journal.end_lsn == before
+        assert (queue.unsettled, [entry.deliveries for _, entry in sink.got]) == (5, [0] * 5)
+
     def test_nothing_is_taken_from_a_stream(self) -> None:
         site = Site()
         queue = stream(site)
