@@ -509,7 +509,9 @@ class Connection:
         """`connection.blocked` and `connection.unblocked`, to those who understand it."""
         self._blocked = reason
         if self.state is State.RUNNING and self.blocked_notify:
-            self.send(spec.ConnectionBlocked(reason) if reason else spec.ConnectionUnblocked())
+            method = spec.ConnectionBlocked(reason) if reason else spec.ConnectionUnblocked()
+            self._outbox.put_now(method_frame(0, method))
+            self._host.stir(self)
 
     def tick(self, now_ms: int, idle_in_ms: int, idle_out_ms: int) -> None:
         """Heartbeats (section 4.2.7); give up on a peer that is silent, or does not answer a close."""
@@ -523,7 +525,8 @@ class Connection:
                 self.release()
                 self.end()
             elif idle_out_ms >= 500 * self.heartbeat:
-                self.put(0, HEARTBEAT)
+                self._outbox.put_now(HEARTBEAT)
+                self._host.stir(self)
         elif self.state not in (State.RUNNING, State.CLOSED):
             if self._began is None:
                 self._began = now_ms

@@ -43,6 +43,11 @@ class Outbox:
             return
         self._ready.append(data)
 
+    def put_now(self, data: bytes) -> None:
+        """Send `data` at once: it speaks of the connection itself, and has no order with the rest."""
+        self.size += len(data)
+        self._ready.append(data)
+
     def release(self, synced: int) -> bool:
         """The log is on disk up to `synced`. True while something is still held."""
         self._synced = synced

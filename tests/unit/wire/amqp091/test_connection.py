@@ -447,6 +447,18 @@ class TestTime:
         made.end_turn()
         assert port.closed
 
+    def test_heartbeats_and_blocking_do_not_wait_for_the_disk(self) -> None:
+        made, client = pair()
+        endpoint = client.port.endpoint
+        endpoint.heartbeat = 10
+        client.send(1, spec.QueueDeclare("q", durable=True), disk=False)
+        assert not client.inbox
+        client.port.sent.clear()
+        endpoint.tick(0, 0, 5_000)
+        endpoint.block("the disk is slow")
+        made.end_turn()
+        assert bytes(client.port.sent) == HEARTBEAT + method_frame(0, spec.ConnectionBlocked("the disk is slow"))
+
     def test_without_heartbeats_silence_is_fine(self) -> None:
         made, client = pair()
         client.port.endpoint.tick(10**9, 10**9, 10**9)

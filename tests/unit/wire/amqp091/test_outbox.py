@@ -60,6 +60,13 @@ def test_the_connection_speaks_last_also_when_it_was_the_first_to_wait() -> None
     assert outbox.take() == b"abyz"
 
 
+def test_what_has_no_order_goes_at_once() -> None:
+    outbox = Outbox()
+    outbox.put(1, b"a", 5)
+    outbox.put_now(b"!")
+    assert (outbox.size, outbox.take(), outbox.size) == (2, b"!", 1)
+
+
 class Model:
     """Every piece with its number; says whether an order of sending is allowed."""
 
