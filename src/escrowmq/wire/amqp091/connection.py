@@ -78,7 +78,7 @@ class Connection:
         self.blocked_notify = False
         self._blocked = ""
         self._publishes = False
-        self._began: int | None = None
+        self._began = self.broker.now
         self._closing_since: int | None = None
         self._outbox = Outbox()
         self._unsent = 0
@@ -527,11 +527,8 @@ class Connection:
             elif idle_out_ms >= 500 * self.heartbeat:
                 self._outbox.put_now(HEARTBEAT)
                 self._host.stir(self)
-        elif self.state not in (State.RUNNING, State.CLOSED):
-            if self._began is None:
-                self._began = now_ms
-            elif now_ms - self._began > self.limits.login_ms:
-                self.end()
+        elif self.state not in (State.RUNNING, State.CLOSED) and now_ms - self._began > self.limits.login_ms:
+            self.end()
 
     def shut(self, text: str) -> None:
         """The server ends the connection: 320 CONNECTION_FORCED."""
