@@ -266,3 +266,29 @@ def test_the_descriptor_of_a_reset_connection_is_given_back(tmp_path: Path) -> N
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             client.close()
         wait_until(lambda: len(os.listdir(folder)) <= before)
+
+
+class FewFiles(BrokerProcess):
+    """A broker that the system allows no more than 260 open files."""
+
+    @property
+    def command(self) -> list[str]:
+        return ["sh", "-c", 'ulimit -n 260; exec "$@"', "sh", *super().command]
+
+
+def test_connections_cannot_take_the_files_that_the_journal_needs(tmp_path: Path) -> None:
+    config = tmp_path / "broker.toml"
+    config.write_text('[journal]\nsegment_bytes = "1MiB"\n')
+    with FewFiles(tmp_path, "--config", str(config)).start() as broker:
+        publisher = connect(broker)
+        channel = publisher.channel()
+        channel.queue_declare("q", durable=True)
+        channel.confirm_delivery()
+        strangers = [socket.create_connection(("127.0.0.1", broker.port), timeout=10) for _ in range(300)]
+        for _ in range(50):
+            channel.basic_publish("", "q", b"x" * 100_000, PERSISTENT)
+        assert ask(broker.data_dir, "status")["journal"]["segments"] >= 4
+        for stranger in strangers:
+            stranger.close()
+        publisher.close()
+        assert broker.terminate() == 0

@@ -15,6 +15,8 @@ from escrowmq.journal.errors import DataDirLocked
 LOCK_NAME: Final = "lock"
 _READERS: Final = 128
 """Files kept open for reading; far below the usual limit of 1024 descriptors a process."""
+_SPARES: Final = 16
+"""Descriptors held back for files of ours: clients' connections may take all others, and the log must go on."""
 
 
 class Storage(Protocol):
@@ -86,6 +88,7 @@ class FileStorage:
         self._writers: dict[str, int] = {}
         self._readers: OrderedDict[str, int] = OrderedDict()
         self._guard = threading.Lock()
+        self._spares: list[int] = []
         self._read_only = read_only
         self._lock = -1
         if read_only:
@@ -94,6 +97,7 @@ class FileStorage:
         else:
             self.directory.mkdir(parents=True, exist_ok=True)
             self._take_lock()
+            self._spares += [os.dup(self._lock) for _ in range(_SPARES)]
 
     def _take_lock(self) -> None:
         fd = os.open(self.directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -120,10 +124,9 @@ class FileStorage:
         with self._guard:  # the descriptor must not be closed by another thread's eviction meanwhile
             fd = self._readers.get(name)
             if fd is None:
-                fd = os.open(self.directory / name, os.O_RDONLY | os.O_CLOEXEC)
-                self._readers[name] = fd
+                fd = self._readers[name] = self._open(self.directory / name, os.O_RDONLY)
                 if len(self._readers) > _READERS:
-                    os.close(self._readers.popitem(last=False)[1])
+                    self._close(self._readers.popitem(last=False)[1])
             else:
                 self._readers.move_to_end(name)
             data = os.pread(fd, length, offset)
@@ -134,8 +137,7 @@ class FileStorage:
 
     def create(self, name: str) -> None:
         self._forget(name)
-        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        self._writers[name] = os.open(self.directory / name, flags, 0o644)
+        self._writers[name] = self._open(self.directory / name, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
 
     def reserve(self, name: str, size: int) -> None:
         try:
@@ -162,7 +164,7 @@ class FileStorage:
     def finish(self, name: str) -> None:
         fd = self._writers.pop(name, None)
         if fd is not None:
-            os.close(fd)
+            self._close(fd)
 
     def replace(self, tmp: str, name: str) -> None:
         self._forget(name)
@@ -181,8 +183,9 @@ class FileStorage:
 
     def close(self) -> None:
         with self._guard:
-            for fd in (*self._writers.values(), *self._readers.values()):
+            for fd in (*self._writers.values(), *self._readers.values(), *self._spares):
                 os.close(fd)
+            self._spares.clear()
             self._writers.clear()
             self._readers.clear()
         if self._lock >= 0:
@@ -194,7 +197,7 @@ class FileStorage:
         if fd is None:
             if self._read_only:
                 raise PermissionError(errno.EROFS, "opened for reading only", name)
-            fd = self._writers[name] = os.open(self.directory / name, os.O_RDWR | os.O_CLOEXEC)
+            fd = self._writers[name] = self._open(self.directory / name, os.O_RDWR)
         return fd
 
     def _forget(self, name: str) -> None:
@@ -202,11 +205,32 @@ class FileStorage:
         with self._guard:
             fd = self._readers.pop(name, None)
             if fd is not None:
-                os.close(fd)
+                self._close(fd)
 
     def _sync_directory(self) -> None:
-        fd = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = self._open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(fd)
         finally:
+            self._close(fd)
+
+    def _open(self, path: Path, flags: int) -> int:
+        """A descriptor, in place of a spare one where the process has no more."""
+        while True:
+            try:
+                return os.open(path, flags | os.O_CLOEXEC, 0o644)
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE):
+                    raise
+                try:
+                    os.close(self._spares.pop())  # a client may be faster to take it: then the next one
+                except IndexError:
+                    raise error from None
+
+    def _close(self, fd: int) -> None:
+        """Close a file. If spare descriptors are missing, this one becomes one, before a client can have it."""
+        if self._lock >= 0 and len(self._spares) < _SPARES:
+            os.dup2(self._lock, fd, inheritable=False)
+            self._spares.append(fd)
+        else:
             os.close(fd)

@@ -39,6 +39,8 @@ def run(config: Config) -> None:
             "the system's limit of open files leaves room for %d connections, not for %d (limits.connections)",
             *(room, config.limits.connections),
         )
+        limits = config.limits.model_copy(update={"connections": max(room, 1)})
+        config = config.model_copy(update={"limits": limits})
     context = server_context(config.tls) if config.listen.tls_address else None
     if not config.data_dir.exists():
         config.data_dir.mkdir(mode=0o700, parents=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -189,3 +191,30 @@ def test_short_reads_are_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert storage.read("f", 1, 8) == b"bcdefghi"
     assert storage.read("f", 1, 80) == b"bcdefghij"
     storage.close()
+
+
+def test_files_can_be_opened_when_clients_have_taken_all_descriptors(tmp_path: Path) -> None:
+    """The log must go on: connections that nobody has accepted yet take descriptors, too."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    storage = FileStorage(tmp_path)
+    taken: list[int] = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 50, hard))
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.dup(0))
+        for i in range(40):
+            storage.create("tmp")
+            storage.write("tmp", 0, b"%d" % i)
+            storage.replace("tmp", f"{i}.log")
+            assert storage.read(f"{i}.log", 0, 9) == b"%d" % i
+            storage.finish(f"{i}.log")
+            if i > 2:
+                storage.delete(f"{i - 3}.log")
+        with pytest.raises(OSError, match="Too many open files"):
+            os.dup(0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for fd in taken:
+            os.close(fd)
+        storage.close()
