@@ -285,8 +285,7 @@ class Ledger:
             raise Violation(f"{queue.name} is out of order: {[str(copy) for copy in copies]}, published as {keys}")
         for key, copy in enumerate(copies, queue.next_key):  # higher than any that a consumer has seen
             copy.key = key
-            if copy.state is State.READY:
-                copy.doubtful = False
+            copy.doubtful = False
         queue.next_key += len(copies)
 
     def _promise_all(self) -> None:

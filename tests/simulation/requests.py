@@ -173,10 +173,11 @@ class Requests(Watch):
             return
         known = self._exact(queue)
         operation = self.ledger.operation(f"purge of {queue.name}")
-        for copy in queue.ready():
-            if known is None:
-                copy.doubtful = True  # it may be on its way to a client, or its commit not be on disk yet
-            else:
+        if known is None:
+            for copy in (*queue.copies.values(), *queue.gone.values()):
+                copy.doubtful = True  # it may be on its way to or from a client, or its commit not be on disk yet
+        else:
+            for copy in queue.ready():
                 self.ledger.remove(copy, operation)
         counted = self._counted(queue.name, "purge-ok", known)
 
