@@ -67,7 +67,7 @@ class Channel:
     published: int = 0
     confirms: dict[int, tuple[Operation, int]] = field(default_factory=dict)
     returns: deque[tuple[int, int]] = field(default_factory=deque)
-    committing: tuple[Operation, Transaction] | None = None
+    committing: Operation | None = None
 
     @property
     def pending(self) -> bool:
@@ -77,7 +77,7 @@ class Channel:
     @property
     def undecided(self) -> bool:
         """Only the answer will tell whether the commit was refused."""
-        return self.committing is not None and any(copy.queue.refuses for copy in self.committing[0].adds)
+        return self.committing is not None and any(copy.queue.refuses for copy in self.committing.adds)
 
     def hides(self, queue: Queue) -> bool:
         """While it is pending, messages of `queue` may be on their way to it."""

@@ -268,7 +268,7 @@ class Ledger:
             for copy in [copy for identity, copy in queue.copies.items() if identity not in there]:
                 self._miss(copy)
             self._settle_order(queue, items)
-        self._promise_all()
+        self.promise_all()
 
     def _miss(self, copy: Copy) -> None:
         """A copy is not there."""
@@ -288,7 +288,7 @@ class Ledger:
             copy.doubtful = False
         queue.next_key += len(copies)
 
-    def _promise_all(self) -> None:
+    def promise_all(self) -> None:
         """Everything is on disk."""
         for queue in self.queues.values():
             queue.born.promised = True

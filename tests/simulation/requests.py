@@ -318,7 +318,7 @@ class Requests(Watch):
             self._apply(delivery.copy, how, operation, ordered=False)
             if how == "reject" and delivery.copy.queue.dead_letters:
                 self.ledger.queues[DEAD].sealed_by[operation] = None
-        channel.committing = (operation, transaction)
+        channel.committing = operation
 
         def check(message: Message) -> None:
             if channel.returns:

@@ -73,7 +73,7 @@ class Watch:
         """The commit was refused: nothing of it may ever be seen (TX-13)."""
         if channel.committing is None:
             raise Violation(f"channel {channel.number} is closed with 506 without a reason")
-        operation, transaction = channel.committing
+        operation = channel.committing
         if not any(copy.queue.refuses for copy in operation.adds):
             raise Violation(f"{operation.what} is refused without a reason")
         self.ledger.count("commits refused")
@@ -84,10 +84,7 @@ class Watch:
         for copy in operation.removals:
             if not copy.queue.deleted:
                 self.ledger.restore(copy)
-        for sent, queues, _ in transaction.publishes:
-            if not any(not queue.deleted for queue in queues):
-                channel.returns.clear()
-                self.ledger.count("returns of a refused commit", sent.serial > 0)
+        channel.returns.clear()
         operation.adds.clear()
         operation.removals.clear()
         channel.expected.popleft()
@@ -101,7 +98,7 @@ class Watch:
                 if channel.undecided:
                     assert channel.committing is not None
                     held = any(delivery.copy is copy for delivery in channel.unsettled.values())
-                    if held or copy in channel.committing[0].removals:
+                    if held or copy in channel.committing.removals:
                         self._revoke(channel)
                         return
 

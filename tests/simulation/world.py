@@ -24,7 +24,7 @@ from tests.simulation.topology import ARGUMENTS
 
 CLIENTS: Final = 3
 OPTIONS: Final = Options(
-    segment_bytes=12_000, batch_bytes=6000, resident_limit=3000, limits=EndpointLimits(frame_max=4096)
+    segment_bytes=12_000, batch_bytes=6000, resident_limit=3000, limits=EndpointLimits(frame_max=4096, outbox=16_000)
 )
 
 
@@ -80,6 +80,7 @@ class World:
         for actor in self.actors:
             if actor.port is port:
                 actor.down += data
+                port.endpoint.congested(len(actor.down))
 
     def _connect(self, actor: Actor) -> None:
         port = self.server.connect(f"client {actor.number}")
@@ -121,6 +122,8 @@ class World:
         data = bytes(actor.down[:size])
         del actor.down[:size]
         actor.read(data)
+        if data and actor.port is not None:
+            actor.port.endpoint.congested(len(actor.down))
         self._notice_closed()
 
     def _report(self) -> None:
@@ -154,7 +157,7 @@ class World:
             self._end_turn()
             self.server.run_disk()
             self.server.close()
-            self.ledger._promise_all()
+            self.ledger.promise_all()
         self.oracle.die()
         for actor in self.actors:
             actor.lost()
