@@ -9,7 +9,8 @@ import pytest
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.wire.amqp091 import spec
 from escrowmq.wire.amqp091.method import Method
-from tests.harness.client import SimClient
+from tests.harness.client import TRANSIENT, SimClient
+from tests.harness.frames import publish_frames
 from tests.harness.server import SimServer
 
 
@@ -31,6 +32,14 @@ def test_of_a_connection(client: SimClient, method: Method, code: int) -> None:
     client.send(1, method)
     close = client.expect(0, spec.ConnectionClose)
     assert (close.reply_code, close.class_id, close.method_id) == (code, method.CLASS_ID, method.METHOD_ID)
+
+
+@pytest.mark.parametrize("body", [b"", b"in one frame", bytes(200_000)])
+def test_of_a_connection_that_published(client: SimClient, body: bytes) -> None:
+    method = spec.BasicPublish("", "q", immediate=True)
+    client.send_bytes(publish_frames(1, method, TRANSIENT, body, frame_max=131_072))
+    close = client.expect(0, spec.ConnectionClose)
+    assert (close.reply_code, close.class_id, close.method_id) == (540, method.CLASS_ID, method.METHOD_ID)
 
 
 @pytest.mark.parametrize(

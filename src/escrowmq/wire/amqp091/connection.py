@@ -131,7 +131,7 @@ class Connection:
         """Parse what is whole; where the rest begins. Raises SyntaxFault for what costs the connection."""
         end = len(buf)
         startswith, unpack = buf.startswith, FRAME_HEADER.unpack_from
-        most = self.frame_max - 8
+        most = self.frame_max  # of payload, which is all that some clients count
         while end - at >= 8:
             last = self._last
             if last is not None and startswith(last.prefix, at):
@@ -172,7 +172,7 @@ class Connection:
             at = stop + 1
             if self.state is State.AUTHENTICATING or self.state is State.CLOSED:
                 break
-            most = self.frame_max - 8
+            most = self.frame_max
         return at
 
     def _read_run(self, channel: Channel, buf: bytes, at: int, end: int) -> int:

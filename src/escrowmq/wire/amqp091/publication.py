@@ -33,7 +33,7 @@ class Address:
     def __init__(self, method: bytes) -> None:
         publish = BasicPublish.decode(method)
         if publish.immediate:
-            raise SyntaxFault(codes.NOT_IMPLEMENTED, "immediate=true")
+            raise SyntaxFault(codes.NOT_IMPLEMENTED, "immediate=true", BasicPublish.INDEX)
         self.exchange = publish.exchange
         self.routing_key = publish.routing_key
         self.mandatory = publish.mandatory
