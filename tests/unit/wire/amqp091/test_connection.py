@@ -253,7 +253,7 @@ class TestContent:
         for seen in (b"", b"".join(message(1, b"y"))):
             port = made.connect()
             stream = opening(SMALL) + method_frame(1, spec.ChannelOpen()) + seen
-            made.receive(port, stream + method_frame(1, PUBLISH) + content_frames(1, PERSISTENT, b"x" * 4089, 0))
+            made.receive(port, stream + method_frame(1, PUBLISH) + content_frames(1, PERSISTENT, b"x" * 4097, 0))
             made.end_turn()
             assert port.endpoint.state is State.CLOSING
             assert b"FRAME_ERROR" in port.sent
