@@ -16,7 +16,7 @@ from escrowmq.wire.amqp091.delivery import Deliveries, view_of
 from escrowmq.wire.amqp091.errors import SyntaxFault
 from escrowmq.wire.amqp091.frames import content_frames, method_frame
 from escrowmq.wire.amqp091.publication import REPLY_TO
-from escrowmq.wire.amqp091.queue_methods import Handler, check, queue_named
+from escrowmq.wire.amqp091.queue_methods import Handler, queue_named
 from escrowmq.wire.amqp091.reply_to import ReplyAddress
 
 if TYPE_CHECKING:
@@ -45,8 +45,7 @@ def basic_consume(channel: Channel, method: spec.BasicConsume) -> None:
     if method.queue == REPLY_TO:
         _consume_replies(channel, method, tag)
         return
-    queue = queue_named(channel, method.queue)
-    check(channel, "queue", queue.name, "read")
+    queue = queue_named(channel, method.queue, "read")
     options = consumer_options(queue.vhost, queue.name, queue.options.queue_type, method.arguments)
     if queue.keeps and (method.no_ack or not channel.prefetch):
         what = "no_ack is not supported" if method.no_ack else "consumer prefetch count is not set"
@@ -104,8 +103,7 @@ def basic_cancel(channel: Channel, method: spec.BasicCancel) -> None:
 
 
 def basic_get(channel: Channel, method: spec.BasicGet) -> None:
-    queue = queue_named(channel, method.queue)
-    check(channel, "queue", queue.name, "read")
+    queue = queue_named(channel, method.queue, "read")
     if queue.keeps:
         raise SyntaxFault(codes.NOT_IMPLEMENTED, f"basic.get is not supported by stream queue '{queue.name}'")
     entry = channel.broker.get(queue, auto_settle=method.no_ack)

@@ -22,18 +22,25 @@ def check(channel: Channel, kind: Any, name: str, right: Any) -> None:
     channel.broker.access.check(channel.connection.user, channel.vhost.name, kind, name, right)
 
 
-def queue_named(channel: Channel, name: str) -> Queue:
+def queue_named(channel: Channel, name: str, right: Any = None) -> Queue:
     """The queue a method speaks of; no name means the last one that the channel declared.
 
-    Raises NOT_FOUND, RESOURCE_LOCKED (EXC-2).
+    The right to it is looked at first: who has none shall not learn what there is.
+    Raises ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED (EXC-2).
     """
-    if not name:
-        name = channel.last_queue
-        if not name:
-            raise BrokerError(Condition.NOT_FOUND, "no previously declared queue")
+    name = _name_of_queue(channel, name)
+    if right is not None:
+        check(channel, "queue", name, right)
     queue = channel.vhost.queue(name)
     queue.check_access(channel.connection.session)
     return queue
+
+
+def _name_of_queue(channel: Channel, name: str) -> str:
+    name = name or channel.last_queue
+    if not name:
+        raise BrokerError(Condition.NOT_FOUND, "no previously declared queue")
+    return name
 
 
 def exchange_declare(channel: Channel, method: spec.ExchangeDeclare) -> None:
@@ -117,8 +124,7 @@ def queue_declare(channel: Channel, method: spec.QueueDeclare) -> None:
 
 
 def queue_bind(channel: Channel, method: spec.QueueBind) -> None:
-    queue = queue_named(channel, method.queue)
-    check(channel, "queue", queue.name, "write")
+    queue = queue_named(channel, method.queue, "write")
     check(channel, "exchange", method.exchange, "read")
     _check_topic(channel, method.exchange, method.routing_key)
     key = method.routing_key or ("" if method.queue else queue.name)
@@ -127,20 +133,20 @@ def queue_bind(channel: Channel, method: spec.QueueBind) -> None:
 
 
 def queue_unbind(channel: Channel, method: spec.QueueUnbind) -> None:
-    if method.queue and method.queue not in channel.vhost.queues:  # as RabbitMQ: what is not there is not bound
+    name = _name_of_queue(channel, method.queue)
+    check(channel, "queue", name, "write")
+    check(channel, "exchange", method.exchange, "read")
+    if name not in channel.vhost.queues:  # as RabbitMQ: what is not there is not bound
         channel.send(spec.QueueUnbindOk())
         return
-    queue = queue_named(channel, method.queue)
-    check(channel, "queue", queue.name, "write")
-    check(channel, "exchange", method.exchange, "read")
+    queue = queue_named(channel, name)
     key = method.routing_key or ("" if method.queue else queue.name)
     channel.broker.unbind_queue(channel.vhost, method.exchange, queue.name, key, method.arguments)
     channel.answer(spec.QueueUnbindOk(), no_wait=False, durable=queue.durable)
 
 
 def queue_purge(channel: Channel, method: spec.QueuePurge) -> None:
-    queue = queue_named(channel, method.queue)
-    check(channel, "queue", queue.name, "read")
+    queue = queue_named(channel, method.queue, "read")
     if queue.keeps:
         raise SyntaxFault(codes.NOT_IMPLEMENTED, f"queue '{queue.name}' is a stream, which cannot be purged")
     count = channel.broker.purge(queue)
@@ -148,12 +154,12 @@ def queue_purge(channel: Channel, method: spec.QueuePurge) -> None:
 
 
 def queue_delete(channel: Channel, method: spec.QueueDelete) -> None:
-    name = method.queue or channel.last_queue
+    name = _name_of_queue(channel, method.queue)
+    check(channel, "queue", name, "configure")
     if name not in channel.vhost.queues:  # as RabbitMQ: deleting what is not there succeeds
         channel.answer(spec.QueueDeleteOk(0), no_wait=method.no_wait, durable=False)
         return
     queue = queue_named(channel, name)
-    check(channel, "queue", queue.name, "configure")
     count = channel.broker.delete_queue(queue, if_unused=method.if_unused, if_empty=method.if_empty)
     channel.answer(spec.QueueDeleteOk(count), no_wait=method.no_wait, durable=queue.durable)
 
