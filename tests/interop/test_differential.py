@@ -5,22 +5,42 @@ RabbitMQ's answers are recorded, so that its absence does not matter; where it i
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from bench.brokers import RabbitMQ
 from tests.broker import BrokerProcess
-from tests.interop.differential import records
+from tests.interop.differential import access, records
 from tests.interop.differential.differences import DIFFERENCES, expected
 
 pytestmark = pytest.mark.interop
 
 
+@pytest.fixture(scope="module")
+def prepared(broker: BrokerProcess) -> BrokerProcess:
+    """The shared broker, with the user of `access`."""
+    user = access.USER
+    rights = ("--configure", access.CONFIGURE, "--write", access.WRITE, "--read", access.READ)
+    topic = ("--write", access.TOPIC_WRITE, "--read", access.TOPIC_READ)
+    for arguments in (
+        ("user", "add", user, "--password-stdin"),
+        ("permission", "set", user, "/", *rights),
+        ("permission", "topic", "set", user, "/", "amq.topic", *topic),
+    ):
+        command = [sys.executable, "-m", "escrowmq", *arguments, "--data-dir", str(broker.data_dir)]
+        subprocess.run(command, input=f"{user}\n", text=True, check=True, timeout=30)
+    return broker
+
+
 @pytest.mark.parametrize("name", records.SCENARIOS)
-def test_answers_as_rabbitmq_does(name: str, broker: BrokerProcess) -> None:
-    lines = records.run(name, broker.port)
+def test_answers_as_rabbitmq_does(name: str, prepared: BrokerProcess) -> None:
+    lines = records.run(name, prepared.port)
     recorded = records.recorded(name)
     padded = [*lines, *[""] * len(recorded)]
-    assert lines == [expected(name, line, here) for line, here in zip(recorded, padded, strict=False)]
+    wanted = [expected(name, line, here) for line, here in zip(recorded, padded, strict=False)]
+    assert "\n".join(lines) == "\n".join(wanted)
 
 
 def test_every_difference_is_one() -> None:

@@ -5,20 +5,22 @@ Write them anew, from the rabbitmq-server that is installed here: `python -m tes
 
 from __future__ import annotations
 
+import os
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from bench.brokers import RabbitMQ
-from tests.interop.differential import arguments, delivery, errors, queues, routing
+from tests.interop.differential import access, arguments, delivery, errors, queues, routing
 from tests.interop.differential.script import Script
 
 FOLDER = Path(__file__).parent / "rabbitmq-3.10.8"
 
 SCENARIOS: dict[str, Callable[[Script], None]] = {
     f"{module.__name__.rpartition('.')[2]}.{scenario.__name__}": scenario
-    for module in (errors, arguments, delivery, queues, routing)
+    for module in (access, errors, arguments, delivery, queues, routing)
     for scenario in module.SCENARIOS
 }
 
@@ -44,9 +46,27 @@ def rabbitmq() -> Iterator[RabbitMQ]:
         server = RabbitMQ(Path(folder))
         server.start()
         try:
+            _add_user(server)
             yield server
         finally:
             server.stop()
+
+
+def _add_user(server: RabbitMQ) -> None:
+    """The user of `access`, by one call of rabbitmqctl, which is slow."""
+    user = f'<<"{access.USER}">>'
+    topic = ", ".join(f'<<"{right}">>' for right in (access.TOPIC_WRITE, access.TOPIC_READ))
+    rights = ", ".join(f'<<"{right}">>' for right in (access.CONFIGURE, access.WRITE, access.READ))
+    program = f"""
+        rabbit_auth_backend_internal:add_user({user}, {user}, <<"test">>),
+        rabbit_auth_backend_internal:set_permissions({user}, <<"/">>, {rights}, <<"test">>),
+        rabbit_auth_backend_internal:set_topic_permissions({user}, <<"/">>, <<"amq.topic">>, {topic}, <<"test">>).
+    """
+    environment = {"PATH": os.environ["PATH"], "HOME": str(server.directory), "ERL_EPMD_PORT": str(server._epmd_port)}
+    command = ["/usr/lib/rabbitmq/bin/rabbitmqctl", "--node", "bench@localhost", "eval", program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode or done.stdout.strip() != "ok":
+        raise RuntimeError(f"rabbitmqctl: {done.stdout} {done.stderr}")
 
 
 def main() -> None:

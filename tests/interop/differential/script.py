@@ -30,6 +30,7 @@ class Script:
     """
 
     def __init__(self, name: str, port: int, user: str = "guest", password: str = "guest", vhost: str = "/") -> None:
+        self.port = port
         self.queue = f"{name}.q"
         self.dead = f"{name}.dead"
         self.exchange = f"{name}.x"
