@@ -248,6 +248,8 @@ class Connection:
         if self._last is channel:
             self._last = None  # while content is awaited, nothing that looks like a publish is one
         channel.content = Content(buf[at + 7 : stop])
+        if not self._publishes:  # of messages that never become whole, too, memory runs short
+            self._note_publishing()
         return header
 
     def _find_form(self, channel: Channel, method: bytes, props: bytes) -> Form | None:
@@ -257,10 +259,13 @@ class Connection:
             channel.refuse(error, spec.BasicPublish())
             return None
 
+    def _note_publishing(self) -> None:
+        self._publishes = True
+        self._host.publishing(self)
+
     def _publish(self, channel: Channel, form: Form, bodies: list[bytes]) -> None:
         if not self._publishes:
-            self._publishes = True
-            self._host.publishing(self)
+            self._note_publishing()
         if channel.closing:
             return
         try:

@@ -532,6 +532,14 @@ def test_a_new_secret() -> None:
     assert made.secrets == [("guest", b"new")]
 
 
+def test_a_message_that_never_becomes_whole_makes_a_publisher_too() -> None:
+    """So that an alarm stops it: on each of its channels a client could else fill memory with one."""
+    made, client = pair()
+    start = method_frame(1, PUBLISH) + header_frame(1, PERSISTENT, 100_000_000) + body_frames(1, b"x" * 1000, 0)
+    made.receive(client.port, start)
+    assert made.publishers == [client.port.endpoint]
+
+
 def test_what_lists_show_has_nothing_secret() -> None:
     made, client = pair()
     del made
