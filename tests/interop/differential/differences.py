@@ -6,6 +6,13 @@ from typing import Final
 
 # By scenario: what RabbitMQ says, and what EscrowMQ says instead.
 DIFFERENCES: Final[dict[str, dict[str, str]]] = {
+    "access.permissions": {
+        # Topic permissions hold for every key of a message.
+        "topic, a copy refused: None": (
+            "topic, a copy refused: channel closed, 403 ACCESS_REFUSED - access to topic 'refused.k' in exchange "
+            "'amq.topic' in vhost '/' refused for user 'limited'"
+        ),
+    },
     "errors.not_found": {
         # A passive declaration without a name is of the queue that the channel declared last, as in other methods.
         "declare passively, no name: channel closed, 404 NOT_FOUND - no queue '' in vhost '/'": (
