@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections import OrderedDict
+import time
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final, Protocol
@@ -24,6 +25,8 @@ HASHER: Final = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
 GUEST: Final = "guest"
 REFUSED: Final = "user or password is wrong"
 _REMEMBERED: Final = 10_000
+_AT_ONCE: Final = 2
+"""Checks that are given to the executor at one time."""
 
 _log = logging.getLogger("escrowmq.auth")
 
@@ -53,7 +56,10 @@ class Authenticator:
         *,
         guest_loopback_only: bool = True,
         hasher: PasswordHasher = HASHER,
+        patience: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`patience`: seconds after which nobody waits for a check any more (`limits.unauthenticated_seconds`)."""
         self._access = access
         self._executor = executor
         self._post = post
@@ -63,6 +69,11 @@ class Authenticator:
         self._key = os.urandom(32)
         self._right: OrderedDict[bytes, str] = OrderedDict()
         self._waiting: dict[tuple[bytes, User | None], list[Judge]] = {}
+        self._patience = patience
+        self._clock = clock
+        # Checks to be made, by host, the next one first: somebody who guesses passwords must not keep others out.
+        self._lines: dict[str, deque[tuple[float, Callable[[], None], Callable[[], None]]]] = {}
+        self._running = 0
 
     def authenticate(self, peer: Peer, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
         """Call `done` with the verdict: at once, or later in a turn of its own."""
@@ -100,10 +111,31 @@ class Authenticator:
             self._post(lambda: answer(right=right))
 
         def answer(*, right: bool) -> None:
+            self._running -= 1
+            self._next_checks()
+            decide(right=right)
+
+        def decide(*, right: bool) -> None:
             for judge in self._waiting.pop(question):
                 judge(right=right)
 
-        self._executor.submit(work)
+        line = self._lines.setdefault(peer.host, deque())
+        line.append((self._clock() + self._patience, work, lambda: decide(right=False)))
+        self._next_checks()
+
+    def _next_checks(self) -> None:
+        """Give the executor what it can do now, one check of each host in turn."""
+        while self._lines and self._running < _AT_ONCE:
+            host = next(iter(self._lines))
+            line = self._lines.pop(host)
+            until, work, give_up = line.popleft()
+            if line:
+                self._lines[host] = line  # behind the others
+            if self._clock() > until:
+                give_up()  # the connection has been closed meanwhile
+            else:
+                self._running += 1
+                self._executor.submit(work)
 
     def _verify(self, user: User | None, password: str) -> bool:
         """On another thread. A user that is not there, or has no password, takes the same time."""

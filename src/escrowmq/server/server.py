@@ -50,6 +50,7 @@ class Server:
             self._passwords,
             self._turns.post,
             guest_loopback_only=config.security.guest_loopback_only,
+            patience=config.limits.unauthenticated_seconds,
         )
         memory_limit = config.memory.high_watermark_bytes(memory_bytes())
         alarms = Alarms(memory_limit, config.disk.free_limit, resident_bytes, storage.free_bytes)

@@ -47,8 +47,14 @@ class Desk:
         self.access.add_user("eve", "")
         self.later = Later()
         self.verdicts: list[Verdict] = []
+        self.now = 0.0
         self.authenticator = Authenticator(
-            self.access, self.later, lambda call: call(), guest_loopback_only=guest_loopback_only, hasher=FAST
+            self.access,
+            self.later,
+            lambda call: call(),
+            guest_loopback_only=guest_loopback_only,
+            hasher=FAST,
+            clock=lambda: self.now,
         )
 
     def ask(self, name: str, password: str | None, peer: Peer = LOCAL, mechanism: str = "PLAIN") -> None:
@@ -184,3 +190,26 @@ def test_hashes_are_of_the_documented_kind() -> None:
     assert first.startswith("$argon2id$v=19$m=19456,t=2,p=1$")
     assert first != second
     assert HASHER.verify(first, "x")
+
+
+def test_who_guesses_passwords_does_not_keep_other_hosts_out() -> None:
+    desk = Desk()
+    for i in range(100):
+        desk.ask("alice", f"guess {i}", REMOTE)
+    desk.ask("alice", "secret")
+    for _ in range(3):
+        assert desk.later.run() <= 2
+    assert Verdict("alice") in desk.verdicts
+    while desk.later.run():
+        pass
+    assert [verdict.user for verdict in desk.verdicts].count(None) == 100
+
+
+def test_nothing_is_checked_that_nobody_waits_for_any_more() -> None:
+    desk = Desk()
+    for i in range(100):
+        desk.ask("alice", f"guess {i}")
+    desk.now += 11
+    assert desk.later.run() == 2
+    assert len(desk.verdicts) == 100
+    assert desk.login("alice", "secret") == Verdict("alice")
