@@ -51,6 +51,7 @@ EXAMPLES = {
     "commit": b"".join(records.encode_commit(5, [(Kind.PUBLISH, [PUBLISH]), (Kind.SETTLE, [SETTLE])])[0]),
     "relocate": records.encode_moves([Move(3, array("Q", [41]), array("I", [0]))])
     + b"".join(records.encode_block(7, ENVELOPE, [b"bc"])),
+    "readdressed": records.encode_readdressed([Move(4, array("Q", [8]), array("I", [0]))], 4142),
     "returned": records.encode_returned(3, [(40, 2)]),
     "delivered": records.encode_delivered(3, 42),
     "queue_state": b"".join(

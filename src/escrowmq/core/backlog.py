@@ -144,13 +144,30 @@ class Backlog:
                 kept.append(at, end - at, lsn, index + at - first)
         self.replace(kept)
 
-    def readdress(self, position: int, lsn: int, index: int) -> None:
-        """The reference that begins at `position` lies elsewhere now."""
-        i = self.find(position)
-        if i is None or self.firsts[i] != position:
-            raise ValueError(f"no reference begins at position {position}")
-        self.lsns[i] = lsn
-        self.indexes[i] = index
+    def lying_in(self, begin: int, end: int, first_lsn: int, end_lsn: int) -> list[int]:
+        """Which of the references number `begin` up to `end` name blocks in [`first_lsn`, `end_lsn`) of the log."""
+        return [i for i, lsn in enumerate(self.lsns[begin:end], begin) if first_lsn <= lsn < end_lsn]
+
+    def substitute(self, changes: list[tuple[int, int, list[Reference]]]) -> None:
+        """References number `i` up to `j` become others, which name the same positions, for each (`i`, `j`, others).
+
+        Changes are in order and disjoint. What lies behind them moves at most once, however many there are.
+        """
+        if all(j - i == len(others) for i, j, others in changes):
+            for i, _, others in changes:
+                for k, (first, count, lsn, index) in enumerate(others, i):
+                    self.firsts[k], self.counts[k], self.lsns[k], self.indexes[k] = first, count, lsn, index
+            return
+        columns = (self.firsts, self.counts, self.lsns, self.indexes)
+        begin, end = changes[0][0], changes[-1][1]
+        for field, column in enumerate(columns):
+            window = array(column.typecode)
+            at = begin
+            for i, j, others in changes:
+                window += column[at:i]
+                window.extend([reference[field] for reference in others])
+                at = j
+            column[begin:end] = window
 
     def columns(self) -> tuple[array[int], array[int], array[int], array[int]]:
         """Copies of the columns: first positions, LSNs of blocks, counts, numbers in the blocks."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import repeat
+from itertools import islice, repeat
 from operator import attrgetter
 from typing import Final, Protocol
 
@@ -57,6 +57,10 @@ class Discipline(Protocol):
         """The entries that are in memory; a copy, quickly made, since a snapshot asks for it between two turns."""
         ...
 
+    def loaded(self, start: int, most: int) -> list[Entry]:
+        """At most `most` of the entries that are in memory, from number `start` on in an order of no meaning."""
+        ...
+
     def backlogs(self) -> list[Backlog]:
         """The parts that are in the log alone."""
         ...
@@ -102,6 +106,11 @@ class Fifo:
 
     def __len__(self) -> int:
         return len(self._returned) + len(self.head) + self.tail.messages
+
+    @property
+    def in_memory_count(self) -> int:
+        """Number of entries that are in memory."""
+        return len(self._returned) + len(self.head)
 
     def append(self, run: Run, bodies: list[bytes]) -> None:
         count = len(bodies)
@@ -194,6 +203,12 @@ class Fifo:
             return list(self.head)
         return sorted((*self._returned, *self.head), key=attrgetter("position"))
 
+    def loaded(self, start: int, most: int) -> list[Entry]:
+        found = self._returned[start : start + most]
+        begin = max(start - len(self._returned), 0)
+        found += islice(self.head, begin, begin + most - len(found))
+        return found
+
     def backlogs(self) -> list[Backlog]:
         return [self.tail]
 
@@ -259,6 +274,14 @@ class Priority:
 
     def in_memory(self) -> list[Entry]:
         return [entry for level in self._levels.values() for entry in level.in_memory()]
+
+    def loaded(self, start: int, most: int) -> list[Entry]:
+        found: list[Entry] = []
+        for level in self._levels.values():
+            if len(found) < most:
+                found += level.loaded(start, most - len(found))
+            start = max(start - level.in_memory_count, 0)
+        return found
 
     def backlogs(self) -> list[Backlog]:
         return [level.tail for level in self._levels.values()]

@@ -31,6 +31,7 @@ class Kind(IntEnum):
     QUEUE_STATE = 6
     PAGE = 7
     DELIVERED = 8
+    READDRESSED = 9
     COUNTERS = 16
     VHOST_SET = 17
     VHOST_DELETED = 18
@@ -62,6 +63,7 @@ _OPERATION: Final = struct.Struct("<BI")  # kind, length
 _LONE: Final = struct.Struct("<QIBI")  # head of a commit of one operation, head of the operation
 _STATE: Final = struct.Struct("<IQQII")  # queue id, next position, delivered below, references, delivery counts
 _MOVE: Final = struct.Struct("<II")  # queue id, count
+_LSN: Final = struct.Struct("<Q")
 
 
 TRANSIENT: Final = 1 << 31
@@ -126,7 +128,7 @@ class Publish(NamedTuple):
 
 
 class Move(NamedTuple):
-    """Messages of one queue that a compaction copied: their positions and their numbers in the new block."""
+    """Messages of one queue that a compaction moved: their positions and their numbers in the new block."""
 
     queue: int
     positions: array[int]
@@ -271,6 +273,17 @@ def decode_moves(data: bytes | memoryview) -> tuple[list[Move], int]:
         at += 4 * count
         moves.append(Move(queue, positions, starts))
     return moves, at
+
+
+def encode_readdressed(moves: Sequence[Move], lsn: int) -> bytes:
+    """A READDRESSED record: the messages of `moves` lie in the block at `lsn`, which is there already."""
+    return encode_moves(moves) + _LSN.pack(lsn)
+
+
+def decode_readdressed(data: bytes | memoryview) -> tuple[list[Move], int]:
+    """The moves of a READDRESSED record, and the LSN of the block."""
+    moves, at = decode_moves(data)
+    return moves, int(_LSN.unpack_from(data, at)[0])
 
 
 class QueueState(NamedTuple):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from escrowmq.core.backlog import Backlog
 from escrowmq.core.records import (
     Kind,
+    Move,
     Range,
     decode_change,
     decode_commit,
@@ -15,6 +16,7 @@ from escrowmq.core.records import (
     decode_moves,
     decode_publish,
     decode_queue_state,
+    decode_readdressed,
     decode_returned,
     decode_settle,
     merged,
@@ -56,6 +58,7 @@ class Recovery:
             Kind.SETTLE: self._settle,
             Kind.COMMIT: self._commit,
             Kind.RELOCATE: self._relocate,
+            Kind.READDRESSED: self._readdressed,
             Kind.RETURNED: self._returned,
             Kind.DELIVERED: self._delivered,
             Kind.QUEUE_STATE: self._queue_state,
@@ -97,10 +100,16 @@ class Recovery:
 
     def _relocate(self, lsn: int, payload: Payload) -> None:
         moves, offset = decode_moves(payload)
+        self._move(moves, lsn + offset)
+
+    def _readdressed(self, lsn: int, payload: Payload) -> None:
+        self._move(*decode_readdressed(payload))
+
+    def _move(self, moves: list[Move], block: int) -> None:
         for move in moves:
             moved = self._of(move.queue).moved
             for position, start in zip(move.positions, move.starts, strict=True):
-                moved[position] = (lsn + offset, start)
+                moved[position] = (block, start)
 
     def _returned(self, lsn: int, payload: Payload) -> None:
         queue, counts = decode_returned(payload)

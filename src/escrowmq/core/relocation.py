@@ -4,164 +4,287 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Protocol
 
+from escrowmq.core.copying import Address, BlockReader, Copies, LoadedMessages
 from escrowmq.core.message import Entry, Run
-from escrowmq.core.records import TRANSIENT, Kind, Move, Reference, encode_block, encode_moves
+from escrowmq.core.records import TRANSIENT, Kind, Move, Reference, encode_moves, encode_readdressed
 
 if TYPE_CHECKING:
     from escrowmq.core.backlog import Backlog
-    from escrowmq.core.broker import Broker
+    from escrowmq.core.broker import Broker, Holder
     from escrowmq.core.queue import Queue
 
-STEP_BYTES: Final = 1 << 20
-"""About how much one step copies, so that no turn of the loop is long."""
+STEP_COST: Final = 50_000
+"""What a step may cost, in references looked at: so many take 2 to 3 ms. The others are in proportion:"""
+_BLOCK_COST: Final = 250
+_MESSAGE_COST: Final = 2
+_ENTRY_COST: Final = 10
+_MOVED_ENTRY_COST: Final = 40
+_QUEUE_COST: Final = 20
+_BYTES_PER_COST: Final = 64
+
+LOOK: Final = 1000
+"""References that are looked at together."""
+LOAD: Final = 500
+"""Entries in memory that are looked at together."""
+BLOCK_MESSAGES: Final = 5000
+BLOCK_BYTES: Final = 1 << 20
+"""A block with more is copied in several."""
 
 
-class _Part(NamedTuple):
-    """Messages of one queue in one block: a reference of its backlog, or entries in memory."""
+class Source(Protocol):
+    """The content of one block."""
 
-    queue: Queue
-    backlog: Backlog | None
-    reference: Reference | None
-    entries: list[Entry]
+    def fit(self, start: int, most: int, room: int) -> tuple[int, int]: ...
 
-    def positions(self) -> Sequence[int]:
-        if self.reference is None:
-            return [entry.position for entry in self.entries]
-        return range(self.reference.first, self.reference.first + self.reference.length)
-
-    def starts(self) -> Sequence[int]:
-        """Their numbers in the block."""
-        if self.reference is None:
-            return [entry.start & ~TRANSIENT for entry in self.entries]
-        start = self.reference.start & ~TRANSIENT
-        return range(start, start + self.reference.length)
+    def copy(self, pieces: Sequence[tuple[int, int]]) -> list[bytes]: ...
 
 
 class Relocation:
-    """Moves everything that lives in [`first_lsn`, `end_lsn`) of the log, in steps.
+    """Moves what lives in [`first_lsn`, `end_lsn`) of the log, in steps of a few milliseconds.
 
-    What a block holds for several backlogs stays shared. The new place is written as a RELOCATE record; positions do
-    not change (ORD-5). Content that does not survive a restart moves in a PAGE record, which recovery passes over.
+    Between steps anything may happen, so nothing that a step has found is used by the next one; what lies in memory and
+    wanders meanwhile may be missed, and stays where it is. No snapshot may come into force before the end: it could
+    take blocks along that other queues are about to be readdressed to.
+
+    The new place is written as a RELOCATE record; positions do not change (ORD-5). What a block holds for several
+    queues stays shared: it is copied for the first of them, and READDRESSED records name the copy for the others.
+    Content that does not survive a restart moves in a PAGE record, which recovery passes over.
     """
 
     def __init__(self, broker: Broker, first_lsn: int, end_lsn: int) -> None:
+        self.moved = 0
+        """Messages that lie elsewhere now, or need not be kept."""
         self._broker = broker
-        for lsn, parts in _in_memory(broker, first_lsn, end_lsn).items():
-            self._move(lsn, parts)
-        self._blocks = iter(_in_backlogs(broker, first_lsn, end_lsn).items())
+        self._first_lsn, self._end_lsn = first_lsn, end_lsn
+        # A queue that is declared from now on has nothing there.
+        self._queues = [queue for vhost in broker.vhosts.values() for queue in vhost.queues.values() if queue.logged]
+        self._copies = Copies() if len(self._queues) > 1 else None
+        self._reader = BlockReader(broker.log)
+        self._left = 0
+        self._work = self._passes()
 
     def step(self) -> bool:
-        """Copy about `STEP_BYTES`; False when nothing is left to copy."""
-        copied = 0
-        for lsn, parts in self._blocks:
-            copied += self._move(lsn, [part for part in map(_still, parts) if part is not None])
-            if copied >= STEP_BYTES:
-                return True
-        return False
+        """Do a part of it; False when nothing is left to do."""
+        self._left = STEP_COST
+        return any(self._left <= 0 for _ in self._work)
 
-    def _move(self, lsn: int, parts: list[_Part]) -> int:
-        """Copy what `parts` name of the block at `lsn`; how many bytes that were."""
-        if not parts:
-            return 0
-        wanted = sorted({start for part in parts for start in part.starts()})
-        numbers = {start: number for number, start in enumerate(wanted)}
-        first = wanted[0]
-        block = self._broker.pager.load(Reference(0, wanted[-1] - first + 1, lsn, first))
-        bodies = [block.bodies[start - first] for start in wanted]
-        content = encode_block(block.time, block.envelope, bodies)
-        moves = [
-            Move(
-                part.queue.ident, array("Q", part.positions()), array("I", [numbers[start] for start in part.starts()])
-            )
-            for part in parts
-        ]
-        log = self._broker.log
-        if _transient(parts[0]):
-            new_lsn = log.append(Kind.PAGE, *content)
-        else:
-            head = encode_moves(moves)
-            new_lsn = log.append(Kind.RELOCATE, head, *content) + len(head)
-        for part, move in zip(parts, moves, strict=True):
-            log.retain(new_lsn, len(move.positions))
-            log.release(lsn, len(move.positions))
-            _put(part, new_lsn, move.starts)
-        return sum(map(len, bodies))
+    def _passes(self) -> Iterator[None]:
+        """In the order in which messages go: from the backlog into memory, and on to clients."""
+        for queue in self._queues:
+            for backlog in queue.order.backlogs():
+                yield from self._of_backlog(queue, backlog)
+            yield
+        for queue in self._queues:
+            yield from self._in_memory(queue)
+            yield
+        for holder in list(self._broker.holders):
+            yield from self._held_by(holder)
+            yield
 
+    # -- what is in the log alone
 
-def _in_memory(broker: Broker, first_lsn: int, end_lsn: int) -> dict[int, list[_Part]]:
-    """Entries in memory whose content lies in this part of the log, by block."""
-    found: dict[int, dict[Queue, list[Entry]]] = {}
-
-    def add(queue: Queue, entry: Entry) -> None:
-        if entry.run.lsn and first_lsn <= entry.run.lsn < end_lsn:  # 0: it is in memory alone
-            found.setdefault(entry.run.lsn, {}).setdefault(queue, []).append(entry)
-
-    for queue in _queues(broker):
-        for entry in queue.order.in_memory():
-            add(queue, entry)
-    for holder in broker.holders:
-        for consumer, entry in holder.held():
-            if consumer.queue.keeps:
-                continue  # what a stream's readers hold is the stream's
-            if consumer.queue.deleted:
-                _let_go(broker, entry, first_lsn, end_lsn)
+    def _of_backlog(self, queue: Queue, backlog: Backlog) -> Iterator[None]:
+        self._left -= _QUEUE_COST
+        position = 0
+        while not queue.deleted:
+            begin = backlog.find(position)
+            if begin is None:
+                return
+            end = min(begin + LOOK, backlog.end)
+            last = backlog.at(end - 1)
+            behind = last.first + last.length
+            self._left -= end - begin
+            found = backlog.lying_in(begin, end, self._first_lsn, self._end_lsn)
+            reached = self._move_references(queue, backlog, found) if found else None
+            if reached is not None:
+                position = reached
+            elif end == backlog.end:
+                return
             else:
-                add(consumer.queue, entry)
-    return {
-        lsn: [_Part(queue, None, None, entries) for queue, entries in queues.items()] for lsn, queues in found.items()
-    }
+                position = behind
+            yield
 
+    def _move_references(self, queue: Queue, backlog: Backlog, found: list[int]) -> int | None:
+        """Move references by number until it has cost enough; the position to go on with, None if all are moved."""
+        changes: list[tuple[int, int, list[Reference]]] = []
+        i, reached = 0, None
+        while i < len(found) and reached is None:
+            first = last = found[i]
+            group = [backlog.at(first)]
+            lsn = group[0].lsn
+            while i + 1 < len(found) and found[i + 1] == last + 1 and backlog.lsns[last + 1] == lsn:
+                i, last = i + 1, last + 1
+                group.append(backlog.at(last))
+            i += 1
+            moved = self._move(queue, group, self._reader.open(lsn))
+            position = moved[-1].first + moved[-1].length
+            rest = _from(group, position)
+            changes.append((first, last + 1, moved + rest))
+            if rest or (self._left <= 0 and i < len(found)):
+                reached = position
+        backlog.substitute(changes)
+        return reached
 
-def _let_go(broker: Broker, entry: Entry, first_lsn: int, end_lsn: int) -> None:
-    """A delivery whose queue is gone never goes back: the log need not keep it, however long the client does."""
-    run = entry.run
-    if run.lsn and first_lsn <= run.lsn < end_lsn:
-        broker.log.release(run.lsn, 1)
+    # -- what is in memory
+
+    def _in_memory(self, queue: Queue) -> Iterator[None]:
+        self._left -= _QUEUE_COST
+        start = 0
+        while not queue.deleted:
+            entries = queue.order.loaded(start, LOAD)
+            if not entries:
+                return
+            start += self._move_entries([(queue, entry) for entry in entries])
+            yield
+
+    def _held_by(self, holder: Holder) -> Iterator[None]:
+        self._left -= _QUEUE_COST
+        start = 0
+        while True:
+            held = list(islice(holder.held(), start, start + LOAD))
+            if not held:
+                return
+            # What the readers of a stream hold is the stream's.
+            start += self._move_entries([(consumer.queue, entry) for consumer, entry in held])
+            yield
+
+    def _move_entries(self, entries: list[tuple[Queue, Entry]]) -> int:
+        """Move those that lie in this part of the log, up to some bytes of bodies; how many have been looked at."""
+        found: dict[tuple[Queue, int], list[Entry]] = {}
+        size = looked = 0
+        for queue, entry in entries:
+            looked += 1
+            if not self._first_lsn <= entry.run.lsn < self._end_lsn or queue.keeps or not entry.run.lsn:
+                continue
+            if queue.deleted:
+                self._let_go(entry)
+                continue
+            found.setdefault((queue, entry.run.lsn), []).append(entry)
+            size += len(entry.body)
+            if size >= BLOCK_BYTES:
+                break
+        self._left -= looked * _ENTRY_COST + size // _BYTES_PER_COST
+        for (queue, _), group in found.items():
+            self._left -= len(group) * _MOVED_ENTRY_COST
+            group.sort()
+            run = group[0].run
+            bodies = {entry.start & ~TRANSIENT: entry.body for entry in group}
+            moved = self._move(queue, _joined(group), LoadedMessages(run.time, run.envelope, bodies))
+            _readdress(group, moved)
+        return looked
+
+    def _let_go(self, entry: Entry) -> None:
+        """A delivery whose queue is gone never goes back: the log need not keep it, however long the client does."""
+        run = entry.run
+        self._broker.log.release(run.lsn, 1)
         entry.run = Run(run.envelope, entry.position, run.time)
+        self.moved += 1
+
+    # -- the records
+
+    def _move(self, queue: Queue, group: list[Reference], source: Source) -> list[Reference]:
+        """Find a new place for messages of one queue in one block; the new references, of all of them or of the first
+        ones.
+        """
+        lsn, flag = group[0].lsn, group[0].start & TRANSIENT
+        pieces: list[tuple[int, int]] = []
+        fresh: list[Reference] = []  # what is copied now, and its numbers in the new block
+        shared: dict[int, list[Reference]] = {}  # what another queue has had copied, by block
+        copied, messages, room = 0, BLOCK_MESSAGES, BLOCK_BYTES
+        for part, place in self._parts(group):
+            length = min(part.length, messages)
+            if place is None:
+                length, size = source.fit(part.start, length, room)
+                pieces.append((part.start, length))
+                fresh.append(Reference(part.first, length, 0, copied))
+                copied += length
+                room -= size
+            else:
+                shared.setdefault(place.lsn, []).append(Reference(part.first, length, *place))
+            messages -= length
+            if length < part.length or messages <= 0 or room <= 0:
+                break
+        count = BLOCK_MESSAGES - messages
+        self._left -= _BLOCK_COST + count * _MESSAGE_COST + (BLOCK_BYTES - room) // _BYTES_PER_COST
+        moved = self._copy(queue, fresh, source.copy(pieces), flag) if pieces else []
+        if self._copies is not None:
+            for (start, length), reference in zip(pieces, moved, strict=True):
+                self._copies.note(lsn, start, length, Address(reference.lsn, reference.start & ~TRANSIENT))
+        log = self._broker.log
+        for block, references in shared.items():
+            log.append(Kind.READDRESSED, encode_readdressed([_move_of(queue, references)], block))
+            log.retain(block, sum([reference.length for reference in references]))
+            moved += references
+        log.release(lsn, count)
+        self.moved += count
+        if shared:
+            moved.sort()
+        return moved
+
+    def _parts(self, group: list[Reference]) -> Iterator[tuple[Reference, Address | None]]:
+        """Messages side by side, and where they have been copied to, if they have."""
+        for first, length, lsn, start in group:
+            reference = Reference(first, length, lsn, start & ~TRANSIENT)
+            if self._copies is None or start & TRANSIENT:  # what is lost at a restart belongs to one queue alone
+                yield reference, None
+            else:
+                yield from self._copies.cut(reference)
+
+    def _copy(self, queue: Queue, fresh: list[Reference], content: list[bytes], flag: int) -> list[Reference]:
+        """Append the block with this content; the references with its address."""
+        log = self._broker.log
+        if flag:
+            lsn = log.append(Kind.PAGE, *content)
+        else:
+            head = encode_moves([_move_of(queue, fresh)])
+            lsn = log.append(Kind.RELOCATE, head, *content) + len(head)
+        log.retain(lsn, fresh[-1].start + fresh[-1].length)
+        return [Reference(first, length, lsn, start | flag) for first, length, _, start in fresh]
 
 
-def _in_backlogs(broker: Broker, first_lsn: int, end_lsn: int) -> dict[int, list[_Part]]:
-    """References of backlogs into this part of the log, by block."""
-    found: dict[int, list[_Part]] = {}
-    for queue in _queues(broker):
-        for backlog in queue.order.backlogs():
-            for reference in backlog:
-                if first_lsn <= reference.lsn < end_lsn:
-                    found.setdefault(reference.lsn, []).append(_Part(queue, backlog, reference, []))
+def _move_of(queue: Queue, references: list[Reference]) -> Move:
+    positions, starts = array("Q"), array("I")
+    for first, length, _, start in references:
+        positions.extend(range(first, first + length))
+        starts.extend(range(start, start + length))
+    return Move(queue.ident, positions, starts)
+
+
+def _from(references: list[Reference], position: int) -> list[Reference]:
+    """What of them lies at `position` or behind it."""
+    left = []
+    for reference in references:
+        first, length, lsn, start = reference
+        if first >= position:
+            left.append(reference)
+        elif first + length > position:
+            left.append(Reference(position, first + length - position, lsn, start + position - first))
+    return left
+
+
+def _joined(entries: list[Entry]) -> list[Reference]:
+    """Entries of one block in order of position, as references: neighbours in one run become one."""
+    found: list[Reference] = []
+    run: Run | None = None
+    for entry in entries:
+        last = found[-1] if found else None
+        if last is not None and entry.run is run and entry.position == last.first + last.length:
+            found[-1] = last._replace(length=last.length + 1)
+        else:
+            run = entry.run
+            found.append(Reference(entry.position, 1, run.lsn, entry.start))
     return found
 
 
-def _queues(broker: Broker) -> Iterator[Queue]:
-    for vhost in broker.vhosts.values():
-        yield from vhost.queues.values()
-
-
-def _still(part: _Part) -> _Part | None:
-    """What is left of a backlog's reference since it was found; None if nothing is."""
-    queue, backlog, reference, _ = part
-    if queue.deleted or backlog is None or reference is None:
-        return None
-    i = backlog.find(reference.first)
-    if i is None:
-        return None
-    left = backlog.at(i)
-    same = left.lsn == reference.lsn and reference.first <= left.first < reference.first + reference.length
-    return part._replace(reference=left) if same else None
-
-
-def _transient(part: _Part) -> bool:
-    start = part.reference.start if part.reference is not None else part.entries[0].start
-    return bool(start & TRANSIENT)
-
-
-def _put(part: _Part, lsn: int, starts: Sequence[int]) -> None:
-    """Let the queue know the new address."""
-    flag = TRANSIENT if _transient(part) else 0
-    if part.backlog is not None and part.reference is not None:
-        part.backlog.readdress(part.reference.first, lsn, starts[0] | flag)
-        return
-    for entry, start in zip(part.entries, starts, strict=True):
-        run = entry.run
-        entry.run = Run(run.envelope, entry.position, run.time, lsn, start | flag, run.expires_at)
+def _readdress(entries: list[Entry], moved: list[Reference]) -> None:
+    """Let entries know where they lie now: `moved` names their positions, in the same order."""
+    i = 0
+    for first, length, lsn, start in moved:
+        old = entries[i].run
+        run = Run(old.envelope, first, old.time, lsn, start, old.expires_at)
+        for entry in entries[i : i + length]:
+            entry.run = run
+        i += length

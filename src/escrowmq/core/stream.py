@@ -116,6 +116,9 @@ class StreamLog:
     def in_memory(self) -> list[Entry]:
         return []
 
+    def loaded(self, start: int, most: int) -> list[Entry]:
+        return []
+
     def backlogs(self) -> list[Backlog]:
         return [self.backlog]
 

@@ -19,6 +19,7 @@ from escrowmq.core.records import (
     decode_moves,
     decode_publish,
     decode_queue_state,
+    decode_readdressed,
     decode_returned,
     decode_settle,
 )
@@ -91,6 +92,11 @@ def _commit(data: bytes | memoryview) -> Fields:
 def _relocate(data: bytes | memoryview) -> Fields:
     moves, block = decode_moves(data)
     return {"moved": [[move.queue, len(move.positions)] for move in moves], **_block(data, block)}
+
+
+def _readdressed(data: bytes | memoryview) -> Fields:
+    moves, lsn = decode_readdressed(data)
+    return {"moved": [[move.queue, len(move.positions)] for move in moves], "block": lsn}
 
 
 def _page(data: bytes | memoryview) -> Fields:
@@ -170,6 +176,7 @@ _DECODERS: dict[Kind, Callable[[bytes | memoryview], Fields]] = {
     Kind.SETTLE: _settle,
     Kind.COMMIT: _commit,
     Kind.RELOCATE: _relocate,
+    Kind.READDRESSED: _readdressed,
     Kind.RETURNED: _returned,
     Kind.QUEUE_STATE: _queue_state,
     Kind.PAGE: _page,

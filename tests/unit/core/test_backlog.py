@@ -116,12 +116,43 @@ def test_taking_does_not_keep_what_was_taken() -> None:
     assert backlog.find(9_500) == backlog.begin + 500
 
 
-def test_readdressing() -> None:
-    backlog = build([(0, 3, 1, 0), (0, 2, 2, 5)])
-    backlog.readdress(4, 7, 40)
-    check(backlog, [(1, 1, 0), (2, 1, 1), (3, 1, 2), (4, 7, 40), (5, 7, 41)])
-    with pytest.raises(ValueError, match="position 2"):
-        backlog.readdress(2, 9, 0)
+@given(runs, st.integers(0, 3), st.integers(0, 12), st.integers(0, 12), st.integers(1, 5), st.integers(0, 5))
+def test_what_lies_in_a_part_of_the_log(
+    plan: list[tuple[int, int, int, int]], taken: int, begin: int, count: int, low: int, size: int
+) -> None:
+    backlog = build(plan)
+    for _ in range(min(taken, len(backlog))):
+        backlog.take(1)
+    begin = min(backlog.begin + begin, backlog.end)
+    end = min(begin + count, backlog.end)
+    expected = [i for i in range(begin, end) if low <= backlog.at(i).lsn < low + size]
+    assert backlog.lying_in(begin, end, low, low + size) == expected
+
+
+@given(runs, st.integers(0, 3), st.data())
+def test_substituting(plan: list[tuple[int, int, int, int]], taken: int, data: st.DataObject) -> None:
+    """Any references are given new addresses, message by message or as they are."""
+    backlog = build(plan)
+    for _ in range(min(taken, len(backlog))):
+        backlog.take(1)
+    changes = []
+    new: dict[int, tuple[int, int]] = {}
+    at = backlog.begin
+    while at < backlog.end:
+        i = data.draw(st.integers(at, backlog.end - 1), "reference")
+        j = data.draw(st.integers(i + 1, backlog.end), "up to")
+        split = data.draw(st.booleans(), "one by one")
+        others = []
+        for old in map(backlog.at, range(i, j)):
+            parts = [Reference(old.first + k, 1, 9, 100 + k) for k in range(old.length)]
+            others += parts if split else [Reference(old.first, old.length, 9, 100)]
+            new.update((part.first, (part.lsn, part.start)) for part in parts)
+        changes.append((i, j, others))
+        at = j + data.draw(st.integers(0, 3), "gap")
+    expected = [(p, *new.get(p, (lsn, index))) for p, lsn, index in messages(backlog)]
+    if changes:
+        backlog.substitute(changes)
+    check(backlog, expected)
 
 
 def test_clearing_and_replacing() -> None:

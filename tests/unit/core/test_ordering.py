@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from escrowmq.core.message import Entry, Envelope, Run
-from escrowmq.core.ordering import ENTRY_COST, Fifo, Priority
+from escrowmq.core.ordering import ENTRY_COST, Discipline, Fifo, Priority
 from tests.unit.core.site import Site
 
 
@@ -19,6 +19,15 @@ def no_expiry(envelope: Envelope, time: int) -> int:
 
 def fifo(site: Site, limit: int = 1 << 20) -> Fifo:
     return Fifo(site.broker.pager, limit, no_expiry)
+
+
+def loaded_in_parts(order: Discipline, most: int) -> list[Entry]:
+    """What is in memory, a few at a time."""
+    found: list[Entry] = []
+    while part := order.loaded(len(found), most):
+        assert len(part) <= most
+        found += part
+    return found
 
 
 class FifoMachine(RuleBasedStateMachine):
@@ -83,6 +92,7 @@ class FifoMachine(RuleBasedStateMachine):
         assert held == sorted(p for p, _ in self.inside)
         in_memory = [entry.position for entry in self.fifo.in_memory()]
         assert in_memory == sorted(in_memory)
+        assert sorted(entry.position for entry in loaded_in_parts(self.fifo, 3)) == in_memory
         assert self.fifo.resident == sum(len(entry.body) + ENTRY_COST for entry in self.fifo.head)
 
 
@@ -164,6 +174,7 @@ class TestPriority:
             out += taken
         assert [entry.position for entry in out] == [position for _, position in expected]
         order.put_back(out[::-1])
+        assert sorted(loaded_in_parts(order, most)) == sorted(out)
         again: list[Entry] = []
         while len(order):
             again += order.take(most)

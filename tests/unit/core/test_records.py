@@ -28,6 +28,7 @@ from escrowmq.core.records import (
     decode_moves,
     decode_publish,
     decode_queue_state,
+    decode_readdressed,
     decode_returned,
     decode_settle,
     encode_block,
@@ -36,6 +37,7 @@ from escrowmq.core.records import (
     encode_delivered,
     encode_moves,
     encode_queue_state,
+    encode_readdressed,
     encode_returned,
     encode_settle,
     encode_targets,
@@ -59,6 +61,7 @@ def test_kinds_are_part_of_the_journals_format() -> None:
         "QUEUE_STATE": 6,
         "PAGE": 7,
         "DELIVERED": 8,
+        "READDRESSED": 9,
     }
 
 
@@ -142,6 +145,11 @@ moves = st.integers(0, 5).flatmap(
 def test_moves(moves: list[Move]) -> None:
     head = encode_moves(moves)
     assert decode_moves(memoryview(head + b"block")) == (moves, len(head))
+
+
+@given(st.lists(moves, max_size=4), u64)
+def test_readdressed(moves: list[Move], lsn: int) -> None:
+    assert decode_readdressed(memoryview(encode_readdressed(moves, lsn))) == (moves, lsn)
 
 
 @given(u32, u64, u64, st.lists(st.tuples(u64, u64, u32, u32)), st.lists(st.tuples(u64, u32)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,9 +12,9 @@ from escrowmq.core import relocation
 from escrowmq.core.consumer_arguments import ConsumerOptions, StreamOffset
 from escrowmq.core.message import Entry
 from escrowmq.core.outcome import Outcome
-from escrowmq.core.records import Kind
+from escrowmq.core.records import TRANSIENT, Kind, Reference, decode_block, decode_moves
 from escrowmq.core.relocation import Relocation
-from tests.unit.core.site import Site
+from tests.unit.core.site import Sink, Site
 
 
 def move(site: Site, first: int = 1, end: int | None = None) -> int:
@@ -94,7 +96,7 @@ def test_the_old_place_holds_nothing_any_more(limit: int) -> None:
 
 
 def test_it_goes_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relocation, "STEP_BYTES", 100)
+    monkeypatch.setattr(relocation, "STEP_COST", 300)
     site = Site(resident_limit=0)
     queue = site.queue()
     for i in range(20):
@@ -111,6 +113,71 @@ def test_it_goes_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 5 < number < 20
     assert site.bodies() == [b"%050d" % i for i in range(number, 20)]
     assert site.restart().bodies() == site.bodies()
+
+
+def test_a_large_block_goes_in_pieces_and_stays_shared() -> None:
+    site = Site(resident_limit=0, segment_bytes=1 << 20)
+    for name in ("one", "two"):
+        site.queue(name)
+        site.broker.bind_queue(site.vhost, "amq.fanout", name, "")
+    bodies = [b"%06d" % i for i in range(12_000)]
+    site.publish("", *bodies, exchange="amq.fanout")
+    site.publish("", *[b"x" * 400_000] * 6, exchange="amq.fanout")
+    site.turn()
+    end = site.journal.synced_lsn
+    move(site)
+    blocks = [len(decode_block(r, decode_moves(r)[1]).bodies) for r in site.records(Kind.RELOCATE)]
+    assert blocks == [5000, 5000, 2000, 2, 2, 2]
+    assert len(site.records(Kind.READDRESSED)) == len(blocks)
+    assert lowest(site) >= end - (1 << 20)
+    for running in (site, site.restart(resident_limit=0)):
+        assert running.bodies("one") == running.bodies("two") == [*bodies, *[b"x" * 400_000] * 6]
+
+
+def test_queues_that_have_different_parts_of_a_block_share_what_both_have() -> None:
+    site = Site(resident_limit=0)
+    queues = [site.queue(name) for name in ("one", "two")]
+    for queue in queues:
+        site.broker.bind_queue(site.vhost, "amq.fanout", queue.name, "")
+    bodies = [bytes([c]) * 300 for c in b"abcdefgh"]
+    site.publish("", *bodies, exchange="amq.fanout")
+    site.turn()
+    consumer, sink = site.consume(queues[0], credit=8)
+    site.turn()
+    site.broker.unsubscribe(consumer)
+    site.broker.settle(consumer, [sink.got[i][1] for i in (0, 3, 4, 7)], Outcome.ACCEPTED)
+    site.broker.requeue(consumer, [sink.got[i][1] for i in (1, 2, 5, 6)])
+    site.turn()
+    before = site.journal.end_lsn
+    move(site)
+    assert site.journal.end_lsn - before < 8 * 300 + 400
+    for running in (site, site.restart(resident_limit=0)):
+        assert running.bodies("one") == [bodies[i] for i in (1, 2, 5, 6)]
+        assert running.bodies("two") == bodies
+
+
+def test_entries_in_memory_keep_sharing_their_run() -> None:
+    """A snapshot names a run once, and so it does after a compaction."""
+    site = Site()
+    queue = site.queue()
+    site.publish("q", *[b"x"] * 100)
+    move(site)
+    entries = queue.order.in_memory()
+    assert len({entry.run for entry in entries}) == 1
+    assert [entry.start for entry in entries] == list(range(100))
+
+
+def test_nothing_to_move_is_no_work() -> None:
+    site = Site()
+    for i in range(3):
+        site.queue(f"{i}")
+    site.publish("1", b"a")
+    site.turn()
+    end = site.journal.end_lsn
+    relocation = Relocation(site.broker, end, end + 100)
+    assert not relocation.step()
+    assert relocation.moved == 0
+    assert site.journal.end_lsn == end
 
 
 def test_what_went_meanwhile_is_not_copied() -> None:
@@ -172,3 +239,145 @@ def test_what_clients_hold_of_a_deleted_queue_is_let_go(kind: str) -> None:
     assert site.live() == 2
     site.broker.settle(consumer, [entry for _, entry in sink.got], Outcome.ACCEPTED)
     assert site.live() == other.ready == 2
+
+
+names = st.sampled_from(["one", "two", "urgent", "stream"])
+few = st.integers(1, 4)
+happenings = st.one_of(
+    st.tuples(st.just("publish"), names, few, st.booleans(), st.integers(0, 3)),
+    st.tuples(st.just("fan out"), few, st.integers(0, 3)),
+    st.tuples(st.just("deliver"), names, few),
+    st.tuples(st.just("get"), names),
+    st.tuples(st.just("settle"), st.sampled_from(Outcome), st.integers(0, 9)),
+    st.tuples(st.just("requeue"), st.integers(0, 9)),
+    st.tuples(st.just("purge"), names),
+    st.tuples(st.just("redeclare"), names),
+    st.tuples(st.just("restart")),
+    st.tuples(st.just("step")),
+    st.tuples(st.just("step")),
+    st.tuples(st.just("step")),
+)
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "urgent": {"x-max-priority": 2},
+    "stream": {"x-queue-type": "stream", "x-max-length-bytes": 200},
+}
+
+
+class Upheaval:
+    """A broker that is compacted all the time, in the smallest steps, while everything else goes on."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.site = Site(resident_limit=limit, segment_bytes=500)
+        self.relocation: Relocation | None = None
+        self.number = 0
+        self.sink = Sink()
+        self.site.broker.holders[self.sink] = None
+        for name in ("one", "two", "urgent", "stream"):
+            self.declare(name)
+
+    def declare(self, name: str) -> None:
+        self.site.queue(name, ARGUMENTS.get(name))
+        self.site.broker.bind_queue(self.site.vhost, "amq.fanout", name, "")
+
+    def bodies(self, count: int) -> list[bytes]:
+        self.number += count
+        return [b"%04d" % i for i in range(self.number - count, self.number)]
+
+    def do(self, happening: tuple[Any, ...]) -> None:
+        site, broker = self.site, self.site.broker
+        match happening:
+            case ("publish", name, count, durable, priority):
+                site.publish(name, *self.bodies(count), durable=durable, priority=priority)
+            case ("fan out", count, priority):
+                site.publish("", *self.bodies(count), exchange="amq.fanout", priority=priority)
+            case ("deliver", name, credit):
+                options = ConsumerOptions(stream_offset=StreamOffset("first"))
+                consumer, _ = site.consume(site.vhost.queue(name), self.sink, credit=credit, options=options)
+                broker.end_turn()
+                broker.unsubscribe(consumer)
+            case ("get", name):
+                broker.get(site.vhost.queue(name), auto_settle=True)
+            case ("settle", outcome, i) if self.sink.got:
+                consumer, entry = self.sink.got.pop(i % len(self.sink.got))
+                broker.settle(consumer, [entry], outcome)
+            case ("requeue", i) if self.sink.got:
+                consumer, entry = self.sink.got.pop(i % len(self.sink.got))
+                broker.requeue(consumer, [entry])
+            case ("purge", name) if name != "stream":
+                broker.purge(site.vhost.queue(name))
+            case ("redeclare", name):
+                broker.delete_queue(site.vhost.queue(name))
+                self.declare(name)
+            case ("restart",):
+                site.turn()
+                self.restart()
+            case ("step",):
+                site.turn()
+                before = self.contents(site)
+                if self.relocation is None:
+                    site.snapshot()
+                    self.relocation = Relocation(site.broker, 1, site.journal.synced_lsn)
+                if not self.relocation.step():
+                    self.relocation = None
+                site.tidy()
+                assert self.contents(site) == before
+        site.turn()
+
+    def restart(self) -> None:
+        self.site = self.site.restart(resident_limit=self.limit, segment_bytes=500)
+        self.relocation = None
+        self.sink.got = []
+        self.site.broker.holders[self.sink] = None
+
+    def contents(self, site: Site, *, durable: bool = False) -> dict[str, list[tuple[int, bytes]]]:
+        """All that there is by queue, read from where it lies, what clients hold included."""
+        found: dict[str, list[tuple[int, bytes]]] = {}
+        for queue in site.vhost.queues.values():
+            messages = []
+            for first, length, lsn, start in queue.order.references():
+                if lsn and not (durable and start & TRANSIENT):
+                    bodies = site.broker.pager.load(Reference(first, length, lsn, start)).bodies
+                    messages += [(first + i, body) for i, body in enumerate(bodies)]
+            for entry in queue.order.in_memory():
+                if not entry.run.lsn and not durable:
+                    messages.append((entry.position, entry.body))
+            for consumer, entry in self.sink.got if site is self.site else []:
+                if consumer.queue is queue and not queue.keeps and (entry.run.envelope.durable or not durable):
+                    messages.append((entry.position, entry.body))
+            found[queue.name] = sorted(messages)
+        return found
+
+
+@pytest.mark.rule("ORD-5")
+@pytest.mark.rule("DUR-1")
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(happenings, min_size=5, max_size=40),
+    st.sampled_from([0, 600, 1 << 20]),
+    st.sampled_from([1, 300, 600, 50_000]),
+    st.integers(1, 3),
+)
+def test_anything_may_happen_between_two_steps(
+    plan: list[tuple[Any, ...]], limit: int, cost: int, at_once: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(relocation, "STEP_COST", cost)
+        for name in ("LOOK", "LOAD", "BLOCK_MESSAGES"):
+            patch.setattr(relocation, name, at_once)
+        upheaval = Upheaval(limit)
+        for happening in plan:
+            upheaval.do(happening)
+            site = upheaval.site
+            expected = upheaval.contents(site, durable=True)
+            again = site.restart(resident_limit=limit, segment_bytes=500)
+            assert upheaval.contents(again, durable=True) == expected
+            assert again.live() == sum(map(len, expected.values()))
+        assert upheaval.site.live() == kept(upheaval.site, upheaval.sink)
+
+
+def kept(site: Site, sink: Sink) -> int:
+    """Messages whose content the log must keep for the broker."""
+    waiting = [r for queue in site.vhost.queues.values() for r in queue.order.references()]
+    held = [entry for consumer, entry in sink.got if not consumer.queue.keeps]
+    return sum(r.length for r in waiting if r.lsn) + sum(bool(entry.run.lsn) for entry in held)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 
 import pytest
@@ -12,11 +13,14 @@ from escrowmq.core.message import Death, Envelope
 from escrowmq.core.outcome import Outcome
 from escrowmq.core.records import (
     Kind,
+    Move,
     Range,
     encode_block,
     encode_change,
     encode_commit,
     encode_delivered,
+    encode_moves,
+    encode_readdressed,
     encode_returned,
     encode_settle,
     encode_targets,
@@ -53,6 +57,14 @@ def test_settlements_returns_and_deliveries() -> None:
     assert describe(Kind.SETTLE, settle) == {"queue": 3, "outcome": "rejected", "positions": [[1, 2], [8, 1]]}
     assert describe(Kind.RETURNED, encode_returned(3, [(1, 4)])) == {"queue": 3, "positions": [[1, 4]]}
     assert describe(Kind.DELIVERED, encode_delivered(3, 99)) == {"queue": 3, "below": 99}
+
+
+def test_moves_of_a_compaction() -> None:
+    moves = [Move(3, array("Q", [7, 8]), array("I", [0, 1])), Move(4, array("Q", [1]), array("I", [1]))]
+    block = b"".join(encode_block(0, Envelope("", "k"), [b"a", b"b"]))
+    fields = describe(Kind.RELOCATE, encode_moves(moves) + block)
+    assert (fields["moved"], fields["count"], fields["bytes"]) == ([[3, 2], [4, 1]], 2, 2)
+    assert describe(Kind.READDRESSED, encode_readdressed(moves, 4096)) == {"moved": [[3, 2], [4, 1]], "block": 4096}
 
 
 def test_a_commit_has_all_of_its_operations() -> None:
