@@ -32,17 +32,18 @@ class Aftermath:
         for name, items in self._found.items():
             self._queues[name] = self._generation(name, items)
             self._find(self._queues[name], items)
+        for queue in self._queues.values():
+            self._weigh(queue)
         for queue in [*self._ledger.queues.values(), *self._ledger.old]:
-            if queue in self._queues.values():
-                self._weigh(queue)
-            else:
+            if queue not in self._queues.values():
                 self._miss(queue)
         self._judge()
         self._adopt()
 
     def _generation(self, name: str, items: list[Found]) -> Queue:
         """Which of the queues that had this name was found."""
-        known = [queue for queue in self._ledger.old if queue.name == name]
+        old = [*self._ledger.forgotten, *self._ledger.old] if self._damaged else self._ledger.old
+        known = [queue for queue in old if queue.name == name]
         if name in self._ledger.queues:
             known.append(self._ledger.queues[name])
         if not known:

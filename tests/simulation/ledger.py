@@ -149,6 +149,8 @@ class Ledger:
         self.queues: dict[str, Queue] = {}
         self.old: list[Queue] = []
         """Deleted durable ones whose deletion is not promised."""
+        self.forgotten: list[Queue] = []
+        """Deleted durable ones that only damage to the medium can bring back."""
         self.events: dict[str, int] = {}
 
     def count(self, event: str, number: int = 1) -> None:
@@ -168,6 +170,12 @@ class Ledger:
         del self.queues[queue.name]
         if queue.durable:
             self.old.append(queue)
+
+    def forget(self, queue: Queue) -> None:
+        """Its deletion is promised."""
+        if queue in self.old:
+            self.old.remove(queue)
+            self.forgotten.append(queue)
 
     # -- messages
 
@@ -297,4 +305,5 @@ class Ledger:
                 copy.added.promised = True
                 if copy.removed is not None:
                     copy.removed.promised = True
-        self.old.clear()
+        for queue in list(self.old):
+            self.forget(queue)

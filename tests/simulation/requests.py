@@ -162,7 +162,8 @@ class Requests(Watch):
         counted = self._counted(method.queue, "delete-ok", known)
 
         def check(message: Message) -> None:
-            self.ledger.old = [old for old in self.ledger.old if old is not queue]
+            if queue is not None:
+                self.ledger.forget(queue)
             counted(message)
 
         self._expect(channel, spec.QueueDeleteOk, check=check)

@@ -243,19 +243,14 @@ class World:
                 self._report()
             case "pump":
                 self.pump()
-            case "snapshot":
+            case "snapshot" | "write snapshot" | "housekeep" | "files" | "relocate":
                 self._end_turn()
-                server.begin_snapshot()
-            case "write snapshot":
-                server.write_snapshot()
-            case "housekeep":
+                self._maintain(step.kind)
+            case "maintain":
                 self._end_turn()
-                server.housekeep()
-            case "files":
-                server.run_files()
-            case "relocate":
-                self._end_turn()
-                server.relocate()
+                for kind in ("files", "write snapshot", "housekeep", "relocate", "snapshot"):
+                    if self._maintain(kind):
+                        break
             case "tidy":
                 self.pump()
                 server.tidy()
@@ -274,6 +269,20 @@ class World:
                 self.compare()
             case _:
                 self._client_step(actor, step)
+
+    def _maintain(self, kind: str) -> bool:
+        """One piece of the work that keeps the log short; False if there is none of this kind."""
+        server = self.server
+        work = {
+            "snapshot": server.begin_snapshot,
+            "write snapshot": server.write_snapshot,
+            "housekeep": server.housekeep,
+            "files": server.run_files,
+            "relocate": server.relocate,
+        }[kind]
+        done = work()
+        self.ledger.count(f"maintenance: {kind}", done)
+        return done
 
     def _client_step(self, actor: Actor, step: Step) -> None:
         if actor.port is None:
