@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from array import array
 from typing import Final
 
@@ -98,8 +99,15 @@ class FileWriter:
         # Room taken before writing turns a full disk into a clean error, and spares each sync a change of the file's
         # size.
         if self._reserve_limit:
-            self._reserved = max(need, min(max(FIRST_RESERVE, 2 * self._reserved), self._reserve_limit))
-            self._storage.reserve(self.name, self._reserved)
+            size = max(need, min(max(FIRST_RESERVE, 2 * self._reserved), self._reserve_limit))
+            try:
+                self._storage.reserve(self.name, size)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                size = need  # the last room on the disk is for the settlements that will make some
+                self._storage.reserve(self.name, size)
+            self._reserved = size
 
 
 def write_footer(storage: Storage, name: str, header: fmt.FileHeader, footer: fmt.Footer) -> int:

@@ -97,3 +97,15 @@ def test_a_full_disk_is_met_before_writing() -> None:
     with pytest.raises(OSError, match="full"):
         record(file, 3 * FIRST_RESERVE)
     assert storage.writes == writes
+
+
+def test_the_last_room_on_the_disk_can_be_written_to() -> None:
+    """What is reserved at one time is more than a settlement needs, which may be what makes room again."""
+    storage = memory()
+    storage.faults.capacity = FIRST_RESERVE // 2
+    file = FileWriter(storage, NAME, HEADER, reserve_limit=8 * FIRST_RESERVE)
+    file.create()
+    while storage.size(NAME) < FIRST_RESERVE // 2 - 20_000:
+        record(file, 10_000)
+    with pytest.raises(OSError, match="full"):
+        record(file, 30_000)
