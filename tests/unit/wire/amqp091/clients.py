@@ -8,7 +8,7 @@ from typing import Any
 
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.wire.amqp091 import codes, spec
-from escrowmq.wire.amqp091.frames import PROTOCOL_HEADER, method_frame
+from escrowmq.wire.amqp091.frames import PROTOCOL_HEADER, frame, header_frame, method_frame
 from escrowmq.wire.amqp091.handshake import State
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.endpoint import EndpointLimits, Peer, Verdict
@@ -109,3 +109,14 @@ def opening(tune: spec.ConnectionTuneOk | None = None, user: str = "guest") -> b
         spec.ConnectionOpen("/"),
     )
     return PROTOCOL_HEADER + b"".join(method_frame(0, method) for method in methods)
+
+
+def message(channel: int, body: bytes, props: bytes = PERSISTENT, key: str = "q") -> list[bytes]:
+    """The frames of a publish."""
+    room = 4096 - 8
+    pieces = [body[at : at + room] for at in range(0, len(body), room)]
+    return [
+        method_frame(channel, spec.BasicPublish("", key)),
+        header_frame(channel, props, len(body)),
+        *(frame(codes.FRAME_BODY, channel, piece) for piece in pieces),
+    ]

@@ -1,0 +1,346 @@
+"""Reading a connection: frames and messages out of bytes. This loop is the hot path of the broker."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final, cast
+
+from escrowmq.core.conditions import BrokerError
+from escrowmq.core.outcome import Outcome
+from escrowmq.wire.amqp091 import basic_methods, codes, handshake, queue_methods, spec
+from escrowmq.wire.amqp091.channel import Channel
+from escrowmq.wire.amqp091.content import Content
+from escrowmq.wire.amqp091.errors import REPLIES, SyntaxFault
+from escrowmq.wire.amqp091.frames import FRAME_HEADER, METHOD_INDEX, decode_method
+from escrowmq.wire.amqp091.handshake import State
+from escrowmq.wire.amqp091.method import Method
+from escrowmq.wire.amqp091.publication import Form, Forms
+
+if TYPE_CHECKING:
+    from escrowmq.wire.amqp091.connection import Connection
+    from escrowmq.wire.endpoint import EndpointLimits, Host
+
+_END: Final = codes.FRAME_END
+_PUBLISH: Final = b"\x00\x3c\x00\x28"
+_ACK: Final = b"\x00\x3c\x00\x50"
+_ACK_REST: Final = struct.Struct(">QBB")  # tag, multiple, frame end
+_ACK_FRAME: Final = 21
+_SIZE: Final = struct.Struct(">Q")
+_FRAME_SIZE: Final = struct.Struct(">I")
+_HEADER_FRAME: Final = struct.Struct(">BHIIQ")  # frame header, class and weight, body size
+_BASIC: Final = 60 << 16
+
+# Methods without arguments, by their payload: one object serves for all of them.
+_BARE: Final[dict[bytes, Method]] = {
+    method.encode(): method for method in (spec.TxSelect(), spec.TxCommit(), spec.TxRollback())
+}
+_CHANNEL_HANDLERS: Final = {**queue_methods.HANDLERS, **basic_methods.HANDLERS}
+
+
+class Reading:
+    """The half of a connection that reads. What it raises is a SyntaxFault, which costs the connection; what costs a
+    channel it sees to itself.
+    """
+
+    limits: EndpointLimits
+    state: State
+    frame_max: int
+    most_body: int  # the longest body that comes in one frame and is not too large for a message
+    channel_max: int
+    channels: dict[int, Channel]
+    _host: Host
+
+    def __init__(self) -> None:
+        self._publishes = False
+        self._forms = Forms()
+        self._last: Channel | None = None  # the channel of the last publish that came in three frames in a row
+
+    @property
+    def _whole(self) -> Connection:
+        return cast("Connection", self)
+
+    def _read(self, buf: bytes, at: int) -> int:
+        """Parse what is whole; where the rest begins. Raises SyntaxFault for what costs the connection."""
+        end = len(buf)
+        startswith, unpack = buf.startswith, FRAME_HEADER.unpack_from
+        most = self.frame_max  # of payload, which is all that some clients count
+        while end - at >= 8:
+            last = self._last
+            if last is not None and startswith(last.prefix, at):
+                behind = self._read_run(last, buf, at, end)
+                if behind != at:
+                    at = behind
+                    continue
+            kind, number, size = unpack(buf, at)
+            if size > most:
+                raise SyntaxFault(
+                    codes.FRAME_ERROR, f"frame of {size + 8} octets, at most {self.frame_max} were agreed"
+                )
+            stop = at + 7 + size
+            if stop >= end:
+                break
+            if buf[stop] != _END:
+                raise SyntaxFault(codes.FRAME_ERROR, f"frame ends with 0x{buf[stop]:02x}, not with 0xce")
+            channel = self.channels.get(number)
+            if kind == codes.FRAME_METHOD and channel is not None:
+                if channel.closing:
+                    self._method_on_closing(channel, buf[at + 7 : stop])
+                elif channel.content is not None:
+                    raise SyntaxFault(codes.UNEXPECTED_FRAME, "expected a content frame, got a method frame")
+                elif startswith(_PUBLISH, at + 7):
+                    behind = at
+                    if channel is not last and channel.form is not None and startswith(channel.prefix, at):
+                        self._last = channel
+                        behind = self._read_run(channel, buf, at, end)
+                    at = behind if behind != at else self._read_publish(channel, buf, at, stop, end)
+                    continue
+                elif startswith(_ACK, at + 7) and size == 13:
+                    at = self._read_acks(channel, buf, at, end)
+                    continue
+                else:
+                    self._method(channel, buf[at + 7 : stop])
+            else:
+                self._read_other(kind, number, channel, buf[at + 7 : stop])
+            at = stop + 1
+            if self.state is State.AUTHENTICATING or self.state is State.CLOSED:
+                break
+            most = self.frame_max
+        return at
+
+    def _read_run(self, channel: Channel, buf: bytes, at: int, end: int) -> int:
+        """Publishes with method and properties of the channel's last one: only their bodies differ, size included.
+
+        Where the first one begins that is not such, or not whole; the reading loop goes on with it.
+        """
+        form = channel.form
+        if form is None:
+            return at
+        prefix, middle, startswith = channel.prefix, channel.middle, buf.startswith
+        size_at = len(prefix)
+        frame_at = size_at + 8 + len(middle)
+        body_at = frame_at + 4
+        last = end - body_at - 2
+        most = self.most_body
+        read_size, read_frame_size = _SIZE.unpack_from, _FRAME_SIZE.unpack_from
+        bodies: list[bytes] = []
+        append = bodies.append
+        while at <= last and startswith(prefix, at) and startswith(middle, at + size_at + 8):
+            (size,) = read_size(buf, at + size_at)
+            stop = at + body_at + size
+            if (
+                not 0 < size <= most
+                or stop >= end
+                or buf[stop] != _END
+                or read_frame_size(buf, at + frame_at)[0] != size
+            ):
+                break
+            head, step = buf[at : at + body_at], body_at + size
+            append(buf[at + body_at : stop])
+            at = stop + 1
+            while startswith(head, at):  # the same size again, which needs no more than this
+                stop = at + step
+                if stop >= end or buf[stop] != _END:
+                    break
+                append(buf[at + body_at : stop])
+                at = stop + 1
+        if bodies:
+            self._publish(channel, form, bodies)
+        return at
+
+    def _read_publish(self, channel: Channel, buf: bytes, at: int, stop: int, end: int) -> int:
+        """A publish whose method frame ends at `stop`; where the next frame begins.
+
+        When header and body follow in one frame each, all three are taken together; else frame by frame.
+        """
+        number = channel.number
+        header = stop + 1
+        if end - header >= _HEADER_FRAME.size + 8:
+            kind, same, size, basic, body_size = _HEADER_FRAME.unpack_from(buf, header)
+            body = header + 8 + size
+            behind = body + 7 + body_size
+            if (
+                kind == codes.FRAME_HEADER
+                and same == number
+                and basic == _BASIC
+                and 14 <= size <= self.limits.header_size
+                and 0 < body_size <= self.most_body
+                and behind < end
+                and buf[body - 1] == _END == buf[behind]
+                and FRAME_HEADER.unpack_from(buf, body) == (codes.FRAME_BODY, number, body_size)
+            ):
+                form = self._find_form(channel, buf[at + 7 : stop], buf[header + 19 : body - 1])
+                if form is not None:
+                    if form.version >= 0:  # it was used before, so a run may begin
+                        channel.prefix = buf[at : header + 11]
+                        channel.middle = buf[header + 19 : body + 3]
+                        channel.form = form
+                        self._last = channel
+                    self._publish(channel, form, [buf[body + 7 : behind]])
+                return int(behind) + 1
+        if self._last is channel:
+            self._last = None  # while content is awaited, nothing that looks like a publish is one
+        channel.content = Content(buf[at + 7 : stop])
+        if not self._publishes:  # of messages that never become whole, too, memory runs short
+            self._note_publishing()
+        return header
+
+    def _find_form(self, channel: Channel, method: bytes, props: bytes) -> Form | None:
+        try:
+            return self._forms.find(channel.number, method, props)
+        except BrokerError as error:
+            channel.refuse(error, spec.BasicPublish())
+            return None
+
+    def _note_publishing(self) -> None:
+        self._publishes = True
+        self._host.publishing(self._whole)
+
+    def _publish(self, channel: Channel, form: Form, bodies: list[bytes]) -> None:
+        if not self._publishes:
+            self._note_publishing()
+        if channel.closing:
+            return
+        try:
+            channel.publish(form, bodies)
+        except BrokerError as error:
+            channel.refuse(error, spec.BasicPublish())
+
+    def _read_acks(self, channel: Channel, buf: bytes, at: int, end: int) -> int:
+        """A run of acknowledgements on one channel."""
+        head = buf[at : at + 11]
+        startswith, unpack = buf.startswith, _ACK_REST.unpack_from
+        tags: list[int] = []
+        append = tags.append
+        last = end - _ACK_FRAME
+        try:
+            while at <= last and startswith(head, at):
+                tag, multiple, mark = unpack(buf, at + 11)
+                if mark != _END:
+                    if tags:
+                        break
+                    raise SyntaxFault(codes.FRAME_ERROR, f"frame ends with 0x{mark:02x}, not with 0xce")
+                at += _ACK_FRAME
+                if multiple & 1:
+                    if tags:
+                        channel.settle_each(tags)
+                        tags.clear()
+                    channel.settle(tag, Outcome.ACCEPTED, multiple=True)
+                else:
+                    append(tag)
+            if tags:
+                channel.settle_each(tags)
+        except BrokerError as error:
+            channel.refuse(error, spec.BasicAck())
+        return at
+
+    def _read_other(self, kind: int, number: int, channel: Channel | None, payload: bytes) -> None:
+        """Frames that are not methods of an open channel."""
+        if kind == codes.FRAME_HEARTBEAT:
+            if number or payload:
+                raise SyntaxFault(codes.FRAME_ERROR, "heartbeat frame with a channel or a payload")
+        elif kind == codes.FRAME_METHOD:
+            if number == 0:
+                self._connection_method(payload)
+            else:
+                self._open_channel(number, payload)
+        elif kind not in (codes.FRAME_HEADER, codes.FRAME_BODY):
+            raise SyntaxFault(codes.FRAME_ERROR, f"unknown frame type {kind}")
+        elif channel is None:
+            if self.state is not State.CLOSING:
+                raise SyntaxFault(codes.CHANNEL_ERROR, f"content frame on channel {number}, which is not open")
+        elif not channel.closing:
+            self._content(channel, kind, payload)
+
+    def _content(self, channel: Channel, kind: int, payload: bytes) -> None:
+        content = channel.content
+        if content is None:
+            raise SyntaxFault(codes.UNEXPECTED_FRAME, "content frame without a method that has content")
+        if not content.take(kind, payload, self.limits):
+            return
+        channel.content = None
+        if content.too_large:
+            channel.fail(codes.PRECONDITION_FAILED, content.too_large, spec.BasicPublish())
+            return
+        form = self._find_form(channel, content.method, content.props)
+        if form is not None:
+            self._publish(channel, form, [content.body])
+
+    # -- methods
+
+    def _method(self, channel: Channel, payload: bytes) -> None:
+        method = decode(payload)
+        handler = _CHANNEL_HANDLERS.get(method.INDEX)
+        if handler is not None:
+            try:
+                handler(channel, method)
+            except BrokerError as error:
+                if REPLIES[error.condition].hard:
+                    raise SyntaxFault(REPLIES[error.condition].code, error.text, method.INDEX) from None
+                channel.refuse(error, method)
+            except SyntaxFault as fault:
+                fault.index = method.INDEX
+                raise
+        elif isinstance(method, spec.ChannelClose):
+            channel.send_confirms()
+            channel.release()
+            channel.send(spec.ChannelCloseOk())
+            self._drop(channel)
+        elif isinstance(method, spec.ChannelOpen):
+            raise SyntaxFault(codes.CHANNEL_ERROR, f"second 'channel.open' seen on channel {channel.number}")
+        elif isinstance(method, spec.ChannelCloseOk):
+            return
+        elif method.CLASS_ID == spec.ConnectionClose.CLASS_ID:
+            raise SyntaxFault(codes.COMMAND_INVALID, f"{method.NAME} on channel {channel.number}")
+        else:
+            raise SyntaxFault(
+                codes.NOT_IMPLEMENTED if method.TO_SERVER else codes.COMMAND_INVALID, f"unexpected {method.NAME}"
+            )
+
+    def _method_on_closing(self, channel: Channel, payload: bytes) -> None:
+        """The channel was closed by the broker: only the end of it is of interest."""
+        (index,) = METHOD_INDEX.unpack_from(payload.ljust(4, b"\0"))
+        if index == spec.ChannelCloseOk.INDEX:
+            self._drop(channel)
+        elif index == spec.ChannelClose.INDEX:
+            channel.send(spec.ChannelCloseOk())
+            self._drop(channel)
+
+    def _open_channel(self, number: int, payload: bytes) -> None:
+        if self.state is State.CLOSING:
+            return
+        if self.state is not State.RUNNING:
+            raise SyntaxFault(codes.CHANNEL_ERROR, f"method on channel {number} before connection.open")
+        method = decode(payload)
+        if isinstance(method, spec.ChannelCloseOk):
+            return
+        if not isinstance(method, spec.ChannelOpen):
+            raise SyntaxFault(codes.CHANNEL_ERROR, f"expected 'channel.open' on channel {number}, got {method.NAME}")
+        count = len(self.channels)
+        if self.channel_max and count >= self.channel_max:
+            raise SyntaxFault(
+                codes.NOT_ALLOWED,
+                f"number of channels opened ({count}) has reached the negotiated channel_max ({self.channel_max})",
+            )
+        self.channels[number] = channel = Channel(self._whole, number)
+        channel.send(spec.ChannelOpenOk())
+
+    def _connection_method(self, payload: bytes) -> None:
+        method = decode(payload)
+        handler = handshake.HANDLERS.get(self.state, {}).get(method.INDEX)
+        if handler is not None:
+            try:
+                handler(self, method)
+            except SyntaxFault as fault:
+                fault.index = method.INDEX
+                raise
+        elif self.state is not State.CLOSING:
+            raise SyntaxFault(codes.COMMAND_INVALID, f"{method.NAME} on channel 0 in state {self.state.name.lower()}")
+
+    def _drop(self, channel: Channel) -> None:
+        self.channels.pop(channel.number, None)
+        self._last = None
+
+
+def decode(payload: bytes) -> Method:
+    """As `decode_method`, which makes an object; those without arguments are there already."""
+    return _BARE.get(payload) or decode_method(payload)

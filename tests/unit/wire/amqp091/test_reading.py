@@ -1,0 +1,279 @@
+"""The reading loop against any cutting of the stream and any broken byte."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from escrowmq.wire.amqp091 import codes, spec
+from escrowmq.wire.amqp091.frames import (
+    CONTENT_HEADER,
+    HEARTBEAT,
+    body_frames,
+    content_frames,
+    frame,
+    header_frame,
+    method_frame,
+)
+from escrowmq.wire.amqp091.handshake import State
+from escrowmq.wire.amqp091.properties import Properties
+from tests.harness.client import SimClient
+from tests.unit.wire.amqp091.clients import (
+    PERSISTENT,
+    Server,
+    bodies,
+    fails_channel,
+    fails_connection,
+    message,
+    opening,
+    pair,
+    server,
+)
+
+SMALL = spec.ConnectionTuneOk(0, 4096, 0)
+TRANSIENT = Properties(content_type="text/plain").encode()
+PUBLISH = spec.BasicPublish("", "q")
+
+
+def prelude() -> bytes:
+    """A connection, channel 1 confirming, channel 2 in transactions, a queue with a consumer on channel 3."""
+    return opening(SMALL) + b"".join(
+        method_frame(channel, method)
+        for channel, method in (
+            (1, spec.ChannelOpen()),
+            (1, spec.ConfirmSelect()),
+            (2, spec.ChannelOpen()),
+            (2, spec.TxSelect()),
+            (3, spec.ChannelOpen()),
+            (3, spec.QueueDeclare("q", durable=True)),
+            (3, spec.QueueDeclare("taken")),
+            (3, spec.BasicQos(0, 20)),
+            (3, spec.BasicConsume("taken", "tag")),
+        )
+    )
+
+
+lengths = st.sampled_from([0, 1, 2, 2, 2, 7, 4088, 4089, 9000])
+publishes = st.builds(
+    lambda channel, size, props, key: message(channel, b"%0*d" % (size, size) if size else b"", props, key),
+    st.sampled_from([1, 2, 3]),
+    lengths,
+    st.sampled_from([PERSISTENT, PERSISTENT, TRANSIENT]),
+    st.sampled_from(["q", "q", "taken", "nowhere"]),
+)
+methods = st.sampled_from(
+    [
+        [method_frame(2, spec.TxCommit())],
+        [method_frame(2, spec.TxRollback())],
+        [method_frame(3, spec.BasicAck(1))],
+        [method_frame(3, spec.BasicAck(2))],
+        [method_frame(3, spec.BasicAck(3, True)), method_frame(3, spec.BasicAck(4))],
+        [method_frame(3, spec.BasicNack(0, True, True))],
+        [method_frame(3, spec.BasicGet("q", True))],
+        [method_frame(1, spec.ChannelClose(200, "", 0, 0)), method_frame(1, spec.ChannelOpen())],
+        [method_frame(4, spec.ChannelOpen()), method_frame(4, spec.BasicGet("q"))],
+        message(1, b"x", key="q" * 255),
+        [HEARTBEAT],
+    ]
+)
+streams = st.lists(publishes | publishes | methods, max_size=12)
+
+
+def feed(stream: bytes, cuts: list[int]) -> tuple[Server, SimClient | None, bytes]:
+    """A server that got the stream in pieces, in one turn; it stops to read when it closes the connection."""
+    made = server()
+    port = made.connect()
+    at = 0
+    for cut in [*sorted(cuts), len(stream)]:
+        if port.endpoint.state in {State.CLOSING, State.CLOSED}:
+            break
+        made.receive(port, stream[at:cut])
+        at = max(at, cut)
+    made.end_turn()
+    made.run_disk()
+    return made, None, bytes(port.sent)
+
+
+@settings(max_examples=150)
+@given(streams, st.data(), st.booleans())
+def test_the_cutting_of_the_stream_makes_no_difference(
+    plan: list[list[bytes]], data: st.DataObject, heartbeats: bool
+) -> None:
+    between = HEARTBEAT if heartbeats else b""
+    stream = prelude() + b"".join(piece + between for part in plan for piece in part)
+    cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=10))
+    whole, _, said = feed(stream, [])
+    parts, _, said_in_parts = feed(stream, cuts)
+    assert said_in_parts == said
+    assert bodies(parts) == bodies(whole)
+
+
+@settings(max_examples=150)
+@given(streams, st.data())
+def test_nor_when_bytes_are_broken(plan: list[list[bytes]], data: st.DataObject) -> None:
+    stream = bytearray(prelude() + b"".join(piece for part in plan for piece in part))
+    begin = len(prelude())
+    for _ in range(data.draw(st.integers(1, 2))):
+        if begin < len(stream):
+            stream[data.draw(st.integers(begin, len(stream) - 1))] = data.draw(st.sampled_from([0, 1, 2, 206, 255]))
+    cuts = data.draw(st.lists(st.integers(begin, len(stream)), max_size=10))
+    whole, _, said = feed(bytes(stream), [])
+    parts, _, said_in_parts = feed(bytes(stream), cuts)
+    assert said_in_parts == said
+    assert bodies(parts) == bodies(whole)
+
+
+def test_byte_by_byte() -> None:
+    stream = prelude() + b"".join(b"".join(message(1, b"%d" % i)) for i in range(20)) + b"".join(message(1, b""))
+    assert feed(stream, list(range(len(stream))))[2] == feed(stream, [])[2]
+
+
+def test_frames_of_channels_may_mix() -> None:
+    made, client = pair()
+    client.open_channel(2)
+    client.declare(1, "q")
+    one, two = message(1, b"one" * 3000), message(2, b"two" * 3000)
+    mixed = [piece for both in zip(one, two, strict=True) for piece in both]
+    client.send_bytes(HEARTBEAT.join(mixed))
+    assert bodies(made) == [b"one" * 3000, b"two" * 3000]
+
+
+class TestContent:
+    @pytest.mark.parametrize("first", [b"", b"x"])
+    @pytest.mark.parametrize("size", [0, 1, 4087, 4088, 4089, 8176, 20_000])
+    def test_bodies_of_any_size(self, first: bytes, size: int) -> None:
+        made, client = pair()
+        client.declare(1, "q")
+        body = b"b" * size
+        stream = b"".join([*message(1, first), *message(1, body), *message(1, b"last")])
+        client.send_bytes(stream)
+        assert bodies(made) == [first, body, b"last"]
+
+    def test_empty_body_frames_count_for_nothing(self) -> None:
+        made, client = pair()
+        client.declare(1, "q")
+        empty = frame(codes.FRAME_BODY, 1, b"")
+        start, header, body = message(1, b"abc")
+        client.send_bytes(start + header + empty + body)
+        assert bodies(made) == [b"abc"]
+
+    @pytest.mark.parametrize("seen", [b"", b"".join(message(1, b"before"))], ids=["first", "again"])
+    @pytest.mark.parametrize(
+        ("pieces", "code"),
+        [
+            ([header_frame(1, PERSISTENT, 1)], codes.UNEXPECTED_FRAME),
+            ([frame(codes.FRAME_BODY, 1, b"x")], codes.UNEXPECTED_FRAME),
+            ([method_frame(1, PUBLISH), frame(codes.FRAME_BODY, 1, b"x")], codes.UNEXPECTED_FRAME),
+            ([method_frame(1, PUBLISH), method_frame(1, PUBLISH)], codes.UNEXPECTED_FRAME),
+            ([method_frame(1, PUBLISH), *message(1, b"before")], codes.UNEXPECTED_FRAME),
+            ([method_frame(1, PUBLISH), method_frame(1, spec.BasicAck(1))], codes.UNEXPECTED_FRAME),
+            ([*message(1, b"xx")[:2], header_frame(1, PERSISTENT, 2)], codes.UNEXPECTED_FRAME),
+            ([*message(1, b""), frame(codes.FRAME_BODY, 1, b"")], codes.UNEXPECTED_FRAME),
+            ([*message(1, b"x")[:2], frame(codes.FRAME_BODY, 1, b"xx")], codes.FRAME_ERROR),
+            (
+                [*message(1, b"xxx")[:2], frame(codes.FRAME_BODY, 1, b"xx"), b"".join(message(1, b"x"))],
+                codes.UNEXPECTED_FRAME,
+            ),
+            (
+                [method_frame(1, PUBLISH), frame(codes.FRAME_HEADER, 1, CONTENT_HEADER.pack(60, 1, 0) + PERSISTENT)],
+                codes.FRAME_ERROR,
+            ),
+            (
+                [method_frame(1, PUBLISH), frame(codes.FRAME_HEADER, 1, CONTENT_HEADER.pack(61, 0, 0) + PERSISTENT)],
+                codes.FRAME_ERROR,
+            ),
+            ([method_frame(1, PUBLISH), frame(codes.FRAME_HEADER, 1, b"\x00\x3c")], codes.SYNTAX_ERROR),
+            ([method_frame(1, PUBLISH), header_frame(1, b"\x00\x01", 0)], codes.SYNTAX_ERROR),
+            ([header_frame(9, PERSISTENT, 0)], codes.CHANNEL_ERROR),
+            ([frame(codes.FRAME_HEARTBEAT, 1, b"")], codes.FRAME_ERROR),
+            ([frame(codes.FRAME_HEARTBEAT, 0, b"x")], codes.FRAME_ERROR),
+            ([frame(4, 1, b"")], codes.FRAME_ERROR),
+            ([method_frame(1, PUBLISH)[:-1] + b"\x00"], codes.FRAME_ERROR),
+            ([b"".join(message(1, b"before"))[:-1] + b"\x00"], codes.FRAME_ERROR),
+            ([frame(codes.FRAME_METHOD, 1, b"\x00\x3c")], codes.SYNTAX_ERROR),
+            ([frame(codes.FRAME_METHOD, 1, b"\x00\x3c\x00\x28"), header_frame(1, PERSISTENT, 0)], codes.SYNTAX_ERROR),
+            ([frame(codes.FRAME_METHOD, 1, b"\x00\x3c\x03\xe7")], codes.NOT_IMPLEMENTED),
+            ([frame(codes.FRAME_METHOD, 1, b"\x00\x63\x00\x0a")], codes.NOT_IMPLEMENTED),
+            ([method_frame(1, spec.BasicDeliver("t", 1, False, "", ""))], codes.COMMAND_INVALID),
+            ([method_frame(1, spec.ConnectionOpen("/"))], codes.COMMAND_INVALID),
+            ([method_frame(0, spec.ChannelOpen())], codes.COMMAND_INVALID),
+            ([method_frame(1, spec.ChannelOpen())], codes.CHANNEL_ERROR),
+            ([method_frame(9, spec.BasicGet("q"))], codes.CHANNEL_ERROR),
+            (
+                [method_frame(1, spec.BasicPublish("", "q", False, True)), header_frame(1, PERSISTENT, 0)],
+                codes.NOT_IMPLEMENTED,
+            ),
+        ],
+    )
+    def test_what_costs_the_connection(self, seen: bytes, pieces: list[bytes], code: int) -> None:
+        made, client = pair()
+        client.declare(1, "q")
+        client.send_bytes(seen + b"".join(pieces))
+        fails_connection(client, code)
+        assert len(bodies(made)) <= 1 + bool(seen)
+        assert client.closed
+
+    @pytest.mark.parametrize("header_size", [64, 65_536])
+    @pytest.mark.parametrize("seen", [b"", b"".join(message(1, b"before"))], ids=["first", "again"])
+    def test_too_large_costs_the_channel(self, seen: bytes, header_size: int) -> None:
+        made, client = pair(message_size=10, header_size=header_size)
+        client.open_channel(2)
+        client.declare(1, "q")
+        client.send_bytes(seen + b"".join(message(1, b"x" * 11)))
+        fails_channel(client, 1, codes.PRECONDITION_FAILED, "message size 11 is larger than configured max size 10")
+        client.publish(2, "q", b"x" * 10)
+        assert bodies(made) == [b"before"] * bool(seen) + [b"x" * 10]
+        if header_size == 64:
+            client.publish(2, "q", b"x", header=Properties(message_id="m" * 100).encode())
+            fails_channel(client, 2, codes.PRECONDITION_FAILED, "header size")
+
+    def test_a_large_message_in_many_frames_is_read_to_its_end(self) -> None:
+        made, client = pair(message_size=10_000)
+        client.declare(1, "q")
+        client.send_bytes(b"".join(message(1, b"x" * 50_000)))
+        fails_channel(client, 1, codes.PRECONDITION_FAILED, "message size 50000")
+        client.open_channel(1)
+        client.publish(1, "q", b"fits")
+        assert bodies(made) == [b"fits"]
+
+    def test_a_frame_over_what_was_agreed(self) -> None:
+        made = server()
+        for seen in (b"", b"".join(message(1, b"y"))):
+            port = made.connect()
+            stream = opening(SMALL) + method_frame(1, spec.ChannelOpen()) + seen
+            made.receive(port, stream + method_frame(1, PUBLISH) + content_frames(1, PERSISTENT, b"x" * 4097, 0))
+            made.end_turn()
+            assert port.endpoint.state is State.CLOSING
+            assert b"FRAME_ERROR" in port.sent
+
+    def test_messages_for_a_channel_that_was_closed_are_thrown_away(self) -> None:
+        made, client = pair()
+        client.declare(1, "q")
+        bad = b"".join(message(1, b"x", Properties(expiration="soon").encode()))
+        client.send_bytes(bad + b"".join(message(1, b"a")) + b"".join(message(1, b"b" * 5000)) + bad)
+        client.send_bytes(method_frame(1, spec.BasicAck(77)) + b"".join(message(1, b"c")))
+        fails_channel(client, 1, codes.PRECONDITION_FAILED, "invalid expiration 'soon'")
+        assert bodies(made) == []
+        client.open_channel(1)
+        client.publish(1, "q", b"new")
+        assert bodies(made) == [b"new"]
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_at_the_start(data: bytes) -> None:
+    made = server()
+    port = made.connect()
+    made.receive(port, data)
+    made.end_turn()
+    made.run_disk()
+    assert not port.sent or port.sent.startswith((b"AMQP\x00\x00\x09\x01", b"\x01\x00\x00"))
+
+
+@given(st.lists(st.tuples(st.sampled_from([1, 2, 3, 8]), st.integers(0, 2), st.binary(max_size=40)), max_size=8))
+def test_any_frames_after_the_start(frames_: list[tuple[int, int, bytes]]) -> None:
+    made, client = pair()
+    made.receive(client.port, b"".join(frame(kind, channel, payload) for kind, channel, payload in frames_))
+    made.end_turn()
+    made.run_disk()
+    assert body_frames(1, b"", 0) == b""
