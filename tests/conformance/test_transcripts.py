@@ -70,6 +70,12 @@ def test_transcript(name: str, request: pytest.FixtureRequest) -> None:
     play(path)
 
 
+@pytest.mark.parametrize("piece", [1, 7])
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.txt")), ids=lambda path: path.stem)
+def test_it_does_not_matter_how_bytes_arrive(path: Path, piece: int) -> None:
+    play(path, piece=piece)
+
+
 def test_every_transcript_is_played() -> None:
     (parametrize,) = [mark for mark in test_transcript.pytestmark if mark.name == "parametrize"]  # type: ignore[attr-defined]
     played = {value if isinstance(value, str) else value.values[0] for value in parametrize.args[1]}

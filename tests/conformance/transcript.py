@@ -49,9 +49,12 @@ def header(path: Path) -> dict[str, str]:
     return dict(line[2:].split(": ", 1) for line in lines if line.startswith("# ") and ": " in line)
 
 
-def play(path: Path) -> None:
-    """Play a transcript. AssertionError, with the line, where the server says something else."""
-    player = Player(header(path).get("limits", ""))
+def play(path: Path, *, piece: int = 0) -> None:
+    """Play a transcript, what clients send in pieces of so many bytes (0: whole lines).
+
+    AssertionError, with the line, where the server says something else.
+    """
+    player = Player(header(path).get("limits", ""), piece)
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if line and not line.startswith("#"):
             try:
@@ -73,7 +76,8 @@ def _value(text: str | None) -> Any:
 class Player:
     """A server, and the clients of one transcript."""
 
-    def __init__(self, limits: str) -> None:
+    def __init__(self, limits: str, piece: int = 0) -> None:
+        self._piece = piece
         given = {name: int(value) for name, value in (item.split("=") for item in limits.split())}
         branch = Limits(**{name: given.pop(name) for name in _BRANCH if name in given})
         self.storage = MemoryStorage(random.Random(1))
@@ -98,7 +102,7 @@ class Player:
             return
         name = who or "A"
         if name not in self._clients:
-            self._clients[name] = SimClient(self.server, name)
+            self._clients[name] = SimClient(self.server, name, piece=self._piece)
         client = self._clients[name]
         if way == ">":
             client.collect()
@@ -195,7 +199,7 @@ class Player:
                 rights = ["" if word == "-" else word for word in words[1:]]
                 self.server.broker.record_access(self.server.broker.access.set_permission(words[0], "/", *rights))
             case "connect":
-                self._clients[words[0]] = SimClient(self.server, words[0], user=words[1])
+                self._clients[words[0]] = SimClient(self.server, words[0], user=words[1], piece=self._piece)
             case _:
                 raise AssertionError("nobody knows how to do this")
 

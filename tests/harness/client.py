@@ -39,10 +39,14 @@ def login_frames(user: str = "guest", vhost: str = "/") -> bytes:
 
 
 class SimClient:
-    """Connected and logged in when it is made. What the server says gathers in `inbox`."""
+    """Connected and logged in when it is made. What the server says gathers in `inbox`.
 
-    def __init__(self, server: SimServer, name: str = "client", *, user: str = "guest") -> None:
+    With `piece`, the server receives everything in pieces of so many bytes.
+    """
+
+    def __init__(self, server: SimServer, name: str = "client", *, user: str = "guest", piece: int = 0) -> None:
         self.server = server
+        self.piece = piece
         self.port: Port = server.connect(name)
         self.inbox: deque[Message] = deque()
         self._reader = FrameReader()
@@ -58,7 +62,9 @@ class SimClient:
 
     def send_bytes(self, data: bytes, *, disk: bool = True) -> None:
         """The server gets these bytes in one turn of its own. Without `disk`, nothing is written or synced after it."""
-        self.server.receive(self.port, data)
+        step = self.piece or max(1, len(data))
+        for at in range(0, len(data), step):
+            self.server.receive(self.port, data[at : at + step])
         self.server.end_turn()
         if disk:
             self.server.run_disk()
