@@ -249,9 +249,13 @@ def test_a_blocked_publisher_may_give_up(own_broker: Start, name: str) -> None:
         channel = connection.channel()
         channel.queue_declare(name)
         channel.confirm_delivery()
-        channel.basic_publish("", name, b"by which the broker learns that this is a publisher")
+
+        def publish() -> None:
+            channel.basic_publish("", name, b"may be taken: by it the broker learns that this is a publisher")
+            channel.basic_publish("", name, b"is not")
+
         with pytest.raises(ConnectionBlockedTimeout):
-            channel.basic_publish("", name, b"")
+            publish()
     with connect(broker) as consumer:  # others are not held back
         consumer.channel().queue_delete(name)
 
