@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from traceback import format_exception
 
-from tests.simulation.history import Failure, history, shrink
+from tests.simulation.history import Failure, attempt, history, shrink
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -49,7 +49,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def report(failure: Failure) -> str:
-    """The failure with its trace."""
+    """The failure with its trace: steps, and every message in both directions."""
+    told = attempt(failure.seed, failure.steps, messages=True)
+    failure = told if isinstance(told, Failure) else failure
     error = "".join(format_exception(failure.error)) if not failure.is_violation else str(failure.error)
     return "\n".join([f"{len(failure.steps)} steps:", *failure.trace, error])
 

@@ -28,12 +28,16 @@ class Failure:
 MakeWorld = Callable[[int], World]
 
 
-def attempt(seed: int, steps: Sequence[Step], make_world: MakeWorld = World) -> Failure | dict[str, int]:
-    """The failure, or how often what was seen."""
+def attempt(
+    seed: int, steps: Sequence[Step], make_world: MakeWorld = World, *, messages: bool = False
+) -> Failure | dict[str, int]:
+    """The failure, or how often what was seen. With `messages`, its trace has them all."""
     trace: list[str] = []
     try:
         world = make_world(seed)
         trace = world.trace
+        if messages:
+            world.read_along()
         world.run(steps)
     except Exception as error:  # noqa: BLE001 - whatever the broker raises is a finding
         return Failure(seed, list(steps), trace, error)

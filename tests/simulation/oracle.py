@@ -49,6 +49,7 @@ class Oracle(Requests):
     def outward(self, connection: Connection, data: bytes) -> None:
         """The server has said this."""
         for message in connection.outward.feed(data):
+            self._tell(connection, "<", message)
             if message.channel == 0:
                 if isinstance(message.method, spec.ConnectionClose):
                     raise Violation(f"{connection.name} is closed: {message.method.reply_text}")

@@ -49,6 +49,7 @@ class Requests(Watch):
             self._inward(connection, message)
 
     def _inward(self, connection: Connection, message: Message) -> None:
+        self._tell(connection, ">", message)
         method = message.method
         if message.channel == 0:
             if isinstance(method, spec.ConnectionClose):

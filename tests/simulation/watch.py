@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from escrowmq.wire.amqp091 import spec
 from escrowmq.wire.amqp091.properties import scan
 from tests.harness.frames import Message
@@ -16,7 +18,14 @@ class Watch:
         self.ledger = ledger
         self.connections: dict[Connection, None] = {}
         self.held: set[Channel] = set()
+        self.tell: Callable[[str], None] | None = None
+        """Is given a line for each message, if somebody wants to read along."""
         self._seen: list[tuple[Copy, int]] = []
+
+    def _tell(self, connection: Connection, way: str, message: Message) -> None:
+        if self.tell is not None and message.channel:
+            serial = f" message {message.body.split(b'.')[0].decode()}" if message.body else ""
+            self.tell(f"{connection.name} {way} {message.channel} {message.method}{serial}")
 
     @property
     def settled(self) -> bool:

@@ -48,6 +48,10 @@ class World:
         self.server = self._start()
         self._set_up()
 
+    def read_along(self) -> None:
+        """Write every message into the trace as well."""
+        self.oracle.tell = self.note
+
     def note(self, text: str) -> None:
         """Write it into the trace."""
         self.trace.append(f"turn {self.ledger.turn}: {text}")
