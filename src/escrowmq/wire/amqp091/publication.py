@@ -17,6 +17,8 @@ PROTOCOL: Final = 91
 REPLY_TO: Final = "amq.rabbitmq.reply-to"
 
 _CACHE_LIMIT: Final = 512
+_CACHE_BYTES: Final = 256 * 1024
+"""Properties that a connection remembers; headers may be long, all different, and connections many."""
 _LONGEST_KEY: Final = 255
 _LONGEST_TTL: Final = 0xFFFFFFFF
 
@@ -65,11 +67,12 @@ class Form:
 class Forms:
     """The forms of a connection's publishes, by the bytes of method and properties."""
 
-    __slots__ = ("_addresses", "_forms")
+    __slots__ = ("_addresses", "_forms", "_size")
 
     def __init__(self) -> None:
         self._addresses: dict[tuple[int, bytes], Address] = {}
         self._forms: dict[tuple[int, bytes, bytes], Form] = {}
+        self._size = 0
 
     def find(self, channel: int, method: bytes, props: bytes) -> Form:
         """The form of a publish with this method payload and these properties.
@@ -80,8 +83,10 @@ class Forms:
         form = self._forms.get(key)
         if form is None:
             form = make_form(channel, self._address(channel, method), props)
-            if len(self._forms) >= _CACHE_LIMIT:
+            self._size += len(props)
+            if len(self._forms) >= _CACHE_LIMIT or self._size > _CACHE_BYTES:
                 self._forms.clear()
+                self._size = len(props)
             self._forms[key] = form
         return form
 

@@ -94,6 +94,14 @@ class TestExpiration:
 
 
 class TestForms:
+    def test_little_is_remembered_of_long_headers_that_are_all_different(self) -> None:
+        forms = Forms()
+        for i in range(100):
+            forms.find(1, METHOD, Properties(headers={"h": f"{i}" * 10_000}).encode())
+        assert 0 < sum(len(props) for _, _, props in forms._forms) <= 256 * 1024
+        first = Properties(headers={"h": "99" * 10_000}).encode()
+        assert forms.find(1, METHOD, first) is forms.find(1, METHOD, first)
+
     def test_one_for_each_distinct_publish(self) -> None:
         forms = Forms()
         props = Properties(delivery_mode=2).encode()
