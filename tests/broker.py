@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, Self
 
 START_SECONDS = 30.0
 STOP_SECONDS = 30.0
@@ -90,7 +90,7 @@ class BrokerProcess:
                 self.process.stdout.close()
 
     def kill(self) -> None:
-        """kill -9."""
+        """Send SIGKILL, and wait for the end."""
         if self.process.poll() is None:
             self.process.kill()
         self.wait()
@@ -108,7 +108,7 @@ class BrokerProcess:
             assert code == 0, f"exit code {code}\n{self.log()}"
         return self.start(timeout)
 
-    def __enter__(self) -> BrokerProcess:
+    def __enter__(self) -> Self:
         if self._process is None:
             self.start()
         return self
