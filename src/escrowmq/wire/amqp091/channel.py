@@ -54,6 +54,7 @@ class Channel:
         self.branch: TransactionBranch | None = None
         self.commit_ok = method_frame(number, TxCommitOk())
         self.confirming = False
+        self.cancels: list[BasicCancel] | None = None  # those that will follow the answer to queue.delete
         self.reply_address: ReplyAddress | None = None
         self.last_queue = ""
         self.content: Content | None = None
@@ -208,7 +209,11 @@ class Channel:
     def cancelled(self, consumer: Consumer) -> None:
         """The queue is gone: the client is told, if it can be."""
         if self.consumers.pop(consumer.tag, None) is not None and self.connection.cancel_notify:
-            self.send(BasicCancel(consumer.tag, True))
+            cancel = BasicCancel(consumer.tag, True)
+            if self.cancels is None:
+                self.send(cancel)
+            else:
+                self.cancels.append(cancel)
 
     def held(self) -> Iterator[tuple[Consumer, Entry]]:
         """Every delivery that is not settled, or settled in a transaction that has not ended."""

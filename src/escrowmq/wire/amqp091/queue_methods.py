@@ -160,8 +160,14 @@ def queue_delete(channel: Channel, method: spec.QueueDelete) -> None:
         channel.answer(spec.QueueDeleteOk(0), no_wait=method.no_wait, durable=False)
         return
     queue = queue_named(channel, name)
-    count = channel.broker.delete_queue(queue, if_unused=method.if_unused, if_empty=method.if_empty)
+    channel.cancels = cancels = []  # clients look for their answer before they hear of what follows from it
+    try:
+        count = channel.broker.delete_queue(queue, if_unused=method.if_unused, if_empty=method.if_empty)
+    finally:
+        channel.cancels = None
     channel.answer(spec.QueueDeleteOk(count), no_wait=method.no_wait, durable=queue.durable)
+    for cancel in cancels:
+        channel.send(cancel)
 
 
 Handler = Callable[[Any, Any], None]

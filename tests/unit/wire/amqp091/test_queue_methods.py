@@ -190,8 +190,8 @@ class TestQueues:
         for one in (client, deaf):
             one.call(1, spec.BasicConsume("q", "tag"), spec.BasicConsumeOk)
         client.send(1, spec.QueueDelete("q"))
-        assert client.expect(1, spec.BasicCancel).consumer_tag == "tag"
         client.expect(1, spec.QueueDeleteOk)
+        assert client.expect(1, spec.BasicCancel).consumer_tag == "tag"
         deaf.collect()
         assert not deaf.inbox
         client.call(1, spec.BasicCancel("tag"), spec.BasicCancelOk)
