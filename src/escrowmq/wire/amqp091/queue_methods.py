@@ -160,7 +160,8 @@ def queue_delete(channel: Channel, method: spec.QueueDelete) -> None:
         channel.answer(spec.QueueDeleteOk(0), no_wait=method.no_wait, durable=False)
         return
     queue = queue_named(channel, name)
-    channel.cancels = cancels = []  # clients look for their answer before they hear of what follows from it
+    cancels: list[spec.BasicCancel] = []
+    channel.cancels = cancels  # clients look for their answer before they hear of what follows from it
     try:
         count = channel.broker.delete_queue(queue, if_unused=method.if_unused, if_empty=method.if_empty)
     finally:
