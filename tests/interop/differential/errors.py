@@ -196,6 +196,10 @@ def settlements(s: Script) -> None:
     s.step("delete", lambda ch: ch.queue_delete(s.queue))
 
 
+def _publish(queue: str, properties: Any, ch: Any) -> None:
+    ch.basic_publish("", queue, b"", properties)
+
+
 def modes(s: Script) -> None:
     s.step("commit without select", lambda ch: ch.tx_commit())
     s.step("rollback without select", lambda ch: ch.tx_rollback())
@@ -224,6 +228,9 @@ def modes(s: Script) -> None:
         "expiration huge",
         lambda ch: ch.basic_publish("", s.queue, b"", pika.BasicProperties(expiration="99999999999999999999")),
     )
+    for expiration in ("4294967295", "4294967296", "315360000000", "315360000001"):
+        properties = pika.BasicProperties(expiration=expiration)
+        s.step(f"expiration {expiration}", partial(_publish, s.queue, properties))
     s.step("CC is no list", lambda ch: ch.basic_publish("", s.queue, b"", pika.BasicProperties(headers={"CC": "a"})))
     s.step("BCC of numbers", lambda ch: ch.basic_publish("", s.queue, b"", pika.BasicProperties(headers={"BCC": [1]})))
     s.step(

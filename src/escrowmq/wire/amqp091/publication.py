@@ -20,7 +20,7 @@ _CACHE_LIMIT: Final = 512
 _CACHE_BYTES: Final = 256 * 1024
 """Properties that a connection remembers; headers may be long, all different, and connections many."""
 _LONGEST_KEY: Final = 255
-_LONGEST_TTL: Final = 0xFFFFFFFF
+_LONGEST_TTL: Final = 315_360_000_000  # ten years, as everywhere
 
 
 class Address:
