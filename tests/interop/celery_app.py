@@ -1,4 +1,4 @@
-"""Tasks for the worker of test_celery.py; `ESCROWMQ_TEST_URL` and `ESCROWMQ_TEST_QUEUE` tell where they come from."""
+"""Tasks for the worker of test_celery.py; `ESCROWMQ_TEST_URL` and `…_QUEUE` tell where they come from."""
 
 from __future__ import annotations
 
@@ -25,6 +25,14 @@ app.conf.update(
     worker_cancel_long_running_tasks_on_connection_loss=False,
     result_persistent=True,
 )
+if os.environ.get("ESCROWMQ_TEST_QUEUE_TYPE") == "quorum":
+    # Celery delays tasks for quorum queues in the broker, by a cascade of 28 queues with a TTL each.
+    app.conf.update(
+        task_queues=None,
+        task_default_queue_type="quorum",
+        task_default_exchange_type="topic",
+        worker_detect_quorum_queues=True,
+    )
 
 
 @app.task

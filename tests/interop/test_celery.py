@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -75,6 +76,27 @@ def test_tasks_and_results(broker: BrokerProcess, name: str, app: Callable[..., 
         assert [result.get(PATIENCE) for result in results] == list(range(1, 101))
         assert tasks.add.apply_async((1, 1), countdown=0.2).get(PATIENCE) == 2
         assert group(tasks.add.s(i, i) for i in range(10)).apply_async().get(PATIENCE) == list(range(0, 20, 2))
+
+
+def test_delayed_tasks_of_quorum_queues(
+    own_broker: Callable[[str], BrokerProcess],
+    name: str,
+    app: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ESCROWMQ_TEST_QUEUE_TYPE", "quorum")
+    broker = own_broker("")
+    tasks = app(broker, name)
+    with worker(broker, name, tmp_path / "worker.log"):
+        assert tasks.add.delay(2, 3).get(PATIENCE) == 5
+        begun = time.monotonic()
+        results = [tasks.add.apply_async((i, 0), countdown=i) for i in (2, 1, 0)]
+        assert [result.get(PATIENCE) for result in results] == [2, 1, 0]
+        assert time.monotonic() - begun >= 2
+        with tasks.app.connection_for_read() as connection:
+            delayed = connection.channel().queue_declare("celery_delayed_27", passive=True)
+        assert delayed.message_count == 0
 
 
 def test_remote_control(broker: BrokerProcess, name: str, app: Callable[..., Any], tmp_path: Path) -> None:
