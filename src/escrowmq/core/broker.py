@@ -52,6 +52,10 @@ class Holder(Protocol):
         """Every delivery that is not settled."""
         ...
 
+    def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry] | None]:
+        """The same from place number `start` on, at most `most` places; None where there is nothing any more."""
+        ...
+
 
 Headers = Callable[[Envelope], Mapping[str, Any]]
 

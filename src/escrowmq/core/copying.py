@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple, TypeVar
 
 from escrowmq.core.message import Envelope
 from escrowmq.core.ports import Log
@@ -12,6 +14,7 @@ from escrowmq.core.records import BLOCK, Reference, encode_block
 
 READ_AHEAD: Final = 256 * 1024
 _BUCKET: Final = 12  # so many low bits of an LSN do not count: 4 KiB of log share a bucket
+T = TypeVar("T")
 _ROW: Final = 5  # LSN, first number, count, new LSN, new first number
 
 
@@ -71,6 +74,17 @@ def _rows_of(bucket: array[int], lsn: int) -> list[tuple[int, int, int, int]]:
         for i in range(0, len(bucket), _ROW)
         if bucket[i] == lsn
     ]
+
+
+def part_of(items: deque[T], start: int, most: int) -> list[T]:
+    """At most `most` items from number `start` on: a deque has no slices. The way there begins at the nearer end."""
+    size = len(items)
+    if start < size // 2:
+        return list(islice(items, start, start + most))
+    end = min(start + most, size)
+    found = list(islice(reversed(items), size - end, max(size - start, size - end)))
+    found.reverse()
+    return found
 
 
 class BlockReader:

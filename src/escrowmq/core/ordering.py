@@ -5,11 +5,12 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import islice, repeat
+from itertools import repeat
 from operator import attrgetter
 from typing import Final, Protocol
 
 from escrowmq.core.backlog import Backlog
+from escrowmq.core.copying import part_of
 from escrowmq.core.message import Entry, Envelope, Run
 from escrowmq.core.records import Block, Reference
 
@@ -206,8 +207,7 @@ class Fifo:
     def loaded(self, start: int, most: int) -> list[Entry]:
         found = self._returned[start : start + most]
         begin = max(start - len(self._returned), 0)
-        found += islice(self.head, begin, begin + most - len(found))
-        return found
+        return found + part_of(self.head, begin, most - len(found))
 
     def backlogs(self) -> list[Backlog]:
         return [self.tail]

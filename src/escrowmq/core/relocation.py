@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 
 from escrowmq.core.copying import Address, BlockReader, Copies, LoadedMessages
@@ -144,31 +143,34 @@ class Relocation:
         self._left -= _QUEUE_COST
         start = 0
         while True:
-            held = list(islice(holder.held(), start, start + LOAD))
+            held = holder.held_part(start, LOAD)
             if not held:
                 return
-            # What the readers of a stream hold is the stream's.
-            start += self._move_entries([(consumer.queue, entry) for consumer, entry in held])
+            start += self._move_entries([item and (item[0].queue, item[1]) for item in held])
             yield
 
-    def _move_entries(self, entries: list[tuple[Queue, Entry]]) -> int:
-        """Move those that lie in this part of the log, up to some bytes of bodies; how many have been looked at."""
+    def _move_entries(self, entries: Sequence[tuple[Queue, Entry] | None]) -> int:
+        """Move those that lie in this part of the log, until it costs enough; how many have been looked at."""
         found: dict[tuple[Queue, int], list[Entry]] = {}
-        size = looked = 0
-        for queue, entry in entries:
+        size = looked = count = 0
+        for item in entries:
             looked += 1
-            if not self._first_lsn <= entry.run.lsn < self._end_lsn or queue.keeps or not entry.run.lsn:
+            if item is None:
                 continue
+            queue, entry = item
+            lsn = entry.run.lsn
+            if not self._first_lsn <= lsn < self._end_lsn or not lsn or queue.keeps:
+                continue  # elsewhere, in memory alone, or a stream's, whose readers hold what the stream keeps
             if queue.deleted:
                 self._let_go(entry)
                 continue
-            found.setdefault((queue, entry.run.lsn), []).append(entry)
+            found.setdefault((queue, lsn), []).append(entry)
+            count += 1
             size += len(entry.body)
-            if size >= BLOCK_BYTES:
+            if size >= BLOCK_BYTES or len(found) * _BLOCK_COST + count * _MOVED_ENTRY_COST >= self._left:
                 break
-        self._left -= looked * _ENTRY_COST + size // _BYTES_PER_COST
+        self._left -= looked * _ENTRY_COST + count * _MOVED_ENTRY_COST + size // _BYTES_PER_COST
         for (queue, _), group in found.items():
-            self._left -= len(group) * _MOVED_ENTRY_COST
             group.sort()
             run = group[0].run
             bodies = {entry.start & ~TRANSIENT: entry.body for entry in group}

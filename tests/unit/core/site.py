@@ -46,6 +46,9 @@ class Sink:
         """As a holder (`Broker.holders`): everything it was given."""
         return self.got
 
+    def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry] | None]:
+        return list(self.got[start : start + most])
+
 
 class Site:
     """A started broker with one virtual host, `/`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import pairwise
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from escrowmq.core import copying
-from escrowmq.core.copying import Address, BlockReader, Copies, LoadedMessages
+from escrowmq.core.copying import Address, BlockReader, Copies, LoadedMessages, part_of
 from escrowmq.core.message import Envelope
 from escrowmq.core.records import Kind, Reference, decode_block, encode_block
 from tests.unit.core.site import Site
@@ -90,6 +91,11 @@ class TestReading:
         fitting = [n for n in range(1, most + 1) if sum(sizes[start : start + n]) <= room]
         count = max(fitting, default=1)
         assert reader.fit(start, most, room) == (count, sum(sizes[start : start + count]))
+
+
+@given(st.integers(0, 20), st.integers(0, 25), st.integers(0, 25))
+def test_parts_of_a_deque(size: int, start: int, most: int) -> None:
+    assert part_of(deque(range(size)), start, most) == list(range(size))[start : start + most]
 
 
 def test_messages_in_memory_become_the_same_block() -> None:

@@ -222,6 +222,13 @@ class Channel:
         for _, (entry, consumer) in self._settled_in_branch:
             yield consumer, entry
 
+    def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry] | None]:
+        """The same by places, for whom it is too much at once; None where there is nothing any more."""
+        found = self.unsettled.part(start, most)
+        begin = max(start - self.unsettled.places, 0)
+        found += [item for _, item in self._settled_in_branch[begin : begin + most - len(found)]]
+        return [None if item is None else (item[1], item[0]) for item in found]
+
     # -- settlements
 
     def settle(self, tag: int, outcome: Outcome, *, multiple: bool, requeue: bool = False) -> None:

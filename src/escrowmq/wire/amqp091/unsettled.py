@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import repeat
 
 from escrowmq.core.consumer import Consumer
+from escrowmq.core.copying import part_of
 from escrowmq.core.message import Entry
 
 Item = tuple[Entry, Consumer]
@@ -27,6 +28,15 @@ class Unsettled:
 
     def __iter__(self) -> Iterator[Item]:
         return (slot for slot in self._slots if slot is not None)
+
+    @property
+    def places(self) -> int:
+        """How many tags `part` knows, settled ones among them."""
+        return len(self._slots)
+
+    def part(self, start: int, most: int) -> list[Item | None]:
+        """At most `most` deliveries from place `start` on, the first being 0; None for those that are settled."""
+        return part_of(self._slots, start, most)
 
     @property
     def next_tag(self) -> int:

@@ -94,6 +94,10 @@ class UnsettledMachine(RuleBasedStateMachine):
         assert self.unsettled.next_tag == self.next_tag
         assert self.unsettled.count == len(self.known)
         assert list(self.unsettled) == [self.known[tag] for tag in sorted(self.known)]
+        places = [item for at in range(0, self.unsettled.places, 3) for item in self.unsettled.part(at, 3)]
+        assert len(places) == self.unsettled.places
+        assert [item for item in places if item] == list(self.unsettled)
+        assert not self.unsettled.part(self.unsettled.places, 3)
 
 
 TestUnsettled = UnsettledMachine.TestCase
