@@ -1,12 +1,13 @@
 """The command line: `escrowmq COMMAND`.
 
 Commands are imported when they are called, so that `escrowmq --help` answers at once. Whatever can be foreseen to go
-wrong ends in one line on stderr: exit code 2 for the command line and the configuration, 1 for a failure.
+wrong ends in one line on stderr: exit code 2 for the command line and the configuration, 1 for a failure. When whoever
+reads the output goes away, as `head` does, the command ends in silence with 141.
 """
 
 from __future__ import annotations
 
-import errno
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -20,6 +21,8 @@ from escrowmq import __version__
 USAGE = 2
 FAILURE = 1
 INTERRUPTED = 130
+UNREAD = 141
+"""Whoever read our output has gone, like `head`: as if SIGPIPE had ended us."""
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -69,6 +72,14 @@ class LazyGroup(click.Group):
         command = getattr(import_module(mount.module), mount.attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # What is still unwritten would be complained about when the interpreter ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(UNREAD)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -138,6 +149,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line (default: this process's) and return its exit code."""
     try:
         code = cli.main(arguments, prog_name="escrowmq", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return USAGE
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "escrowmq"
         return _fail(USAGE, f"{error.format_message().rstrip('.')} (see {command} --help)")
@@ -146,14 +160,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.Abort:
         return INTERRUPTED
     except OSError as error:
-        if error.errno == errno.EPIPE:  # whoever read our output has gone, like `head`
-            sys.stderr.close()
-            return FAILURE
         return _fail(FAILURE, f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error))
     return code if isinstance(code, int) else 0
 
 
 def _fail(code: int, message: str) -> int:
-    for line in message.splitlines():
-        click.echo(f"escrowmq: {line}", err=True)
+    from escrowmq.text import printable
+
+    for line in message.split("\n"):
+        click.echo(f"escrowmq: {printable(line)}", err=True)
     return code

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -63,7 +65,7 @@ def test_a_user_is_made_permitted_changed_and_deleted_while_the_broker_runs(tmp_
         command(broker, "user", "delete", "alice")
         with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="was deleted"):
             connection.sleep(10)
-        assert as_json(broker, "permission", "list", "--user", "alice") == []
+        assert "no such user" in command(broker, "permission", "list", "--user", "alice", code=1)
         with pytest.raises(pika.exceptions.ProbableAuthenticationError):
             connect(broker, "alice", "second", "orders")
 
@@ -86,7 +88,7 @@ def test_a_vhost_goes_with_its_queues_and_connections(tmp_path: Path) -> None:
         command(broker, "permission", "set", "guest", "v", "--configure", ".*", "--write", ".*", "--read", ".*")
         connection = connect(broker, vhost="v")
         connection.channel().queue_declare("q", durable=True)
-        assert command(broker, "vhost", "delete", "v", stdin="n\n", code=130) == ""
+        assert command(broker, "vhost", "delete", "v", stdin="n\n", code=1).endswith("escrowmq: aborted")
         command(broker, "vhost", "delete", "v", "--yes")
         with pytest.raises(pika.exceptions.ConnectionClosedByBroker):
             connection.sleep(10)
@@ -137,13 +139,16 @@ def test_an_operator_closes_a_connection(tmp_path: Path) -> None:
 def test_a_snapshot_is_taken_when_asked_for(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
         connect(broker).channel().queue_declare("q", durable=True)
-        command(broker, "journal", "snapshot")
+        assert "snapshot: in force at LSN 0x" in command(broker, "journal", "snapshot")
         (snapshot,) = broker.data_dir.glob("*.snapshot")
-        command(broker, "journal", "compact")
+        assert "compacted: " in command(broker, "journal", "compact")
         broker.kill()
         broker.start()
         assert f"snapshot {snapshot.name}" in broker.log()
         assert [queue["name"] for queue in as_json(broker, "queues")] == ["q"]
+
+
+NOTHING = ("--configure", "", "--write", "", "--read", "")
 
 
 @pytest.mark.parametrize(
@@ -153,16 +158,26 @@ def test_a_snapshot_is_taken_when_asked_for(tmp_path: Path) -> None:
         (("user", "add", "guest", "--password", "x"), "user 'guest' already exists"),
         (("user", "password", "bob", "--password", "x"), "no such user 'bob'"),
         (("vhost", "add", "/"), "vhost '/' already exists"),
-        (("vhost", "delete", "w", "--yes"), "vhost 'w' not found"),
-        (("permission", "set", "guest", "w"), "no such vhost 'w'"),
-        (("permission", "set", "guest", "/", "--read", "("), "invalid regular expression '('"),
-        (("queues", "--vhost", "w"), "vhost 'w' not found"),
+        (("vhost", "delete", "w", "--yes"), "no such vhost 'w'"),
+        (("permission", "set", "guest", "w", *NOTHING), "no such vhost 'w'"),
+        (
+            ("permission", "set", "guest", "/", "--configure", "", "--write", "", "--read", "("),
+            "invalid regular expression '('",
+        ),
+        (("vhost", "delete", "w"), "no such vhost 'w'"),
+        (("vhost", "delete", "/"), "Delete vhost '/' with everything in it? [y/N]: \nescrowmq: aborted"),
+        (("permission", "list", "--user", "nobody"), "no such user 'nobody'"),
+        (("permission", "list", "--vhost", "w"), "no such vhost 'w'"),
+        (("permission", "topic", "list", "--user", "nobody"), "no such user 'nobody'"),
+        (("user", "delete", "\x1b]0;x\x07"), "no such user '\\x1b]0;x\\x07'"),
+        (("queues", "--vhost", "w"), "no such vhost 'w'"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(running: BrokerProcess, args: tuple[str, ...], refusal: str) -> None:
     said = command(running, *args, code=1)
-    assert said.startswith(f"escrowmq: {refusal}")
-    assert "\n" not in said
+    assert said.rpartition("\n")[2].startswith("escrowmq: ")
+    assert said.removeprefix("escrowmq: ").startswith(refusal)
+    assert said.count("\n") == refusal.count("\n")
 
 
 @pytest.fixture(scope="module")
@@ -171,9 +186,48 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield broker
 
 
+@pytest.mark.parametrize(
+    ("args", "stdin", "complaint"),
+    [
+        (("user", "add", "bob"), "", "give --password-stdin"),
+        (("user", "password", "guest"), "", "give --password-stdin"),
+        (("user", "add", "bob", "--password", "x", "--no-password"), "", "exclude each other"),
+        (("user", "add", "bob", "--password-stdin"), "one\ntwo\n", "more than one line"),
+        (("permission", "set", "guest", "/"), "", "Missing option '--configure'"),
+        (("permission", "set", "guest", "/", "--configure", "", "--write", ""), "", "Missing option '--read'"),
+    ],
+)
+def test_wrong_use_changes_nothing(running: BrokerProcess, args: tuple[str, ...], stdin: str, complaint: str) -> None:
+    said = command(running, *args, stdin=stdin, code=2)
+    assert complaint in said
+    assert "\n" not in said
+    assert [user["name"] for user in as_json(running, "user", "list")] == ["guest"]
+    assert as_json(running, "permission", "list", "--user", "guest")[0]["read"] == ".*"
+
+
+def test_without_a_broker_no_password_is_asked_for(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "escrowmq", "user", "add", "bob", "--data-dir", str(tmp_path)],
+            stdin=theirs,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("escrowmq: no broker runs on")
+
+
 def test_without_a_broker_it_says_so(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path)
-    assert command(broker, "status", code=1).startswith(f"escrowmq: no broker runs on {broker.data_dir}; start one")
+    assert command(broker, "status", code=1).startswith(
+        f"escrowmq: no broker runs on {broker.data_dir}; say with --data-dir"
+    )
     with broker:
         broker.kill()
         assert (broker.data_dir / "admin.sock").exists()

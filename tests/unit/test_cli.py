@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import click
 import pytest
 
 from escrowmq import __version__, cli
+from tests.unit.inspection.journals import small_journal
 
 
 @pytest.fixture
@@ -119,6 +121,38 @@ def test_a_foreseeable_failure_is_one_line(
     monkeypatch.setattr(cli, "fail", fail, raising=False)
     monkeypatch.setitem(cli.COMMANDS, "fail", cli.Mount("escrowmq.cli", "fail", "Fail."))
     assert run("fail") == (code, "", line)
+
+
+@pytest.mark.parametrize("arguments", [[], ["user"], ["journal"]])
+def test_without_arguments_there_is_plain_help(run: Run, arguments: list[str]) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("Usage: escrowmq")
+    assert "escrowmq: " not in err
+
+
+def test_control_characters_do_not_reach_the_terminal(run: Run) -> None:
+    code, _, err = run("no\x1b[31mpe")
+    assert code == 2
+    assert err == "escrowmq: No such command 'no\\x1b[31mpe' (see escrowmq --help)\n"
+
+
+def test_a_reader_that_goes_away_is_no_failure(tmp_path: Path) -> None:
+    small_journal(tmp_path)
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "escrowmq", "inspect", str(tmp_path), "--records"],
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (cli.UNREAD, "")
 
 
 def test_python_m_is_the_same_program() -> None:

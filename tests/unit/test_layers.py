@@ -16,14 +16,15 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "journal": ("core.records",),
     "wire": ("core", "__version__"),  # the version is what a peer is told at the handshake
     "client": ("wire", "core"),
-    "server": ("core", "journal", "wire", "client", "config", "units", "__version__"),
+    "server": ("core", "journal", "wire", "client", "config", "units", "text", "__version__"),
     "spark": ("client", "core.records"),
     "pipeline": ("core.records", "journal.reader"),
-    "perf": ("__version__",),  # it measures any broker, so it knows none
+    "perf": ("text", "__version__"),  # it measures any broker, so it knows none
     "demo": (),  # it is a user: the command line and a real client
     "units": (),
+    "text": (),
     "config": ("units",),
-    "inspection": ("core.records", "core.message", "journal"),
+    "inspection": ("core.records", "core.message", "journal", "text"),
     "cli": (
         "__version__",
         "config",
@@ -32,6 +33,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "perf.command",
         "server.admin_commands",
         "server.main",
+        "text",
     ),
     "__main__": ("cli",),
 }

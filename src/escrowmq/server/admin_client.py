@@ -22,7 +22,8 @@ def ask(data_dir: Path, command: str, **arguments: Any) -> Any:
         sock = admin_socket.connect(data_dir, TIMEOUT)
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:
         raise AdminError(
-            f"no broker runs on {data_dir}; start one with: escrowmq serve --data-dir {data_dir}"
+            f"no broker runs on {data_dir}; say with --data-dir where it runs, "
+            f"or start one with: escrowmq serve --data-dir {data_dir}"
         ) from error
     except PermissionError as error:
         raise AdminError(f"{data_dir / admin_socket.NAME}: only the user who runs the broker may use it") from error

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 import click
 
 from escrowmq.server.admin_client import AdminError, ask
-from escrowmq.server.admin_tables import show_connections, show_queues, show_rows, show_status
+from escrowmq.server.admin_tables import show_connections, show_queues, show_rows, show_status, size
+from escrowmq.text import printable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -97,7 +98,7 @@ def connections(ctx: click.Context, data_dir: Path, as_json: bool) -> None:
     \b
     Examples:
       escrowmq connections --data-dir /var/lib/escrowmq
-      escrowmq connections close 10.0.0.7:51234 --reason maintenance
+      escrowmq connections close 10.0.0.7:51234 --reason maintenance --data-dir /var/lib/escrowmq
     """
     if ctx.invoked_subcommand is None:
         found = ask(data_dir, "connection.list")
@@ -128,9 +129,9 @@ def user() -> None:
 
     \b
     Examples:
-      escrowmq user add alice --tag administrator
-      pass show broker/alice | escrowmq user password alice --password-stdin
-      escrowmq user list --json
+      escrowmq user add alice --tag administrator --data-dir /var/lib/escrowmq
+      pass show broker/alice | escrowmq user password alice --password-stdin --data-dir /var/lib/escrowmq
+      escrowmq user list --json --data-dir /var/lib/escrowmq
     """
 
 
@@ -142,16 +143,39 @@ def password_options(command: F) -> F:
     )
 
 
-def _password(password: str | None, *, stdin: bool) -> str:
-    if password is not None and stdin:
-        raise click.UsageError("--password and --password-stdin exclude each other")
+def _password(password: str | None, *, stdin: bool, none: bool, check: Callable[[], None]) -> str | None:
+    """The password that the options say; `check` may refuse before a person is asked for one."""
+    if (password is not None) + stdin + none > 1:
+        raise click.UsageError("--password, --password-stdin and --no-password exclude each other")
+    if none:
+        return None
     if stdin:
         password = sys.stdin.readline().rstrip("\r\n")
+        if not sys.stdin.isatty() and sys.stdin.read(1):
+            raise click.UsageError("stdin holds more than one line; a password is one")
     elif password is None:
+        if not sys.stdin.isatty():
+            raise click.UsageError("no terminal to ask for the password: give --password-stdin")
+        check()
         password = click.prompt("Password", hide_input=True, confirmation_prompt=True)
     if not password:
         raise click.UsageError("the password is empty")
     return password
+
+
+def _names(data_dir: Path, command: str) -> set[str]:
+    return {each["name"] for each in ask(data_dir, command)}
+
+
+def _confirmed(question: str) -> bool:
+    """Whether it was answered with yes; the end of the input is a no, Ctrl-C goes on as what it is."""
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort as error:
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise
+        click.echo(err=True)
+        return False
 
 
 @user.command("list")
@@ -174,7 +198,12 @@ def add_user(
     data_dir: Path, name: str, password: str | None, password_stdin: bool, no_password: bool, tags: Iterable[str]
 ) -> None:
     """Add a user, who may do nothing until `escrowmq permission set`."""
-    secret = None if no_password else _password(password, stdin=password_stdin)
+
+    def check() -> None:
+        if name in _names(data_dir, "user.list"):
+            raise click.ClickException(f"user '{name}' already exists")
+
+    secret = _password(password, stdin=password_stdin, none=no_password, check=check)
     ask(data_dir, "user.add", name=name, password=secret, tags=list(tags))
 
 
@@ -195,7 +224,12 @@ def delete_user(data_dir: Path, name: str) -> None:
 @_asks
 def change_password(data_dir: Path, name: str, password: str | None, password_stdin: bool, no_password: bool) -> None:
     """Change a user's password. Connections that are open stay."""
-    secret = None if no_password else _password(password, stdin=password_stdin)
+
+    def check() -> None:
+        if name not in _names(data_dir, "user.list"):
+            raise click.ClickException(f"no such user '{name}'")
+
+    secret = _password(password, stdin=password_stdin, none=no_password, check=check)
     ask(data_dir, "user.password", name=name, password=secret)
 
 
@@ -218,8 +252,8 @@ def vhost() -> None:
 
     \b
     Examples:
-      escrowmq vhost add orders
-      escrowmq vhost list
+      escrowmq vhost add orders --data-dir /var/lib/escrowmq
+      escrowmq vhost list --data-dir /var/lib/escrowmq
     """
 
 
@@ -249,7 +283,10 @@ def add_vhost(data_dir: Path, name: str) -> None:
 def delete_vhost(data_dir: Path, name: str, yes: bool) -> None:
     """Delete a virtual host with its queues, their messages, exchanges and permissions."""
     if not yes:
-        click.confirm(f"Delete vhost '{name}' with everything in it?", abort=True)
+        if name not in _names(data_dir, "vhost.list"):
+            raise click.ClickException(f"no such vhost '{name}'")
+        if not _confirmed(f"Delete vhost '{printable(name)}' with everything in it?"):
+            raise click.ClickException("aborted")
     ask(data_dir, "vhost.delete", name=name)
 
 
@@ -263,10 +300,12 @@ def permission() -> None:
     Permissions are regular expressions for names of queues and exchanges, as in RabbitMQ: a user may configure
     (declare, delete), write to (publish, bind), read from (consume, get, purge) what they are found in.
 
+    The commands take `--data-dir`, too: the folder that the broker was started with.
+
     \b
     Examples:
       escrowmq permission set alice / --configure '^alice-' --write '.*' --read '^alice-'
-      escrowmq permission list --user alice
+      escrowmq permission list --user alice --data-dir /var/lib/escrowmq
       escrowmq permission topic set alice / amq.topic --write '^alice\\.' --read '.*'
     """
 
@@ -296,9 +335,9 @@ def list_permissions(data_dir: Path, as_json: bool, user: str | None, vhost: str
 @data_dir_option
 @user_argument
 @vhost_argument
-@click.option("--configure", default="", help="What the user may declare and delete; empty: nothing.")
-@click.option("--write", default="", help="What the user may publish to; empty: nothing.")
-@click.option("--read", default="", help="What the user may consume from; empty: nothing.")
+@click.option("--configure", required=True, help="What the user may declare and delete; '' is nothing.")
+@click.option("--write", required=True, help="What the user may publish to; '' is nothing.")
+@click.option("--read", required=True, help="What the user may consume from; '' is nothing.")
 @_asks
 def set_permission(data_dir: Path, user: str, vhost: str, configure: str, write: str, read: str) -> None:
     """Set the permissions of USER on VHOST, in place of those that were there."""
@@ -374,6 +413,7 @@ def journal() -> None:
 def take_snapshot(data_dir: Path) -> None:
     """Take a snapshot now, so that the next start has little to read."""
     ask(data_dir, "journal.snapshot")
+    click.echo(_journal_line(ask(data_dir, "status")["journal"]))
 
 
 @journal.command("compact")
@@ -381,4 +421,22 @@ def take_snapshot(data_dir: Path) -> None:
 @_asks
 def compact(data_dir: Path) -> None:
     """Copy what lives in segments that are partly dead, so that these can go; then take a snapshot."""
+    before = ask(data_dir, "status")["journal"]
     ask(data_dir, "journal.compact")
+    after = ask(data_dir, "status")["journal"]
+    click.echo(
+        f"compacted: {size(before['disk_bytes'])} in {_segments(before)} before, "
+        f"{size(after['disk_bytes'])} in {_segments(after)} now"
+    )
+    click.echo(_journal_line(after))
+
+
+def _journal_line(stats: dict[str, Any]) -> str:
+    return (
+        f"snapshot: in force at LSN {stats['snapshot_lsn']:#x}; "
+        f"the journal takes {size(stats['disk_bytes'])} in {_segments(stats)}"
+    )
+
+
+def _segments(stats: dict[str, Any]) -> str:
+    return f"{stats['segments']} segment{'' if stats['segments'] == 1 else 's'}"

@@ -110,6 +110,7 @@ class AdminService:
 
     async def list_queues(self, vhost: str | None = None) -> list[dict[str, Any]]:
         """Every queue, or those of one virtual host."""
+        self._known(None, vhost)
         vhosts = self._broker.vhosts.values() if vhost is None else [self._broker.vhost(vhost)]
         return [
             {
@@ -184,7 +185,7 @@ class AdminService:
 
     async def delete_vhost(self, name: str) -> None:
         """Everything in it goes too: queues with their messages, exchanges, permissions, connections."""
-        self._broker.vhost(name)
+        self._known(None, name)
         self._turns.begin()
         self._close(lambda connection: _told(connection, "vhost") == name, f"vhost '{name}' was deleted")
         await self._durably(lambda: self._broker.delete_vhost(name))
@@ -192,6 +193,7 @@ class AdminService:
     # -- permissions
 
     async def list_permissions(self, user: str | None = None, vhost: str | None = None) -> list[dict[str, Any]]:
+        self._known(user, vhost)
         return _matching(self._access.permissions.values(), user, vhost)
 
     async def set_permission(self, user: str, vhost: str, configure: str, write: str, read: str) -> None:
@@ -201,6 +203,7 @@ class AdminService:
         await self._clear(lambda: self._access.clear_permission(user, vhost))
 
     async def list_topic_permissions(self, user: str | None = None, vhost: str | None = None) -> list[dict[str, Any]]:
+        self._known(user, vhost)
         return _matching(self._access.topic_permissions.values(), user, vhost)
 
     async def set_topic_permission(self, user: str, vhost: str, exchange: str, write: str, read: str) -> None:
@@ -230,6 +233,13 @@ class AdminService:
     @property
     def _access(self) -> Access:
         return self._broker.access
+
+    def _known(self, user: str | None, vhost: str | None) -> None:
+        """Raise NOT_FOUND for a filter that can find nothing, because there is no such user or virtual host."""
+        if user is not None:
+            self._access.user(user)
+        if vhost is not None:
+            self._access.vhost(vhost)
 
     async def _hash(self, password: str | None) -> str:
         if password is None:

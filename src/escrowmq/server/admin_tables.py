@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+import click
+
+from escrowmq.text import columns, printable
 
 
-def show_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
-    """One row for each item; numbers to the right."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        numeric = bool(rows) and all(isinstance(row.get(column), int | float) for row in rows)
-        table.add_column(column.replace("_", " "), justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(shown(row.get(column))) for column in columns))
-    Console(soft_wrap=False).print(table)
+def show_rows(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
+    """One line for each item; numbers to the right."""
+    right = [bool(rows) and all(isinstance(row.get(name), int | float) for row in rows) for name in names]
+    head, *lines = columns(
+        [[name.replace("_", " ") for name in names], *([shown(row.get(name)) for name in names] for row in rows)], right
+    )
+    click.secho(head, bold=True)
+    for line in lines:
+        click.echo(line)
 
 
 def show_queues(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -59,10 +59,12 @@ def show_status(status: Mapping[str, Any]) -> None:
         ("syncs", f"{journal['syncs']:,}, {commits}, median {journal['sync_us_median'] / 1000:g} ms at most"),
         ("maintenance", journal["maintenance"]),
     ]
-    table = Table.grid(padding=(0, 2))
+    width = max(len(name) for name, _ in lines)
     for name, text in lines:
-        table.add_row(Text(name, style="bold"), Text(text, style="red" if name == "alarms" and alarms else ""))
-    Console().print(table)
+        alarm = name == "alarms" and bool(alarms)
+        click.echo(
+            f"{click.style(f'{name:<{width}}', bold=True)}  {click.style(printable(text), fg='red' if alarm else None)}"
+        )
 
 
 def shown(value: Any) -> str:

@@ -56,3 +56,22 @@ def test_the_longest_queue_comes_first(capsys: pytest.CaptureFixture[str]) -> No
     show_queues([{**queue, "name": "short", "ready": 1}, {**queue, "name": "long", "ready": 9}])
     out = capsys.readouterr().out
     assert out.index("long") < out.index("short")
+
+
+def test_a_long_line_is_not_folded_and_nothing_of_a_name_reaches_the_terminal_raw(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    name = "q" * 200
+    queue = {"vhost": "/", "type": "classic", "durable": True, "ready": 0, "unsettled": 0, "consumers": 0}
+    show_queues([{**queue, "name": name}, {**queue, "name": "\x1b]0;owned\x07"}])
+    out = capsys.readouterr().out
+    assert name in out
+    assert "\\x1b]0;owned\\x07" in out
+    assert "\x1b" not in out
+    assert len(out.splitlines()) == 3
+
+
+def test_lines_end_without_blanks(capsys: pytest.CaptureFixture[str]) -> None:
+    show_rows([{"name": "a", "note": None}, {"name": "long", "note": "x"}], ["name", "note"])
+    assert capsys.readouterr().out.splitlines() == ["name  note", "a", "long  x"]

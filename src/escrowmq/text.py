@@ -1,0 +1,35 @@
+"""Text for a terminal or a pipe: foreign names made harmless, columns that are never folded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+
+
+def printable(text: str) -> str:
+    """Text with everything that a terminal would obey, and not show, as an escape: ESC becomes `\\x1b`."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape", "surrogatepass").decode() for each in text
+    )
+
+
+def columns(rows: Sequence[Sequence[str]], right: Sequence[bool] = ()) -> list[str]:
+    """Rows as lines, each column as wide as its widest cell, flush right where `right` says so.
+
+    Lines are as long as they need to be, so that a name can be copied, and end without blanks.
+    """
+    if not rows:
+        return []
+    cells = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    lines = []
+    for row in cells:
+        padded = []
+        for number, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            blanks = " " * (width - cell_len(cell))
+            padded.append(blanks + cell if number < len(right) and right[number] else cell + blanks)
+        lines.append("  ".join(padded).rstrip())
+    return lines
