@@ -13,16 +13,13 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from escrowmq.inspection.describe import line
 from escrowmq.inspection.scan import FileReport, Record, gap_faults, scan, verdict
 from escrowmq.journal.format import parse_name
 from escrowmq.journal.reader import GapFound, JournalReader
 from escrowmq.journal.storage import FileStorage
-
-WIDTH = 140
-"""Columns of the table where there is no terminal."""
+from escrowmq.text import columns, printable
 
 
 def _lsn(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:
@@ -50,8 +47,9 @@ def inspect(journal: Path, *, records: bool, as_json: bool, start: int | None) -
     JOURNAL is a data directory, or one file of it. Every frame's checksum and every record's content is checked; behind
     what is broken, reading goes on at the next whole frame. Nothing is changed, and a broker may be running on it.
 
-    Exit code 1 says that it is damaged. A torn tail, which a crash leaves in the middle of a write, is none: the broker
-    cuts it off when it starts.
+    Exit code 1 says that it is damaged, 141 that whoever read the output has gone (`… | head`). A torn tail, the last
+    frame of the segment that was being written, does not count as damage: a write that a crash cut short looks like
+    that, damage to that one frame looks the same, and the broker cuts it off when it starts.
 
     \b
     Examples:
@@ -75,6 +73,10 @@ def inspect(journal: Path, *, records: bool, as_json: bool, start: int | None) -
                     gaps.append(item)
                 elif records:
                     click.echo(json.dumps(_record(item)) if as_json else _record_line(item))
+        if start and not as_json and not any(report.frames or report.faults for report in reports):
+            end = _end(storage, names)
+            click.echo(f"Nothing lies at LSN {start:#x} or behind it: the log ends at LSN {end:#x}.")
+            return 0
         if journal.is_dir():
             refusal = verdict(storage)
     finally:
@@ -94,6 +96,13 @@ def _names(storage: FileStorage, journal: Path, *, with_snapshots: bool) -> list
     if not any(map(parse_name, names)):
         raise click.ClickException(f"{journal}: no journal here: no file with a name like 0000000000000000.log")
     return [name for name in names if with_snapshots or not name.endswith(".snapshot")]
+
+
+def _end(storage: FileStorage, names: list[str]) -> int:
+    """Where the log's last whole frame ends."""
+    last = [name for name in names if not name.endswith(".snapshot")][-1:]
+    found = scan(JournalReader(storage, last), 0, lambda _: None)
+    return max((item.end_lsn for item in found if isinstance(item, FileReport)), default=0)
 
 
 @contextmanager
@@ -157,16 +166,9 @@ def _file(report: FileReport) -> dict[str, Any]:
 
 
 def _print(reports: list[FileReport], faults: list[str], refusal: str | None, *, whole: bool) -> None:
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=WIDTH)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("File", "LSN", "to", "Bytes", "Frames", "Records", "First", "Last", "State"):
-        table.add_column(
-            heading, justify="right" if heading in ("Bytes", "Frames", "Records") else "left", no_wrap=True
-        )
-    for report in reports:
-        table.add_row(
+    headings = ("File", "LSN", "to", "Bytes", "Frames", "Records", "First", "Last", "State")
+    rows = [
+        (
             report.name,
             f"{report.lsn:#x}",
             "" if report.snapshot else f"{report.end_lsn:#x}",
@@ -177,21 +179,30 @@ def _print(reports: list[FileReport], faults: list[str], refusal: str | None, *,
             _time(report.last_time_us) if report.frames else "",
             "damaged" if report.faults else "torn tail" if report.torn else "sealed" if report.sealed else "open",
         )
-    console.print(table)
+        for report in reports
+    ]
+    head, *lines = columns([headings, *rows], [heading in {"Bytes", "Frames", "Records"} for heading in headings])
+    click.secho(head, bold=True)
+    for text in lines:
+        click.echo(text)
     for title, counts in (
         ("Records", sum((report.kinds for report in reports), Counter[str]())),
         ("Messages", sum((report.messages for report in reports if not report.snapshot), Counter[str]())),
     ):
         if counts:
-            console.print(f"{title}: " + ", ".join(f"{count:,} {name}" for name, count in counts.most_common()))
-    for report in reports:
-        if report.torn:
-            console.print(f"{report.name}: torn tail, the broker cuts it off when it starts: {report.torn}")
+            click.echo(f"{title}: " + ", ".join(f"{count:,} {name}" for name, count in counts.most_common()))
     for fault in faults:
-        console.print(f"damaged: {fault}", style="red")
+        click.secho(f"damaged: {printable(fault)}", fg="red")
+    torn = [report for report in reports if report.torn]
+    for report in torn:
+        click.echo(f"{report.name}: the last frame is not whole, the broker cuts it off when it starts: {report.torn}")
+        click.echo("  A write that a crash cut short looks like that; damage to that one frame looks the same.")
     if refusal:
-        console.print(f"The broker would refuse to start: {refusal}", style="red")
+        click.secho(f"The broker would refuse to start: {printable(refusal)}", fg="red")
     elif not faults:
-        console.print(
-            "Whole: every checksum and every record is right." if whole else "Whole, as far as this file goes."
+        before = " before that frame" if torn else ""
+        click.echo(
+            f"Whole: every checksum and every record{before} is right."
+            if whole
+            else f"Whole{before}, as far as this file goes."
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,37 @@ def test_damage_is_named_with_file_and_offset_and_is_exit_code_1(
     code, out = run(capsys, file, "--json")
     assert code == 1
     assert json.loads(out)["damaged"] is True
+
+
+def test_a_torn_tail_is_told_as_what_it_may_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lsns = small_journal(tmp_path)
+    [file] = tmp_path.glob("*.log")
+    os.truncate(file, 64 + lsns[-1] + 1)
+    code, out = run(capsys, tmp_path)
+    assert code == 0
+    assert "the last frame is not whole" in out
+    assert "damage to that one frame looks the same" in out
+    assert out.endswith("Whole: every checksum and every record before that frame is right.\n")
+
+
+def test_from_beyond_the_end_says_that_nothing_lies_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small_journal(tmp_path)
+    _, out = run(capsys, tmp_path)
+    end = out.splitlines()[1].split()[2]
+    code, out = run(capsys, tmp_path, "--from", "0x100000", "--records")
+    assert code == 0
+    assert out == f"Nothing lies at LSN 0x100000 or behind it: the log ends at LSN {end}.\n"
+    assert "Nothing lies" not in run(capsys, tmp_path, "--from", "0")[1]
+
+
+def test_lines_are_not_folded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    small_journal(tmp_path)
+    head, row, *_ = run(capsys, tmp_path)[1].splitlines()
+    assert head.endswith("State")
+    assert row.endswith("sealed")
 
 
 def test_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
