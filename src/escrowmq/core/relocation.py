@@ -57,7 +57,7 @@ class Relocation:
         self.moved = 0
         """Messages that lie elsewhere now, or need not be kept."""
         self._broker = broker
-        self._first_lsn, self._end_lsn = first_lsn, end_lsn
+        self.first_lsn, self.end_lsn = first_lsn, end_lsn
         # A queue that is declared from now on has nothing there.
         self._queues = [queue for vhost in broker.vhosts.values() for queue in vhost.queues.values() if queue.logged]
         self._copies = Copies() if len(self._queues) > 1 else None
@@ -96,7 +96,7 @@ class Relocation:
             last = backlog.at(end - 1)
             behind = last.first + last.length
             self._left -= end - begin
-            found = backlog.lying_in(begin, end, self._first_lsn, self._end_lsn)
+            found = backlog.lying_in(begin, end, self.first_lsn, self.end_lsn)
             reached = self._move_references(queue, backlog, found) if found else None
             if reached is not None:
                 position = reached
@@ -159,7 +159,7 @@ class Relocation:
                 continue
             queue, entry = item
             lsn = entry.run.lsn
-            if not self._first_lsn <= lsn < self._end_lsn or not lsn or queue.keeps:
+            if not self.first_lsn <= lsn < self.end_lsn or not lsn or queue.keeps:
                 continue  # elsewhere, in memory alone, or a stream's, whose readers hold what the stream keeps
             if queue.deleted:
                 self._let_go(entry)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from asyncio import AbstractEventLoop
+from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from enum import Enum, auto
@@ -26,6 +26,8 @@ from escrowmq.server.turn import Turns
 CHECK_MS: Final = 1000
 CALM_MS: Final = 10_000
 """A sparse segment is compacted when it has lost next to nothing for so long: one that is being consumed empties."""
+PAUSE: Final = 3
+"""A step of a compaction is followed by a pause so many times as long: it has a quarter of the loop at most."""
 _log = logging.getLogger("escrowmq.journal")
 
 
@@ -38,7 +40,7 @@ class Stage(Enum):
     FILES = auto()
     """Files are renamed or deleted."""
     COMPACTION = auto()
-    """What lives in sparse segments is copied to the end of the log, a step in each turn."""
+    """What lives in sparse segments is copied to the end of the log, in steps with turns between them."""
 
 
 class Maintenance:
@@ -66,12 +68,14 @@ class Maintenance:
         self._snapshot: Snapshot | None = None
         self._sparse: list[SparseSegment] = []
         self._seen: dict[int, tuple[int, int]] = {}
+        self._left: dict[int, int] = {}
         self._relocation: Relocation | None = None
         self._wanted = False
         self._waiting: list[Callable[[str], None]] = []
         self._promised: list[Callable[[str], None]] = []
         self._checked_ms = 0
         self._step_ends = 0
+        self._pause: TimerHandle | None = None
         self.longest_capture_ms = 0.0
         turns.after.append(self._step)
 
@@ -101,7 +105,7 @@ class Maintenance:
                 if snapshot is not None and snapshot.written and snapshot.lsn <= self._journal.synced_lsn:
                     self._run_files()
             case Stage.COMPACTION:
-                if self._journal.synced_lsn >= self._step_ends:
+                if self._pause is None and self._journal.synced_lsn >= self._step_ends:
                     self._copy()
             case Stage.FILES:
                 pass
@@ -136,7 +140,15 @@ class Maintenance:
     def _tidy(self) -> None:
         """Nothing else is to be done: delete what is dead, or make something die."""
         if not self._run_files() and self._ratio:
-            self._start_compaction(self._calm(self._journal.sparse_segments(self._ratio)))
+            self._start_compaction(self._calm(self._promising(self._journal.sparse_segments(self._ratio))))
+
+    def _promising(self, sparse: list[SparseSegment]) -> list[SparseSegment]:
+        """Those that have not been tried since the last snapshot, or of which a tenth has died meanwhile.
+
+        What wandered through memory while a segment was compacted is left in it. To try it again at once could go on
+        for ever.
+        """
+        return [s for s in sparse if s.first_lsn not in self._left or s.live < 0.9 * self._left[s.first_lsn]]
 
     def _calm(self, sparse: list[SparseSegment]) -> list[SparseSegment]:
         """Those of which hardly anything has died for a while."""
@@ -167,6 +179,7 @@ class Maintenance:
         # What the log learns of its own files, it learns in `housekeeping`; it may find the next thing to do, too.
         more = self._run_files()
         if self._journal.snapshot_lsn == snapshot.lsn:
+            self._left.clear()
             _log.info("snapshot %s in force, %d records", snapshot.name, snapshot.record_count)
             self._answer("")
         else:
@@ -185,16 +198,29 @@ class Maintenance:
             self._copy()
 
     def _copy(self) -> None:
+        started = self._loop.time()
         if self._relocation is None:
             segment = self._sparse.pop()
             self._relocation = Relocation(self._broker, segment.first_lsn, segment.end_lsn)
         if not self._relocation.step():
+            self._tried(self._relocation)
             self._relocation = None
             if not self._sparse:
                 self.stage = Stage.IDLE
                 self._checked_ms = 0  # dead now: the next step deletes them
         self._step_ends = self._journal.end_lsn
-        self._loop.call_soon(self._turns.begin)
+        self._pause = self._loop.call_later(PAUSE * (self._loop.time() - started), self._go_on)
+
+    def _go_on(self) -> None:
+        self._pause = None
+        self._turns.begin()
+
+    def _tried(self, relocation: Relocation) -> None:
+        """Remember what is left of the segment."""
+        for segment in self._journal.sparse_segments(1.0):
+            if segment.first_lsn == relocation.first_lsn:
+                self._left[segment.first_lsn] = segment.live
+                _log.info("compaction moved %d messages and left %d", relocation.moved, segment.live)
 
     async def rest(self) -> str:
         """Leave a last snapshot; what went wrong, or an empty text. Nothing is begun afterwards."""
@@ -203,6 +229,9 @@ class Maintenance:
             self._sparse.clear()
             self._relocation = None
             self.stage = Stage.IDLE
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
         if self._journal.snapshot_lsn != self._journal.end_lsn:
             done: asyncio.Future[str] = self._loop.create_future()
             self.snapshot_now(lambda fault: None if done.done() else done.set_result(fault))

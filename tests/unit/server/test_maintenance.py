@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
+from escrowmq.core import relocation
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.server.maintenance import CALM_MS, CHECK_MS, Maintenance, Stage
 from tests.unit.server.benches import Bench, on_loop, until
@@ -162,6 +166,75 @@ def test_sparse_segments_are_compacted_when_they_have_come_to_rest() -> None:
         assert not [name for name in scene.names(".log") if name.startswith("0000000000000000.")]
         await scene.close()
         assert scene.restarted_ready() == 2100
+
+    on_loop(test)
+
+
+def test_a_segment_that_cannot_be_emptied_is_not_tried_over_and_over(caplog: pytest.LogCaptureFixture) -> None:
+    """Not even if the log were wrong about what lives in it."""
+
+    def rounds() -> int:
+        return sum("compaction of" in record.getMessage() for record in caplog.records)
+
+    async def snapshot(scene: Scene) -> None:
+        answers: list[str] = []
+        scene.maintenance.snapshot_now(answers.append)
+        await until(lambda: answers and scene.maintenance.stage is Stage.IDLE)
+
+    async def check(scene: Scene, times: int) -> None:
+        for _ in range(times):
+            await scene.later(CALM_MS + CHECK_MS)
+            await until(lambda: scene.maintenance.stage is Stage.IDLE)
+
+    async def test() -> None:
+        caplog.set_level(logging.INFO, "escrowmq.journal")
+        scene = Scene(ratio=0.5)
+        await scene.publish(3000)
+        scene.bench.journal.retain(100, 20)
+        await scene.consume(1100)
+        await snapshot(scene)
+        await check(scene, 3)
+        (left,) = [s.live for s in scene.bench.journal.sparse_segments(0.5)]
+        assert left == 20
+        assert rounds() == 1
+        await check(scene, 5)
+        turns = scene.bench.turns.count
+        await asyncio.sleep(0)
+        assert rounds() == 1
+        assert scene.bench.turns.count - turns <= 2, "nothing keeps the loop busy"
+        scene.bench.journal.release(100, 5)
+        await check(scene, 3)
+        assert rounds() == 2, "some of it has died"
+        await snapshot(scene)
+        await check(scene, 3)
+        assert rounds() == 3, "a snapshot later it may go better"
+        await scene.close()
+        assert scene.restarted_ready() == 1900
+
+    on_loop(test)
+
+
+def test_compaction_leaves_the_loop_to_others_between_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relocation, "STEP_COST", 1000)
+
+    async def test() -> None:
+        scene = Scene(ratio=0.0)
+        await scene.publish(3000)
+        await scene.consume(900)
+        answers: list[str] = []
+        scene.maintenance.snapshot_now(answers.append)
+        await until(lambda: answers and scene.maintenance.stage is Stage.IDLE)
+        scene.maintenance.snapshot_now(answers.append, compact=True)
+        seen = 0
+        while scene.maintenance.stage is Stage.COMPACTION:
+            await scene.publish(100)
+            await scene.consume(50)
+            seen += 1
+        assert seen > 1
+        await until(lambda: len(answers) == 2)
+        assert answers == ["", ""]
+        await scene.close()
+        assert scene.restarted_ready() == 2100 + 50 * seen
 
     on_loop(test)
 
