@@ -215,7 +215,7 @@ class Directory:
         where = f"queue '{queue.name}' in vhost '{queue.vhost}'"
         if if_unused and queue.consumers:
             raise BrokerError(Condition.PRECONDITION_FAILED, f"{where} in use")
-        if if_empty and queue.ready + queue.unsettled:
+        if if_empty and (queue.ready or queue.unsettled or queue.escrow):
             raise BrokerError(Condition.PRECONDITION_FAILED, f"{where} not empty")
         vhost = self.vhosts[queue.vhost]
         self.settlements.flush()

@@ -165,14 +165,17 @@ class Fifo:
 
     def peek(self) -> Entry | None:
         if not self.head and self.tail.messages:
-            self._fill()
+            self._fill(1)
         if self._returned and (not self.head or self._returned[0].position < self.head[0].position):
             return self._returned[0]
         return self.head[0] if self.head else None
 
-    def _fill(self) -> None:
-        """Bring the front of the tail into memory, half of what may be there at once."""
-        while self.tail.messages and (not self.head or self.resident < self.resident_limit // 2):
+    def _fill(self, share: int = 0) -> None:
+        """Bring the front of the tail into memory: `share` bytes, or half of what may be there at once; one run at
+        least. Whoever looks at the head alone needs no more: at a restart that is every queue.
+        """
+        share = share or self.resident_limit // 2
+        while self.tail.messages and (not self.head or self.resident < share):
             reference = self.tail.take(self.tail.peek().length)
             block = self._pager.load(reference)
             expires_at = self._expiry(block.envelope, block.time)

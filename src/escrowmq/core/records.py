@@ -53,8 +53,8 @@ BLOCK: Final = struct.Struct("<IQII")  # length of what follows this field, time
 _U16: Final = struct.Struct("<H")
 _U32: Final = struct.Struct("<I")
 _TARGET: Final = struct.Struct("<IQ")  # queue id, first position
-_SINGLE: Final = struct.Struct("<HIQIQII")  # one target, then the head of its block
-SINGLE_BLOCK: Final = 2 + _TARGET.size
+_SINGLE: Final = struct.Struct("<IIQIQII")  # one target, then the head of its block
+SINGLE_BLOCK: Final = 4 + _TARGET.size
 """Where the block begins in a record of `encode_single`."""
 _SETTLE: Final = struct.Struct("<IBI")  # queue id, outcome, number of ranges
 _RANGE: Final = struct.Struct("<QI")  # first position, count
@@ -166,8 +166,8 @@ def decode_block(data: bytes | memoryview, at: int = 0, first: int = 0, count: i
 def encode_targets(targets: Sequence[tuple[int, int]]) -> bytes:
     """What precedes the block in a PUBLISH record."""
     if len(targets) == 1:
-        return b"\x01\x00" + _TARGET.pack(*targets[0])
-    return _U16.pack(len(targets)) + b"".join([_TARGET.pack(*target) for target in targets])
+        return b"\x01\x00\x00\x00" + _TARGET.pack(*targets[0])
+    return _U32.pack(len(targets)) + b"".join([_TARGET.pack(*target) for target in targets])
 
 
 def encode_single(queue: int, position: int, time: int, envelope: Envelope, body: bytes) -> tuple[bytes, ...]:
@@ -178,9 +178,9 @@ def encode_single(queue: int, position: int, time: int, envelope: Envelope, body
 
 
 def decode_publish(data: bytes | memoryview) -> Publish:
-    (number,) = _U16.unpack_from(data)
-    at = 2 + number * _TARGET.size
-    targets = [Target(*_TARGET.unpack_from(data, 2 + i * _TARGET.size)) for i in range(number)]
+    (number,) = _U32.unpack_from(data)
+    at = 4 + number * _TARGET.size
+    targets = [Target(*_TARGET.unpack_from(data, 4 + i * _TARGET.size)) for i in range(number)]
     return Publish(targets, at, BLOCK.unpack_from(data, at)[2])
 
 

@@ -210,3 +210,10 @@ class TestChanges:
             encode_change(name="ü", arguments={"x": b"\x01"})
             == '{"name":"ü","arguments":{"x":{"$bytes":"01"}}}'.encode()
         )
+
+
+def test_a_run_may_go_to_more_queues_than_two_bytes_can_count() -> None:
+    targets = [(ident, 1) for ident in range(70_000)]
+    head = encode_targets(targets)
+    found = decode_publish(head + b"".join(encode_block(1, Envelope("", "q"), [b"x"])))
+    assert [tuple(target) for target in found.targets] == targets
