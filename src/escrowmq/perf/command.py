@@ -8,15 +8,16 @@ from typing import Any
 import click
 from rich.console import Console
 
-from escrowmq.perf.errors import PerfError
+from escrowmq.perf.errors import PerfError, WrongUsage
 from escrowmq.perf.report import LiveDisplay, document, summary
 from escrowmq.perf.runner import run
 from escrowmq.perf.url import parse_url
-from escrowmq.perf.workload import SCENARIOS, workload_of
+from escrowmq.perf.workload import MAX_SIZE, SCENARIOS, workload_of
 
 _AFTER_DURATION = 120.0
 """How long (s) a run by duration may take on top of it to confirm and to deliver what was published."""
 _BY_COUNT = 600.0
+_INTERRUPTED = 130
 
 _POSITIVE = click.IntRange(min=1)
 _COUNT = click.IntRange(min=0)
@@ -33,10 +34,10 @@ _SECONDS = click.FloatRange(min=0, min_open=True)
 @click.option(
     "--scenario", type=click.Choice(list(SCENARIOS)), help="Start from a named load; the options below change it."
 )
-@click.option("--size", type=_COUNT, help="Body size in bytes.")
+@click.option("--size", type=click.IntRange(0, MAX_SIZE), help="Body size in bytes, at most 64 MiB.")
 @click.option("--size-spread", "spread", type=_COUNT, help="Spread sizes over so many bytes on either side of --size.")
 @click.option("--ids/--no-ids", default=None, help="Give each message a message-id of its own.")
-@click.option("--count", type=_COUNT, help="Publish so many messages in all.")
+@click.option("--count", type=_POSITIVE, help="Publish so many messages in all.")
 @click.option("--duration", type=_SECONDS, help="Publish for so many seconds (10, if there is no --count).")
 @click.option("--producers", type=_COUNT, help="Publishing connections.")
 @click.option("--channels", type=_POSITIVE, help="Channels on each publishing connection.")
@@ -77,7 +78,10 @@ def perf(
 ) -> None:
     """Load an AMQP 0-9-1 broker and measure rates and latency.
 
-    Ends with an error when the broker cannot be reached, closes, stalls, or does not deliver what was published.
+    Ends with an error when the broker cannot be reached, closes, stalls, or does not deliver what was published. Ctrl-C
+    ends it with what was measured so far.
+
+    Messages that are all alike are the best case; the scenarios `mixed` and `mixed-confirms` show the other.
 
     \b
     Examples:
@@ -100,9 +104,14 @@ def perf(
         console = Console(stderr=True)
         with LiveDisplay(console, enabled=not (quiet or as_json) and console.is_terminal) as display:
             outcome = run(target, workload, deadline, stall, display.show, interval)
+    except WrongUsage as error:
+        raise click.UsageError(str(error)) from None
     except PerfError as error:
         raise click.ClickException(str(error)) from None
     if as_json:
         click.echo(json.dumps(document(outcome, scenario)))
     else:
-        Console().print(summary(outcome))
+        click.echo(summary(outcome))
+    if outcome.interrupted:
+        click.echo("interrupted: that is what was measured until then; nothing was verified", err=True)
+        click.get_current_context().exit(_INTERRUPTED)

@@ -9,6 +9,7 @@ from typing import Any, Self
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from escrowmq import __version__
 from escrowmq.perf.histogram import Histogram
@@ -16,6 +17,11 @@ from escrowmq.perf.loop import Sample
 from escrowmq.perf.pace import SECOND
 from escrowmq.perf.runner import Outcome
 from escrowmq.perf.totals import Totals
+from escrowmq.text import columns, printable
+
+_PERCENTILES = ("p50", "p95", "p99", "p99.9", "max")
+_SHORTEST = SECOND // 20
+"""What (ns) a rate is shown for at least."""
 
 
 def document(outcome: Outcome, scenario: str | None) -> dict[str, Any]:
@@ -41,6 +47,7 @@ def document(outcome: Outcome, scenario: str | None) -> dict[str, Any]:
         "latency_us": _summary(totals.delivery),
         "answer_us": _summary(totals.answer),
         "blocked_seconds": round(outcome.blocked_seconds, 3),
+        "interrupted": outcome.interrupted,
         "cpu_seconds": round(outcome.cpu_seconds, 3),
         "cpu_seconds_per_million": round(outcome.cpu_seconds * 1e6 / messages, 3) if messages else None,
         "series": [[round(s.seconds, 4), s.published, s.confirmed, s.consumed] for s in outcome.series],
@@ -55,29 +62,39 @@ def _summary(histogram: Histogram) -> dict[str, float] | None:
     return histogram.summary() if histogram.count else None
 
 
-def summary(outcome: Outcome) -> Table:
-    """The result as a table for people."""
+def summary(outcome: Outcome) -> str:
+    """The result for people: counts and rates, then latency, then times."""
     totals = outcome.totals
-    table = Table(title=f"{outcome.product or 'broker'} {outcome.version}".strip(), title_justify="left")
-    for heading in ("", "messages", "messages/s"):
-        table.add_column(heading, justify="left" if not heading else "right")
-    result = document(outcome, None)
-    rows = (
-        ("published", totals.published, "publish"),
-        ("confirmed", totals.confirmed, "confirm"),
-        ("consumed", totals.consumed, "deliver"),
+    counts = (
+        ("published", totals.published, totals.published_at),
+        ("confirmed", totals.confirmed, totals.confirmed_at),
+        ("consumed", totals.consumed, totals.consumed_at),
     )
-    for name, number, rate in rows:
-        if number:
-            table.add_row(name, f"{number:,}", f"{result['rates'][rate]:,.0f}")
-    for name, histogram in (("publish to deliver", totals.delivery), ("publish or commit to answer", totals.answer)):
-        if histogram.count:
-            figures = histogram.summary()
-            text = "  ".join(f"{key} {figures[key] / 1000:.3f}" for key in ("p50", "p95", "p99", "p99.9", "max"))
-            table.add_row(f"{name}, ms", f"{histogram.count:,}", text)
-    table.add_row("seconds", "", f"{outcome.seconds:.2f}")
-    table.add_row("CPU of this tool, s", "", f"{outcome.cpu_seconds:.2f}")
-    return table
+    rows = [(name, f"{number:,}", _shown_rate(number, at - outcome.started)) for name, number, at in counts if number]
+    lines = [
+        printable(f"{outcome.product or 'broker'} {outcome.version}".strip()),
+        *columns([("", "messages", "messages/s"), *rows], (False, True, True)),
+    ]
+    latencies = [
+        (name, f"{histogram.count:,}", *(f"{histogram.summary()[key] / 1000:.3f}" for key in _PERCENTILES))
+        for name, histogram in (
+            ("publish to deliver", totals.delivery),
+            ("publish or commit to answer", totals.answer),
+        )
+        if histogram.count
+    ]
+    if latencies:
+        right = (False, *[True] * (1 + len(_PERCENTILES)))
+        lines += ["", *columns([("latency, ms", "measured", *_PERCENTILES), *latencies], right)]
+    lines += ["", f"took {outcome.seconds:.2f} s; this tool used {outcome.cpu_seconds:.2f} s of CPU"]
+    if outcome.workload.uniform:
+        lines.append("All messages were alike, the best case; the scenarios mixed and mixed-confirms show the other.")
+    return "\n".join(lines)
+
+
+def _shown_rate(number: int, duration: int) -> str:
+    """A rate over next to no time would say nothing."""
+    return f"{_rate(number, duration):,.0f}" if duration >= _SHORTEST else "–"
 
 
 class LiveDisplay:
@@ -113,10 +130,11 @@ class LiveDisplay:
             ("consumed", sample.consumed, last.consumed),
         ):
             table.add_row(name, f"{number:,}", f"{(number - before) / elapsed:,.0f}")
+        notes = []
         if totals.delivery.count:
-            table.add_row(
-                "latency p50 / p99, ms", "", " / ".join(f"{totals.delivery.percentile(p) / 1e6:.2f}" for p in (50, 99))
-            )
+            percentiles = " / ".join(f"{totals.delivery.percentile(p) / 1e6:.2f}" for p in (50, 99))
+            notes.append(f"latency p50 / p99: {percentiles} ms")
         if blocked is not None:
-            table.add_row(f"blocked: {blocked}")
+            notes.append(f"blocked: {printable(blocked)}")
+        table.caption, table.caption_justify = Text("\n".join(notes)), "left"
         self._live.update(table, refresh=True)

@@ -43,6 +43,8 @@ class Outcome:
     cpu_seconds: float = 0.0
     """What the tool itself used, in user and system time."""
     blocked_seconds: float = 0.0
+    interrupted: bool = False
+    """Ctrl-C ended it; nothing was verified."""
     series: list[Sample] = field(default_factory=list)
 
 
@@ -75,6 +77,7 @@ class Load:
         self._connections: list[Connection] = []
         self._declared: list[str] = []
         self._exchange = ""
+        self._interrupted = False
         base = workload.queue or f"perf-{secrets.token_hex(6)}"
         numbered = workload.queue is None or workload.queue_count > 1
         self.queues = [f"{base}-{i:04d}" if numbered else base for i in range(workload.queue_count)]
@@ -114,12 +117,17 @@ class Load:
         outcome.started = time.monotonic_ns()
         if workload.rate is not None:
             self._set_pace(producers, workload.rate, outcome.started)
-        loop.run(outcome.started)
+        try:
+            loop.run(outcome.started)
+        except KeyboardInterrupt:
+            outcome.interrupted = self._interrupted = True
         outcome.seconds = (time.monotonic_ns() - outcome.started) / SECOND
         after = os.times()
-        outcome.cpu_seconds = after.user + after.system - before.user - before.system
+        outcome.cpu_seconds = max(0.0, after.user - before.user + after.system - before.system)
         outcome.expected = loop.expected
         outcome.blocked_seconds = loop.blocked_seconds
+        if outcome.interrupted:
+            return outcome
         if totals.returned:
             raise PerfError(f"the broker returned {totals.returned} messages")
         if not consumers:
@@ -226,6 +234,9 @@ class Load:
     def close(self) -> None:
         """Close the connections, delete what was declared (unless it is to be kept)."""
         for connection in self._connections:
+            if self._interrupted:  # it may be in the middle of a frame, behind which nothing can be said
+                connection.socket.close()
+                continue
             connection.socket.setblocking(True)
             connection.socket.settimeout(_CALL_TIMEOUT)
             connection.close()

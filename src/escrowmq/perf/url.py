@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from escrowmq.perf.errors import PerfError
+from escrowmq.perf.errors import WrongUsage
 
 DEFAULT_PORT = 5672
 
@@ -30,22 +30,22 @@ class Target:
 def parse_url(url: str) -> Target:
     """Read an AMQP URL; what is left out is guest, guest, port 5672 and the virtual host `/`.
 
-    Raises PerfError, with the part that is wrong named.
+    Raises WrongUsage, with the part that is wrong named.
     """
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise PerfError(f"bad URL {redacted(url)!r}: {error}") from None
+        raise WrongUsage(f"bad URL {redacted(url)!r}: {error}") from None
     if parts.scheme != "amqp":
-        raise PerfError(f"bad URL {redacted(url)!r}: the scheme must be amqp, it is {parts.scheme!r}")
+        raise WrongUsage(f"bad URL {redacted(url)!r}: the scheme must be amqp, it is {parts.scheme!r}")
     if not parts.hostname:
-        raise PerfError(f"bad URL {redacted(url)!r}: no host")
+        raise WrongUsage(f"bad URL {redacted(url)!r}: no host")
     if parts.query or parts.fragment:
-        raise PerfError(f"bad URL {redacted(url)!r}: neither query nor fragment is understood")
+        raise WrongUsage(f"bad URL {redacted(url)!r}: neither query nor fragment is understood")
     vhost = unquote(parts.path[1:])
     if "/" in parts.path[1:]:
-        raise PerfError(f"bad URL {redacted(url)!r}: write a slash in the virtual host as %2F")
+        raise WrongUsage(f"bad URL {redacted(url)!r}: write a slash in the virtual host as %2F")
     return Target(
         host=parts.hostname,
         port=DEFAULT_PORT if port is None else port,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from escrowmq.perf.errors import PerfError
+from escrowmq.perf.errors import WrongUsage
 
 MAX_SIZE = 64 * 1024 * 1024
 DEFAULT_DURATION = 10.0
@@ -63,35 +63,47 @@ class Workload:
         return self.fanout or 1
 
     @property
+    def uniform(self) -> bool:
+        """Whether all messages are alike but for their content, which is the best case of many a broker."""
+        return not self.spread and not self.ids
+
+    @property
     def stamped(self) -> bool:
         """Whether bodies carry the time."""
         return self.latency or self.rate is not None
 
     def check(self) -> None:
-        """Raise PerfError where figures do not go together."""
+        """Raise WrongUsage where figures do not go together."""
         if not 0 <= self.size <= MAX_SIZE:
-            raise PerfError(f"--size must be from 0 to {MAX_SIZE} bytes")
+            raise WrongUsage(f"--size must be from 0 to {MAX_SIZE} bytes")
         if not 0 <= self.spread <= self.size or self.size + self.spread > MAX_SIZE:
-            raise PerfError("--size-spread must not exceed --size, nor the two together what a body may have")
+            raise WrongUsage("--size-spread must not exceed --size, nor the two together what a body may have")
         if not self.producers and not self.consumers:
-            raise PerfError("neither producers nor consumers: nothing to do")
+            raise WrongUsage("neither producers nor consumers: nothing to do")
         if self.stamped and self.size - self.spread < 8:
-            raise PerfError("latency needs a body of at least 8 bytes to carry the time")
+            raise WrongUsage("latency needs a body of at least 8 bytes to carry the time")
         if self.ack_every and self.prefetch and self.ack_every > self.prefetch:
-            raise PerfError("--ack-every must not exceed --prefetch: the broker would wait for the consumer for ever")
+            raise WrongUsage("--ack-every must not exceed --prefetch: the broker would wait for the consumer for ever")
         if self.confirms and self.tx_size:
-            raise PerfError("--confirms and --tx-size exclude each other: a channel is in one mode or in the other")
+            raise WrongUsage("--confirms and --tx-size exclude each other: a channel is in one mode or in the other")
         if self.fanout and self.queues != 1:
-            raise PerfError("--fanout and --queues exclude each other")
+            raise WrongUsage("--fanout and --queues exclude each other")
         if not self.producers and self.queue is None:
-            raise PerfError("consumers without producers need --queue: a new queue holds nothing")
+            raise WrongUsage("consumers without producers need --queue: a new queue holds nothing")
         if self.queue_count > 1 and self.queue is not None and len(self.queue.encode()) > 240:
-            raise PerfError("--queue is too long")
+            raise WrongUsage("--queue is too long")
+        if self.count == 0:
+            raise WrongUsage("--count 0: nothing to publish")
+        if not self.producers:
+            useless = {"--count": self.count, "--duration": self.duration, "--rate": self.rate}
+            for option, value in useless.items():
+                if value is not None:
+                    raise WrongUsage(f"{option} is for producers; with --producers 0 what the queue holds is consumed")
         publishers = self.producers * self.channels
         if self.tx_size and publishers and not self.fanout:
             keys = len(range(0, self.queues, publishers))
             if self.tx_size % keys:
-                raise PerfError(f"--tx-size must be a multiple of {keys}, the queues of one channel")
+                raise WrongUsage(f"--tx-size must be a multiple of {keys}, the queues of one channel")
 
 
 SCENARIOS: dict[str, Workload] = {
@@ -114,12 +126,12 @@ SCENARIOS: dict[str, Workload] = {
 def workload_of(scenario: str | None, changes: dict[str, Any]) -> Workload:
     """A named scenario (None: the plain one) with changes; without count and duration it runs for ten seconds.
 
-    Raises PerfError for an unknown scenario, or for figures that do not go together.
+    Raises WrongUsage for an unknown scenario, or for figures that do not go together.
     """
     try:
         workload = Workload() if scenario is None else SCENARIOS[scenario]
     except KeyError:
-        raise PerfError(f"no scenario {scenario!r}; there are {', '.join(SCENARIOS)}") from None
+        raise WrongUsage(f"no scenario {scenario!r}; there are {', '.join(SCENARIOS)}") from None
     if changes.get("duration") is not None and "count" not in changes:
         changes = {**changes, "count": None}
     workload = replace(workload, **changes)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from escrowmq.perf.errors import PerfError
+from escrowmq.perf.errors import WrongUsage
 from escrowmq.perf.workload import DEFAULT_DURATION, SCENARIOS, workload_of
 
 
@@ -34,7 +34,7 @@ def test_changes_change_a_named_load() -> None:
 
 
 def test_an_unknown_name_is_refused_with_those_there_are() -> None:
-    with pytest.raises(PerfError, match="no scenario 'x'; there are transient, acked"):
+    with pytest.raises(WrongUsage, match="no scenario 'x'; there are transient, acked"):
         workload_of("x", {})
 
 
@@ -46,6 +46,10 @@ def test_an_unknown_name_is_refused_with_those_there_are() -> None:
         ({"size": 40, "spread": 33, "latency": True}, "8 bytes"),
         ({"producers": 0, "consumers": 0}, "nothing to do"),
         ({"producers": 0}, "--queue"),
+        ({"producers": 0, "queue": "q", "count": 5}, "--count is for producers"),
+        ({"producers": 0, "queue": "q", "duration": 5.0}, "--duration is for producers"),
+        ({"producers": 0, "queue": "q", "rate": 5.0}, "--rate is for producers"),
+        ({"count": 0}, "nothing to publish"),
         ({"size": 7, "latency": True}, "8 bytes"),
         ({"size": 7, "rate": 5.0}, "8 bytes"),
         ({"prefetch": 10, "ack_every": 11}, "--ack-every"),
@@ -56,5 +60,5 @@ def test_an_unknown_name_is_refused_with_those_there_are() -> None:
     ],
 )
 def test_figures_that_do_not_go_together_are_refused(changes: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(PerfError, match=complaint):
+    with pytest.raises(WrongUsage, match=complaint):
         workload_of(None, changes)
