@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from escrowmq.demo.command import MARKER
 from escrowmq.demo.link import QUEUE
 from tests.broker import running_broker, wait_until
 
@@ -40,6 +41,8 @@ def test_every_record_arrives_once_although_the_broker_is_killed(tmp_path: Path)
         r"were there: it is (whole, and is not sent again|absent as a whole, and is sent again)", done.stdout
     )
     assert re.search(r"^result +published 6,000 = consumed 6,000; none lost, none twice", done.stdout, re.MULTILINE)
+    assert re.search(r"^data +\S+ was temporary, and is removed$", done.stdout, re.MULTILINE)
+    assert "\n          \n" not in done.stdout, "no empty lines with a label"
     assert not list(tmp_path.iterdir()), "a run that went well leaves nothing behind"
 
 
@@ -61,6 +64,7 @@ def test_it_stays_up_until_it_is_interrupted(tmp_path: Path) -> None:
             process.kill()
             process.wait()
     assert "the broker finishes what it promised" in output.read_text()
+    assert output.read_text().endswith(f"data      {tmp_path / 'data'} is kept\n")
     with running_broker(tmp_path) as broker:  # the journal was closed in order, and can be used again
         assert "cut off" not in broker.log()
 
@@ -97,16 +101,38 @@ def test_a_data_directory_with_old_messages_is_refused(tmp_path: Path) -> None:
         channel.basic_publish("", QUEUE, b"old", pika.BasicProperties(delivery_mode=2))
         connection.close()
         assert broker.terminate() == 0
+    (tmp_path / "data" / MARKER).touch()
     done = demo("--once", "--limit", "500", "--data-dir", str(tmp_path / "data"), TMPDIR=str(tmp_path))
     assert done.returncode == 1
     assert "holds 1 messages already" in done.stderr
 
 
-def test_a_broker_that_does_not_start_is_reported(tmp_path: Path) -> None:
+def test_the_data_of_another_broker_is_refused(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "0000000000000000.log").write_bytes(b"")
+    done = demo("--once", "--limit", "500", "--data-dir", str(data), TMPDIR=str(tmp_path))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"Error: {data} holds something that is not this demonstration's; give an empty one\n"
+    assert [file.name for file in data.iterdir()] == ["0000000000000000.log"]
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     done = demo("--once", "--limit", "500", "--data-dir", str(tmp_path / "file" / "data"), TMPDIR=str(tmp_path))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"Error: {tmp_path / 'file' / 'data'}: Not a directory\n"
+
+
+def test_a_broker_that_does_not_start_is_reported(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / MARKER).touch()
+    (data / "0000000000000000.log").write_bytes(b"no journal" * 100)
+    done = demo("--once", "--limit", "500", "--data-dir", str(data), TMPDIR=str(tmp_path))
     assert done.returncode == 1
     assert "the broker did not start" in done.stderr
+    assert f"its data as well: {data}" in done.stderr
     assert "Traceback" not in done.stderr
 
 

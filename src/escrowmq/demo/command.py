@@ -16,11 +16,13 @@ import click
 
 from escrowmq.demo import flights
 from escrowmq.demo.broker import Broker, BrokerFailed
-from escrowmq.demo.display import Display, display
+from escrowmq.demo.display import INDENT, Display, display
 from escrowmq.demo.link import waiting
 from escrowmq.demo.story import Broken, Result, Story
 
 TRANSACTION: Final = 500
+MARKER: Final = "made-by-make-run"
+"""A file in the data directory: the demonstration filled it, and may do so again."""
 INTERRUPTED: Final = 130
 
 
@@ -30,7 +32,7 @@ INTERRUPTED: Final = 130
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where the broker keeps its journal; without it a temporary folder, removed at the end.",
+    help="Where the broker keeps its journal, and leaves it; without it a temporary folder, removed at the end.",
 )
 def command(*, once: bool, limit: int | None, data_dir: Path | None) -> None:
     """Send 336,776 events through a broker that is killed in the middle, and count every one of them.
@@ -40,6 +42,8 @@ def command(*, once: bool, limit: int | None, data_dir: Path | None) -> None:
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
+    if data_dir is not None:
+        _claim(data_dir)
     workspace = Path(tempfile.mkdtemp(prefix="escrowmq-"))
     broker = Broker(data_dir.absolute() if data_dir else workspace / "data", workspace / "broker.log")
     done = False
@@ -47,17 +51,34 @@ def command(*, once: bool, limit: int | None, data_dir: Path | None) -> None:
         done = _run(broker, limit, once=once)
         code = 0 if done else 1
     except KeyboardInterrupt:
-        click.echo("interrupted", err=True)
         code = INTERRUPTED
     except flights.NoData as error:
         code = _fail(str(error))
     except (Broken, BrokerFailed) as error:
-        code = _fail(f"{error}\nthe broker's log and data are kept in {workspace}")
+        code = _fail(f"{error}\nthe broker's log is kept: {broker.log_file}; its data as well: {broker.data_dir}")
     finally:
         broker.stop()
     if code in {0, INTERRUPTED}:
         shutil.rmtree(workspace)
+        kept = f"{data_dir} is kept" if data_dir else f"{broker.data_dir} was temporary, and is removed"
+        click.echo(f"{'data':<{INDENT}}{kept}")
+    if code == INTERRUPTED:
+        click.echo("interrupted", err=True)
     sys.exit(code)
+
+
+def _claim(data_dir: Path) -> None:
+    """Mark the directory as the demonstration's. Raises ClickException when some other broker's data is in it."""
+    marker = data_dir / MARKER
+    try:
+        if data_dir.is_dir() and any(data_dir.iterdir()) and not marker.exists():
+            raise click.ClickException(
+                f"{data_dir} holds something that is not this demonstration's; give an empty one"
+            )
+        data_dir.mkdir(parents=True, exist_ok=True)
+        marker.touch()
+    except OSError as error:
+        raise click.ClickException(f"{data_dir}: {error.strerror}") from error
 
 
 def _run(broker: Broker, limit: int | None, *, once: bool) -> bool:
@@ -109,7 +130,6 @@ def _close(shown: Display, result: Result, transactions: int) -> bool:
 def _stay(shown: Display, broker: Broker) -> None:
     """Until Ctrl-C, or until the broker ends."""
     escrowmq = Path(sys.executable).parent / "escrowmq"
-    shown.say("", "")
     shown.say("up", f"{broker.url} until Ctrl-C; its data is in {broker.data_dir}")
     shown.say("inspect", f"{escrowmq} inspect {broker.data_dir}")
     shown.say("status", f"{escrowmq} status --data-dir {broker.data_dir}")
@@ -119,7 +139,8 @@ def _stay(shown: Display, broker: Broker) -> None:
         while not ended.wait(1.0):
             broker.check()
     except KeyboardInterrupt:
-        shown.say("", "")
+        if sys.stdout.isatty():
+            click.echo()  # behind the terminal's ^C
         shown.say("end", "the broker finishes what it promised, and stops")
 
 
