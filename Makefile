@@ -17,9 +17,12 @@ SPECS := /usr/share/amqp/specs
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(VENV)/.ready ## install everything into .venv (about 20 s the first time)
+setup: $(VENV)/.ready ## install everything into .venv (about a minute the first time)
+	@echo "EscrowMQ is installed in $(VENV). Next: make run, or $(BIN)/escrowmq serve --data-dir data"
 
 $(VENV)/.python:
+	@command -v "$(PYTHON)" >/dev/null \
+	  || { echo "$(PYTHON) was not found; say which Python with: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "EscrowMQ needs Python 3.11 or newer; say which with: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) \
