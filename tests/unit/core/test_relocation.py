@@ -134,7 +134,8 @@ def test_a_large_block_goes_in_pieces_and_stays_shared() -> None:
         assert running.bodies("one") == running.bodies("two") == [*bodies, *[b"x" * 400_000] * 6]
 
 
-def test_queues_that_have_different_parts_of_a_block_share_what_both_have() -> None:
+@pytest.mark.parametrize("paged", [False, True])
+def test_queues_that_have_different_parts_of_a_block_share_what_both_have(paged: bool) -> None:
     site = Site(resident_limit=0)
     queues = [site.queue(name) for name in ("one", "two")]
     for queue in queues:
@@ -148,9 +149,11 @@ def test_queues_that_have_different_parts_of_a_block_share_what_both_have() -> N
     site.broker.settle(consumer, [sink.got[i][1] for i in (0, 3, 4, 7)], Outcome.ACCEPTED)
     site.broker.requeue(consumer, [sink.got[i][1] for i in (1, 2, 5, 6)])
     site.turn()
+    if paged:  # nothing is in memory after a restart: the first queue is the one with gaps
+        site = site.restart(resident_limit=0)
     before = site.journal.end_lsn
     move(site)
-    assert site.journal.end_lsn - before < 8 * 300 + 400
+    assert site.journal.end_lsn - before < 8 * 300 + 500
     for running in (site, site.restart(resident_limit=0)):
         assert running.bodies("one") == [bodies[i] for i in (1, 2, 5, 6)]
         assert running.bodies("two") == bodies
