@@ -169,7 +169,7 @@ NOTHING = ("--configure", "", "--write", "", "--read", "")
         (("permission", "list", "--user", "nobody"), "no such user 'nobody'"),
         (("permission", "list", "--vhost", "w"), "no such vhost 'w'"),
         (("permission", "topic", "list", "--user", "nobody"), "no such user 'nobody'"),
-        (("user", "delete", "\x1b]0;x\x07"), "no such user '\\x1b]0;x\\x07'"),
+        (("user", "delete", "\x1b]0;x\n"), "no such user '\\x1b]0;x\\n'"),
         (("queues", "--vhost", "w"), "no such vhost 'w'"),
     ],
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from escrowmq.server import admin_socket
+from escrowmq.text import printable
 
 TIMEOUT: Final = 60.0
 """Seconds; a snapshot of a long backlog takes the longest."""
@@ -42,5 +43,5 @@ def ask(data_dir: Path, command: str, **arguments: Any) -> Any:
         raise AdminError(f"the broker on {data_dir} went away without an answer")
     answer = json.loads(line)
     if "error" in answer:
-        raise AdminError(str(answer["error"]))
+        raise AdminError(printable(str(answer["error"])))  # one line, whatever is in a name
     return answer["result"]

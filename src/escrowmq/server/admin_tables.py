@@ -13,7 +13,7 @@ from escrowmq.text import columns, printable
 
 def show_rows(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
     """One line for each item; numbers to the right."""
-    right = [bool(rows) and all(isinstance(row.get(name), int | float) for row in rows) for name in names]
+    right = [bool(rows) and all(type(row.get(name)) in {int, float} for row in rows) for name in names]
     head, *lines = columns(
         [[name.replace("_", " ") for name in names], *([shown(row.get(name)) for name in names] for row in rows)], right
     )

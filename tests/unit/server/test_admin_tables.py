@@ -75,3 +75,8 @@ def test_a_long_line_is_not_folded_and_nothing_of_a_name_reaches_the_terminal_ra
 def test_lines_end_without_blanks(capsys: pytest.CaptureFixture[str]) -> None:
     show_rows([{"name": "a", "note": None}, {"name": "long", "note": "x"}], ["name", "note"])
     assert capsys.readouterr().out.splitlines() == ["name  note", "a", "long  x"]
+
+
+def test_numbers_stand_to_the_right_and_words_to_the_left(capsys: pytest.CaptureFixture[str]) -> None:
+    show_rows([{"durable": True, "ready": 7}, {"durable": False, "ready": 1234}], ["durable", "ready"])
+    assert capsys.readouterr().out.splitlines() == ["durable  ready", "yes          7", "no       1,234"]
