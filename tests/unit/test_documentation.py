@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -64,6 +66,19 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_make_targets_exist(page: Path) -> None:
     targets = set(re.findall(r"^([a-z]+):", text_of(ROOT / "Makefile"), re.MULTILINE))
     assert set(MAKE.findall(text_of(page))) <= targets
+
+
+def test_a_python_that_is_not_there_is_told_as_that(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    done = subprocess.run(
+        ["make", "-C", str(tmp_path), "PYTHON=/nonexistent", "setup"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("/nonexistent was not found; say which Python with: make PYTHON=")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
