@@ -120,6 +120,12 @@ class SimServer:
     def publishing(self, endpoint: Endpoint) -> None:
         """Nothing runs short in here."""
 
+    def waiting(self, endpoint: Endpoint) -> None:
+        """Nobody is blocked in here."""
+
+    def failed(self, endpoint: Endpoint, code: int, text: str) -> None:
+        """Nobody reads a log in here."""
+
     def password_changed(self, peer: Peer, user: str, secret: bytes) -> None:
         """Nobody has a password in here."""
 

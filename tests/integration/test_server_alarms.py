@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -92,7 +93,7 @@ def test_the_memory_alarm_blocks_publishers_until_consumers_have_made_room(tmp_p
         wait_until(lambda: status(broker)["alarms"] == ["memory"] or publisher.fault, 30, "the alarm")
         assert publisher.fault is None
         assert publisher.confirmed < count
-        assert held_back(broker) == ["alarm"]
+        wait_until(lambda: held_back(broker) == ["alarm"], what="the publisher's next message")
         assert consume(broker, count) == list(range(count))
         publisher.join(20)
         assert publisher.confirmed == count
@@ -104,16 +105,37 @@ def test_the_memory_alarm_blocks_publishers_until_consumers_have_made_room(tmp_p
 
 def test_the_disk_alarm_blocks_publishers_but_no_consumers(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
-        full = Publisher(broker, 3)
-        full.start()
-        full.join(20)
-        assert full.confirmed == 3
-        assert consume(broker, 3) == [0, 1, 2]
+        connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+        channel = connection.channel()
+        channel.queue_declare("waiting", durable=True)
+        channel.confirm_delivery()
+        channel.basic_publish("", "waiting", b"a", pika.BasicProperties(delivery_mode=2))
+        connection.close()
+        assert broker.terminate() == 0
     with limited(tmp_path, "[disk]\nfree_limit = '1000TiB'\n") as broker:
         publisher = Publisher(broker, 5)
         publisher.start()
         wait_until(lambda: held_back(broker) == ["alarm"] or publisher.fault, 30, "the alarm")
         assert status(broker)["alarms"] == ["disk"]
-        assert consume(broker, 1) == [0]
+        connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+        assert connection.channel().basic_get("waiting", auto_ack=True)[2] == b"a"
+        connection.close()
         assert publisher.is_alive()
-        assert publisher.confirmed < 5
+        assert publisher.confirmed == 0
+
+
+def test_who_is_blocked_may_leave_and_who_is_gone_is_noticed(tmp_path: Path) -> None:
+    with limited(tmp_path, "[disk]\nfree_limit = '1000TiB'\n") as broker:
+        connections = [pika.BlockingConnection(pika.URLParameters(broker.url)) for _ in range(2)]
+        polite, dead = connections
+        channel = dead.channel()
+        channel.queue_declare("of-the-dead", exclusive=True)
+        channel.basic_publish("", "of-the-dead", b"kept back")
+        dead.process_data_events(0)
+        wait_until(lambda: held_back(broker) == ["alarm"], what="the publish")
+        dead._impl._transport._sock.shutdown(socket.SHUT_RDWR)  # pika itself would first say goodbye
+        wait_until(lambda: status(broker)["connections"] == 1, what="the end of a connection that is not read")
+        assert status(broker)["queues"] == []
+        polite.channel().queue_declare("left", exclusive=True)
+        polite.close()
+        wait_until(lambda: status(broker)["connections"] == 0)

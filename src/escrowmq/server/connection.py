@@ -141,6 +141,12 @@ class ClientConnection(asyncio.Protocol):
                 self._last_in = self._turns.broker.now  # its silence was our doing
         self._pauses = pauses
 
+    def read_on(self) -> None:
+        """The alarm is over: what the endpoint has kept back comes first, then what waits in the socket."""
+        if self._pauses & Pause.ALARM:
+            self.pause(Pause.ALARM, on=False)
+            self._turns.soon(lambda: self.data_received(b""))
+
     def tick(self, now_ms: int, login_ms: int) -> None:
         """About once a second."""
         if self.closing_ms:
@@ -182,6 +188,12 @@ class ClientConnection(asyncio.Protocol):
     def unsent(self) -> int:
         """Bytes in the transport's buffer."""
         return self._transport.get_write_buffer_size()
+
+    @property
+    def descriptor(self) -> int:
+        """The socket's; -1 where there is none any more."""
+        sock = self._transport.get_extra_info("socket")
+        return -1 if sock is None or self._transport.is_closing() else int(sock.fileno())
 
     @property
     def paused(self) -> Pause:

@@ -12,6 +12,8 @@ from escrowmq.core.branch import Limits
 from escrowmq.core.broker import Broker
 from escrowmq.server.auth import Authenticator
 from escrowmq.server.connection import ClientConnection, Pause
+from escrowmq.server.faults import Faults
+from escrowmq.server.hangup import hung_up
 from escrowmq.server.resources import Alarms, give_back_memory, resident_bytes
 from escrowmq.server.turn import Turns
 from escrowmq.wire.endpoint import Endpoint, EndpointLimits, Peer, Verdict
@@ -66,6 +68,7 @@ class Runtime:
         self._login_ms = int(limits.unauthenticated_seconds * 1000)
         self._publishers: dict[Endpoint, ClientConnection] = {}
         self._by_endpoint: dict[Endpoint, ClientConnection] = {}
+        self._faults = Faults()
         self._full = False
         self._checked_ms = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -91,9 +94,17 @@ class Runtime:
         self._publishers[endpoint] = connection
         if self.alarms.reason:
             endpoint.block(self.alarms.reason)
-            connection.pause(Pause.ALARM, on=True)
         if self._full:
             connection.pause(Pause.JOURNAL, on=True)
+
+    def waiting(self, endpoint: Endpoint) -> None:
+        """See `Host.waiting`."""
+        self._by_endpoint[endpoint].pause(Pause.ALARM, on=True)
+
+    def failed(self, endpoint: Endpoint, code: int, text: str) -> None:
+        """See `Host.failed`."""
+        who = f"{endpoint.label}, user {endpoint.describe()['user']!r}"
+        self._faults.note(self.broker.now, who, code, text)
 
     def password_changed(self, peer: Peer, user: str, secret: bytes) -> None:
         """See `Host.password_changed`: passwords do not expire, so there is nothing to do with a new one."""
@@ -176,7 +187,8 @@ class Runtime:
             )
         for endpoint, connection in self._publishers.items():
             endpoint.block(alarms.reason)
-            connection.pause(Pause.ALARM, on=bool(alarms.reason))
+            if not alarms.reason:
+                connection.read_on()
 
     # -- the clock
 
@@ -187,6 +199,8 @@ class Runtime:
     def _tick(self) -> None:
         self.turns.begin()
         now = self.broker.now
+        for connection in hung_up(self.connections):
+            connection.abort()
         for connection in list(self.connections):
             connection.tick(now, self._login_ms)
         if self.alarms.memory:
@@ -202,7 +216,8 @@ class Runtime:
         if not self.connections:
             self.all_closed.set()
         for connection in list(self.connections):
-            connection.pause(Pause.ALARM | Pause.JOURNAL, on=False)  # the answer must be read
+            connection.pause(Pause.JOURNAL, on=False)  # the answer must be read
+            connection.read_on()
             if connection.endpoint is not None:
                 connection.endpoint.shut(text)
             else:

@@ -83,6 +83,16 @@ class Host(Protocol):
         """`endpoint` publishes: it is one of those to be blocked while memory or disk run short."""
         ...
 
+    def waiting(self, endpoint: Endpoint) -> None:
+        """`endpoint` is blocked and keeps a publish back: read nothing more for it until it is not, then let it read
+        on with `receive(b"")`.
+        """
+        ...
+
+    def failed(self, endpoint: Endpoint, code: int, text: str) -> None:
+        """A channel or the connection was closed for a fault of the peer, a limit among them: worth a line."""
+        ...
+
     def password_changed(self, peer: Peer, user: str, secret: bytes) -> None:
         """`connection.update-secret`: a new secret for a user who is logged in (no effect for passwords)."""
         ...
@@ -95,7 +105,7 @@ class Endpoint(Protocol):
     """For logs and lists: peer, user, client's name."""
 
     def receive(self, data: bytes) -> None:
-        """Bytes came in."""
+        """Bytes came in; with none, go on with what was kept back."""
         ...
 
     def output(self) -> bytes:
@@ -116,7 +126,9 @@ class Endpoint(Protocol):
         ...
 
     def block(self, reason: str) -> None:
-        """The server takes no publishes for now (`connection.blocked`); an empty reason ends that."""
+        """The server takes no publishes for now (`connection.blocked`): the next one and all behind it wait
+        (`Host.waiting`). An empty reason ends that.
+        """
         ...
 
     def tick(self, now_ms: int, idle_in_ms: int, idle_out_ms: int) -> None:

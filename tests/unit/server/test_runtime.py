@@ -9,7 +9,7 @@ from escrowmq.server import runtime as module
 from escrowmq.server.connection import Pause
 from escrowmq.server.runtime import ALARM_CHECK_MS, endpoint_limits
 from tests.unit.server.benches import on_loop, until
-from tests.unit.server.scenes import Scene
+from tests.unit.server.scenes import HEADER, Scene
 
 
 @pytest.fixture(autouse=True)
@@ -45,22 +45,36 @@ def test_an_alarm_blocks_those_who_publish_and_ends() -> None:
         scene.bench.ahead_ms += ALARM_CHECK_MS
         await scene.bench.turns.synced()
         assert publisher[2].told[-1] == ("block", "low on memory")
+        assert not publisher[0].paused, "it may leave"
+        scene.runtime.waiting(publisher[2])
         assert publisher[0].paused == Pause.ALARM
         assert not reader[2].told
         assert not reader[0].paused
         late = scene.connect()
         scene.runtime.publishing(late[2])
         assert late[2].told[-1] == ("block", "low on memory")
-        assert late[0].paused == Pause.ALARM
         scene.resident = 0
         scene.bench.ahead_ms += ALARM_CHECK_MS
         await scene.bench.turns.synced()
         for connection, _, endpoint in (publisher, late):
             assert endpoint.told[-1] == ("block", "")
             assert not connection.paused
+        await until(lambda: publisher[2].heard[-1] == b"", "the reading of what was kept back")
+        assert late[2].heard == [HEADER], "it has kept nothing back"
         await scene.bench.close()
 
     on_loop(test)
+
+
+def test_faults_of_clients_are_logged_with_who_and_why(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        scene = Scene()
+        _, _, endpoint = scene.connect()
+        scene.runtime.failed(endpoint, 506, "channel 1: transaction is too large")
+        await scene.bench.close()
+
+    on_loop(test)
+    assert caplog.messages == ["fake, user 'alice': 506 channel 1: transaction is too large"]
 
 
 def test_publishers_wait_while_the_disk_does_not_keep_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -334,7 +334,7 @@ class Channel:
         self.closing = True
         class_id, method_id = (method.CLASS_ID, method.METHOD_ID) if method is not None else (0, 0)
         self.send(ChannelClose(code, reply_text(code, text), class_id, method_id))
-        self.connection.channel_failed()
+        self.connection.failed(code, f"channel {self.number}: {text}")
 
     def refuse(self, error: BrokerError, method: Method | None = None) -> None:
         """Close the channel for what the core refused."""

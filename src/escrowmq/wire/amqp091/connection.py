@@ -54,7 +54,6 @@ class Connection(Reading):
         self.channels: dict[int, Channel] = {}
         self.finished = False
         self.blocked_notify = False
-        self._blocked = ""
         self._began = self.broker.now
         self._closing_since: int | None = None
         self._outbox = Outbox()
@@ -66,7 +65,7 @@ class Connection(Reading):
     # -- reading
 
     def receive(self, data: bytes) -> None:
-        """Bytes came in."""
+        """Bytes came in; without any, what was kept back is read on."""
         if self._rest:
             data = self._rest + data
         self._rest = b""
@@ -205,8 +204,13 @@ class Connection(Reading):
     # -- the server's side
 
     def block(self, reason: str) -> None:
-        """`connection.blocked` and `connection.unblocked`, to those who understand it."""
+        """`connection.blocked` and `connection.unblocked`, to those who understand it.
+
+        What a blocked client says is read up to its next publish, so that it can leave.
+        """
         self._blocked = reason
+        self._gate = self._gate or bool(reason)
+        self._last = None  # the next publish passes the gate
         if self.state is State.RUNNING and self.blocked_notify:
             method = spec.ConnectionBlocked(reason) if reason else spec.ConnectionUnblocked()
             self._outbox.put_now(method_frame(0, method))
@@ -243,6 +247,8 @@ class Connection(Reading):
         if self.state in (State.CLOSING, State.CLOSED):
             return
         before = self.state
+        if code != codes.CONNECTION_FORCED:  # which is no fault of the client
+            self.failed(code, text)
         self.release()
         self.send(spec.ConnectionClose(code, reply_text(code, text), index >> 16, index & 0xFFFF))
         if before is State.RUNNING or before is State.OPEN:
@@ -256,9 +262,10 @@ class Connection(Reading):
         self.state = State.CLOSED
         self._host.stir(self)
 
-    def channel_failed(self) -> None:
-        """A channel was closed for a fault."""
+    def failed(self, code: int, text: str) -> None:
+        """The connection, or a channel of it, was closed for a fault."""
         self._last = None
+        self._host.failed(self, code, text)
 
     def release(self) -> None:
         """Give back everything that the connection's channels hold; drop its exclusive queues (EXC-1)."""
@@ -272,6 +279,7 @@ class Connection(Reading):
 
     def lost(self) -> None:
         """The connection is gone."""
+        self._rest = b""
         if self.state is not State.CLOSED or self.channels:
             self.state = State.CLOSED
             self.release()

@@ -52,6 +52,8 @@ class Reading:
 
     def __init__(self) -> None:
         self._publishes = False
+        self._gate = True  # publishes are to be asked about: the first one, and all while the connection is blocked
+        self._blocked = ""
         self._forms = Forms()
         self._last: Channel | None = None  # the channel of the last publish that came in three frames in a row
 
@@ -88,6 +90,8 @@ class Reading:
                 elif channel.content is not None:
                     raise SyntaxFault(codes.UNEXPECTED_FRAME, "expected a content frame, got a method frame")
                 elif startswith(_PUBLISH, at + 7):
+                    if self._gate and self._keeps_back():
+                        break
                     behind = at
                     if channel is not last and channel.form is not None and startswith(channel.prefix, at):
                         self._last = channel
@@ -100,6 +104,8 @@ class Reading:
                 else:
                     self._method(channel, buf[at + 7 : stop])
             else:
+                if self._gate and channel is not None and channel.content is not None and self._keeps_back():
+                    break
                 self._read_other(kind, number, channel, buf[at + 7 : stop])
             at = stop + 1
             if self.state is State.AUTHENTICATING or self.state is State.CLOSED:
@@ -180,8 +186,6 @@ class Reading:
         if self._last is channel:
             self._last = None  # while content is awaited, nothing that looks like a publish is one
         channel.content = Content(buf[at + 7 : stop])
-        if not self._publishes:  # of messages that never become whole, too, memory runs short
-            self._note_publishing()
         return header
 
     def _find_form(self, channel: Channel, method: bytes, props: bytes) -> Form | None:
@@ -191,13 +195,17 @@ class Reading:
             channel.refuse(error, spec.BasicPublish())
             return None
 
-    def _note_publishing(self) -> None:
-        self._publishes = True
-        self._host.publishing(self._whole)
+    def _keeps_back(self) -> bool:
+        """Whether a publish, or the rest of one, is to wait because the connection is blocked."""
+        if not self._publishes:
+            self._publishes = True
+            self._host.publishing(self._whole)
+        self._gate = bool(self._blocked)
+        if self._gate:
+            self._host.waiting(self._whole)
+        return self._gate
 
     def _publish(self, channel: Channel, form: Form, bodies: list[bytes]) -> None:
-        if not self._publishes:
-            self._note_publishing()
         if channel.closing:
             return
         try:

@@ -27,6 +27,8 @@ class Server(SimServer):
         self.slow = False
         self.logins: list[Callable[[], None]] = []
         self.publishers: list[object] = []
+        self.waiters: list[object] = []
+        self.faults: list[tuple[int, str]] = []
         self.secrets: list[tuple[str, bytes]] = []
 
     def authenticate(self, peer: Peer, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
@@ -39,6 +41,12 @@ class Server(SimServer):
 
     def publishing(self, endpoint: object) -> None:
         self.publishers.append(endpoint)
+
+    def waiting(self, endpoint: object) -> None:
+        self.waiters.append(endpoint)
+
+    def failed(self, endpoint: object, code: int, text: str) -> None:
+        self.faults.append((code, text))
 
     def password_changed(self, peer: Peer, user: str, secret: bytes) -> None:
         self.secrets.append((user, secret))

@@ -273,6 +273,81 @@ class TestBlocking:
         client.publish(1, "nowhere", b"a", b"b")
         assert made.publishers == [client.port.endpoint]
 
+    def test_a_blocked_client_is_read_up_to_its_next_publish(self) -> None:
+        made, client = pair()
+        endpoint = client.port.endpoint
+        client.declare(1, "q")
+        client.publish(1, "q", b"before")
+        endpoint.block("low on memory")
+        made.end_turn()
+        client.expect(0, spec.ConnectionBlocked)
+        client.send(1, spec.QueueDeclare("other", exclusive=True))
+        client.expect(1, spec.QueueDeclareOk)
+        assert made.waiters == []
+        client.publish(1, "q", b"a", b"b")
+        client.send(1, spec.QueueDeclare("behind"))
+        assert made.waiters
+        assert set(made.waiters) == {endpoint}
+        queue = made.broker.vhost("/").queue("q")
+        assert queue.ready == 1
+        assert "behind" not in made.broker.vhost("/").queues
+        endpoint.block("")
+        made.receive(client.port, b"")
+        made.end_turn()
+        assert queue.ready == 3
+        assert "behind" in made.broker.vhost("/").queues
+        made.waiters.clear()
+        client.publish(1, "q", b"c")
+        assert queue.ready == 4
+        assert not made.waiters
+
+    @pytest.mark.parametrize("pieces", [1, 7, 50])
+    @pytest.mark.parametrize("size", [10, 9000], ids=["one frame", "several frames"])
+    def test_nothing_is_lost_or_reordered_however_the_bytes_come(self, pieces: int, size: int) -> None:
+        made, client = pair()
+        endpoint = client.port.endpoint
+        client.declare(1, "q")
+        sent = [b"%03d" % i * (size // 3) for i in range(20)]
+        stream = b"".join(part for body in sent for part in message(1, body))
+        step = len(stream) // pieces + 1
+        for at in range(0, len(stream), step):
+            endpoint.block("low on disk" if at // step % 3 == 1 else "")
+            made.receive(client.port, stream[at : at + step])
+            made.end_turn()
+        endpoint.block("")
+        made.receive(client.port, b"")
+        made.end_turn()
+        assert bodies(made) == sent
+
+    def test_the_first_publish_of_a_connection_waits_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        made, client = pair()
+        monkeypatch.setattr(made, "publishing", lambda endpoint: endpoint.block("low on disk"))
+        client.declare(1, "q")
+        client.publish(1, "q", b"a")
+        assert made.broker.vhost("/").queue("q").ready == 0
+        assert made.waiters
+        client.expect(0, spec.ConnectionBlocked)
+
+    def test_a_blocked_client_can_leave(self) -> None:
+        made, client = pair()
+        client.port.endpoint.block("low on memory")
+        made.end_turn()
+        client.expect(0, spec.ConnectionBlocked)
+        client.send(0, spec.ConnectionClose(200, "bye"))
+        client.expect(0, spec.ConnectionCloseOk)
+        assert client.port.endpoint.state is State.CLOSED
+
+    def test_what_a_lost_client_had_kept_back_is_not_published(self) -> None:
+        made, client = pair()
+        client.declare(1, "q")
+        client.port.endpoint.block("low on memory")
+        client.publish(1, "q", b"a")
+        made.lose(client.port)
+        client.port.endpoint.block("")
+        client.port.endpoint.receive(b"")
+        made.end_turn()
+        assert made.broker.vhost("/").queue("q").ready == 0
+
     def test_a_client_that_reads_too_slowly_gets_no_more(self) -> None:
         made, client = pair(outbox=10_000)
         client.declare(1, "q")
@@ -306,3 +381,18 @@ def test_what_lists_show_has_nothing_secret() -> None:
     shown = client.port.endpoint.describe()
     assert (shown["user"], shown["vhost"], shown["state"], shown["channels"]) == ("guest", "/", "running", 1)
     assert "password" not in str(shown).lower()
+
+
+class TestFaults:
+    def test_the_server_hears_why_a_channel_or_the_connection_was_closed(self) -> None:
+        made, client = pair(message_size=10)
+        client.publish(1, "q", b"more than ten")
+        assert made.faults[0][1].startswith("channel 1: ")
+        assert "10" in made.faults[0][1]
+        client.send(0, spec.QueueDeclare("q"))
+        assert [code for code, _ in made.faults] == [406, 503]
+
+    def test_what_the_server_wants_is_no_fault(self) -> None:
+        made, client = pair()
+        client.port.endpoint.shut("closing time")
+        assert made.faults == []

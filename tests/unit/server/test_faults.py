@@ -1,0 +1,29 @@
+"""Clients' faults in the log."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from escrowmq.server.faults import AT_ONCE, PERIOD_MS, Faults
+
+
+def test_each_is_a_warning_but_a_question_for_what_is_not_there(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    faults = Faults()
+    faults.note(5, "10.0.0.7:5 (alice)", 406, "message of 11 bytes")
+    faults.note(6, "10.0.0.7:5 (alice)", 404, "no queue 'q'")
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("WARNING", "10.0.0.7:5 (alice): 406 message of 11 bytes"),
+        ("INFO", "10.0.0.7:5 (alice): 404 no queue 'q'"),
+    ]
+
+
+def test_a_client_that_repeats_its_fault_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    faults = Faults()
+    for _ in range(3 * AT_ONCE):
+        faults.note(1_000_000, "x", 406, "again")
+    assert len(caplog.records) == AT_ONCE
+    faults.note(1_000_000 + PERIOD_MS, "x", 406, "later")
+    assert caplog.messages[-2:] == [f"{2 * AT_ONCE} more faults of clients were not logged", "x: 406 later"]
