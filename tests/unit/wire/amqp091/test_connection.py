@@ -335,7 +335,7 @@ class TestBlocking:
         client.expect(0, spec.ConnectionBlocked)
         client.send(0, spec.ConnectionClose(200, "bye"))
         client.expect(0, spec.ConnectionCloseOk)
-        assert client.port.endpoint.state is State.CLOSED
+        assert client.port.endpoint.state is State.CLOSING
 
     def test_what_a_lost_client_had_kept_back_is_not_published(self) -> None:
         made, client = pair()
