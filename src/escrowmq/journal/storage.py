@@ -13,6 +13,8 @@ from typing import Final, Protocol
 from escrowmq.journal.errors import DataDirLocked
 
 LOCK_NAME: Final = "lock"
+PRIVATE: Final = 0o600
+"""Of all files: they hold messages as they came."""
 _READERS: Final = 128
 """Files kept open for reading; far below the usual limit of 1024 descriptors a process."""
 _SPARES: Final = 16
@@ -95,12 +97,12 @@ class FileStorage:
             if not self.directory.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, "not a journal directory", str(directory))
         else:
-            self.directory.mkdir(parents=True, exist_ok=True)
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._take_lock()
             self._spares += [os.dup(self._lock) for _ in range(_SPARES)]
 
     def _take_lock(self) -> None:
-        fd = os.open(self.directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(self.directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -137,7 +139,8 @@ class FileStorage:
 
     def create(self, name: str) -> None:
         self._forget(name)
-        self._writers[name] = self._open(self.directory / name, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        fd = self._writers[name] = self._open(self.directory / name, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        os.fchmod(fd, PRIVATE)  # whatever the umask is, and whoever made the file
 
     def reserve(self, name: str, size: int) -> None:
         try:
@@ -218,7 +221,7 @@ class FileStorage:
         """A descriptor, in place of a spare one where the process has no more."""
         while True:
             try:
-                return os.open(path, flags | os.O_CLOEXEC, 0o644)
+                return os.open(path, flags | os.O_CLOEXEC, PRIVATE)
             except OSError as error:
                 if error.errno not in (errno.EMFILE, errno.ENFILE):
                     raise

@@ -6,6 +6,7 @@ import contextlib
 import os
 import random
 import resource
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -218,3 +219,18 @@ def test_files_can_be_opened_when_clients_have_taken_all_descriptors(tmp_path: P
         for fd in taken:
             os.close(fd)
         storage.close()
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o277])
+def test_all_files_are_private_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    (tmp_path / "left.tmp").touch(0o644)
+    before = os.umask(umask)
+    try:
+        storage = FileStorage(tmp_path)
+        for name in ("new.log", "left.tmp"):
+            storage.create(name)
+        storage.close()
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("new.log", "left.tmp")] == [0o600, 0o600]
+    assert not stat.S_IMODE((tmp_path / "lock").stat().st_mode) & 0o077
