@@ -81,27 +81,42 @@ def examine(storage: Storage) -> Found:
         elif name.endswith(".tmp"):
             leftovers.append(name)
     report = RecoveryReport()
-    snapshot = _newest_snapshot(storage, snapshots, report)
+    snapshot, damages = _newest_snapshot(storage, snapshots)
     found = Found(snapshot.header.journal_id if snapshot else None, snapshot, [], 0, report, leftovers=leftovers)
     leftovers += [name for name in snapshots if snapshot is not None and name != snapshot.name]
     if snapshot is not None:
         report.snapshot_lsn, report.snapshot_file = snapshot.header.lsn, snapshot.name
-    _chain(storage, segments, found)
+    try:
+        _chain(storage, segments, found)
+        if damages and not segments and snapshot is None:
+            raise JournalDamaged(fmt.segment_name(0), 0, "there is no log")
+    except JournalDamaged as error:
+        if not damages:
+            raise
+        # What is missing was deleted because the snapshot stood for it: that one is the cause.
+        cause = damages[-1]
+        raise JournalDamaged(
+            cause.file, cause.offset, f"{cause.why}, and the log cannot stand in for it: {error.file} at offset {error.offset}: {error.why}"
+        ) from error
+    instead = f"snapshot {snapshot.name} and the log after it are" if snapshot else "the log is complete and is"
+    report.notes += [f"{damage}; {instead} replayed in full instead" for damage in damages]
     report.end_lsn = found.end_lsn
     report.segments = sum(not segment.missing for segment in found.segments)
     return found
 
 
-def _newest_snapshot(storage: Storage, names: list[str], report: RecoveryReport) -> JournalFile | None:
+def _newest_snapshot(storage: Storage, names: list[str]) -> tuple[JournalFile | None, list[JournalDamaged]]:
+    """The newest whole one, and what is wrong with those after it, the newest last."""
+    damages: list[JournalDamaged] = []
     for name in reversed(names):
         try:
             file = JournalFile(storage, name)
             check_snapshot(file)
         except JournalDamaged as error:
-            report.notes.append(f"{error}; an older state is used")
+            damages.insert(0, error)
         else:
-            return file
-    return None
+            return file, damages
+    return None, damages
 
 
 def check_snapshot(file: JournalFile) -> None:

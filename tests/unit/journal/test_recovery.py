@@ -206,7 +206,12 @@ def test_a_damaged_snapshot_without_its_log_is_refused() -> None:
     storage = with_snapshot()
     name = next(name for name in storage.names() if name.endswith(".snapshot"))
     storage.flip(name, 8 * 110)
-    refused(storage, "from LSN 0x0")
+    damage = refused(storage, "the log cannot stand in for it: .*from LSN 0x0")
+    assert damage.file == name
+    assert damage.offset == 64, "where the broken frame begins"
+    for segment in [name for name in storage.names() if name.endswith(".log")]:
+        storage.delete(segment)
+    assert refused(storage, "there is no log").file == name, "which is no new journal"
 
 
 def test_a_damaged_snapshot_with_its_log_costs_time_only() -> None:
@@ -220,7 +225,7 @@ def test_a_damaged_snapshot_with_its_log_costs_time_only() -> None:
         storage.flip(name, bit)
         journal, replayed = reopen(storage)
         assert [kind for _, kind, _, _ in replayed] == [1, 1]
-        assert "an older state is used" in journal.recovery.notes[0]
+        assert journal.recovery.notes[0].endswith("; the log is complete and is replayed in full instead")
 
 
 def test_a_log_that_does_not_reach_the_snapshot_is_refused() -> None:
