@@ -135,6 +135,8 @@ def serve(data_dir: Path | None, listen: str | None, file: Path | None, log_leve
 
     try:
         run(config)
+    except ConfigError as error:  # what shows only when it is used: the files of TLS, which have no option
+        raise Refused(f"{file}: {error}") from error
     except JournalError as error:
         raise click.ClickException(str(error)) from error
 

@@ -246,6 +246,7 @@ def test_a_long_path_has_its_socket_all_the_same(tmp_path: Path) -> None:
 def test_nothing_secret_is_logged(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
         command(broker, "user", "add", "alice", "--password", "hunter2")
+        assert "info admin: user.add name='alice' tags=[]" in broker.log(), "who may log in leaves a trace"
         with pytest.raises(pika.exceptions.ProbableAuthenticationError):
             connect(broker, "alice", "hunter3")
         wait_until(lambda: "login of user 'alice' from 127.0.0.1" in broker.log())

@@ -149,7 +149,25 @@ def test_a_port_in_use_is_refused_with_its_name(tmp_path: Path) -> None:
         address = f"127.0.0.1:{broker.port}"
         code, error = refused("--data-dir", str(tmp_path / "other"), "--listen", address)
         assert code == 1
-        assert error.splitlines()[-1] == f"escrowmq: cannot listen on {address}: Address already in use"
+        assert error == (
+            f"escrowmq: cannot listen on {address}: Address already in use; stop what listens there, "
+            "or choose another port (--listen, or [listen] in the file)\n"
+        )
+        assert not (tmp_path / "other").exists()
+
+
+def test_tls_files_that_are_not_there_are_a_fault_of_the_configuration(tmp_path: Path) -> None:
+    toml = tmp_path / "broker.toml"
+    toml.write_text(
+        'data_dir = "data"\n[listen]\naddress = "127.0.0.1:0"\ntls_address = "127.0.0.1:0"\n'
+        '[tls]\ncertificate = "no.pem"\nkey = "no.key"\n'
+    )
+    assert refused("--config", str(toml)) == (
+        2,
+        f"escrowmq: {toml}: tls.certificate: expected a certificate chain in PEM; "
+        f"{tmp_path / 'no.pem'}: No such file or directory\n",
+    )
+    assert not (tmp_path / "data").exists()
 
 
 @pytest.mark.rule("DUR-3")
@@ -173,6 +191,18 @@ def test_the_data_is_for_its_owner_only(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
         assert stat.S_IMODE(broker.data_dir.stat().st_mode) == 0o700
         assert stat.S_IMODE((broker.data_dir / "admin.sock").stat().st_mode) == 0o600
+        assert "accessible to others" not in broker.log()
+
+
+def test_in_a_directory_that_others_may_enter_files_are_private_and_it_warns(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    data.chmod(0o755)
+    with running_broker(tmp_path) as broker:
+        assert broker.terminate() == 0
+        assert {path.suffix for path in data.iterdir()} >= {".log", ".snapshot"}
+        assert {stat.S_IMODE(path.stat().st_mode) for path in data.iterdir()} == {0o600}
+        assert f"the data directory {data} is accessible to others (mode 0755)" in broker.log()
 
 
 @pytest.mark.rule("DUR-2")

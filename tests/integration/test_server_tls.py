@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import ssl
+import subprocess
+import sys
 from pathlib import Path
 from typing import Literal
 
@@ -98,3 +101,23 @@ def test_plain_text_on_the_tls_port_disturbs_nobody(tmp_path: Path) -> None:
         with pytest.raises(pika.exceptions.AMQPConnectionError):
             pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", secured.port))
         secured.connect().close()
+
+
+def test_it_is_ready_on_both_addresses_with_the_whole_path_of_its_data(tmp_path: Path) -> None:
+    certificate, key = Authority(tmp_path).issue("server")
+    (tmp_path / "broker.toml").write_text(
+        "data_dir = 'data'\n[listen]\naddress = '127.0.0.1:0'\ntls_address = '127.0.0.1:0'\n"
+        f"[tls]\ncertificate = '{certificate}'\nkey = '{key}'\n"
+    )
+    command = [sys.executable, "-m", "escrowmq", "serve", "--config", "broker.toml"]
+    with (
+        (tmp_path / "log").open("wb") as log,
+        subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=log, text=True) as process,
+    ):
+        assert process.stdout is not None
+        try:
+            for scheme in ("amqp", "amqps"):
+                line = process.stdout.readline()
+                assert re.fullmatch(rf"ready {scheme}://127\.0\.0\.1:\d+ data={tmp_path}/data\n", line)
+        finally:
+            process.terminate()

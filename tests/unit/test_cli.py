@@ -81,7 +81,7 @@ def test_the_summary_of_a_command_is_the_first_line_of_its_help(name: str) -> No
         (["serve", "--nope"], "escrowmq: No such option '--nope' (see escrowmq serve --help)\n"),
         (["serve", "extra"], "escrowmq: Got unexpected extra argument (extra) (see escrowmq serve --help)\n"),
         (["serve", "--listen", "nowhere"], "escrowmq: command line: listen.address: expected an address"),
-        (["serve", "--config", "absent.toml"], "escrowmq: absent.toml: No such file or directory\n"),
+        (["serve", "--config", "absent.toml"], "escrowmq: configuration file absent.toml: No such file or directory\n"),
     ],
 )
 def test_wrong_use_is_one_line_and_exit_code_2(run: Run, arguments: list[str], line: str) -> None:

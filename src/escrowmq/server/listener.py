@@ -3,20 +3,51 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import os
 import socket
 import ssl
 from collections.abc import Callable
+from typing import NamedTuple
 
+from escrowmq.config import ListenSection
 from escrowmq.server.tls import certificate_user
 from escrowmq.wire.endpoint import Peer
 
 
-def bind(host: str, port: int, backlog: int) -> list[socket.socket]:
-    """Sockets that listen on every address that the host name stands for; with port 0 all on one free port.
+class Bound(NamedTuple):
+    """Sockets that have their address, and do not listen yet."""
 
-    Raises OSError whose text names the address.
+    scheme: str
+    host: str
+    sockets: list[socket.socket]
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://{shown(self.host, port_of(self.sockets[0]))}"
+
+    def close(self) -> None:
+        for sock in self.sockets:
+            sock.close()
+
+
+def bind_all(section: ListenSection) -> list[Bound]:
+    """What the configuration says, the address without TLS first. Raises OSError as `bind` does."""
+    bound = [Bound("amqp", section.address.host, bind(*section.address))]
+    if section.tls_address is not None:
+        try:
+            bound.append(Bound("amqps", section.tls_address.host, bind(*section.tls_address)))
+        except OSError:
+            bound[0].close()
+            raise
+    return bound
+
+
+def bind(host: str, port: int) -> list[socket.socket]:
+    """Sockets with every address that the host name stands for; with port 0 all on one free port.
+
+    Raises OSError whose text names the address, and what to do.
     """
     sockets: list[socket.socket] = []
     try:
@@ -32,15 +63,25 @@ def bind(host: str, port: int, backlog: int) -> list[socket.socket]:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             bound = port if sock is sockets[0] else port_of(sockets[0])
             sock.bind((target[0], bound, *target[2:]))
-            sock.listen(backlog)
             sock.setblocking(False)
     except OSError as error:
         for sock in sockets:
             sock.close()
-        number = error.errno or 0
-        reason = os.strerror(number) if number > 0 else error.strerror  # those of name resolution are not the system's
-        raise OSError(number, f"cannot listen on {shown(host, port)}: {reason}") from error
+        raise _refusal(error, shown(host, port)) from error
     return sockets
+
+
+def _refusal(error: OSError, address: str) -> OSError:
+    number = error.errno or 0
+    reason = os.strerror(number) if number > 0 else error.strerror  # those of name resolution are not the system's
+    match number:
+        case errno.EADDRINUSE:
+            advice = "stop what listens there, or choose another port"
+        case errno.EACCES:
+            advice = "choose a port from 1024 on, or give the process the right to this one"
+        case _:
+            advice = "choose an address of this machine"
+    return OSError(number, f"cannot listen on {address}: {reason}; {advice} (--listen, or [listen] in the file)")
 
 
 def port_of(sock: socket.socket) -> int:
@@ -55,20 +96,26 @@ def shown(host: str, port: int) -> str:
 
 
 async def listen(
-    sockets: list[socket.socket],
+    bound: Bound,
     factory: Callable[[], asyncio.Protocol],
     *,
     backlog: int,
     context: ssl.SSLContext | None,
     login: float,
 ) -> list[asyncio.Server]:
-    """Accept connections; with a context a TLS handshake comes first, which may take `login` seconds."""
+    """Accept connections; with a context a TLS handshake comes first, which may take `login` seconds.
+
+    Raises OSError if somebody was faster to listen on the address.
+    """
     loop = asyncio.get_running_loop()
     timeout = login if context else None
-    return [
-        await loop.create_server(factory, sock=sock, backlog=backlog, ssl=context, ssl_handshake_timeout=timeout)
-        for sock in sockets
-    ]
+    try:
+        return [
+            await loop.create_server(factory, sock=sock, backlog=backlog, ssl=context, ssl_handshake_timeout=timeout)
+            for sock in bound.sockets
+        ]
+    except OSError as error:
+        raise _refusal(error, bound.url) from error
 
 
 def peer_of(transport: asyncio.BaseTransport) -> Peer:

@@ -8,7 +8,7 @@ import gc
 import logging
 import ssl
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import SystemRandom
 from typing import Final
 
@@ -18,9 +18,10 @@ from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.storage import FileStorage
 from escrowmq.server import logs
+from escrowmq.server.listener import Bound, bind_all
 from escrowmq.server.resources import allow_descriptors, return_large_blocks
 from escrowmq.server.server import Server
-from escrowmq.server.start import advice, recover
+from escrowmq.server.start import advice, make_private, recover
 from escrowmq.server.tls import server_context
 
 SWITCH_SECONDS: Final = 0.0005
@@ -30,7 +31,11 @@ _log = logging.getLogger("escrowmq.server")
 
 
 def run(config: Config) -> None:
-    """Serve until SIGTERM or SIGINT. Raises JournalError, OSError when the broker cannot start."""
+    """Serve until SIGTERM or SIGINT. Raises ConfigError, JournalError, OSError when the broker cannot start.
+
+    What can be refused without the data directory is refused before anything is made or read there.
+    """
+    config = config.model_copy(update={"data_dir": config.data_dir.absolute()})
     logs.configure(config.log.level, config.log.format)
     return_large_blocks()
     room = allow_descriptors(config.limits.connections)
@@ -42,8 +47,16 @@ def run(config: Config) -> None:
         limits = config.limits.model_copy(update={"connections": max(room, 1)})
         config = config.model_copy(update={"limits": limits})
     context = server_context(config.tls) if config.listen.tls_address else None
-    if not config.data_dir.exists():
-        config.data_dir.mkdir(mode=0o700, parents=True)
+    bound = bind_all(config.listen)
+    try:
+        _run(config, bound, context)
+    finally:
+        for each in bound:
+            each.close()
+
+
+def _run(config: Config, bound: Sequence[Bound], context: ssl.SSLContext | None) -> None:
+    make_private(config.data_dir)
     storage = FileStorage(config.data_dir)
     gc.disable()  # nothing that recovery makes is garbage
     try:
@@ -54,13 +67,18 @@ def run(config: Config) -> None:
         raise advice(error, config.data_dir) from error
     sys.setswitchinterval(SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(config, storage, journal, broker, context))
+        runner.run(_serve(config, storage, journal, broker, bound, context))
 
 
 async def _serve(
-    config: Config, storage: FileStorage, journal: Journal, broker: Broker, context: ssl.SSLContext | None
+    config: Config,
+    storage: FileStorage,
+    journal: Journal,
+    broker: Broker,
+    bound: Sequence[Bound],
+    context: ssl.SSLContext | None,
 ) -> None:
-    await Server(config, storage, journal, broker).serve(context)
+    await Server(config, storage, journal, broker).serve(bound, context)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

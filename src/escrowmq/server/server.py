@@ -7,9 +7,9 @@ import contextlib
 import gc
 import logging
 import signal
-import socket
 import ssl
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -20,8 +20,10 @@ from escrowmq.journal.storage import FileStorage
 from escrowmq.server import admin_socket, listener
 from escrowmq.server.admin import AdminServer
 from escrowmq.server.admin_service import AdminService
+from escrowmq.server.audit import audited
 from escrowmq.server.auth import Authenticator
 from escrowmq.server.connection import ClientConnection
+from escrowmq.server.listener import Bound
 from escrowmq.server.maintenance import Maintenance
 from escrowmq.server.resources import Alarms, memory_bytes, resident_bytes
 from escrowmq.server.runtime import Runtime
@@ -69,59 +71,44 @@ class Server:
             data_dir=config.data_dir,
             free_bytes=storage.free_bytes,
         )
-        self._admin = AdminServer(self._service.commands)
+        self._admin = AdminServer(audited(self._service.commands))
         self._listeners: list[asyncio.Server] = []
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
 
-    async def serve(self, context: ssl.SSLContext | None) -> None:
+    async def serve(self, bound: Sequence[Bound], context: ssl.SSLContext | None) -> None:
         """Be ready, say so, and stop in order when a signal says so. Raises OSError when it cannot listen."""
         self._turns.begin()
         first_start(self._runtime.broker, self._config.security)
         await self._turns.synced()
         try:
             await self._open_admin()
-            port = await self._listen(context)
+            await self._listen(bound, context)
         except OSError:
             await self._finish()
             raise
         self._handle_signals()
         self._runtime.start_ticking()
         _tune_collector()
-        host = self._config.listen.address.host
-        sys.stdout.write(f"ready amqp://{listener.shown(host, port)} data={self._config.data_dir}\n")
+        for each in bound:
+            sys.stdout.write(f"ready {each.url} data={self._config.data_dir}\n")
         sys.stdout.flush()
         await self._stop.wait()
         await self._leave()
 
     # -- coming
 
-    async def _listen(self, context: ssl.SSLContext | None) -> int:
-        """Open the listeners; the port of the one without TLS."""
-        listen = self._config.listen
-        opened: list[tuple[list[socket.socket], ssl.SSLContext | None, str, str]] = []
-        try:
-            opened.append((listener.bind(*listen.address, listen.backlog), None, "amqp", listen.address.host))
-            if listen.tls_address is not None:
-                tls = listen.tls_address
-                opened.append((listener.bind(*tls, listen.backlog), context, "amqps", tls.host))
-        except OSError:
-            for sockets, *_ in opened:
-                for sock in sockets:
-                    sock.close()
-            raise
-        for sockets, tls_context, scheme, host in opened:
+    async def _listen(self, bound: Sequence[Bound], context: ssl.SSLContext | None) -> None:
+        for each in bound:
             self._listeners += await listener.listen(
-                sockets,
+                each,
                 lambda: ClientConnection(self._runtime),
-                backlog=listen.backlog,
-                context=tls_context,
+                backlog=self._config.listen.backlog,
+                context=context if each.scheme == "amqps" else None,
                 login=self._config.limits.unauthenticated_seconds,
             )
-            url = f"{scheme}://{listener.shown(host, listener.port_of(sockets[0]))}"
-            self._service.listeners.append(url)
-            _log.info("listening on %s", url)
-        return listener.port_of(opened[0][0][0])
+            self._service.listeners.append(each.url)
+            _log.info("listening on %s", each.url)
 
     async def _open_admin(self) -> None:
         try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import stat
 import time
+from pathlib import Path
 
 from escrowmq.config import SecuritySection
 from escrowmq.core.broker import Broker
@@ -14,6 +16,7 @@ from escrowmq.server.auth import hash_password
 from escrowmq.wire.sniff import HEADERS
 
 _log = logging.getLogger("escrowmq.journal")
+_server_log = logging.getLogger("escrowmq.server")
 
 
 def recover(journal: Journal, broker: Broker) -> None:
@@ -51,6 +54,20 @@ def advice(error: JournalDamaged, data_dir: object) -> JournalDamaged:
         "and restore the directory from a copy, or the disk it came from"
     )
     return JournalDamaged(error.file, error.offset, why)
+
+
+def make_private(data_dir: Path) -> None:
+    """Make the data directory, for its owner only; warn if it is there and others get in. Raises OSError."""
+    if not data_dir.exists():
+        data_dir.mkdir(mode=0o700, parents=True)
+        return
+    mode = stat.S_IMODE(data_dir.stat().st_mode)
+    if mode & 0o077:
+        _server_log.warning(
+            "the data directory %s is accessible to others (mode %04o), and what it holds is not encrypted: "
+            "chmod 700 %s",
+            *(data_dir, mode, data_dir),
+        )
 
 
 def first_start(broker: Broker, security: SecuritySection) -> None:

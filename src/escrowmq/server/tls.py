@@ -2,39 +2,51 @@
 
 from __future__ import annotations
 
-import errno
 import ssl
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
-from escrowmq.config import TlsSection
+from escrowmq.config import ConfigError, TlsSection
 
 _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+_EXPECTED: Final = {
+    "certificate": "a certificate chain in PEM",
+    "key": "a private key in PEM without a passphrase",
+    "ca": "certificates of authorities in PEM",
+}
 _VERIFY: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
 def server_context(tls: TlsSection) -> ssl.SSLContext:
-    """The context of the TLS listener. Raises OSError that names the file which is missing or no certificate."""
+    """The context of the TLS listener. Raises ConfigError with the key, what was expected, and the file."""
     assert tls.certificate is not None
     assert tls.key is not None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[tls.min_version]
     context.options |= ssl.OP_NO_RENEGOTIATION
-    for path in (tls.certificate, tls.key, tls.ca):
+    for name, path in (("certificate", tls.certificate), ("key", tls.key), ("ca", tls.ca)):
         if path is not None:
-            path.read_bytes()  # names the file, which the ssl module's errors do not
+            try:
+                path.read_bytes()  # tells which file it is, which the ssl module's errors do not
+            except OSError as error:
+                raise _unusable(name, path, error.strerror or str(error)) from error
     try:
         context.load_cert_chain(tls.certificate, tls.key, password=_no_passphrase)
     except (ssl.SSLError, ValueError) as error:
-        text = f"not a certificate with its key ({_reason(error)})"
-        raise OSError(errno.EINVAL, text, str(tls.certificate)) from error
+        text = f"not a certificate with its key {tls.key} ({_reason(error)})"
+        raise _unusable("certificate", tls.certificate, text) from error
     if tls.ca is not None:
         try:
             context.load_verify_locations(tls.ca)
         except ssl.SSLError as error:
-            raise OSError(errno.EINVAL, f"no certificates of authorities ({_reason(error)})", str(tls.ca)) from error
+            raise _unusable("ca", tls.ca, f"no certificates of authorities ({_reason(error)})") from error
     context.verify_mode = _VERIFY[tls.verify_client]
     return context
+
+
+def _unusable(name: str, path: Path, why: str) -> ConfigError:
+    return ConfigError(f"tls.{name}: expected {_EXPECTED[name]}; {path}: {why}")
 
 
 def certificate_user(certificate: Mapping[str, Any] | None) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from escrowmq.config import TlsSection
+from escrowmq.config import ConfigError, TlsSection
 from escrowmq.server.tls import certificate_user, server_context
 from tests.certificates import Authority
 
@@ -45,29 +45,32 @@ def test_the_context_follows_the_configuration(tmp_path: Path, verify: Any, mode
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     _, key = Authority(tmp_path).issue("localhost")
-    with pytest.raises(FileNotFoundError) as raised:
-        server_context(TlsSection(certificate=tmp_path / "absent.pem", key=key))
-    assert raised.value.filename == str(tmp_path / "absent.pem")
+    absent = tmp_path / "absent.pem"
+    with pytest.raises(ConfigError) as raised:
+        server_context(TlsSection(certificate=absent, key=key))
+    assert str(raised.value) == (
+        f"tls.certificate: expected a certificate chain in PEM; {absent}: No such file or directory"
+    )
 
 
 def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     certificate, _ = authority.issue("one")
     _, key = authority.issue("two")
-    with pytest.raises(OSError, match="not a certificate with its key") as raised:
+    with pytest.raises(ConfigError, match=r"^tls\.certificate: .*not a certificate with its key") as raised:
         server_context(TlsSection(certificate=certificate, key=key))
-    assert raised.value.filename == str(certificate)
+    assert str(certificate) in str(raised.value)
 
 
 def test_what_is_no_authority_is_refused(tmp_path: Path) -> None:
     certificate, key = Authority(tmp_path).issue("localhost")
     junk = tmp_path / "junk.pem"
     junk.write_text("nothing")
-    with pytest.raises(OSError, match="no certificates of authorities"):
+    with pytest.raises(ConfigError, match=r"^tls\.ca: .*no certificates of authorities"):
         server_context(TlsSection(certificate=certificate, key=key, ca=junk))
 
 
 def test_a_key_with_a_passphrase_does_not_ask_for_it(tmp_path: Path) -> None:
     certificate, key = Authority(tmp_path).issue("localhost", passphrase=b"x")
-    with pytest.raises(OSError, match="passphrase"):
+    with pytest.raises(ConfigError, match="passphrase"):
         server_context(TlsSection(certificate=certificate, key=key))
