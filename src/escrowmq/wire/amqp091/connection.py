@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from escrowmq.core.broker import Broker
 from escrowmq.core.queue import Queue, Session
@@ -25,6 +26,8 @@ from escrowmq.wire.amqp091.reading import Reading
 from escrowmq.wire.amqp091.table import FieldTable
 from escrowmq.wire.endpoint import EndpointLimits, Host, Peer, Verdict
 from escrowmq.wire.sasl import Credentials
+
+_CROWD: Final = 4  # times the share of a connection's consumers, for answers that it has asked for itself
 
 
 class Connection(Reading):
@@ -59,6 +62,7 @@ class Connection(Reading):
         self._outbox = Outbox()
         self._unsent = 0
         self._stalled = False
+        self._crowded = False
         self._confirming: dict[Channel, None] = {}
         self._rest = b""
 
@@ -69,6 +73,9 @@ class Connection(Reading):
         if self._rest:
             data = self._rest + data
         self._rest = b""
+        if self._crowded and self.crowded():
+            self._rest = data
+            return
         if self.state is State.AUTHENTICATING:
             if len(data) <= codes.FRAME_MIN_SIZE:
                 self._rest = data  # read on when the login has been checked
@@ -123,7 +130,7 @@ class Connection(Reading):
         self._host.stir(self)
 
     def resume(self) -> None:
-        """Go on with what came while the login was being checked."""
+        """Go on with what was kept back: while the login was being checked, or while too much waited to be sent."""
         if self._rest:
             self.receive(b"")
 
@@ -175,11 +182,23 @@ class Connection(Reading):
             for channel in confirming:
                 channel.send_confirms()
         data = self._outbox.take()
+        if self._crowded:
+            self._make_room()
         if self.state is State.CLOSED and not self._outbox.holding:
             self.finished = True
         if self._stalled:
             self._wake()
         return data
+
+    def crowded(self) -> bool:
+        """Whether so much waits to be sent that no more is to be asked for: then what came is read later."""
+        self._crowded = self._unsent + self._outbox.size > _CROWD * self.limits.outbox
+        return self._crowded
+
+    def _make_room(self) -> None:
+        if not self.crowded():
+            self._host.stir(self)
+            self.resume()
 
     def _wake(self) -> None:
         if self._unsent + self._outbox.size >= self.limits.outbox:
@@ -198,6 +217,8 @@ class Connection(Reading):
     def congested(self, unsent: int) -> None:
         """`unsent` bytes wait in the socket's buffer."""
         self._unsent = unsent
+        if self._crowded:
+            self._make_room()
         if self._stalled:
             self._wake()
 

@@ -103,6 +103,9 @@ class Reading:
                     continue
                 else:
                     self._method(channel, buf[at + 7 : stop])
+                    if self._whole.crowded():
+                        at = stop + 1
+                        break
             else:
                 if self._gate and channel is not None and channel.content is not None and self._keeps_back():
                     break

@@ -360,6 +360,20 @@ class TestBlocking:
         made.end_turn()
         assert len(client.deliveries()) == 50
 
+    def test_what_a_client_asks_for_is_bounded_too(self) -> None:
+        _, client = pair(outbox=10_000)
+        client.declare(1, "q")
+        client.publish(1, "q", *[b"x" * 1000] * 200)
+        endpoint = client.port.endpoint
+        endpoint.receive(method_frame(1, spec.BasicGet("q", no_ack=True)) * 201)
+        longest = 0
+        got = 0
+        while data := endpoint.output():
+            longest = max(longest, len(data))
+            got += data.count(b"x" * 1000)
+        assert got == 200
+        assert longest < 50_000
+
 
 def test_a_new_secret() -> None:
     made, client = pair()
