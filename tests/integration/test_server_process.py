@@ -162,10 +162,11 @@ def test_tls_files_that_are_not_there_are_a_fault_of_the_configuration(tmp_path:
         'data_dir = "data"\n[listen]\naddress = "127.0.0.1:0"\ntls_address = "127.0.0.1:0"\n'
         '[tls]\ncertificate = "no.pem"\nkey = "no.key"\n'
     )
-    assert refused("--config", str(toml)) == (
-        2,
+    code, error = refused("--config", str(toml))
+    assert code == 2
+    assert error == (
         f"escrowmq: {toml}: tls.certificate: expected a certificate chain in PEM; "
-        f"{tmp_path / 'no.pem'}: No such file or directory\n",
+        f"{tmp_path / 'no.pem'}: No such file or directory\n"
     )
     assert not (tmp_path / "data").exists()
 

@@ -95,9 +95,9 @@ def examine(storage: Storage) -> Found:
             raise
         # What is missing was deleted because the snapshot stood for it: that one is the cause.
         cause = damages[-1]
-        raise JournalDamaged(
-            cause.file, cause.offset, f"{cause.why}, and the log cannot stand in for it: {error.file} at offset {error.offset}: {error.why}"
-        ) from error
+        log = f"{error.file} at offset {error.offset}: {error.why}"
+        why = f"{cause.why}, and the log cannot stand in for it: {log}"
+        raise JournalDamaged(cause.file, cause.offset, why) from error
     instead = f"snapshot {snapshot.name} and the log after it are" if snapshot else "the log is complete and is"
     report.notes += [f"{damage}; {instead} replayed in full instead" for damage in damages]
     report.end_lsn = found.end_lsn
