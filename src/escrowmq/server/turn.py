@@ -29,6 +29,17 @@ LAZY_BYTES: Final = 1 << 20
 """Bytes in the pending batch above which it is written though nobody waits for it."""
 
 
+def steady_clock() -> Callable[[], int]:
+    """Nanoseconds since the epoch, which go on evenly when the machine's clock is set to another time.
+
+    Heartbeats, logins and the age of messages must not depend on that: a step back would stop them, a step forward
+    would end them all at once.
+    """
+    kind = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # the one that counts a suspended machine's time, too
+    offset = time.time_ns() - time.clock_gettime_ns(kind)
+    return lambda: time.clock_gettime_ns(kind) + offset
+
+
 class Outlet(Protocol):
     """Where an endpoint's output goes."""
 
@@ -41,9 +52,9 @@ class Turns:
     """Runs the broker turn by turn. `begin` comes before anything of the broker is called."""
 
     def __init__(
-        self, loop: AbstractEventLoop, broker: Broker, journal: Journal, clock: Callable[[], int] = time.time_ns
+        self, loop: AbstractEventLoop, broker: Broker, journal: Journal, clock: Callable[[], int] | None = None
     ) -> None:
-        """`clock` gives nanoseconds since the epoch."""
+        """`clock` gives nanoseconds since the epoch; by default a steady one."""
         self.broker = broker
         self.journal = journal
         self.outlets: dict[Endpoint, Outlet] = {}
@@ -53,7 +64,7 @@ class Turns:
         """Called at the end of each turn, when all records of it have been appended."""
         self.count = 0
         self._loop = loop
-        self._clock = clock
+        self._clock = clock or steady_clock()
         self._begun = False
         self._waiting: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
