@@ -215,7 +215,11 @@ class TestSettling:
         again = site.restart(resident_limit=400)
         again.snapshot()
         again = again.restart()
-        assert [entry.deliveries for entry in again.vhost.queue("q").take(20)] == [2] * 20
+        queue = again.vhost.queue("q")
+        found: list[Entry] = []
+        while queue.ready:
+            found += queue.take(20)
+        assert [entry.deliveries for entry in found] == [2] * 20
 
 
 class TestDeadLettering:
