@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, Literal, TypeAlias
 
 from escrowmq.core.conditions import BrokerError, Condition
-from escrowmq.core.permissions import Entry, Permission, TopicPermission, User, Vhost, checked_limits, compile_pattern
+from escrowmq.core.permissions import Entry, Permission, TopicPermission, User, Vhost, compile_pattern
 
 Kind: TypeAlias = Literal["queue", "exchange"]
 Right: TypeAlias = Literal["configure", "write", "read"]
@@ -122,17 +122,13 @@ class Access:
             raise BrokerError(Condition.NOT_FOUND, f"no such vhost '{name}'")
         return vhost
 
-    def add_vhost(self, name: str, limits: Mapping[str, int] | None = None) -> Vhost:
-        """Raises PRECONDITION_FAILED when there is one of that name, INVALID_ARGUMENT for a limit that is none."""
+    def add_vhost(self, name: str) -> Vhost:
+        """Raises PRECONDITION_FAILED when there is one of that name, INVALID_ARGUMENT for an empty name."""
         if not name:
             raise BrokerError(Condition.INVALID_ARGUMENT, "a vhost needs a name")
         if name in self.vhosts:
             raise BrokerError(Condition.PRECONDITION_FAILED, f"vhost '{name}' already exists")
-        return self._put_vhost(Vhost(name, checked_limits(limits or {})))
-
-    def set_limits(self, name: str, limits: Mapping[str, int]) -> Vhost:
-        """Raises NOT_FOUND, INVALID_ARGUMENT."""
-        return self._put_vhost(replace(self.vhost(name), limits=checked_limits(limits)))
+        return self._put_vhost(Vhost(name))
 
     def remove_vhost(self, name: str) -> tuple[Entry, ...]:
         """The virtual host and all permissions in it. Raises NOT_FOUND."""

@@ -27,8 +27,8 @@ def set_record(entry: Entry) -> tuple[Kind, dict[str, Any]]:
     match entry:
         case User(name, password_hash, tags):
             return Kind.USER_SET, {"name": name, "password_hash": password_hash, "tags": list(tags)}
-        case Vhost(name, limits):
-            return Kind.VHOST_SET, {"name": name, "limits": dict(limits)}
+        case Vhost(name):
+            return Kind.VHOST_SET, {"name": name}
         case Permission(user, vhost, configure, write, read):
             fields = {"user": user, "vhost": vhost, "configure": configure, "write": write, "read": read}
             return Kind.PERMISSION_SET, fields

@@ -15,7 +15,7 @@ from escrowmq.core.equivalence import check_queue_equivalent
 from escrowmq.core.exchange import NO_ARGUMENTS, Binding, Exchange
 from escrowmq.core.outcome import Outcome
 from escrowmq.core.permissions import Entry as AccessEntry
-from escrowmq.core.permissions import User, Vhost, checked_limits
+from escrowmq.core.permissions import User, Vhost
 from escrowmq.core.queue import Queue, Session
 from escrowmq.core.records import TRANSIENT, Kind, Reference, encode_change, encode_settle, merged
 from escrowmq.core.stream import StreamQueue
@@ -56,11 +56,11 @@ class Directory:
             raise BrokerError(Condition.NOT_FOUND, f"vhost '{name}' not found")
         return vhost
 
-    def add_vhost(self, name: str, limits: Mapping[str, int] | None = None) -> bool:
+    def add_vhost(self, name: str) -> bool:
         """A new, empty virtual host; False if it was there. Raises INVALID_ARGUMENT as `Access.add_vhost`."""
         if name in self.vhosts:
             return False
-        self.record_access(self.access.add_vhost(name, limits))
+        self.record_access(self.access.add_vhost(name))
         self.vhosts[name] = VirtualHost(name)
         return True
 
@@ -314,7 +314,7 @@ class Directory:
         if kind is Kind.COUNTERS:
             self._next_queue = fields["next_queue"]
         elif kind is Kind.VHOST_SET:
-            self.access.put(Vhost(fields["name"], checked_limits(fields["limits"])))
+            self.access.put(Vhost(fields["name"]))
             if fields["name"] not in self.vhosts:
                 self.vhosts[fields["name"]] = VirtualHost(fields["name"])
                 self.vhosts[fields["name"]].restoring = True

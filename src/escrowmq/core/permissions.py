@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Final, TypeAlias
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from escrowmq.core.conditions import BrokerError, Condition
-
-VHOST_LIMITS: Final = frozenset({"max-connections", "max-queues"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +21,9 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Vhost:
-    """A virtual host as an administrator sees it. `limits` by name; what is not there is not limited."""
+    """A virtual host as an administrator sees it."""
 
     name: str
-    limits: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +70,3 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
             return re.compile(pattern or "^$")
     except (re.error, OverflowError, RecursionError) as error:
         raise BrokerError(Condition.INVALID_ARGUMENT, f"invalid regular expression '{pattern}': {error}") from error
-
-
-def checked_limits(limits: Mapping[str, int]) -> Mapping[str, int]:
-    """A copy of `limits` that stays as it is. Raises INVALID_ARGUMENT for an unknown name or a value below 0."""
-    for name, value in limits.items():
-        if name not in VHOST_LIMITS:
-            raise BrokerError(
-                Condition.INVALID_ARGUMENT, f"unknown limit '{name}'; there are {', '.join(sorted(VHOST_LIMITS))}"
-            )
-        if type(value) is not int or value < 0:
-            raise BrokerError(Condition.INVALID_ARGUMENT, f"limit '{name}' must be 0 or more, got {value!r}")
-    return MappingProxyType(dict(limits))

@@ -263,7 +263,7 @@ def vhost() -> None:
 @_asks
 def list_vhosts(data_dir: Path, as_json: bool) -> None:
     """List virtual hosts."""
-    _show(ask(data_dir, "vhost.list"), ("name", "queues", "limits"), as_json=as_json)
+    _show(ask(data_dir, "vhost.list"), ("name", "queues"), as_json=as_json)
 
 
 @vhost.command("add")

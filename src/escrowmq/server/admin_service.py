@@ -171,10 +171,7 @@ class AdminService:
     # -- virtual hosts
 
     async def list_vhosts(self) -> list[dict[str, Any]]:
-        return [
-            {"name": vhost.name, "queues": len(vhost.queues), "limits": dict(self._access.vhost(vhost.name).limits)}
-            for vhost in self._broker.vhosts.values()
-        ]
+        return [{"name": vhost.name, "queues": len(vhost.queues)} for vhost in self._broker.vhosts.values()]
 
     async def add_vhost(self, name: str) -> None:
         def change() -> None:

@@ -115,11 +115,6 @@ class TestVirtualHosts:
         )
         assert refusal(lambda: access.check_vhost("u", "w")) == (Condition.NOT_ALLOWED, "vhost w not found")
 
-    def test_limits(self, access: Access) -> None:
-        assert access.add_vhost("v", {"max-queues": 5}) == Vhost("v", {"max-queues": 5})
-        assert access.set_limits("v", {"max-connections": 1}).limits == {"max-connections": 1}
-        assert access.vhost("v").limits == {"max-connections": 1}
-
     def test_removal(self, access: Access) -> None:
         access.set_topic_permission("u", "/", "x", "", "")
         access.add_vhost("v")
@@ -159,7 +154,6 @@ class TestUsers:
         (lambda a: a.set_password("x", "h"), Condition.NOT_FOUND, "no such user 'x'"),
         (lambda a: a.set_tags("x", ()), Condition.NOT_FOUND, "no such user 'x'"),
         (lambda a: a.remove_user("x"), Condition.NOT_FOUND, "no such user 'x'"),
-        (lambda a: a.set_limits("v", {}), Condition.NOT_FOUND, "no such vhost 'v'"),
         (lambda a: a.remove_vhost("v"), Condition.NOT_FOUND, "no such vhost 'v'"),
         (lambda a: a.set_permission("x", "/", "", "", ""), Condition.NOT_FOUND, "no such user 'x'"),
         (lambda a: a.set_permission("u", "v", "", "", ""), Condition.NOT_FOUND, "no such vhost 'v'"),

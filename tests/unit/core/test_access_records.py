@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from random import Random
-from types import MappingProxyType
 
 import pytest
 
@@ -16,7 +15,7 @@ from escrowmq.core.recovery import Recovery
 from escrowmq.core.snapshot import snapshot
 
 ALICE = User("alice", "$argon2id$x", ("administrator", "monitoring"))
-ORDERS = Vhost("orders", MappingProxyType({"max-queues": 3}))
+ORDERS = Vhost("orders")
 ENTRIES: tuple[Entry, ...] = (
     ALICE,
     ORDERS,
@@ -64,7 +63,7 @@ def filled() -> tuple[Broker, Tape]:
     tape = Tape()
     broker = Broker(tape, Random(1))
     broker.record_access(broker.access.add_user("alice", "hash", ("administrator",)))
-    broker.add_vhost("orders", {"max-queues": 3})
+    broker.add_vhost("orders")
     broker.record_access(broker.access.set_permission("alice", "orders", "", "^w", ".*"))
     broker.record_access(broker.access.set_topic_permission("alice", "orders", "t", "^w", ".*"))
     return broker, tape
@@ -75,7 +74,7 @@ def test_an_entry_survives_its_record(entry: Entry) -> None:
     kind, fields = set_record(entry)
     fields = decode_change(encode_change(**fields))
     if kind is Kind.VHOST_SET:  # restored by the directory, with the names in it
-        assert fields == {"name": "orders", "limits": {"max-queues": 3}}
+        assert fields == {"name": "orders"}
         return
     access = Access()
     restore(access, kind, fields)
@@ -119,12 +118,13 @@ def test_a_snapshot_brings_back_what_was_set() -> None:
     assert list(again.access.entries()) == list(broker.access.entries())
 
 
-def test_new_limits_of_a_vhost_leave_what_is_in_it() -> None:
+def test_a_vhost_that_is_set_again_keeps_what_is_in_it_also_by_a_record_with_limits() -> None:
+    """Earlier versions wrote limits, which were none."""
     broker, tape = filled()
     broker.declare_exchange(broker.vhosts["orders"], "e", "direct", durable=True)
-    broker.record_access(broker.access.set_limits("orders", {"max-queues": 5}))
+    tape.append(Kind.VHOST_SET, encode_change(name="orders", limits={}))
     again = replayed(tape.records)
-    assert again.access.vhost("orders").limits == {"max-queues": 5}
+    assert again.access.vhost("orders") == ORDERS
     assert "e" in again.vhosts["orders"].exchanges
 
 

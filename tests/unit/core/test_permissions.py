@@ -1,11 +1,11 @@
-"""Patterns of names and limits."""
+"""Patterns of names."""
 
 from __future__ import annotations
 
 import pytest
 
 from escrowmq.core.conditions import BrokerError, Condition
-from escrowmq.core.permissions import Vhost, checked_limits, compile_pattern
+from escrowmq.core.permissions import compile_pattern
 
 
 @pytest.mark.parametrize(
@@ -31,21 +31,3 @@ def test_what_is_no_pattern(pattern: str) -> None:
         compile_pattern(pattern)
     assert refused.value.condition is Condition.INVALID_ARGUMENT
     assert f"'{pattern}'" in refused.value.text
-
-
-def test_limits_are_copied() -> None:
-    given = {"max-queues": 0, "max-connections": 5}
-    kept = checked_limits(given)
-    given.clear()
-    assert kept == {"max-queues": 0, "max-connections": 5}
-
-
-@pytest.mark.parametrize("limits", [{"max-users": 1}, {"max-queues": -1}])
-def test_what_is_no_limit(limits: dict[str, int]) -> None:
-    with pytest.raises(BrokerError) as refused:
-        checked_limits(limits)
-    assert refused.value.condition is Condition.INVALID_ARGUMENT
-
-
-def test_without_limits() -> None:
-    assert Vhost("/").limits == {}
