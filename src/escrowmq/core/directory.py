@@ -210,12 +210,13 @@ class Directory:
     def delete_queue(self, queue: Queue, *, if_unused: bool = False, if_empty: bool = False) -> int:
         """A queue goes, with its bindings and consumers; how many messages it had.
 
-        Raises PRECONDITION_FAILED when it has consumers or messages and the flags forbid that.
+        Raises PRECONDITION_FAILED when it has consumers or messages and the flags forbid that. As in RabbitMQ, what is
+        delivered and not settled does not count: clients delete so what they have just read.
         """
         where = f"queue '{queue.name}' in vhost '{queue.vhost}'"
         if if_unused and queue.consumers:
             raise BrokerError(Condition.PRECONDITION_FAILED, f"{where} in use")
-        if if_empty and (queue.ready or queue.unsettled or queue.escrow):
+        if if_empty and (queue.ready or queue.escrow):
             raise BrokerError(Condition.PRECONDITION_FAILED, f"{where} not empty")
         vhost = self.vhosts[queue.vhost]
         self.settlements.flush()

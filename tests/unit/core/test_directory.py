@@ -102,12 +102,12 @@ class TestQueues:
         consumer, sink = site.consume(queue)
         with pytest.raises(BrokerError, match="queue 'q' in vhost '/' in use"):
             site.broker.delete_queue(queue, if_unused=True)
-        site.turn()
-        site.broker.unsubscribe(consumer)
         with pytest.raises(BrokerError, match="queue 'q' in vhost '/' not empty"):
             site.broker.delete_queue(queue, if_empty=True)
-        site.broker.settle(consumer, [sink.got[0][1]], Outcome.ACCEPTED)
+        site.turn()
+        site.broker.unsubscribe(consumer)
         assert site.broker.delete_queue(queue, if_empty=True, if_unused=True) == 0
+        site.broker.settle(consumer, [sink.got[0][1]], Outcome.ACCEPTED)
         site.turn()
         assert (site.live(), site.restart().vhost.queues) == (0, {})
 
