@@ -67,6 +67,13 @@ class Host:
     def publishing(self, endpoint: Endpoint) -> None:
         """Nothing runs short here."""
 
+    def waiting(self, endpoint: Endpoint) -> None:
+        """Nobody is blocked here."""
+
+    def failed(self, endpoint: Endpoint, code: int, text: str) -> None:
+        """Raise what a client would be told: no load here has a fault."""
+        raise RuntimeError(f"{code} {text}")
+
     def password_changed(self, peer: Peer, user: str, secret: bytes) -> None:
         """Nobody's does."""
 
