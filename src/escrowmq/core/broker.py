@@ -324,24 +324,29 @@ class Broker(Directory):
             branch.end()
             return CommitResult()
         self.settlements.flush()
-        back: list[Settlement] = []
+        back: list[tuple[Consumer, list[Entry]]] = []
         for settlement in branch.settlements:
+            consumer, entries, outcome = settlement.consumer, settlement.entries, settlement.outcome
             if settlement.requeue:
-                back.append(settlement)
-                continue
-            queue = self._leave(settlement.consumer, len(settlement.entries))
+                # Those that may not go back once more are dead-lettered, which is an effect of this branch too.
+                entries, returning = _spent(consumer.queue, entries)
+                outcome = Outcome.DELIVERY_LIMIT
+                back.append((consumer, returning))
+                if not entries:
+                    continue
+            queue = self._leave(consumer, len(entries))
             if queue.keeps:
                 continue
             if queue.deleted:
                 bereft = True
-            elif settlement.outcome is not Outcome.ACCEPTED:
-                self._place_dead(decision, queue, settlement.entries, settlement.outcome)
-            decision.remove(queue, settlement.entries, settlement.outcome)
+            elif outcome is not Outcome.ACCEPTED:
+                self._place_dead(decision, queue, entries, outcome)
+            decision.remove(queue, entries, outcome)
         lsn = decision.apply(sealed=True)
         if bereft:
             lsn = self.log.end_lsn
-        for settlement in back:
-            self.requeue(settlement.consumer, settlement.entries)
+        for consumer, returning in back:
+            self.requeue(consumer, returning)
         branch.end()
         return CommitResult(lsn, tuple(returned))
 
@@ -389,3 +394,11 @@ def _in_parts(entries: list[Entry], most: int) -> Iterator[list[Entry]]:
         if size >= most or i == len(entries):
             yield entries[begin:i]
             begin, size = i, 0
+
+
+def _spent(queue: Queue, entries: list[Entry]) -> tuple[list[Entry], list[Entry]]:
+    """Those that would be over the queue's delivery limit if they went back, and the others."""
+    limit = queue.options.delivery_limit
+    if limit is None or queue.keeps or queue.deleted:
+        return [], entries
+    return [e for e in entries if e.deliveries >= limit], [e for e in entries if e.deliveries < limit]

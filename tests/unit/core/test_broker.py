@@ -204,6 +204,31 @@ class TestSettling:
         assert entry.run.envelope.deaths[0][:2] == ("q", "delivery_limit")
         assert dead.ready == 0
 
+    @pytest.mark.rule("TX-5")
+    def test_the_delivery_limit_in_a_transaction_is_part_of_its_record(self, site: Site) -> None:
+        queue = site.queue(
+            "q",
+            {
+                "x-queue-type": "quorum",
+                "x-delivery-limit": 0,
+                "x-dead-letter-exchange": "",
+                "x-dead-letter-routing-key": "dead",
+            },
+        )
+        site.queue("dead")
+        site.queue("other")
+        site.publish("q", b"a")
+        consumer, entries = taken(site, queue)
+        branch = site.begin()
+        site.broker.enlist(branch, site.publication("other", b"x"))
+        site.broker.enlist(branch, Settlement(consumer, entries, Outcome.REJECTED, requeue=True))
+        site.sync()
+        before = len(site.records(Kind.COMMIT))
+        site.broker.commit(branch)
+        site.sync()
+        assert len(site.records(Kind.COMMIT)) == before + 1
+        assert (site.bodies(), site.bodies("dead"), site.bodies("other")) == ([], [b"a"], [b"x"])
+
     def test_counts_survive_snapshots_of_what_is_not_in_memory(self, site: Site) -> None:
         queue = site.queue("q", {"x-queue-type": "quorum", "x-delivery-limit": 9})
         for i in range(20):
