@@ -152,12 +152,8 @@ class Turns:
         broker.end_turn()
         for action in self.after:
             action()
-        while self.stirred:
-            stirred, self.stirred = self.stirred, {}
-            for endpoint in stirred:
-                outlet = self.outlets.get(endpoint)
-                if outlet is not None:
-                    outlet.flush()
+        self._write()
+        self._flush()
         self.count += 1
         self._begun = False
         self._write()
@@ -170,6 +166,14 @@ class Turns:
         due = broker.next_deadline() or 0
         if due != self._timer_due:
             self._set_timer(due)
+
+    def _flush(self) -> None:
+        while self.stirred:
+            stirred, self.stirred = self.stirred, {}
+            for endpoint in stirred:
+                outlet = self.outlets.get(endpoint)
+                if outlet is not None:
+                    outlet.flush()
 
     def _write(self) -> None:
         journal = self.journal
@@ -217,8 +221,11 @@ class Turns:
         self.begin()
         try:
             self.journal.batch_done(batch)
-            self.broker.synced(self.journal.synced_lsn)
             self._release()
+            # Whoever waits is answered first, and goes on while the rest is done. Nobody can look in between.
+            self._write()
+            self._flush()
+            self.broker.synced(self.journal.synced_lsn)
         except JournalError as error:
             die(str(error))
         except Exception as error:  # noqa: BLE001 - as in `_end`
