@@ -33,7 +33,8 @@ def test_what_a_killed_broker_left_is_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("folder", ["", "absent"])
 def test_without_a_broker_the_client_says_what_to_do(tmp_path: Path, folder: str) -> None:
-    with pytest.raises(AdminError, match=r"no broker runs on .*; say with --data-dir where it runs, or start one with: escrowmq serve "):
+    advice = r"no broker runs on .*; say with --data-dir where it runs, or start one with: escrowmq serve "
+    with pytest.raises(AdminError, match=advice):
         ask(tmp_path / folder, "status")
 
 
