@@ -181,8 +181,7 @@ class Broker(Directory):
         queue.touch()
         if queue.keeps:
             return None
-        if queue.limited:
-            queue.dispatch()
+        queue.refresh()
         while queue.ready:
             entries = queue.take(1)
             if entries:
@@ -204,11 +203,11 @@ class Broker(Directory):
         queue = consumer.queue
         queue.unsettled -= count
         consumer.earn(count)
+        if consumer.window is not None and consumer.window.limit:
+            for member in consumer.window.after(consumer):
+                self.stirred[member.queue] = None
         if queue.consumers:
             self.stirred[queue] = None
-        if consumer.window is not None and consumer.window.limit:
-            for member in consumer.window.members:
-                self.stirred[member.queue] = None
         return queue
 
     def settle(self, consumer: Consumer, entries: list[Entry], outcome: Outcome) -> None:

@@ -26,6 +26,12 @@ class Window:
         self.members: list[Consumer] = []
         self.credit = limit or UNLIMITED
 
+    def after(self, consumer: Consumer) -> list[Consumer]:
+        """The members, in the order in which they may use what `consumer` gives back: it comes last itself."""
+        members = self.members
+        i = members.index(consumer) + 1 if consumer in members else 0
+        return members[i:] + members[:i]
+
     def resize(self, limit: int) -> None:
         """Change the limit; what is in use stays in use."""
         used = (self.limit or UNLIMITED) - self.credit

@@ -164,8 +164,7 @@ class Directory:
             existing.check_access(session)
             check_queue_equivalent(vhost.name, name, existing, declaration)
             existing.touch()
-            if existing.limited:
-                existing.dispatch()  # so that what is over its limits does not count
+            existing.refresh()  # so that what is over its limits does not count
             return existing
         if not generated:
             vhost.check_queue_name(name)
@@ -214,6 +213,7 @@ class Directory:
         delivered and not settled does not count: clients delete so what they have just read.
         """
         where = f"queue '{queue.name}' in vhost '{queue.vhost}'"
+        queue.refresh()
         if if_unused and queue.consumers:
             raise BrokerError(Condition.PRECONDITION_FAILED, f"{where} in use")
         if if_empty and (queue.ready or queue.escrow):
@@ -243,8 +243,7 @@ class Directory:
 
     def purge(self, queue: Queue) -> int:
         """Everything that waits in `queue` is gone; how many messages that were. Deliveries are not touched."""
-        if queue.limited:
-            queue.dispatch()
+        queue.refresh()
         count = queue.ready
         self.forget(queue, queue.order.clear(), Outcome.PURGED)
         queue.bytes = 0

@@ -259,6 +259,11 @@ class Queue:
         if self._drop:
             self._drop_head()
 
+    def refresh(self) -> None:
+        """See to consumers and limits before somebody looks at what is left: a turn may have brought more already."""
+        if self.limited or self.consumers:
+            self.dispatch()
+
     def _serve(self) -> None:
         order, consumers = self.order, self.consumers
         while len(order):

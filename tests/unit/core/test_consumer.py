@@ -48,6 +48,14 @@ class TestCredit:
         sink.writable = False
         assert consumer(queue, sink=sink).room() == 0
 
+    def test_what_a_member_gives_back_is_for_the_others_first(self, queue: Queue) -> None:
+        window = Window(1)
+        one, two, three = (Consumer(queue, Sink(), str(i), window=window) for i in range(3))
+        window.members += [one, two, three]
+        assert window.after(two) == [three, one, two]
+        window.members.remove(two)
+        assert window.after(two) == [one, three]
+
     @given(st.lists(st.integers(0, 9), max_size=6), st.integers(0, 20))
     def test_a_window_that_changes_keeps_what_is_in_use(self, limits: list[int], used: int) -> None:
         window = Window(20)

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from escrowmq.wire.amqp091.channel import Channel
 
 
+def _in_one_line(name: str) -> str:
+    """`name` without line ends, which RabbitMQ strips from names of queues and exchanges, too."""
+    return name.replace("\r", "").replace("\n", "")
+
+
 def check(channel: Channel, kind: Any, name: str, right: Any) -> None:
     """Raises ACCESS_REFUSED."""
     channel.broker.access.check(channel.connection.user, channel.vhost.name, kind, name, right)
@@ -37,24 +42,25 @@ def queue_named(channel: Channel, name: str, right: Any = None) -> Queue:
 
 
 def _name_of_queue(channel: Channel, name: str) -> str:
-    name = name or channel.last_queue
+    name = _in_one_line(name) or channel.last_queue
     if not name:
         raise BrokerError(Condition.NOT_FOUND, "no previously declared queue")
     return name
 
 
 def exchange_declare(channel: Channel, method: spec.ExchangeDeclare) -> None:
+    exchange = _in_one_line(method.exchange)
     if not method.passive:
         if method.type not in KINDS:
             raise SyntaxFault(codes.COMMAND_INVALID, f"unknown exchange type '{method.type}'")
-        check(channel, "exchange", method.exchange, "configure")
+        check(channel, "exchange", exchange, "configure")
         alternate = method.arguments.get("alternate-exchange")
         if isinstance(alternate, str):
-            check(channel, "exchange", method.exchange, "read")
+            check(channel, "exchange", exchange, "read")
             check(channel, "exchange", alternate, "write")
     channel.broker.declare_exchange(
         channel.vhost,
-        method.exchange,
+        exchange,
         method.type,
         durable=method.durable,
         auto_delete=method.auto_delete,
@@ -66,8 +72,9 @@ def exchange_declare(channel: Channel, method: spec.ExchangeDeclare) -> None:
 
 
 def exchange_delete(channel: Channel, method: spec.ExchangeDelete) -> None:
-    check(channel, "exchange", method.exchange, "configure")
-    channel.broker.delete_exchange(channel.vhost, method.exchange, if_unused=method.if_unused)
+    exchange = _in_one_line(method.exchange)
+    check(channel, "exchange", exchange, "configure")
+    channel.broker.delete_exchange(channel.vhost, exchange, if_unused=method.if_unused)
     channel.answer(spec.ExchangeDeleteOk(), no_wait=method.no_wait, durable=True)
 
 
@@ -95,7 +102,7 @@ def _check_topic(channel: Channel, exchange: str, key: str) -> None:
 
 
 def queue_declare(channel: Channel, method: spec.QueueDeclare) -> None:
-    name = method.queue
+    name = _in_one_line(method.queue)
     if name == REPLY_TO or name.startswith(f"{REPLY_TO}."):
         if name != REPLY_TO and (channel.vhost.name, name) not in channel.broker.direct:
             raise BrokerError(Condition.NOT_FOUND, f"no queue '{name}' in vhost '{channel.vhost.name}'")
@@ -104,8 +111,7 @@ def queue_declare(channel: Channel, method: spec.QueueDeclare) -> None:
     if method.passive:
         queue = queue_named(channel, name)
         queue.touch()
-        if queue.limited:
-            queue.dispatch()  # so that what is over its limits does not count
+        queue.refresh()  # so that what is over its limits does not count, nor what consumers take
     else:
         if not name:
             name = channel.broker.fresh_queue_name(channel.vhost)

@@ -1,0 +1,79 @@
+"""Who gets a message when several could: consumers before a get, and the queues of one channel in turn."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from escrowmq.journal.memory import MemoryStorage
+from escrowmq.wire.amqp091 import spec
+from escrowmq.wire.amqp091.frames import method_frame
+from tests.harness.client import TRANSIENT, SimClient
+from tests.harness.frames import publish_frames
+from tests.harness.server import SimServer
+
+
+@pytest.fixture
+def client() -> SimClient:
+    client = SimClient(SimServer(MemoryStorage(random.Random(1))))
+    client.open_channel(1)
+    return client
+
+
+def at_once(client: SimClient, method: spec.BasicGet | spec.QueueDeclare | spec.QueuePurge | spec.QueueDelete) -> None:
+    """Publish, and say the method in the same breath."""
+    publish = publish_frames(1, spec.BasicPublish("", "q"), TRANSIENT, b"x")
+    client.send_bytes(publish + method_frame(1, method))
+
+
+def test_a_waiting_consumer_comes_before_a_get(client: SimClient) -> None:
+    client.declare(1, "q")
+    client.call(1, spec.BasicConsume("q", "c"), spec.BasicConsumeOk)
+    at_once(client, spec.BasicGet("q"))
+    client.expect(1, spec.BasicDeliver)
+    client.expect(1, spec.BasicGetEmpty)
+
+
+def test_what_a_consumer_has_got_is_not_counted(client: SimClient) -> None:
+    client.declare(1, "q")
+    client.call(1, spec.BasicConsume("q", "c"), spec.BasicConsumeOk)
+    at_once(client, spec.QueueDeclare("q", passive=True))
+    client.expect(1, spec.BasicDeliver)
+    assert client.expect(1, spec.QueueDeclareOk).message_count == 0
+    at_once(client, spec.QueueDeclare("q", durable=True))
+    client.expect(1, spec.BasicDeliver)
+    assert client.expect(1, spec.QueueDeclareOk).message_count == 0
+    at_once(client, spec.QueuePurge("q"))
+    client.expect(1, spec.BasicDeliver)
+    assert client.expect(1, spec.QueuePurgeOk).message_count == 0
+    at_once(client, spec.QueueDelete("q", if_empty=True))
+    client.expect(1, spec.BasicDeliver)
+    assert client.expect(1, spec.QueueDeleteOk).message_count == 0
+
+
+def test_a_prefetch_limit_of_the_channel_is_shared_in_turn(client: SimClient) -> None:
+    names = ["a", "b", "c"]
+    for name in names:
+        client.declare(1, name)
+        client.publish(1, name, *[name.encode()] * 4)
+    client.call(1, spec.BasicQos(0, 1, True), spec.BasicQosOk)
+    for name in names:
+        client.send(1, spec.BasicConsume(name, name))
+    found = []
+    for tag in range(1, 13):
+        found += client.bodies()
+        client.send(1, spec.BasicAck(tag))
+    assert sorted(found[:3]) == sorted(found[3:6]) == [b"a", b"b", b"c"]
+    assert sorted(found) == [b"a"] * 4 + [b"b"] * 4 + [b"c"] * 4
+
+
+def test_line_ends_are_no_part_of_names(client: SimClient) -> None:
+    client.call(1, spec.ExchangeDeclare("an\r\nex\nchange\n", "fanout"), spec.ExchangeDeclareOk)
+    assert client.declare(1, "a\nqueue\r\n").queue == "aqueue"
+    client.call(1, spec.QueueBind("aqueue\n", "anexchange"), spec.QueueBindOk)
+    client.publish(1, "", b"x", exchange="anexchange")
+    assert client.call(1, spec.QueueDelete("aq\nueue"), spec.QueueDeleteOk).message_count == 1
+    client.call(1, spec.ExchangeDelete("an\nexchange"), spec.ExchangeDeleteOk)
+    client.send(1, spec.ExchangeDeclare("anexchange", passive=True))
+    assert client.expect(1, spec.ChannelClose).reply_code == 404
