@@ -99,11 +99,11 @@ class TestQueues:
     def test_deleting_only_if(self, site: Site) -> None:
         queue = site.queue()
         site.publish("q", b"x")
+        with pytest.raises(BrokerError, match="queue 'q' in vhost '/' not empty"):
+            site.broker.delete_queue(queue, if_empty=True)
         consumer, sink = site.consume(queue)
         with pytest.raises(BrokerError, match="queue 'q' in vhost '/' in use"):
             site.broker.delete_queue(queue, if_unused=True)
-        with pytest.raises(BrokerError, match="queue 'q' in vhost '/' not empty"):
-            site.broker.delete_queue(queue, if_empty=True)
         site.turn()
         site.broker.unsubscribe(consumer)
         assert site.broker.delete_queue(queue, if_empty=True, if_unused=True) == 0
