@@ -75,6 +75,7 @@ class Story:
         self._display = display
         self._size = size
         self._target = target
+        self._last = 0
         self._published = 0
         self._settled = 0
         self._kills = 0
@@ -92,6 +93,7 @@ class Story:
         from_consumer, consumer_pipe = context.Pipe()
         from_publisher, publisher_pipe = context.Pipe()
         url = self._broker.url
+        self._last = -(-limit // self._size)  # not killed in: the mark of the end comes right behind it
         children: list[BaseProcess] = [
             context.Process(target=consumer.run, args=(consumer_pipe, url, limit, ACKNOWLEDGED), daemon=True),
             context.Process(target=publisher.run, args=(publisher_pipe, url, data, limit, self._size), daemon=True),
@@ -134,7 +136,7 @@ class Story:
         match event:
             case Committing():
                 self._committing_at = time.monotonic()
-                if event.number >= self._target and not self._doubts and self._kills < KILLS:
+                if self._target <= event.number < self._last and not self._doubts and self._kills < KILLS:
                     self._kill_within(pipe)
             case Committed():
                 self._published = event.published
