@@ -243,7 +243,8 @@ class Directory:
 
     def purge(self, queue: Queue) -> int:
         """Everything that waits in `queue` is gone; how many messages that were. Deliveries are not touched."""
-        queue.refresh()
+        if queue.limited:
+            queue.dispatch()
         count = queue.ready
         self.forget(queue, queue.order.clear(), Outcome.PURGED)
         queue.bytes = 0
