@@ -67,6 +67,46 @@ def test_a_prefetch_limit_of_the_channel_is_shared_in_turn(client: SimClient) ->
     assert sorted(found) == [b"a"] * 4 + [b"b"] * 4 + [b"c"] * 4
 
 
+def test_consumers_get_what_was_published_before_others_came_and_they_went(client: SimClient) -> None:
+    client.declare(1, "q")
+    for tag in ("first", "second"):
+        client.call(1, spec.BasicConsume("q", tag, no_ack=True), spec.BasicConsumeOk)
+    publishes = [publish_frames(1, spec.BasicPublish("", "q"), TRANSIENT, str(i).encode()) for i in range(8)]
+    cancels = [method_frame(1, spec.BasicCancel(tag)) for tag in ("first", "second", "third")]
+    client.send_bytes(
+        b"".join(publishes[:2])
+        + cancels[0]
+        + b"".join(publishes[2:4])
+        + method_frame(1, spec.BasicConsume("q", "third", no_ack=True, arguments={"x-priority": 1}))
+        + b"".join(publishes[4:6])
+        + cancels[2]
+        + b"".join(publishes[6:])
+        + cancels[1]
+    )
+    found: dict[str, list[bytes]] = {}
+    for message in client.deliveries():
+        assert isinstance(message.method, spec.BasicDeliver)
+        found.setdefault(message.method.consumer_tag, []).append(message.body)
+    assert len(found["first"]) == 1
+    assert sorted(found["first"] + found["second"]) == [b"0", b"1", b"2", b"3", b"6", b"7"]
+    assert found["third"] == [b"4", b"5"]
+
+
+def test_a_message_that_lives_for_no_time_is_for_waiting_consumers_only(client: SimClient) -> None:
+    client.declare(1, "q", arguments={"x-message-ttl": 0})
+    at_once(client, spec.BasicGet("q"))
+    client.expect(1, spec.BasicGetEmpty)
+    at_once(client, spec.QueueDeclare("q", passive=True))
+    assert client.expect(1, spec.QueueDeclareOk).message_count == 0
+    client.call(1, spec.BasicConsume("q", "c"), spec.BasicConsumeOk)
+    at_once(client, spec.BasicGet("q"))
+    tag = client.expect(1, spec.BasicDeliver).delivery_tag
+    client.expect(1, spec.BasicGetEmpty)
+    client.send(1, spec.BasicReject(tag, requeue=True))
+    assert not client.inbox
+    assert client.count(1, "q") == 0
+
+
 def test_line_ends_are_no_part_of_names(client: SimClient) -> None:
     client.call(1, spec.ExchangeDeclare("an\r\nex\nchange\n", "fanout"), spec.ExchangeDeclareOk)
     assert client.declare(1, "a\nqueue\r\n").queue == "aqueue"

@@ -148,7 +148,12 @@ class Broker(Directory):
     # -- consuming
 
     def subscribe(self, queue: Queue, receiver: Receiver, **options: Any) -> Consumer:
-        """Attach a consumer (keyword arguments as of `Consumer`). Raises ACCESS_REFUSED for exclusive use."""
+        """Attach a consumer (keyword arguments as of `Consumer`). Raises ACCESS_REFUSED for exclusive use.
+
+        What has come before is for those who were there before.
+        """
+        if queue.consumers:
+            queue.refresh()
         exclusive = bool(options.get("exclusive"))
         if any(other.exclusive for other in queue.consumers) or (exclusive and queue.consumers):
             raise BrokerError(

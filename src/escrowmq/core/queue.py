@@ -246,9 +246,10 @@ class Queue:
             self.bytes -= sum([len(entry.body) for entry in entries])
         if self.ttl_possible:
             now = self._host.now
-            dead = [entry for entry in entries if 0 < entry.run.expires_at < now]
+            # What lives for its turn only has had it when it comes back.
+            dead = [entry for entry in entries if 0 < entry.run.expires_at < now + (entry.deliveries > 0)]
             if dead:
-                entries = [entry for entry in entries if not 0 < entry.run.expires_at < now]
+                entries = [entry for entry in entries if not 0 < entry.run.expires_at < now + (entry.deliveries > 0)]
                 self._host.bury(self, dead, Outcome.EXPIRED)
             self.arm_expiry()
         return entries
@@ -260,9 +261,14 @@ class Queue:
             self._drop_head()
 
     def refresh(self) -> None:
-        """See to consumers and limits before somebody looks at what is left: a turn may have brought more already."""
+        """See to consumers and limits before somebody looks at what is left: a turn may have brought more already.
+
+        What lives for this turn only, and no consumer took, is gone then, too.
+        """
         if self.limited or self.consumers:
             self.dispatch()
+        if self.ttl_possible:
+            self._expire_before(self._host.now + 1)
 
     def _serve(self) -> None:
         order, consumers = self.order, self.consumers
@@ -344,11 +350,13 @@ class Queue:
         self._expiry_deadline = self._host.deadlines.set(at, self._expire)
 
     def _expire(self) -> None:
-        now = self._host.now
+        self._expire_before(self._host.now)
+
+    def _expire_before(self, end: int) -> None:
         dead: list[Entry] = []
         size = 0
         head = self.order.peek()
-        while head is not None and 0 < head.run.expires_at < now and len(dead) < CHUNK and size < EXPIRY_BYTES:
+        while head is not None and 0 < head.run.expires_at < end and len(dead) < CHUNK and size < EXPIRY_BYTES:
             dead += self.order.take(1)
             size += len(head.body)
             head = self.order.peek()

@@ -97,6 +97,8 @@ def basic_cancel(channel: Channel, method: spec.BasicCancel) -> None:
     if consumer is not None:
         if consumer.queue is channel.reply_address:
             channel.drop_reply_address()
+        else:
+            consumer.queue.refresh()  # it gets what was published before it goes
         channel.broker.unsubscribe(consumer)
     if not method.no_wait:
         channel.send(spec.BasicCancelOk(method.consumer_tag))
