@@ -56,6 +56,7 @@ _H = struct.Struct(">H")
 _HH = struct.Struct(">HH")
 _HHB = struct.Struct(">HHB")
 _HHBB = struct.Struct(">HHBB")
+_HHBQ = struct.Struct(">HHBQ")
 _HHH = struct.Struct(">HHH")
 _HHHB = struct.Struct(">HHHB")
 _HHHBI = struct.Struct(">HHHBI")
@@ -63,14 +64,22 @@ _HHHI = struct.Struct(">HHHI")
 _HHHIH = struct.Struct(">HHHIH")
 _HHI = struct.Struct(">HHI")
 _HHIHB = struct.Struct(">HHIHB")
+_HHII = struct.Struct(">HHII")
+_HHQ = struct.Struct(">HHQ")
 _HHQB = struct.Struct(">HHQB")
 _HHQBB = struct.Struct(">HHQBB")
+_HHQQI = struct.Struct(">HHQQI")
+_HHQQQQ = struct.Struct(">HHQQQQ")
 _HIH = struct.Struct(">HIH")
 _I = struct.Struct(">I")
 _IH = struct.Struct(">IH")
 _II = struct.Struct(">II")
 _Q = struct.Struct(">Q")
 _QBB = struct.Struct(">QBB")
+_QQ = struct.Struct(">QQ")
+_QQI = struct.Struct(">QQI")
+_QQQ = struct.Struct(">QQQ")
+_QQQQ = struct.Struct(">QQQQ")
 
 
 class ConnectionStart(Method):
@@ -3389,6 +3398,600 @@ class DtxCoordinationSetTimeoutOk(Method):
         return cls()
 
 
+class EscrowHold(Method):
+    """escrow.hold (240, 10): client to server."""
+
+    __slots__ = ("queue", "group", "most", "until")
+
+    CLASS_ID = 240
+    METHOD_ID = 10
+    INDEX = 0x00F0000A
+    NAME = "escrow.hold"
+    HAS_CONTENT = False
+    SYNCHRONOUS = True
+    TO_SERVER = True
+    TO_CLIENT = False
+    FIELDS = (("queue", "shortstr"), ("group", "shortstr"), ("most", "longlong"), ("until", "longlong"))
+
+    def __init__(self, queue: str = "", group: str = "", most: int = 0, until: int = 0) -> None:
+        self.queue = queue
+        self.group = group
+        self.most = most
+        self.until = until
+
+    def encode(self) -> bytes:
+        queue = self.queue.encode()
+        group = self.group.encode()
+        try:
+            return (
+                _HHB.pack(240, 10, len(queue))
+                + queue
+                + _B.pack(len(group))
+                + group
+                + _QQ.pack(self.most, self.until)
+            )
+        except struct.error as error:
+            raise ValueError(f"escrow.hold: {error}") from None
+
+    @classmethod
+    def decode(cls, payload: bytes, at: int = 4) -> Self:
+        try:
+            end = at + 1 + payload[at]
+            queue = payload[at + 1 : end].decode()
+            at = end
+            end = at + 1 + payload[at]
+            group = payload[at + 1 : end].decode()
+            at = end
+            most, until = _QQ.unpack_from(payload, at)
+        except (IndexError, struct.error, UnicodeDecodeError) as error:
+            raise SyntaxFault(SYNTAX_ERROR, f"escrow.hold: {error}") from None
+        if at + 16 != len(payload):
+            raise SyntaxFault(SYNTAX_ERROR, "escrow.hold: arguments do not fill the frame")
+        return cls(queue, group, most, until)
+
+
+class EscrowHoldOk(Method):
+    """escrow.hold-ok (240, 11): server to client."""
+
+    __slots__ = ("first", "end", "count", "settled")
+
+    CLASS_ID = 240
+    METHOD_ID = 11
+    INDEX = 0x00F0000B
+    NAME = "escrow.hold-ok"
+    HAS_CONTENT = False
+    SYNCHRONOUS = True
+    TO_SERVER = False
+    TO_CLIENT = True
+    FIELDS = (("first", "longlong"), ("end", "longlong"), ("count", "longlong"), ("settled", "longlong"))
+
+    def __init__(self, first: int = 0, end: int = 0, count: int = 0, settled: int = 0) -> None:
+        self.first = first
+        self.end = end
+        self.count = count
+        self.settled = settled
+
+    def encode(self) -> bytes:
+        try:
+            return _HHQQQQ.pack(240, 11, self.first, self.end, self.count, self.settled)
+        except struct.error as error:
+            raise ValueError(f"escrow.hold-ok: {error}") from None
+
+    @classmethod
+    def decode(cls, payload: bytes, at: int = 4) -> Self:
+        try:
+            first, end, count, settled = _QQQQ.unpack_from(payload, at)
+        except (IndexError, struct.error, UnicodeDecodeError) as error:
+            raise SyntaxFault(SYNTAX_ERROR, f"escrow.hold-ok: {error}") from None
+        if at + 32 != len(payload):
+            raise SyntaxFault(SYNTAX_ERROR, "escrow.hold-ok: arguments do not fill the frame")
+        return cls(first, end, count, settled)
+
+
+class EscrowRead(Method):
+    """escrow.read (240, 20): client to server."""
+
+    __slots__ = ("queue", "group", "first", "end", "most_bytes")
+
+    CLASS_ID = 240
+    METHOD_ID = 20
+    INDEX = 0x00F00014
+    NAME = "escrow.read"
+    HAS_CONTENT = False
+    SYNCHRONOUS = True
+    TO_SERVER = True
+    TO_CLIENT = False
+    FIELDS = (
+        ("queue", "shortstr"),
+        ("group", "shortstr"),
+        ("first", "longlong"),
+        ("end", "longlong"),
+        ("most_bytes", "long"),
+    )
+
+    def __init__(self, queue: str = "", group: str = "", first: int = 0, end: int = 0, most_bytes: int = 0) -> None:
+        self.queue = queue
+        self.group = group
+        self.first = first
+        self.end = end
+        self.most_bytes = most_bytes
+
+    def encode(self) -> bytes:
+        queue = self.queue.encode()
+        group = self.group.encode()
+        try:
+            return (
+                _HHB.pack(240, 20, len(queue))
+                + queue
+                + _B.pack(len(group))
+                + group
+                + _QQI.pack(self.first, self.end, self.most_bytes)
+            )
+        except struct.error as error:
+            raise ValueError(f"escrow.read: {error}") from None
+
+    @classmethod
+    def decode(cls, payload: bytes, at: int = 4) -> Self:
+        try:
+            end = at + 1 + payload[at]
+            queue = payload[at + 1 : end].decode()
+            at = end
+            end = at + 1 + payload[at]
+            group = payload[at + 1 : end].decode()
+            at = end
+            first, end, most_bytes = _QQI.unpack_from(payload, at)
+        except (IndexError, struct.error, UnicodeDecodeError) as error:
+            raise SyntaxFault(SYNTAX_ERROR, f"escrow.read: {error}") from None
+        if at + 20 != len(payload):
+            raise SyntaxFault(SYNTAX_ERROR, "escrow.read: arguments do not fill the frame")
+        return cls(queue, group, first, end, most_bytes)
+
+
+class EscrowReadOk(Method):
+    """escrow.read-ok (240, 21): server to client, with content."""
+
+    __slots__ = ("first", "next", "count")
+
+    CLASS_ID = 240
+    METHOD_ID = 21
+    INDEX = 0x00F00015
+    NAME = "escrow.read-ok"
+    HAS_CONTENT = True
+    SYNCHRONOUS = True
+    TO_SERVER = False
+    TO_CLIENT = True
+    FIELDS = (("first", "longlong"), ("next", "longlong"), ("count", "long"))
+
+    def __init__(self, first: int = 0, next: int = 0, count: int = 0) -> None:
+        self.first = first
+        self.next = next
+        self.count = count
+
+    def encode(self) -> bytes:
+        try:
+            return _HHQQI.pack(240, 21, self.first, self.next, self.count)
+        except struct.error as error:
+            raise ValueError(f"escrow.read-ok: {error}") from None
+
+    @classmethod
+    def decode(cls, payload: bytes, at: int = 4) -> Self:
+        try:
+            first, next, count = _QQI.unpack_from(payload, at)
+        except (IndexError, struct.error, UnicodeDecodeError) as error:
+            raise SyntaxFault(SYNTAX_ERROR, f"escrow.read-ok: {error}") from None
+        if at + 20 != len(payload):
+            raise SyntaxFault(SYNTAX_ERROR, "escrow.read-ok: arguments do not fill the frame")
+        return cls(first, next, count)
+
+
+class EscrowSettle(Method):
+    """escrow.settle (240, 30): client to server."""
+
+    __slots__ = ("queue", "group", "end")
+
+    CLASS_ID = 240
+    METHOD_ID = 30
+    INDEX = 0x00F0001E
+    NAME = "escrow.settle"
+    HAS_CONTENT = False
+    SYNCHRONOUS = True
+    TO_SERVER = True
+    TO_CLIENT = False
+    FIELDS = (("queue", "shortstr"), ("group", "shortstr"), ("end", "longlong"))
+
+    def __init__(self, queue: str = "", group: str = "", end: int = 0) -> None:
+        self.queue = queue
+        self.group = group
+        self.end = end
+
+    def encode(self) -> bytes:
+        queue = self.queue.encode()
+        group = self.group.encode()
+        try:
+            return _HHB.pack(240, 30, len(queue)) + queue + _B.pack(len(group)) + group + _Q.pack(self.end)
+        except struct.error as error:
+            raise ValueError(f"escrow.settle: {error}") from None
+
+    @classmethod
+    def decode(cls, payload: bytes, at: int = 4) -> Self:
+        try:
+            end = at + 1 + payload[at]
+            queue = payload[at + 1 : end].decode()
+            at = end
+            end = at + 1 + payload[at]
+            group = payload[at + 1 : end].decode()
+            at = end
+            (end,) = _Q.unpack_from(payload, at)
+        except (IndexError, struct.error, UnicodeDecodeError) as error:
+            raise SyntaxFault(SYNTAX_ERROR, f"escrow.settle: {error}") from None
+        if at + 8 != len(payload):
+            raise SyntaxFault(SYNTAX_ERROR, "escrow.settle: arguments do not fill the frame")
+        return cls(queue, group, end)
+
+
+class EscrowSettleOk(Method):
+    """escrow.settle-ok (240, 31): server to client."""
+
+    __slots__ = ()
+
+    CLASS_ID = 240
+    METHOD_ID = 31
+    INDEX = 0x00F0001F
+    NAME = "escrow.settle-ok"
+    HAS_CONTENT = False
+    SYNCHRONOUS = True
+    TO_SERVER = False
+    TO_CLIENT = True
+    FIELDS = ()
+
+    def encode(self) -> bytes:
+        return b"\x00\xf0\x00\x1f"
+
+    @classmethod
+    def decode(cls, payload: bytes, at: int = 4) -> Self:
+        if at != len(payload):
+            raise SyntaxFault(SYNTAX_ERROR, "escrow.settle-ok: arguments do not fill the frame")
+        return cls()
+
+
+class EscrowRelease(Method):
+    """escrow.release (240, 40): client to server."""
+
+    __slots__ = ("queue", "group")
+
+    CLASS_ID = 240
+    METHOD_ID = 40
+    INDEX = 0x00F00028
+    NAME = "escrow.release"
+    HAS_CONTENT = False
+    SYNCHRONOUS = True
+    TO_SERVER = True
+    TO_CLIENT = False
+    FIELDS = (("queue", "shortstr"), ("group", "shortstr"))
+
+    def __init__(self, queue: str = "", group: str = "") -> None:
+        self.queue = queue
+        self.group = group
+
+    def encode(self) -> bytes:
+        queue = self.queue.encode()
+        group = self.group.encode()
+        try:
+            return _HHB.pack(240, 40, len(queue)) + queue + _B.pack(len(group)) + group
+        except struct.error as error:
+            raise ValueError(f"escrow.release: {error}") from None
+
+    @classmethod
+    def decode(cls, payload: bytes, at: int = 4) -> Self:
+        try:
+            end = at + 1 + payload[at]
+            queue = payload[at + 1 : end].decode()
+            at = end
+            end = at + 1 + payload[at]
+            group = payload[at + 1 : end].decode()
+            at = end
+        except (IndexError, struct.error, UnicodeDecodeError) as error:
+            raise SyntaxFault(SYNTAX_ERROR, f"escrow.release: {error}") from None
+        if at != len(payload):
+            raise SyntaxFault(SYNTAX_ERROR, "escrow.release: arguments do not fill the frame")
+        return cls(queue, group)
+
+
+class EscrowReleaseOk(Method):
+    """escrow.release-ok (240, 41): server to client."""
+
+    __slots__ = ("count",)
+
+    CLASS_ID = 240
+    METHOD_ID = 41
+    INDEX = 0x00F00029
+    NAME = "escrow.release-ok"
+    HAS_CONTENT = False
+    SYNCHRONOUS = True
+    TO_SERVER = False
+    TO_CLIENT = True
+    FIELDS = (("count", "longlong"),)
+
+    def __init__(self, count: int = 0) -> None:
+        self.count = count
+
+    def encode(self) -> bytes:
+        try:
+            return _HHQ.pack(240, 41, self.count)
+        except struct.error as error:
+            raise ValueError(f"escrow.release-ok: {error}") from None
+
+    @classmethod
+    def decode(cls, payload: bytes, at: int = 4) -> Self:
+        try:
+            (count,) = _Q.unpack_from(payload, at)
+        except (IndexError, struct.error, UnicodeDecodeError) as error:
+            raise SyntaxFault(SYNTAX_ERROR, f"escrow.release-ok: {error}") from None
+        if at + 8 != len(payload):
+            raise SyntaxFault(SYNTAX_ERROR, "escrow.release-ok: arguments do not fill the frame")
+        return cls(count)
+
+
+class EscrowDescribe(Method):
+    """escrow.describe (240, 50): client to server."""
+
+    __slots__ = ("queue",)
+
+    CLASS_ID = 240
+    METHOD_ID = 50
+    INDEX = 0x00F00032
+    NAME = "escrow.describe"
+    HAS_CONTENT = False
+    SYNCHRONOUS = True
+    TO_SERVER = True
+    TO_CLIENT = False
+    FIELDS = (("queue", "shortstr"),)
+
+    def __init__(self, queue: str = "") -> None:
+        self.queue = queue
+
+    def encode(self) -> bytes:
+        queue = self.queue.encode()
+        try:
+            return _HHB.pack(240, 50, len(queue)) + queue
+        except struct.error as error:
+            raise ValueError(f"escrow.describe: {error}") from None
+
+    @classmethod
+    def decode(cls, payload: bytes, at: int = 4) -> Self:
+        try:
+            end = at + 1 + payload[at]
+            queue = payload[at + 1 : end].decode()
+            at = end
+        except (IndexError, struct.error, UnicodeDecodeError) as error:
+            raise SyntaxFault(SYNTAX_ERROR, f"escrow.describe: {error}") from None
+        if at != len(payload):
+            raise SyntaxFault(SYNTAX_ERROR, "escrow.describe: arguments do not fill the frame")
+        return cls(queue)
+
+
+class EscrowDescribeOk(Method):
+    """escrow.describe-ok (240, 51): server to client."""
+
+    __slots__ = ("kind", "first", "next", "ready")
+
+    CLASS_ID = 240
+    METHOD_ID = 51
+    INDEX = 0x00F00033
+    NAME = "escrow.describe-ok"
+    HAS_CONTENT = False
+    SYNCHRONOUS = True
+    TO_SERVER = False
+    TO_CLIENT = True
+    FIELDS = (("kind", "shortstr"), ("first", "longlong"), ("next", "longlong"), ("ready", "longlong"))
+
+    def __init__(self, kind: str = "", first: int = 0, next: int = 0, ready: int = 0) -> None:
+        self.kind = kind
+        self.first = first
+        self.next = next
+        self.ready = ready
+
+    def encode(self) -> bytes:
+        kind = self.kind.encode()
+        try:
+            return _HHB.pack(240, 51, len(kind)) + kind + _QQQ.pack(self.first, self.next, self.ready)
+        except struct.error as error:
+            raise ValueError(f"escrow.describe-ok: {error}") from None
+
+    @classmethod
+    def decode(cls, payload: bytes, at: int = 4) -> Self:
+        try:
+            end = at + 1 + payload[at]
+            kind = payload[at + 1 : end].decode()
+            at = end
+            first, next, ready = _QQQ.unpack_from(payload, at)
+        except (IndexError, struct.error, UnicodeDecodeError) as error:
+            raise SyntaxFault(SYNTAX_ERROR, f"escrow.describe-ok: {error}") from None
+        if at + 24 != len(payload):
+            raise SyntaxFault(SYNTAX_ERROR, "escrow.describe-ok: arguments do not fill the frame")
+        return cls(kind, first, next, ready)
+
+
+class EscrowDecide(Method):
+    """escrow.decide (240, 60): client to server."""
+
+    __slots__ = ("format_id", "gtrid", "winners", "application", "epoch")
+
+    CLASS_ID = 240
+    METHOD_ID = 60
+    INDEX = 0x00F0003C
+    NAME = "escrow.decide"
+    HAS_CONTENT = False
+    SYNCHRONOUS = True
+    TO_SERVER = True
+    TO_CLIENT = False
+    FIELDS = (
+        ("format_id", "long"),
+        ("gtrid", "longstr"),
+        ("winners", "table"),
+        ("application", "shortstr"),
+        ("epoch", "longlong"),
+    )
+
+    def __init__(
+        self,
+        format_id: int = 0,
+        gtrid: bytes = b"",
+        winners: FieldTable | None = None,
+        application: str = "",
+        epoch: int = 0,
+    ) -> None:
+        self.format_id = format_id
+        self.gtrid = gtrid
+        self.winners = {} if winners is None else winners
+        self.application = application
+        self.epoch = epoch
+
+    def encode(self) -> bytes:
+        application = self.application.encode()
+        try:
+            return (
+                _HHII.pack(240, 60, self.format_id, len(self.gtrid))
+                + self.gtrid
+                + encode_table(self.winners)
+                + _B.pack(len(application))
+                + application
+                + _Q.pack(self.epoch)
+            )
+        except struct.error as error:
+            raise ValueError(f"escrow.decide: {error}") from None
+
+    @classmethod
+    def decode(cls, payload: bytes, at: int = 4) -> Self:
+        try:
+            (format_id,) = _I.unpack_from(payload, at)
+            (size,) = _I.unpack_from(payload, at + 4)
+            end = at + 8 + size
+            gtrid = payload[at + 8 : end]
+            at = end
+            winners, at = decode_table(payload, at)
+            end = at + 1 + payload[at]
+            application = payload[at + 1 : end].decode()
+            at = end
+            (epoch,) = _Q.unpack_from(payload, at)
+        except (IndexError, struct.error, UnicodeDecodeError) as error:
+            raise SyntaxFault(SYNTAX_ERROR, f"escrow.decide: {error}") from None
+        if at + 8 != len(payload):
+            raise SyntaxFault(SYNTAX_ERROR, "escrow.decide: arguments do not fill the frame")
+        return cls(format_id, gtrid, winners, application, epoch)
+
+
+class EscrowDecideOk(Method):
+    """escrow.decide-ok (240, 61): server to client."""
+
+    __slots__ = ("flags",)
+
+    CLASS_ID = 240
+    METHOD_ID = 61
+    INDEX = 0x00F0003D
+    NAME = "escrow.decide-ok"
+    HAS_CONTENT = False
+    SYNCHRONOUS = True
+    TO_SERVER = False
+    TO_CLIENT = True
+    FIELDS = (("flags", "short"),)
+
+    def __init__(self, flags: int = 0) -> None:
+        self.flags = flags
+
+    def encode(self) -> bytes:
+        try:
+            return _HHH.pack(240, 61, self.flags)
+        except struct.error as error:
+            raise ValueError(f"escrow.decide-ok: {error}") from None
+
+    @classmethod
+    def decode(cls, payload: bytes, at: int = 4) -> Self:
+        try:
+            (flags,) = _H.unpack_from(payload, at)
+        except (IndexError, struct.error, UnicodeDecodeError) as error:
+            raise SyntaxFault(SYNTAX_ERROR, f"escrow.decide-ok: {error}") from None
+        if at + 2 != len(payload):
+            raise SyntaxFault(SYNTAX_ERROR, "escrow.decide-ok: arguments do not fill the frame")
+        return cls(flags)
+
+
+class EscrowProgress(Method):
+    """escrow.progress (240, 70): client to server."""
+
+    __slots__ = ("application",)
+
+    CLASS_ID = 240
+    METHOD_ID = 70
+    INDEX = 0x00F00046
+    NAME = "escrow.progress"
+    HAS_CONTENT = False
+    SYNCHRONOUS = True
+    TO_SERVER = True
+    TO_CLIENT = False
+    FIELDS = (("application", "shortstr"),)
+
+    def __init__(self, application: str = "") -> None:
+        self.application = application
+
+    def encode(self) -> bytes:
+        application = self.application.encode()
+        try:
+            return _HHB.pack(240, 70, len(application)) + application
+        except struct.error as error:
+            raise ValueError(f"escrow.progress: {error}") from None
+
+    @classmethod
+    def decode(cls, payload: bytes, at: int = 4) -> Self:
+        try:
+            end = at + 1 + payload[at]
+            application = payload[at + 1 : end].decode()
+            at = end
+        except (IndexError, struct.error, UnicodeDecodeError) as error:
+            raise SyntaxFault(SYNTAX_ERROR, f"escrow.progress: {error}") from None
+        if at != len(payload):
+            raise SyntaxFault(SYNTAX_ERROR, "escrow.progress: arguments do not fill the frame")
+        return cls(application)
+
+
+class EscrowProgressOk(Method):
+    """escrow.progress-ok (240, 71): server to client."""
+
+    __slots__ = ("known", "epoch")
+
+    CLASS_ID = 240
+    METHOD_ID = 71
+    INDEX = 0x00F00047
+    NAME = "escrow.progress-ok"
+    HAS_CONTENT = False
+    SYNCHRONOUS = True
+    TO_SERVER = False
+    TO_CLIENT = True
+    FIELDS = (("known", "bit"), ("epoch", "longlong"))
+
+    def __init__(self, known: bool = False, epoch: int = 0) -> None:
+        self.known = known
+        self.epoch = epoch
+
+    def encode(self) -> bytes:
+        try:
+            return _HHBQ.pack(240, 71, self.known, self.epoch)
+        except struct.error as error:
+            raise ValueError(f"escrow.progress-ok: {error}") from None
+
+    @classmethod
+    def decode(cls, payload: bytes, at: int = 4) -> Self:
+        try:
+            bits = payload[at]
+            known = bits & 1 != 0
+            (epoch,) = _Q.unpack_from(payload, at + 1)
+        except (IndexError, struct.error, UnicodeDecodeError) as error:
+            raise SyntaxFault(SYNTAX_ERROR, f"escrow.progress-ok: {error}") from None
+        if at + 9 != len(payload):
+            raise SyntaxFault(SYNTAX_ERROR, "escrow.progress-ok: arguments do not fill the frame")
+        return cls(known, epoch)
+
+
 METHODS: Final[dict[int, type[Method]]] = {
     ConnectionStart.INDEX: ConnectionStart,
     ConnectionStartOk.INDEX: ConnectionStartOk,
@@ -3474,5 +4077,19 @@ METHODS: Final[dict[int, type[Method]]] = {
     DtxCoordinationRollbackOk.INDEX: DtxCoordinationRollbackOk,
     DtxCoordinationSetTimeout.INDEX: DtxCoordinationSetTimeout,
     DtxCoordinationSetTimeoutOk.INDEX: DtxCoordinationSetTimeoutOk,
+    EscrowHold.INDEX: EscrowHold,
+    EscrowHoldOk.INDEX: EscrowHoldOk,
+    EscrowRead.INDEX: EscrowRead,
+    EscrowReadOk.INDEX: EscrowReadOk,
+    EscrowSettle.INDEX: EscrowSettle,
+    EscrowSettleOk.INDEX: EscrowSettleOk,
+    EscrowRelease.INDEX: EscrowRelease,
+    EscrowReleaseOk.INDEX: EscrowReleaseOk,
+    EscrowDescribe.INDEX: EscrowDescribe,
+    EscrowDescribeOk.INDEX: EscrowDescribeOk,
+    EscrowDecide.INDEX: EscrowDecide,
+    EscrowDecideOk.INDEX: EscrowDecideOk,
+    EscrowProgress.INDEX: EscrowProgress,
+    EscrowProgressOk.INDEX: EscrowProgressOk,
 }
 """All methods by `INDEX`."""
