@@ -4,53 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from escrowmq.server.admin_client import AdminError, ask
-from escrowmq.server.admin_tables import show_connections, show_queues, show_rows, show_status, size
+from escrowmq.server.admin_client import ask
+from escrowmq.server.admin_options import F, asks, confirmed, data_dir_option, json_option, show
+from escrowmq.server.admin_tables import show_connections, show_queues, show_status, size
 from escrowmq.text import printable
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-data_dir_option = click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("escrowmq-data"),
-    show_default=True,
-    help="The folder that the broker was started with.",
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-
-
-def _asks(command: F) -> F:
-    """What the broker refuses, or that there is none, becomes one line."""
-
-    @wraps(command)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return command(*args, **kwargs)
-        except AdminError as error:
-            raise click.ClickException(str(error)) from error
-
-    return wrapper  # type: ignore[return-value]  # the same signature
-
-
-def _show(rows: Any, columns: Sequence[str], *, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(rows, indent=2))
-    else:
-        show_rows(rows, columns)
 
 
 @click.command()
 @data_dir_option
 @json_option
-@_asks
+@asks
 def status(data_dir: Path, as_json: bool) -> None:
     """Show what a running broker is doing: load, journal, memory, alarms.
 
@@ -70,7 +39,7 @@ def status(data_dir: Path, as_json: bool) -> None:
 @data_dir_option
 @json_option
 @click.option("--vhost", help="Only those of this virtual host.")
-@_asks
+@asks
 def queues(data_dir: Path, as_json: bool, vhost: str | None) -> None:
     """List queues with what waits in them.
 
@@ -91,7 +60,7 @@ def queues(data_dir: Path, as_json: bool, vhost: str | None) -> None:
 @data_dir_option
 @json_option
 @click.pass_context
-@_asks
+@asks
 def connections(ctx: click.Context, data_dir: Path, as_json: bool) -> None:
     """List the clients' connections, or close one.
 
@@ -112,7 +81,7 @@ def connections(ctx: click.Context, data_dir: Path, as_json: bool) -> None:
 @data_dir_option
 @click.argument("peer", metavar="HOST:PORT")
 @click.option("--reason", default="closed by an operator", show_default=True, help="What the client is told.")
-@_asks
+@asks
 def close_connection(data_dir: Path, peer: str, reason: str) -> None:
     """Close the connection that comes from HOST:PORT. What it had not settled goes back to its queues."""
     ask(data_dir, "connection.close", peer=peer, reason=reason)
@@ -167,24 +136,13 @@ def _names(data_dir: Path, command: str) -> set[str]:
     return {each["name"] for each in ask(data_dir, command)}
 
 
-def _confirmed(question: str) -> bool:
-    """Whether it was answered with yes; the end of the input is a no, Ctrl-C goes on as what it is."""
-    try:
-        return click.confirm(question, err=True)
-    except click.Abort as error:
-        if isinstance(error.__context__, KeyboardInterrupt):
-            raise
-        click.echo(err=True)
-        return False
-
-
 @user.command("list")
 @data_dir_option
 @json_option
-@_asks
+@asks
 def list_users(data_dir: Path, as_json: bool) -> None:
     """List users."""
-    _show(ask(data_dir, "user.list"), ("name", "tags", "password"), as_json=as_json)
+    show(ask(data_dir, "user.list"), ("name", "tags", "password"), as_json=as_json)
 
 
 @user.command("add")
@@ -193,7 +151,7 @@ def list_users(data_dir: Path, as_json: bool) -> None:
 @password_options
 @click.option("--no-password", is_flag=True, help="The user comes with a client certificate only.")
 @click.option("--tag", "tags", multiple=True, help="A tag; may be repeated.")
-@_asks
+@asks
 def add_user(
     data_dir: Path, name: str, password: str | None, password_stdin: bool, no_password: bool, tags: Iterable[str]
 ) -> None:
@@ -210,7 +168,7 @@ def add_user(
 @user.command("delete")
 @data_dir_option
 @click.argument("name")
-@_asks
+@asks
 def delete_user(data_dir: Path, name: str) -> None:
     """Delete a user with all permissions, and close the user's connections."""
     ask(data_dir, "user.delete", name=name)
@@ -221,7 +179,7 @@ def delete_user(data_dir: Path, name: str) -> None:
 @click.argument("name")
 @password_options
 @click.option("--no-password", is_flag=True, help="The user comes with a client certificate only.")
-@_asks
+@asks
 def change_password(data_dir: Path, name: str, password: str | None, password_stdin: bool, no_password: bool) -> None:
     """Change a user's password. Connections that are open stay."""
 
@@ -237,7 +195,7 @@ def change_password(data_dir: Path, name: str, password: str | None, password_st
 @data_dir_option
 @click.argument("name")
 @click.argument("tags", nargs=-1)
-@_asks
+@asks
 def set_tags(data_dir: Path, name: str, tags: Iterable[str]) -> None:
     """Set a user's tags; none clears them."""
     ask(data_dir, "user.tags", name=name, tags=list(tags))
@@ -260,16 +218,16 @@ def vhost() -> None:
 @vhost.command("list")
 @data_dir_option
 @json_option
-@_asks
+@asks
 def list_vhosts(data_dir: Path, as_json: bool) -> None:
     """List virtual hosts."""
-    _show(ask(data_dir, "vhost.list"), ("name", "queues"), as_json=as_json)
+    show(ask(data_dir, "vhost.list"), ("name", "queues"), as_json=as_json)
 
 
 @vhost.command("add")
 @data_dir_option
 @click.argument("name")
-@_asks
+@asks
 def add_vhost(data_dir: Path, name: str) -> None:
     """Add a virtual host. Nobody may use it until `escrowmq permission set`."""
     ask(data_dir, "vhost.add", name=name)
@@ -279,13 +237,13 @@ def add_vhost(data_dir: Path, name: str) -> None:
 @data_dir_option
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@_asks
+@asks
 def delete_vhost(data_dir: Path, name: str, yes: bool) -> None:
     """Delete a virtual host with its queues, their messages, exchanges and permissions."""
     if not yes:
         if name not in _names(data_dir, "vhost.list"):
             raise click.ClickException(f"no such vhost '{name}'")
-        if not _confirmed(f"Delete vhost '{printable(name)}' with everything in it?"):
+        if not confirmed(f"Delete vhost '{printable(name)}' with everything in it?"):
             raise click.ClickException("aborted")
     ask(data_dir, "vhost.delete", name=name)
 
@@ -324,11 +282,11 @@ def filter_options(command: F) -> F:
 @data_dir_option
 @json_option
 @filter_options
-@_asks
+@asks
 def list_permissions(data_dir: Path, as_json: bool, user: str | None, vhost: str | None) -> None:
     """List permissions."""
     found = ask(data_dir, "permission.list", user=user, vhost=vhost)
-    _show(found, ("user", "vhost", "configure", "write", "read"), as_json=as_json)
+    show(found, ("user", "vhost", "configure", "write", "read"), as_json=as_json)
 
 
 @permission.command("set")
@@ -338,7 +296,7 @@ def list_permissions(data_dir: Path, as_json: bool, user: str | None, vhost: str
 @click.option("--configure", required=True, help="What the user may declare and delete; '' is nothing.")
 @click.option("--write", required=True, help="What the user may publish to; '' is nothing.")
 @click.option("--read", required=True, help="What the user may consume from; '' is nothing.")
-@_asks
+@asks
 def set_permission(data_dir: Path, user: str, vhost: str, configure: str, write: str, read: str) -> None:
     """Set the permissions of USER on VHOST, in place of those that were there."""
     ask(data_dir, "permission.set", user=user, vhost=vhost, configure=configure, write=write, read=read)
@@ -348,7 +306,7 @@ def set_permission(data_dir: Path, user: str, vhost: str, configure: str, write:
 @data_dir_option
 @user_argument
 @vhost_argument
-@_asks
+@asks
 def clear_permission(data_dir: Path, user: str, vhost: str) -> None:
     """Take all permissions of USER on VHOST away."""
     ask(data_dir, "permission.clear", user=user, vhost=vhost)
@@ -363,11 +321,11 @@ def topic() -> None:
 @data_dir_option
 @json_option
 @filter_options
-@_asks
+@asks
 def list_topic_permissions(data_dir: Path, as_json: bool, user: str | None, vhost: str | None) -> None:
     """List topic permissions."""
     found = ask(data_dir, "topic.list", user=user, vhost=vhost)
-    _show(found, ("user", "vhost", "exchange", "write", "read"), as_json=as_json)
+    show(found, ("user", "vhost", "exchange", "write", "read"), as_json=as_json)
 
 
 @topic.command("set")
@@ -377,7 +335,7 @@ def list_topic_permissions(data_dir: Path, as_json: bool, user: str | None, vhos
 @click.argument("exchange")
 @click.option("--write", required=True, help="Routing keys that the user may publish with.")
 @click.option("--read", required=True, help="Routing keys that the user may bind with.")
-@_asks
+@asks
 def set_topic_permission(data_dir: Path, user: str, vhost: str, exchange: str, write: str, read: str) -> None:
     """Set the routing keys that USER may use on EXCHANGE; {username} and {vhost} stand for themselves."""
     ask(data_dir, "topic.set", user=user, vhost=vhost, exchange=exchange, write=write, read=read)
@@ -388,7 +346,7 @@ def set_topic_permission(data_dir: Path, user: str, vhost: str, exchange: str, w
 @user_argument
 @vhost_argument
 @click.argument("exchange", required=False)
-@_asks
+@asks
 def clear_topic_permission(data_dir: Path, user: str, vhost: str, exchange: str | None) -> None:
     """Lift the restriction on EXCHANGE, or on all."""
     ask(data_dir, "topic.clear", user=user, vhost=vhost, exchange=exchange)
@@ -409,7 +367,7 @@ def journal() -> None:
 
 @journal.command("snapshot")
 @data_dir_option
-@_asks
+@asks
 def take_snapshot(data_dir: Path) -> None:
     """Take a snapshot now, so that the next start has little to read."""
     ask(data_dir, "journal.snapshot")
@@ -418,7 +376,7 @@ def take_snapshot(data_dir: Path) -> None:
 
 @journal.command("compact")
 @data_dir_option
-@_asks
+@asks
 def compact(data_dir: Path) -> None:
     """Copy what lives in segments that are partly dead, so that these can go; then take a snapshot."""
     before = ask(data_dir, "status")["journal"]
