@@ -256,9 +256,9 @@ def encode_body(method: MethodSpec, structs: set[str]) -> list[str]:
         body = [result]
     else:
         pad = " " * indent
-        body = [f"{pad}return (", f"{pad}    {out.parts[0]}"]
-        body += [f"{pad}    + {part}" for part in out.parts[1:]]
-        body.append(f"{pad})")
+        inner = f"{pad}    {' + '.join(out.parts)}"
+        lines_inside = [f"{pad}    {out.parts[0]}", *(f"{pad}    + {part}" for part in out.parts[1:])]
+        body = [f"{pad}return (", *([inner] if len(inner) <= LINE else lines_inside), f"{pad})"]
     if out.can_overflow:
         body = [
             "        try:",

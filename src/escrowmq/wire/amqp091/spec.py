@@ -3424,11 +3424,7 @@ class EscrowHold(Method):
         group = self.group.encode()
         try:
             return (
-                _HHB.pack(240, 10, len(queue))
-                + queue
-                + _B.pack(len(group))
-                + group
-                + _QQ.pack(self.most, self.until)
+                _HHB.pack(240, 10, len(queue)) + queue + _B.pack(len(group)) + group + _QQ.pack(self.most, self.until)
             )
         except struct.error as error:
             raise ValueError(f"escrow.hold: {error}") from None
