@@ -21,9 +21,13 @@ class State(IntEnum):
 
     ACTIVE = auto()
     ROLLBACK_ONLY = auto()
+    PREPARED = auto()
+    HEURISTIC_COMMITTED = auto()
+    HEURISTIC_ROLLED_BACK = auto()
+    TIMED_OUT = auto()
     COMMITTED = auto()
     ROLLED_BACK = auto()
-    TIMED_OUT = auto()
+    FORGOTTEN = auto()
 
 
 class Input(IntEnum):
@@ -31,9 +35,14 @@ class Input(IntEnum):
 
     ENLIST = auto()
     FAIL = auto()
+    PREPARE = auto()
     COMMIT_ONE_PHASE = auto()
+    COMMIT = auto()
     ROLLBACK = auto()
     EXPIRE = auto()
+    FORCE_COMMIT = auto()
+    FORCE_ROLLBACK = auto()
+    FORGET = auto()
 
 
 # A cell that is missing is an illegal-state error. Every cell is tested (tests/unit/core/test_branch.py).
@@ -41,20 +50,48 @@ TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
     State.ACTIVE: {
         Input.ENLIST: State.ACTIVE,
         Input.FAIL: State.ROLLBACK_ONLY,
+        Input.PREPARE: State.PREPARED,
         Input.COMMIT_ONE_PHASE: State.COMMITTED,
         Input.ROLLBACK: State.ROLLED_BACK,
         Input.EXPIRE: State.TIMED_OUT,
     },
-    State.ROLLBACK_ONLY: {
+    State.ROLLBACK_ONLY: {  # what is enlisted goes back at once
         Input.ENLIST: State.ROLLBACK_ONLY,
         Input.FAIL: State.ROLLBACK_ONLY,
+        Input.PREPARE: State.ROLLED_BACK,
         Input.COMMIT_ONE_PHASE: State.ROLLED_BACK,
+        Input.COMMIT: State.ROLLED_BACK,
         Input.ROLLBACK: State.ROLLED_BACK,
         Input.EXPIRE: State.TIMED_OUT,
     },
+    State.PREPARED: {  # it never expires (DTX-12)
+        Input.PREPARE: State.PREPARED,
+        Input.COMMIT: State.COMMITTED,
+        Input.ROLLBACK: State.ROLLED_BACK,
+        Input.EXPIRE: State.PREPARED,
+        Input.FORCE_COMMIT: State.HEURISTIC_COMMITTED,
+        Input.FORCE_ROLLBACK: State.HEURISTIC_ROLLED_BACK,
+    },
+    State.HEURISTIC_COMMITTED: {  # the transaction manager is told until it forgets (DTX-11)
+        Input.COMMIT: State.HEURISTIC_COMMITTED,
+        Input.ROLLBACK: State.HEURISTIC_COMMITTED,
+        Input.FORGET: State.FORGOTTEN,
+    },
+    State.HEURISTIC_ROLLED_BACK: {
+        Input.COMMIT: State.HEURISTIC_ROLLED_BACK,
+        Input.ROLLBACK: State.HEURISTIC_ROLLED_BACK,
+        Input.FORGET: State.FORGOTTEN,
+    },
+    State.TIMED_OUT: {  # rolled back; kept for a while so that those who ask are told why
+        Input.FAIL: State.TIMED_OUT,
+        Input.PREPARE: State.ROLLED_BACK,
+        Input.COMMIT_ONE_PHASE: State.ROLLED_BACK,
+        Input.COMMIT: State.ROLLED_BACK,
+        Input.ROLLBACK: State.ROLLED_BACK,
+    },
     State.COMMITTED: {},
     State.ROLLED_BACK: {},
-    State.TIMED_OUT: {},
+    State.FORGOTTEN: {},
 }
 
 
@@ -137,9 +174,16 @@ class TransactionBranch:
         self.state = after
         return after
 
+    def renew(self, number: int) -> None:
+        """Begin anew, under another number: cheaper than a new one for the many that are small."""
+        self.number = number
+        self.state = State.ACTIVE
+        self.operations = self.bytes = 0
+
     def enlist(self, work: Publication | Settlement) -> None:
         """Add work, behind what is there. Raises LIMIT_EXCEEDED over the bounds (TX-13)."""
-        self.step(Input.ENLIST)
+        if self.state is not State.ACTIVE:  # which enlisting does not change
+            self.step(Input.ENLIST)
         if isinstance(work, Settlement):
             self._grow(len(work.entries), 0)
             self.settlements.append(work)
@@ -170,6 +214,14 @@ class TransactionBranch:
         self.publications.clear()
         self.settlements.clear()
         self.watch.stop()
+
+    @property
+    def only_run(self) -> Publication | None:
+        """The work of an active branch if it is no more than one run for one queue."""
+        if len(self.publications) != 1 or self.settlements or self.state is not State.ACTIVE:
+            return None
+        (run,) = self.publications
+        return run if len(run.queues) == 1 else None
 
     @property
     def empty(self) -> bool:

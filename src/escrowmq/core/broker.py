@@ -9,15 +9,15 @@ from escrowmq.core.branch import CommitResult, Input, Limits, Publication, Settl
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.consumer import Consumer
 from escrowmq.core.content import LogPager
+from escrowmq.core.coordinator import Coordinator
 from escrowmq.core.dead_letter import circular, dead_envelope
 from escrowmq.core.deadlines import Deadlines
-from escrowmq.core.decision import Decision
+from escrowmq.core.decision import Decision, place_one
 from escrowmq.core.directory import Directory
 from escrowmq.core.message import Entry, Envelope, Run
 from escrowmq.core.ordering import Pager
 from escrowmq.core.outcome import Outcome
 from escrowmq.core.records import (
-    SINGLE_BLOCK,
     Kind,
     encode_block,
     encode_delivered,
@@ -84,6 +84,7 @@ class Broker(Directory):
         self._sealed: dict[Queue, None] = {}
         self._branches = 0
         super().__init__()
+        self.coordinator = Coordinator(self)
 
     # -- publishing
 
@@ -112,8 +113,8 @@ class Broker(Directory):
         if envelope.durable and count == len(queues) == 1:
             queue = queues[0]
             if queue.durable:
-                record = encode_single(queue.ident, queue.next_position, now, envelope, bodies[0])
-                lsn = log.append(Kind.PUBLISH, *record) + SINGLE_BLOCK
+                record, block = encode_single(queue.ident, queue.next_position, now, envelope, bodies[0])
+                lsn = log.append(Kind.PUBLISH, *record) + block
                 log.retain(lsn, 1)
         elif envelope.durable:
             targets = [(queue.ident, queue.next_position) for queue in queues if queue.durable]
@@ -142,7 +143,7 @@ class Broker(Directory):
 
     def _bury_refused(self, queue: Queue, envelope: Envelope, body: bytes) -> int:
         decision = Decision(self)
-        self._place_dead(decision, queue, [Entry(0, body, Run(envelope, 0, self.now))], Outcome.DROPPED)
+        self.place_dead(decision, queue, [Entry(0, body, Run(envelope, 0, self.now))], Outcome.DROPPED)
         return decision.apply()
 
     # -- consuming
@@ -204,7 +205,8 @@ class Broker(Directory):
 
     # -- settling
 
-    def _leave(self, consumer: Consumer, count: int) -> Queue:
+    def leave(self, consumer: Consumer, count: int) -> Queue:
+        """`count` deliveries are in the consumer's hands no longer: it has room for others."""
         queue = consumer.queue
         queue.unsettled -= count
         consumer.earn(count)
@@ -217,7 +219,7 @@ class Broker(Directory):
 
     def settle(self, consumer: Consumer, entries: list[Entry], outcome: Outcome) -> None:
         """Deliveries are settled: gone, or dead-lettered if they were rejected."""
-        queue = self._leave(consumer, len(entries))
+        queue = self.leave(consumer, len(entries))
         if queue.keeps:
             return
         if queue.deleted:
@@ -229,7 +231,7 @@ class Broker(Directory):
 
     def requeue(self, consumer: Consumer, entries: list[Entry]) -> None:
         """Deliveries go back to their places, marked as delivered before (ORD-2)."""
-        queue = self._leave(consumer, len(entries))
+        queue = self.leave(consumer, len(entries))
         if queue.keeps:
             return
         if queue.deleted:
@@ -256,11 +258,12 @@ class Broker(Directory):
             return
         for some in _in_parts(entries, BURY_BYTES):  # a record has a longest length, whatever is settled at once
             decision = Decision(self)
-            self._place_dead(decision, queue, some, outcome)
+            self.place_dead(decision, queue, some, outcome)
             decision.remove(queue, some, outcome)
             decision.apply()
 
-    def _place_dead(self, decision: Decision, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
+    def place_dead(self, decision: Decision, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
+        """Add to `decision` what the dead-letter exchange of `queue` makes of entries."""
         vhost = self.vhosts[queue.vhost]
         exchange = queue.options.dead_letter_exchange
         if exchange is None or exchange not in vhost.exchanges:
@@ -282,12 +285,30 @@ class Broker(Directory):
         if dead is not None and run and targets:
             decision.place(dead, run, targets)
 
+    @staticmethod
+    def spent(queue: Queue, entries: list[Entry]) -> tuple[list[Entry], list[Entry]]:
+        """Those that would be over the queue's delivery limit if they went back, and the others."""
+        limit = queue.options.delivery_limit
+        if limit is None or queue.keeps or queue.deleted:
+            return [], entries
+        return [e for e in entries if e.deliveries >= limit], [e for e in entries if e.deliveries < limit]
+
     # -- transactions
+
+    def next_branch(self) -> int:
+        """A number for a branch, which no branch of this journal has had."""
+        self._branches += 1
+        return self._branches
 
     def begin(self, limits: Limits, watch: Watch) -> TransactionBranch:
         """A new branch. Its age counts from its first work on (TX-13); `watch` may serve one branch after the other."""
         self._branches += 1
         return TransactionBranch(self._branches, limits, watch)
+
+    def begin_again(self, branch: TransactionBranch) -> None:
+        """`branch`, which has ended, is the next one (TX-12)."""
+        self._branches += 1
+        branch.renew(self._branches)
 
     def enlist(self, branch: TransactionBranch, work: Publication | Settlement) -> None:
         """Add work to a branch. Raises LIMIT_EXCEEDED over its bounds (TX-13)."""
@@ -309,6 +330,14 @@ class Broker(Directory):
             branch.step(Input.COMMIT_ONE_PHASE)
             branch.end()
             return CommitResult()
+        only = branch.only_run
+        if only is not None:
+            (queue,) = only.queues
+            if not queue.deleted and not queue.refuses:
+                branch.step(Input.COMMIT_ONE_PHASE)
+                lsn = place_one(self, branch.number, only.envelope, only.bodies, queue, sealed=True)
+                branch.end()
+                return CommitResult(lsn)
         returned: list[Publication] = []
         bereft = False  # a queue of it is deleted, and the answer stands on that being on disk as well (TX-8)
         decision = Decision(self, branch.number)
@@ -333,18 +362,18 @@ class Broker(Directory):
             consumer, entries, outcome = settlement.consumer, settlement.entries, settlement.outcome
             if settlement.requeue:
                 # Those that may not go back once more are dead-lettered, which is an effect of this branch too.
-                entries, returning = _spent(consumer.queue, entries)
+                entries, returning = self.spent(consumer.queue, entries)
                 outcome = Outcome.DELIVERY_LIMIT
                 back.append((consumer, returning))
                 if not entries:
                     continue
-            queue = self._leave(consumer, len(entries))
+            queue = self.leave(consumer, len(entries))
             if queue.keeps:
                 continue
             if queue.deleted:
                 bereft = True
             elif outcome is not Outcome.ACCEPTED:
-                self._place_dead(decision, queue, entries, outcome)
+                self.place_dead(decision, queue, entries, outcome)
             decision.remove(queue, entries, outcome)
         lsn = decision.apply(sealed=True)
         if bereft:
@@ -398,11 +427,3 @@ def _in_parts(entries: list[Entry], most: int) -> Iterator[list[Entry]]:
         if size >= most or i == len(entries):
             yield entries[begin:i]
             begin, size = i, 0
-
-
-def _spent(queue: Queue, entries: list[Entry]) -> tuple[list[Entry], list[Entry]]:
-    """Those that would be over the queue's delivery limit if they went back, and the others."""
-    limit = queue.options.delivery_limit
-    if limit is None or queue.keeps or queue.deleted:
-        return [], entries
-    return [e for e in entries if e.deliveries >= limit], [e for e in entries if e.deliveries < limit]

@@ -8,7 +8,6 @@ from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.message import Entry, Envelope, Run
 from escrowmq.core.outcome import Outcome
 from escrowmq.core.records import (
-    SINGLE_BLOCK,
     Kind,
     encode_block,
     encode_commit,
@@ -49,10 +48,10 @@ class Decision:
     def __init__(self, host: Host, branch: int = 0) -> None:
         self._host = host
         self._branch = branch
-        self._placements: list[tuple[Envelope, list[bytes], Sequence[Queue]]] = []
+        self._placements: list[tuple[Envelope, Sequence[bytes], Sequence[Queue]]] = []
         self._removals: dict[tuple[Queue, Outcome], list[Entry]] = {}
 
-    def place(self, envelope: Envelope, bodies: list[bytes], queues: Sequence[Queue]) -> None:
+    def place(self, envelope: Envelope, bodies: Sequence[bytes], queues: Sequence[Queue]) -> None:
         """A run comes to `queues`, behind what is there and what was placed before."""
         if not envelope.durable and any(queue.persists_all for queue in queues):
             envelope = envelope.lasting()
@@ -86,7 +85,7 @@ class Decision:
         """
         if len(self._placements) == 1 and not self._removals and len(self._placements[0][2]) == 1:
             envelope, bodies, (queue,) = self._placements[0]
-            return self._apply_one(envelope, bodies, queue, sealed=sealed)
+            return place_one(self._host, self._branch, envelope, bodies, queue, sealed=sealed)
         host = self._host
         next_positions: dict[Queue, int] = {}
         operations: list[tuple[Kind, Sequence[bytes]]] = []
@@ -128,35 +127,40 @@ class Decision:
         if not operations:
             return []
         if len(operations) == 1:
-            return [self._append(*operations[0])]
+            return [_append(log, self._branch, *operations[0])]
         parts, offsets = encode_commit(self._branch, operations)
         lsn = log.append(Kind.COMMIT, *parts)
         return [lsn + offset for offset in offsets]
 
-    def _append(self, kind: Kind, parts: Sequence[bytes]) -> int:
-        """Append a record of one operation; the LSN of the operation's payload."""
-        log = self._host.log
-        if not self._branch:
-            return log.append(kind, *parts)
-        head = encode_lone(self._branch, kind, sum(map(len, parts)))
-        return log.append(Kind.COMMIT, head, *parts) + len(head)
 
-    def _apply_one(self, envelope: Envelope, bodies: list[bytes], queue: Queue, *, sealed: bool) -> int:
-        """The same as `apply` does, for one run on one queue: most transactions are that small."""
-        host = self._host
-        lsn = end = 0
-        if queue.durable and envelope.durable:
+def place_one(
+    host: Host, branch: int, envelope: Envelope, bodies: Sequence[bytes], queue: Queue, *, sealed: bool
+) -> int:
+    """What a decision does that is one run on one queue, in fewer steps: most transactions are that small."""
+    lsn = end = 0
+    if queue.durable:
+        if queue.persists_all:
+            envelope = envelope.lasting()
+        if envelope.durable:
+            log, first = host.log, queue.next_position
             if len(bodies) == 1:
-                block = SINGLE_BLOCK
-                parts: Sequence[bytes] = encode_single(queue.ident, queue.next_position, host.now, envelope, bodies[0])
+                parts, block = encode_single(queue.ident, first, host.now, envelope, bodies[0], branch)
+                lsn = log.append(Kind.COMMIT if branch else Kind.PUBLISH, *parts) + block
             else:
-                head = encode_targets([(queue.ident, queue.next_position)])
-                block = len(head)
-                parts = (head, *encode_block(host.now, envelope, bodies))
-            lsn = self._append(Kind.PUBLISH, parts) + block
-            host.log.retain(lsn, len(bodies))
-            end = host.log.end_lsn
-        queue.enqueue(Run(envelope, 0, host.now, lsn), bodies, end if sealed else 0)
-        if queue.escrow:
-            host.seal(queue)
-        return end
+                head = encode_targets([(queue.ident, first)])
+                payload = (head, *encode_block(host.now, envelope, bodies))
+                lsn = _append(log, branch, Kind.PUBLISH, payload) + len(head)
+            log.retain(lsn, len(bodies))
+            end = log.end_lsn
+    queue.enqueue(Run(envelope, 0, host.now, lsn), bodies, end if sealed else 0)
+    if queue.escrow:
+        host.seal(queue)
+    return end
+
+
+def _append(log: Log, branch: int, kind: Kind, parts: Sequence[bytes]) -> int:
+    """Append a record of one operation; the LSN of the operation's payload."""
+    if not branch:
+        return log.append(kind, *parts)
+    head = encode_lone(branch, kind, sum(map(len, parts)))
+    return log.append(Kind.COMMIT, head, *parts) + len(head)

@@ -32,6 +32,12 @@ class Kind(IntEnum):
     PAGE = 7
     DELIVERED = 8
     READDRESSED = 9
+    PREPARE = 10
+    PLACED = 11
+    ROLLBACK = 12
+    HEURISTIC = 13
+    FORGET = 14
+    DECIDE = 15
     COUNTERS = 16
     VHOST_SET = 17
     VHOST_DELETED = 18
@@ -47,6 +53,7 @@ class Kind(IntEnum):
     PERMISSION_DELETED = 28
     TOPIC_PERMISSION_SET = 29
     TOPIC_PERMISSION_DELETED = 30
+    PROGRESS = 31
 
 
 BLOCK: Final = struct.Struct("<IQII")  # length of what follows this field, time in ms, count, envelope length
@@ -54,17 +61,19 @@ _U16: Final = struct.Struct("<H")
 _U32: Final = struct.Struct("<I")
 _TARGET: Final = struct.Struct("<IQ")  # queue id, first position
 _SINGLE: Final = struct.Struct("<IIQIQII")  # one target, then the head of its block
-SINGLE_BLOCK: Final = 4 + _TARGET.size
-"""Where the block begins in a record of `encode_single`."""
+_SINGLE_BLOCK: Final = 4 + _TARGET.size  # where its block begins
 _SETTLE: Final = struct.Struct("<IBI")  # queue id, outcome, number of ranges
 _RANGE: Final = struct.Struct("<QI")  # first position, count
 _COMMIT: Final = struct.Struct("<QI")  # branch number, number of operations
 _OPERATION: Final = struct.Struct("<BI")  # kind, length
 _LONE: Final = struct.Struct("<QIBI")  # head of a commit of one operation, head of the operation
+_LONE_SINGLE: Final = struct.Struct(_LONE.format + _SINGLE.format[1:])
 _STATE: Final = struct.Struct("<IQQII")  # queue id, next position, delivered below, references, delivery counts
 _MOVE: Final = struct.Struct("<II")  # queue id, count
 _LSN: Final = struct.Struct("<Q")
 
+
+_PUBLISH: Final = int(Kind.PUBLISH)
 
 TRANSIENT: Final = 1 << 31
 """Set in the start of a reference whose content does not survive a restart (it lies in a PAGE record)."""
@@ -170,11 +179,20 @@ def encode_targets(targets: Sequence[tuple[int, int]]) -> bytes:
     return _U32.pack(len(targets)) + b"".join([_TARGET.pack(*target) for target in targets])
 
 
-def encode_single(queue: int, position: int, time: int, envelope: Envelope, body: bytes) -> tuple[bytes, ...]:
-    """A PUBLISH record of one message on one queue: the same as targets and block, in one step. See `SINGLE_BLOCK`."""
+def encode_single(
+    queue: int, position: int, time: int, envelope: Envelope, body: bytes, branch: int = 0
+) -> tuple[tuple[bytes, ...], int]:
+    """One message on one queue: the parts of its PUBLISH record, or of the COMMIT of a branch that is no more than it,
+    and where in it the block begins. The same as targets and block (and `encode_lone`), in one step.
+    """
     head, size = envelope.encode(), len(body)
-    fixed = _SINGLE.pack(1, queue, position, 20 + len(head) + size, time, 1, len(head))
-    return fixed, head, _U32.pack(size), body
+    rest = 20 + len(head) + size
+    if branch:
+        length = _SINGLE_BLOCK + 4 + rest
+        fixed = _LONE_SINGLE.pack(branch, 1, _PUBLISH, length, 1, queue, position, rest, time, 1, len(head))
+        return (fixed, head, _U32.pack(size), body), _LONE.size + _SINGLE_BLOCK
+    fixed = _SINGLE.pack(1, queue, position, rest, time, 1, len(head))
+    return (fixed, head, _U32.pack(size), body), _SINGLE_BLOCK
 
 
 def decode_publish(data: bytes | memoryview) -> Publish:

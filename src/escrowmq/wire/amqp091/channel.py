@@ -21,11 +21,13 @@ from escrowmq.wire.amqp091.delivery import Deliveries, view_of
 from escrowmq.wire.amqp091.errors import REPLIES, reply_text
 from escrowmq.wire.amqp091.frames import content_frames, method_frame
 from escrowmq.wire.amqp091.publication import REPLY_TO, Form, with_reply_to
-from escrowmq.wire.amqp091.spec import BasicCancel, BasicReturn, ChannelClose, TxCommitOk
+from escrowmq.wire.amqp091.spec import BasicCancel, BasicReturn, ChannelClose, TxCommit, TxCommitOk
 from escrowmq.wire.amqp091.unsettled import Item, Unsettled, by_consumer
 
 if TYPE_CHECKING:
+    from escrowmq.core.xid import Xid
     from escrowmq.wire.amqp091.connection import Connection
+    from escrowmq.wire.amqp091.dtx_demarcation import Demarcation
     from escrowmq.wire.amqp091.method import Method
     from escrowmq.wire.amqp091.reply_to import ReplyAddress
 
@@ -36,7 +38,8 @@ _ACK_SIZE: Final = 13
 class Channel:
     """One channel of a connection; the receiver of its consumers' deliveries.
 
-    A channel is normal, confirming (`confirm.select`) or transactional (`tx.select`, then `branch` is never None).
+    A channel is normal, confirming (`confirm.select`), transactional (`tx.select`, then `branch` is never None) or
+    works for XA branches (`dtx-demarcation.select` makes `demarcation`; `branch` is the one it is associated with).
     `closing` is true after the broker has closed it: everything but the client's answer is ignored (section 1.5.2.5).
     """
 
@@ -52,8 +55,11 @@ class Channel:
         self.consumers: dict[str, Consumer] = {}
         self.unsettled = Unsettled()
         self.branch: TransactionBranch | None = None
+        self.commit_frame = method_frame(number, TxCommit())
         self.commit_ok = method_frame(number, TxCommitOk())
         self.confirming = False
+        self.demarcation: Demarcation | None = None
+        self.scan: list[Xid] | None = None  # what dtx-coordination.recover has not told yet
         self.cancels: list[BasicCancel] | None = None  # those that will follow the answer to queue.delete
         self.reply_address: ReplyAddress | None = None
         self.last_queue = ""
@@ -260,7 +266,7 @@ class Channel:
 
     def _settle(self, taken: list[tuple[int, Item]], outcome: Outcome, *, requeue: bool = False) -> None:
         broker, branch = self.broker, self.branch
-        if branch is not None:
+        if branch is not None and self.demarcation is None:
             self._settled_in_branch += taken
         for consumer, entries in by_consumer([item for _, item in taken]):
             if branch is not None:
@@ -294,21 +300,23 @@ class Channel:
 
     def commit(self) -> int:
         """Commit the branch; what the answer has to wait for. Returns come before it (TX-7)."""
-        result = self.broker.commit(self._branch())
+        branch = self._branch()
+        result = self.broker.commit(branch)
         for publication in result.returned:
             self.send_returns(publication.envelope, publication.bodies, result.lsn)
         self._settled_in_branch.clear()
-        self.begin()
+        self.broker.begin_again(branch)
         return result.lsn
 
     def rollback(self) -> None:
         """TX-4: publishes are dropped, settled deliveries are in the client's hands again."""
-        self.broker.rollback(self._branch())
+        branch = self._branch()
+        self.broker.rollback(branch)
         self._restore_settled()
-        self.begin()
+        self.broker.begin_again(branch)
 
     def _branch(self) -> TransactionBranch:
-        if self.branch is None:
+        if self.branch is None or self.demarcation is not None:
             raise BrokerError(Condition.PRECONDITION_FAILED, "channel is not transactional")
         return self.branch
 
@@ -355,7 +363,9 @@ class Channel:
         for consumer in list(self.consumers.values()):
             broker.unsubscribe(consumer)
         self.consumers.clear()
-        if self.branch is not None:
+        if self.demarcation is not None:
+            self.demarcation.leave()
+        elif self.branch is not None:
             broker.rollback(self.branch)
             self.branch = None
         self._watch.close()

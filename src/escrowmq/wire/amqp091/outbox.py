@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from itertools import chain
 from typing import Final
 
 _CONNECTION: Final = 0
@@ -16,11 +15,13 @@ class Outbox:
     the same channel behind them. Channel 0 speaks for the connection: it waits for all channels.
     """
 
-    __slots__ = ("_held", "_ready", "_synced", "size")
+    __slots__ = ("_held", "_holders", "_ready", "_synced", "size")
 
     def __init__(self) -> None:
         self._ready: list[bytes] = []
-        self._held: dict[int, deque[tuple[int, bytes]]] = {}
+        # What is held, in one line: a batch of the log releases it for all channels, so nobody waits for another's.
+        self._held: deque[tuple[int, int, bytes]] = deque()
+        self._holders: set[int] = set()
         self._synced = 0
         self.size = 0
 
@@ -33,15 +34,19 @@ class Outbox:
         self.size += len(data)
         held = self._held
         if held:
-            if channel == 0:
-                after = max(after, *(lsn for lsn, _ in chain.from_iterable(held.values())))
-            elif channel in held:
-                held[channel].append((after, data))
+            last = held[-1][0]
+            if after > last:
+                last = after
+            elif after <= self._synced and channel not in self._holders and channel != _CONNECTION:
+                self._ready.append(data)
                 return
-        if after > self._synced:
-            held.setdefault(channel, deque()).append((after, data))
-            return
-        self._ready.append(data)
+            held.append((last, channel, data))
+            self._holders.add(channel)
+        elif after > self._synced:
+            held.append((after, channel, data))
+            self._holders.add(channel)
+        else:
+            self._ready.append(data)
 
     def put_now(self, data: bytes) -> None:
         """Send `data` at once: it speaks of the connection itself, and has no order with the rest."""
@@ -51,13 +56,11 @@ class Outbox:
     def release(self, synced: int) -> bool:
         """The log is on disk up to `synced`. True while something is still held."""
         self._synced = synced
-        for channel in sorted(self._held, key=_CONNECTION.__eq__):  # 0 comes last
-            held = self._held[channel]
-            while held and held[0][0] <= synced:
-                self._ready.append(held.popleft()[1])
-            if not held:
-                del self._held[channel]
-        return bool(self._held)
+        held, ready = self._held, self._ready
+        while held and held[0][0] <= synced:
+            ready.append(held.popleft()[2])
+        self._holders = {channel for _, channel, _ in held} if held else set()
+        return bool(held)
 
     def take(self) -> bytes:
         """Everything that can be sent now."""

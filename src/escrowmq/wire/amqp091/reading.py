@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.outcome import Outcome
-from escrowmq.wire.amqp091 import basic_methods, codes, handshake, queue_methods, spec
+from escrowmq.wire.amqp091 import basic_methods, codes, dtx_methods, handshake, queue_methods, spec
 from escrowmq.wire.amqp091.channel import Channel
 from escrowmq.wire.amqp091.content import Content
 from escrowmq.wire.amqp091.errors import REPLIES, SyntaxFault
@@ -15,6 +15,7 @@ from escrowmq.wire.amqp091.frames import FRAME_HEADER, METHOD_INDEX, decode_meth
 from escrowmq.wire.amqp091.handshake import State
 from escrowmq.wire.amqp091.method import Method
 from escrowmq.wire.amqp091.publication import Form, Forms
+from escrowmq.wire.amqp091.queue_methods import Handler
 
 if TYPE_CHECKING:
     from escrowmq.wire.amqp091.connection import Connection
@@ -31,10 +32,11 @@ _HEADER_FRAME: Final = struct.Struct(">BHIIQ")  # frame header, class and weight
 _BASIC: Final = 60 << 16
 
 # Methods without arguments, by their payload: one object serves for all of them.
+_COMMIT: Final = spec.TxCommit()
 _BARE: Final[dict[bytes, Method]] = {
-    method.encode(): method for method in (spec.TxSelect(), spec.TxCommit(), spec.TxRollback())
+    method.encode(): method for method in (spec.TxSelect(), _COMMIT, spec.TxRollback())
 }
-_CHANNEL_HANDLERS: Final = {**queue_methods.HANDLERS, **basic_methods.HANDLERS}
+_CHANNEL_HANDLERS: Final = {**queue_methods.HANDLERS, **basic_methods.HANDLERS, **dtx_methods.HANDLERS}
 
 
 class Reading:
@@ -66,12 +68,19 @@ class Reading:
         end = len(buf)
         startswith, unpack = buf.startswith, FRAME_HEADER.unpack_from
         most = self.frame_max  # of payload, which is all that some clients count
+        committed = False
         while end - at >= 8:
             last = self._last
-            if last is not None and startswith(last.prefix, at):
-                behind = self._read_run(last, buf, at, end)
-                if behind != at:
-                    at = behind
+            if last is not None:
+                if startswith(last.prefix, at):
+                    behind = self._read_run(last, buf, at, end)
+                    if behind != at:
+                        at = behind
+                        continue
+                elif startswith(last.commit_frame, at):
+                    self._call(last, basic_methods.tx_commit, _COMMIT)
+                    at += len(last.commit_frame)
+                    committed = True
                     continue
             kind, number, size = unpack(buf, at)
             if size > most:
@@ -114,6 +123,8 @@ class Reading:
             if self.state is State.AUTHENTICATING or self.state is State.CLOSED:
                 break
             most = self.frame_max
+        if committed:
+            self._whole.crowded()
         return at
 
     def _read_run(self, channel: Channel, buf: bytes, at: int, end: int) -> int:
@@ -282,15 +293,7 @@ class Reading:
         method = decode(payload)
         handler = _CHANNEL_HANDLERS.get(method.INDEX)
         if handler is not None:
-            try:
-                handler(channel, method)
-            except BrokerError as error:
-                if REPLIES[error.condition].hard:
-                    raise SyntaxFault(REPLIES[error.condition].code, error.text, method.INDEX) from None
-                channel.refuse(error, method)
-            except SyntaxFault as fault:
-                fault.index = method.INDEX
-                raise
+            self._call(channel, handler, method)
         elif isinstance(method, spec.ChannelClose):
             channel.send_confirms()
             channel.release()
@@ -306,6 +309,18 @@ class Reading:
             raise SyntaxFault(
                 codes.NOT_IMPLEMENTED if method.TO_SERVER else codes.COMMAND_INVALID, f"unexpected {method.NAME}"
             )
+
+    def _call(self, channel: Channel, handler: Handler, method: Method) -> None:
+        """Have a method done; what it refuses costs the channel, or the connection."""
+        try:
+            handler(channel, method)
+        except BrokerError as error:
+            if REPLIES[error.condition].hard:
+                raise SyntaxFault(REPLIES[error.condition].code, error.text, method.INDEX) from None
+            channel.refuse(error, method)
+        except SyntaxFault as fault:
+            fault.index = method.INDEX
+            raise
 
     def _method_on_closing(self, channel: Channel, payload: bytes) -> None:
         """The channel was closed by the broker: only the end of it is of interest."""

@@ -50,14 +50,26 @@ def test_the_connection_speaks_last() -> None:
     assert outbox.take() == b"az"
 
 
-def test_the_connection_speaks_last_also_when_it_was_the_first_to_wait() -> None:
+def test_the_connection_speaks_behind_all_that_was_said_before() -> None:
     outbox = Outbox()
     outbox.put(1, b"a", 5)
     outbox.put(0, b"y")
     outbox.put(2, b"b", 10)
     outbox.put(0, b"z")
     outbox.release(10)
-    assert outbox.take() == b"abyz"
+    assert outbox.take() == b"aybz"
+
+
+def test_a_channel_that_was_released_waits_no_more() -> None:
+    outbox = Outbox()
+    outbox.put(1, b"a", 5)
+    outbox.put(2, b"b", 9)
+    outbox.release(5)
+    outbox.put(1, b"c")
+    outbox.put(2, b"d")
+    assert outbox.take() == b"ac"
+    outbox.release(9)
+    assert outbox.take() == b"bd"
 
 
 def test_what_has_no_order_goes_at_once() -> None:
@@ -73,6 +85,12 @@ class Model:
     def __init__(self) -> None:
         self.pieces: list[tuple[int, int]] = []  # channel, LSN
         self.sent: list[int] = []
+
+    def put(self, channel: int, lsn: int, synced: int) -> None:
+        """One more piece. What waits for the disk also waits for those who waited for it before."""
+        if lsn > synced:
+            lsn = max([lsn, *(other for _, other in self.pieces)])
+        self.pieces.append((channel, lsn))
 
     def check(self, synced: int) -> None:
         place = {number: i for i, number in enumerate(self.sent)}
@@ -102,8 +120,8 @@ def test_any_mix(plan: list[tuple[int, int] | int]) -> None:
             synced = max(synced, step)
             outbox.release(synced)
         else:
-            outbox.put(step[0], bytes([len(model.pieces)]), step[1])
-            model.pieces.append(step)
+            outbox.put(step[0], bytes([len(model.pieces)]), step[1])  # LSNs need not grow
+            model.put(*step, synced)
         model.sent += outbox.take()
         model.check(synced)
         assert outbox.size == len(model.pieces) - len(model.sent)
