@@ -102,7 +102,7 @@ def prefetch_by_two(self: Consumer, count: int) -> None:
 
 def buried_in_two_records(self: Broker, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
     letters = Decision(self)
-    self._place_dead(letters, queue, entries, outcome)
+    self.place_dead(letters, queue, entries, outcome)
     letters.apply()
     self.log.append(Kind.PAGE, bytes(6000))  # so that the batch between them ends
     leaving = Decision(self)

@@ -20,6 +20,7 @@ class Condition(Enum):
     NOT_ALLOWED = "not-allowed"
     NOT_IMPLEMENTED = "not-implemented"
     ILLEGAL_STATE = "illegal-state"
+    COMMAND_INVALID = "command-invalid"
     LIMIT_EXCEEDED = "limit-exceeded"
     INTERNAL = "internal"
 

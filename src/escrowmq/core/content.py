@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from escrowmq.core.message import Envelope, Run
@@ -52,7 +53,7 @@ class LogPager:
             known = self._envelopes[key] = envelope
         return known
 
-    def store(self, run: Run, bodies: list[bytes]) -> int:
+    def store(self, run: Run, bodies: Sequence[bytes]) -> int:
         """Write the content of a run that is not in the log yet; its block's LSN. It does not survive a restart."""
         run.lsn = self._log.append(Kind.PAGE, *encode_block(run.time, run.envelope, bodies))
         run.index = TRANSIENT

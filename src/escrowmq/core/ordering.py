@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from operator import attrgetter
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from escrowmq.core.backlog import Backlog
 from escrowmq.core.copying import part_of
@@ -22,7 +22,16 @@ class Pager(Protocol):
 
     def load(self, reference: Reference) -> Block: ...
 
-    def store(self, run: Run, bodies: list[bytes]) -> int: ...
+    def store(self, run: Run, bodies: Sequence[bytes]) -> int: ...
+
+
+class Detached(NamedTuple):
+    """Messages that have left an ordering: one that was in memory, or those of a reference that were not; and how often
+    each has been delivered.
+    """
+
+    what: Entry | Reference
+    deliveries: int
 
 
 class Discipline(Protocol):
@@ -30,7 +39,7 @@ class Discipline(Protocol):
 
     def __len__(self) -> int: ...
 
-    def append(self, run: Run, bodies: list[bytes]) -> None:
+    def append(self, run: Run, bodies: Sequence[bytes]) -> None:
         """A run takes its place behind everything that is there."""
         ...
 
@@ -74,6 +83,16 @@ class Discipline(Protocol):
         """Take over what recovery found, in order of position."""
         ...
 
+    def detach(self, most: int, parts: int) -> list[Detached]:
+        """Like `take`, for at most `parts` parts, but what is in the log alone is not loaded."""
+        ...
+
+    def attach(self, found: list[Reference], deliveries: dict[int, int]) -> None:
+        """What was detached returns to its places without being loaded. It counts as delivered: once, if `deliveries`
+        does not know better.
+        """
+        ...
+
 
 class Fifo:
     """Publication order.
@@ -113,7 +132,7 @@ class Fifo:
         """Number of entries that are in memory."""
         return len(self._returned) + len(self.head)
 
-    def append(self, run: Run, bodies: list[bytes]) -> None:
+    def append(self, run: Run, bodies: Sequence[bytes]) -> None:
         count = len(bodies)
         if not self.tail.messages and self.resident < self.resident_limit:
             self.resident += sum(map(len, bodies)) + ENTRY_COST * count
@@ -223,6 +242,63 @@ class Fifo:
         self.deliveries = deliveries
         self.delivered_below = delivered_below
 
+    def detach(self, most: int, parts: int) -> list[Detached]:
+        found: list[Detached] = []
+        returned, head, tail = self._returned, self.head, self.tail
+        while most > 0 and len(found) < parts:
+            back = returned[0].position if returned else 0
+            if head and not 0 < back < head[0].position:
+                entry = head.popleft()
+                self.resident -= len(entry.body) + ENTRY_COST
+            elif tail.messages and not head and not 0 < back < tail.firsts[tail.begin]:
+                reference = tail.take(min(most, back - tail.firsts[tail.begin]) if back else most)
+                found += self._with_deliveries(reference)
+                most -= reference.length
+                continue
+            elif returned:
+                entry = heapq.heappop(returned)
+            else:
+                break
+            found.append(Detached(entry, entry.deliveries))
+            most -= 1
+        return found
+
+    def _with_deliveries(self, reference: Reference) -> Iterator[Detached]:
+        """A reference, in parts that have been delivered equally often."""
+        first, length, lsn, start = reference
+        if not self.deliveries and first >= self.delivered_below:
+            yield Detached(reference, 0)
+            return
+        at, count = 0, 0
+        for i in range(length):
+            position = first + i
+            known = self.deliveries.pop(position, 1 if position < self.delivered_below else 0)
+            if known != count and i > at:
+                yield Detached(Reference(first + at, i - at, lsn, start + at), count)
+                at = i
+            count = known
+        yield Detached(Reference(first + at, length - at, lsn, start + at), count)
+
+    def attach(self, found: list[Reference], deliveries: dict[int, int]) -> None:
+        found.sort()
+        # All that lies below the last of them and is in the log alone has been detached before, and so delivered.
+        self.delivered_below = max(self.delivered_below, found[-1].first + found[-1].length)
+        self.deliveries.update(deliveries)
+        # No entry in memory but those that came back may lie between what is in the log.
+        self._returned.extend(self.head)
+        heapq.heapify(self._returned)
+        self.head.clear()
+        self.resident = 0
+        merged = Backlog()
+        behind = found[-1].first + found[-1].length
+        begin = self.tail.begin
+        while begin < self.tail.end and self.tail.firsts[begin] < behind:
+            begin += 1
+        for reference in sorted([*found, *map(self.tail.at, range(self.tail.begin, begin))]):
+            merged.append(*reference)
+        merged.join(self.tail, begin)
+        self.tail.replace(merged)
+
 
 class Priority:
     """The highest priority first, publication order within each (ORD-6)."""
@@ -246,7 +322,7 @@ class Priority:
     def __len__(self) -> int:
         return sum(map(len, self._levels.values()))
 
-    def append(self, run: Run, bodies: list[bytes]) -> None:
+    def append(self, run: Run, bodies: Sequence[bytes]) -> None:
         self._level(run.envelope).append(run, bodies)
 
     def take(self, most: int) -> list[Entry]:
@@ -298,3 +374,21 @@ class Priority:
             level.tail.append(*reference)
             level.delivered_below = delivered_below
             level.deliveries = deliveries
+
+    def detach(self, most: int, parts: int) -> list[Detached]:
+        found: list[Detached] = []
+        for level in self._levels.values():
+            some = level.detach(most, parts - len(found))
+            found += some
+            most -= sum([1 if isinstance(part.what, Entry) else part.what.length for part in some])
+        return found
+
+    def attach(self, found: list[Reference], deliveries: dict[int, int]) -> None:
+        levels: dict[int, tuple[Fifo, list[Reference], dict[int, int]]] = {}
+        for reference in found:
+            level = self._level(self._pager.load(reference._replace(length=1)).envelope)
+            _, some, counts = levels.setdefault(id(level), (level, [], {}))
+            some.append(reference)
+            counts.update((p, deliveries[p]) for p in range(reference.first, reference.first + reference.length) if p in deliveries)
+        for level, some, counts in levels.values():
+            level.attach(some, counts)

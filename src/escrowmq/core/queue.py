@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from escrowmq.core.arguments import QueueOptions
@@ -128,7 +129,7 @@ class Queue:
         self.logged = False
         self.deleted = False
         self.had_consumer = False
-        self.escrow: deque[tuple[int, Run, list[bytes]]] = deque()
+        self.escrow: deque[tuple[int, Run, Sequence[bytes]]] = deque()
         self.delivered_below = 0
         self.delivered_recorded = 0
         self.ttl_possible = options.message_ttl is not None
@@ -173,7 +174,7 @@ class Queue:
                 ttl = envelope.ttl
         return 0 if ttl is None else max(time + ttl, 1)
 
-    def enqueue(self, run: Run, bodies: list[bytes], after: int = 0) -> None:
+    def enqueue(self, run: Run, bodies: Sequence[bytes], after: int = 0) -> None:
         """A run takes the next positions. With `after` it stays invisible until the log is synced that far."""
         run.first = self.next_position
         self.next_position += len(bodies)
@@ -182,7 +183,7 @@ class Queue:
             return
         self._admit(run, bodies)
 
-    def _admit(self, run: Run, bodies: list[bytes]) -> None:
+    def _admit(self, run: Run, bodies: Sequence[bytes]) -> None:
         if run.envelope.ttl is not None or self.ttl_possible:
             run.expires_at = self.expiry(run.envelope, run.time)
         self.order.append(run, bodies)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from escrowmq.core.backlog import Backlog
 from escrowmq.core.consumer_arguments import StreamOffset
 from escrowmq.core.message import Entry, Run
-from escrowmq.core.ordering import ENTRY_COST, Pager
+from escrowmq.core.ordering import ENTRY_COST, Detached, Pager
 from escrowmq.core.outcome import Outcome
 from escrowmq.core.queue import CHUNK, Queue
 from escrowmq.core.records import Reference
@@ -28,7 +28,7 @@ class StreamLog:
 
     def __init__(self, pager: Pager, resident_limit: int) -> None:
         self._pager = pager
-        self._recent: deque[tuple[Run, list[bytes]]] = deque()
+        self._recent: deque[tuple[Run, Sequence[bytes]]] = deque()
         self._resident = 0
         self._resident_limit = resident_limit
         self.backlog = Backlog()
@@ -36,7 +36,7 @@ class StreamLog:
     def __len__(self) -> int:
         return self.backlog.messages
 
-    def append(self, run: Run, bodies: list[bytes]) -> None:
+    def append(self, run: Run, bodies: Sequence[bytes]) -> None:
         lsn = run.lsn or self._pager.store(run, bodies)
         self.backlog.append(run.first, len(bodies), lsn, run.index)
         self._recent.append((run, bodies))
@@ -128,6 +128,13 @@ class StreamLog:
     def restore(self, found: Backlog, deliveries: dict[int, int], delivered_below: int) -> None:
         self.backlog.replace(found)
 
+    def detach(self, most: int, parts: int) -> list[Detached]:
+        """A stream gives nothing away."""
+        return []
+
+    def attach(self, found: list[Reference], deliveries: dict[int, int]) -> None:
+        """What was read has never left."""
+
 
 class StreamQueue(Queue):
     """A queue that keeps its entries by age and size, read by position."""
@@ -148,7 +155,7 @@ class StreamQueue(Queue):
     def _check_later(self) -> None:
         self._expiry_deadline = self._host.deadlines.set(self._host.now + _AGE_CHECK, self._check_age)
 
-    def _admit(self, run: Run, bodies: list[bytes]) -> None:
+    def _admit(self, run: Run, bodies: Sequence[bytes]) -> None:
         self.log.append(run, bodies)
         self.logged = True
         self.bytes += sum(map(len, bodies))
@@ -220,5 +227,5 @@ class StreamQueue(Queue):
         self._host.forget(self, [reference], outcome)
 
 
-def _size(bodies: list[bytes]) -> int:
+def _size(bodies: Sequence[bytes]) -> int:
     return sum(map(len, bodies)) + ENTRY_COST * len(bodies)

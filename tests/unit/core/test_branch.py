@@ -22,15 +22,23 @@ from escrowmq.core.outcome import Outcome
 from escrowmq.core.watch import Watch
 from tests.unit.core.site import Site
 
-A, R, C, B, T = State.ACTIVE, State.ROLLBACK_ONLY, State.COMMITTED, State.ROLLED_BACK, State.TIMED_OUT
+A, R, P, T = State.ACTIVE, State.ROLLBACK_ONLY, State.PREPARED, State.TIMED_OUT
+HC, HB = State.HEURISTIC_COMMITTED, State.HEURISTIC_ROLLED_BACK
+C, B, F = State.COMMITTED, State.ROLLED_BACK, State.FORGOTTEN
+N = None
 
-# One row for each state, one column for each input: enlist, fail, commit one-phase, rollback, expire.
+# One row for each state, one column for each input: enlist, fail, prepare, commit one-phase, commit, rollback, expire,
+# force commit, force rollback, forget.
 TABLE: dict[State, tuple[State | None, ...]] = {
-    A: (A, R, C, B, T),
-    R: (R, R, B, B, T),
-    C: (None, None, None, None, None),
-    B: (None, None, None, None, None),
-    T: (None, None, None, None, None),
+    A: (A, R, P, C, N, B, T, N, N, N),
+    R: (R, R, B, B, B, B, T, N, N, N),
+    P: (N, N, P, N, C, B, P, HC, HB, N),
+    HC: (N, N, N, N, HC, HC, N, N, N, F),
+    HB: (N, N, N, N, HB, HB, N, N, N, F),
+    T: (N, T, B, B, B, B, N, N, N, N),
+    C: (N, N, N, N, N, N, N, N, N, N),
+    B: (N, N, N, N, N, N, N, N, N, N),
+    F: (N, N, N, N, N, N, N, N, N, N),
 }
 ENVELOPE = Envelope("", "q")
 

@@ -62,6 +62,12 @@ def test_kinds_are_part_of_the_journals_format() -> None:
         "PAGE": 7,
         "DELIVERED": 8,
         "READDRESSED": 9,
+        "PREPARE": 10,
+        "PLACED": 11,
+        "ROLLBACK": 12,
+        "HEURISTIC": 13,
+        "FORGET": 14,
+        "DECIDE": 15,
     }
 
 

@@ -1,0 +1,131 @@
+"""The outcome of prepared branches: what each does, and all of it in one record (TX-5, ORD-4, DTX-9)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from escrowmq.core.branch import Publication
+from escrowmq.core.branch_records import encode_placed
+from escrowmq.core.decision import Decision
+from escrowmq.core.message import Run
+from escrowmq.core.outcome import Outcome
+from escrowmq.core.records import Kind, encode_block, encode_settle, encode_targets, ranges_of
+from escrowmq.core.settlement import durable_positions, release
+
+if TYPE_CHECKING:
+    from escrowmq.core.branch_records import Operations
+    from escrowmq.core.broker import Broker
+    from escrowmq.core.consumer import Consumer
+    from escrowmq.core.message import Entry
+    from escrowmq.core.queue import Queue
+    from escrowmq.core.xa_branch import PreparedRun, XaBranch
+
+Write = Callable[[list["Operations"]], list[list[int]]]
+"""Append the record that has these operations, of each branch; the LSNs of their payloads."""
+
+
+class Outcomes(Decision):
+    """What the commit of one prepared branch does. Its blocks are in the log already."""
+
+    __slots__ = ("_offsets", "_runs", "back", "branch", "returned")
+
+    def __init__(self, broker: Broker, branch: XaBranch) -> None:
+        super().__init__(broker, branch.number)
+        self.branch = branch
+        self.returned: list[Publication] = []
+        self.back: list[tuple[Consumer, list[Entry]]] = []
+        self._runs: dict[int, PreparedRun] = {}
+        self._offsets: list[int | None] = []
+        for run in branch.runs:
+            queues = tuple(queue for queue in run.queues if not queue.deleted)
+            if queues:
+                self._runs[len(self._placements)] = run
+                self._placements.append((run.envelope, run.bodies, queues))
+            elif run.mandatory:
+                self.returned.append(Publication(run.envelope, list(run.bodies), (), mandatory=True))
+        for settlement in branch.settlements:
+            consumer, entries, outcome = settlement.consumer, settlement.entries, settlement.outcome
+            if settlement.requeue:
+                entries, returning = broker.spent(consumer.queue, entries)
+                outcome = Outcome.DELIVERY_LIMIT
+                self.back.append((consumer, returning))
+                if not entries:
+                    continue
+            queue = broker.leave(consumer, len(entries))
+            if queue.keeps:
+                continue
+            if not queue.deleted and outcome is not Outcome.ACCEPTED:
+                broker.place_dead(self, queue, entries, outcome)
+            self.remove(queue, entries, outcome)
+
+    def operations(self, next_positions: dict[Queue, int]) -> list[tuple[Kind, Sequence[bytes]]]:
+        """The record's operations. `next_positions` goes on from branch to branch."""
+        found: list[tuple[Kind, Sequence[bytes]]] = []
+        for i, (envelope, bodies, queues) in enumerate(self._placements):
+            targets = []
+            for queue in queues:
+                first = next_positions.get(queue, queue.next_position)
+                next_positions[queue] = first + len(bodies)
+                if queue.durable and envelope.durable:
+                    targets.append((queue.ident, first))
+            run = self._runs.get(i)
+            offset: int | None = None
+            if targets and run is not None and not self._ages(run, queues):
+                found.append((Kind.PLACED, [encode_placed(targets, run.lsn, len(bodies))]))
+            elif targets:
+                head = encode_targets(targets)
+                found.append((Kind.PUBLISH, [head, *encode_block(self._host.now, envelope, bodies)]))
+                offset = len(head)
+            self._offsets.append(offset)
+        for (queue, outcome), entries in self._removals.items():
+            positions = durable_positions(queue, entries)
+            if positions and not queue.deleted:
+                found.append((Kind.SETTLE, [encode_settle(queue.ident, outcome, ranges_of(positions))]))
+        return found
+
+    def _ages(self, run: PreparedRun, queues: Sequence[Queue]) -> bool:
+        """Whether the time in its block matters and is not that of the commit: a message lives from then on."""
+        if run.time == self._host.now:
+            return False
+        return run.envelope.ttl is not None or any(
+            queue.options.message_ttl is not None or queue.keeps for queue in queues
+        )
+
+    def take_effect(self, payloads: Sequence[int], end: int) -> None:
+        """Messages come and go; they are invisible until the log is synced up to `end`."""
+        host, log = self._host, self._host.log
+        written = iter(payloads)
+        for i, (envelope, bodies, queues) in enumerate(self._placements):
+            run, offset = self._runs.get(i), self._offsets[i]
+            durable = [queue for queue in queues if queue.durable and envelope.durable]
+            lsn, time = 0, host.now
+            if durable:
+                payload = next(written)
+                if offset is not None:
+                    lsn = payload + offset
+                    log.retain(lsn, len(bodies) * len(durable))
+                elif run is not None:
+                    lsn, time = run.lsn, run.time
+                    run.retained -= len(bodies) * len(durable)
+            for queue in queues:
+                queue.enqueue(Run(envelope, 0, time, lsn if queue.durable else 0), bodies, end)
+                if queue.escrow:
+                    host.seal(queue)
+        for entries in self._removals.values():
+            release(log, entries)
+
+
+def resolve(broker: Broker, branches: Sequence[XaBranch], write: Write) -> list[Outcomes]:
+    """Commit prepared branches: one record, written by `write`, then all of their effects."""
+    broker.settlements.flush()
+    outcomes = [Outcomes(broker, branch) for branch in branches]
+    next_positions: dict[Queue, int] = {}
+    payloads = write([outcome.operations(next_positions) for outcome in outcomes])
+    end = broker.log.end_lsn
+    for outcome, places in zip(outcomes, payloads, strict=True):
+        outcome.take_effect(places, end)
+    for outcome in outcomes:
+        for consumer, entries in outcome.back:
+            broker.requeue(consumer, entries)
+    return outcomes
