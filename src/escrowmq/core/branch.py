@@ -82,11 +82,7 @@ TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
         Input.ROLLBACK: State.HEURISTIC_ROLLED_BACK,
         Input.FORGET: State.FORGOTTEN,
     },
-    State.TIMED_OUT: {  # rolled back; kept for a while so that those who ask are told why
-        Input.FAIL: State.TIMED_OUT,
-        Input.PREPARE: State.ROLLED_BACK,
-        Input.COMMIT_ONE_PHASE: State.ROLLED_BACK,
-        Input.COMMIT: State.ROLLED_BACK,
+    State.TIMED_OUT: {  # its work is undone; it is kept for a while so that those who ask are told why
         Input.ROLLBACK: State.ROLLED_BACK,
     },
     State.COMMITTED: {},

@@ -34,6 +34,7 @@ MAX_BRANCHES: Final = 10_000
 MAX_OVERDUE: Final = 10_000
 """Branches that have timed out and whose transaction manager has not asked since; the oldest are forgotten."""
 _IN_DOUBT: Final = frozenset((State.PREPARED, State.HEURISTIC_COMMITTED, State.HEURISTIC_ROLLED_BACK))
+_TOLD: Final = {State.ROLLBACK_ONLY: XaStatus.RB_ROLLBACK, State.TIMED_OUT: XaStatus.RB_TIMEOUT}
 _HEURISTIC: Final = {
     State.HEURISTIC_COMMITTED: XaStatus.HEUR_COM,
     State.HEURISTIC_ROLLED_BACK: XaStatus.HEUR_RB,
@@ -112,7 +113,7 @@ class Coordinator:
         if fail:
             self._fail(branch)
         if branch.state in UNDONE:
-            return XaResult(_rolled_back(branch))
+            return XaResult(_TOLD[branch.state])
         return XaResult(XaStatus.OK)
 
     def leave(self, worker: Worker) -> None:
@@ -163,6 +164,8 @@ class Coordinator:
         """
         branch = self._ended(xid)
         before = branch.state
+        if before is State.TIMED_OUT:
+            return self._timed_out(branch)
         if branch.empty and before is State.ACTIVE:
             branch.step(Input.COMMIT_ONE_PHASE)
             self._forget(branch)
@@ -179,7 +182,7 @@ class Coordinator:
                 return XaResult(XaStatus.RB_ROLLBACK, reason=full.text)
         if branch.step(Input.PREPARE) is not State.PREPARED:
             self._forget(branch)
-            return XaResult(_rolled_back(branch, before))
+            return XaResult(XaStatus.RB_ROLLBACK)
         if preparation is not None:
             self._disarm(branch)
             branch.lsn = preparation.apply()
@@ -191,15 +194,16 @@ class Coordinator:
         HEUR_COM, HEUR_RB: an operator has decided before. RB_ROLLBACK, RB_TIMEOUT: it is rolled back and forgotten.
         """
         branch = self._ended(xid)
+        if branch.state is State.TIMED_OUT:
+            return self._timed_out(branch)
         if one_phase:
             return self._commit_one_phase(branch)
-        before = branch.state
         after = branch.step(Input.COMMIT)
         if after in _HEURISTIC:
             return XaResult(_HEURISTIC[after], branch.lsn)
         if after is not State.COMMITTED:
             self._forget(branch)
-            return XaResult(_rolled_back(branch, before))
+            return XaResult(XaStatus.RB_ROLLBACK)
         broker = self._broker
 
         def write(found: list[Operations]) -> list[list[int]]:
@@ -214,11 +218,10 @@ class Coordinator:
         return XaResult(XaStatus.OK, broker.log.end_lsn, tuple(outcome.returned))
 
     def _commit_one_phase(self, branch: XaBranch) -> XaResult:
-        before = branch.state
-        if before is not State.ACTIVE:
+        if branch.state is not State.ACTIVE:
             branch.step(Input.COMMIT_ONE_PHASE)
             self._forget(branch)
-            return XaResult(_rolled_back(branch, before))
+            return XaResult(XaStatus.RB_ROLLBACK)
         try:
             result = self._broker.commit(branch)
         except BrokerError as full:  # nothing was applied
@@ -233,6 +236,8 @@ class Coordinator:
         """What was published is dropped, what was settled goes back to its place (DTX-14)."""
         branch = self._ended(xid)
         before = branch.state
+        if before is State.TIMED_OUT:
+            return self._timed_out(branch)
         after = branch.step(Input.ROLLBACK)
         if after in _HEURISTIC:
             return XaResult(_HEURISTIC[after], branch.lsn)
@@ -243,7 +248,7 @@ class Coordinator:
             discard(self._broker, branch)
         self._undo(branch)
         self._forget(branch)
-        return XaResult(XaStatus.RB_TIMEOUT if before is State.TIMED_OUT else XaStatus.OK, lsn)
+        return XaResult(XaStatus.OK, lsn)
 
     def forget(self, xid: Xid) -> int:
         """An operator's decision has been taken note of; what the answer has to wait for (DTX-10)."""
@@ -409,7 +414,15 @@ class Coordinator:
             )
         return branch
 
+    def _timed_out(self, branch: XaBranch) -> XaResult:
+        """Who asks is told, and it is over."""
+        branch.step(Input.ROLLBACK)
+        self._forget(branch)
+        return XaResult(XaStatus.RB_TIMEOUT)
+
     def _fail(self, branch: XaBranch) -> None:
+        if branch.state is State.TIMED_OUT:
+            return
         branch.step(Input.FAIL)
         self._undo(branch)
         if branch.deadline is None and branch.state is State.ROLLBACK_ONLY:
@@ -432,10 +445,6 @@ class Coordinator:
         self._broker.holders.pop(branch, None)
         branch.associations.clear()
         branch.end()
-
-
-def _rolled_back(branch: XaBranch, state: State | None = None) -> XaStatus:
-    return XaStatus.RB_TIMEOUT if (state or branch.state) is State.TIMED_OUT else XaStatus.RB_ROLLBACK
 
 
 def _words(branch: XaBranch) -> str:

@@ -35,7 +35,7 @@ TABLE: dict[State, tuple[State | None, ...]] = {
     P: (N, N, P, N, C, B, P, HC, HB, N),
     HC: (N, N, N, N, HC, HC, N, N, N, F),
     HB: (N, N, N, N, HB, HB, N, N, N, F),
-    T: (N, T, B, B, B, B, N, N, N, N),
+    T: (N, N, N, N, N, B, N, N, N, N),
     C: (N, N, N, N, N, N, N, N, N, N),
     B: (N, N, N, N, N, N, N, N, N, N),
     F: (N, N, N, N, N, N, N, N, N, N),
