@@ -12,6 +12,7 @@
 else in between. A letter before them names the client, "A" if there is none; a client that is new connects and logs
 in. Arguments are `name=value` in JSON or a bare word, `name` alone for true, `name~"text"` for text that must be in it;
 what a `<` line does not name is not compared. Properties are named like arguments. `> raw 01 00 …` are octets in hex.
+An xid is `FORMAT:GTRID:BQUAL` with the last two in hex, or `hex:…`, its octets as they are; `xids` are a list of them.
 `< nothing` and `< closed` say what they say. `!` is done to the server, see `Player.do`.
 """
 
@@ -24,12 +25,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from escrowmq.core.branch import Limits
+from escrowmq.core.xid import Xid
 from escrowmq.journal.errors import JournalFailed
 from escrowmq.journal.memory import Faults, MemoryStorage
 from escrowmq.wire.amqp091 import frames
 from escrowmq.wire.amqp091.method import Method
 from escrowmq.wire.amqp091.properties import Properties
-from escrowmq.wire.amqp091.spec import METHODS
+from escrowmq.wire.amqp091.spec import METHODS, DtxCoordinationRecoverOk
+from escrowmq.wire.amqp091.table import FieldTable
 from escrowmq.wire.endpoint import EndpointLimits
 from tests.harness.client import SimClient
 from tests.harness.frames import Message, publish_frames
@@ -62,6 +65,18 @@ def play(path: Path, *, piece: int = 0) -> None:
             except AssertionError as error:
                 raise AssertionError(f"{path.name}:{number}: {line}\n{error}") from error
     player.nothing_left(path.name)
+
+
+def _octets(text: str) -> bytes:
+    """An xid as it goes over the wire; `hex:` for one that need be none."""
+    return bytes.fromhex(text[4:]) if text.startswith("hex:") else Xid.parse(text).encode()
+
+
+def _xids(table: FieldTable) -> list[str]:
+    """Those of an answer to recover, in the order of the text."""
+    found = table["xids"]
+    assert isinstance(found, list)
+    return sorted(str(Xid.decode(each.encode() if isinstance(each, str) else bytes(each))) for each in found)  # type: ignore[arg-type]
 
 
 def _value(text: str | None) -> Any:
@@ -127,6 +142,8 @@ class Player:
             value = _value(match["value"])
             if match["name"] == "body":
                 body = str(value).encode()
+            elif match["name"] == "xid":
+                arguments["xid"] = _octets(match["value"])
             elif match["name"] in fields:
                 arguments[match["name"]] = value
             else:
@@ -173,6 +190,7 @@ class Player:
         writes none: nothing has been written since `writes count`.
         permit USER CONFIGURE WRITE READ: permissions; "-" for none.
         connect NAME USER: a client that logs in as that user.
+        force XID commit, force XID rollback: an operator decides.
         """
         match what:
             case "crash" | "kill" | "restart":
@@ -200,6 +218,11 @@ class Player:
                 self.server.broker.record_access(self.server.broker.access.set_permission(words[0], "/", *rights))
             case "connect":
                 self._clients[words[0]] = SimClient(self.server, words[0], user=words[1], piece=self._piece)
+            case "force":
+                self.server.broker.now = self.server.now
+                self.server.broker.coordinator.force(Xid.parse(words[0]), commit=words[1] == "commit")
+                self.server.end_turn()
+                self.server.run_disk()
             case _:
                 raise AssertionError("nobody knows how to do this")
 
@@ -231,6 +254,8 @@ def _compare(message: Message, name: str, how: str | None, value: Any) -> None:
     found: Any
     if name == "body":
         found = message.body.decode()
+    elif name == "xids" and isinstance(message.method, DtxCoordinationRecoverOk):
+        found = _xids(message.method.xids)
     elif name in {field for field, _ in message.method.FIELDS}:
         found = getattr(message.method, name)
     else:

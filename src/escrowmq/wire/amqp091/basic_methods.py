@@ -151,6 +151,8 @@ def basic_recover_async(channel: Channel, method: spec.BasicRecoverAsync) -> Non
 
 def confirm_select(channel: Channel, method: spec.ConfirmSelect) -> None:
     """TX-1."""
+    if channel.demarcation is not None:
+        raise BrokerError(Condition.PRECONDITION_FAILED, "cannot switch from dtx to confirm mode")
     if channel.branch is not None:
         raise BrokerError(Condition.PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
     channel.confirming = True
@@ -162,6 +164,8 @@ def tx_select(channel: Channel, method: spec.TxSelect) -> None:
     """TX-1."""
     if channel.confirming:
         raise BrokerError(Condition.PRECONDITION_FAILED, "cannot switch from confirm to tx mode")
+    if channel.demarcation is not None:
+        raise BrokerError(Condition.PRECONDITION_FAILED, "cannot switch from dtx to tx mode")
     if channel.branch is None:
         channel.begin()
     channel.send(spec.TxSelectOk())

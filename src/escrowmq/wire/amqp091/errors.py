@@ -48,9 +48,10 @@ REPLIES: Final[dict[Condition, Reply]] = {
     Condition.INVALID_ARGUMENT: _reply(codes.PRECONDITION_FAILED),
     Condition.NOT_ALLOWED: _reply(codes.NOT_ALLOWED),
     Condition.NOT_IMPLEMENTED: _reply(codes.NOT_IMPLEMENTED),
-    # The next two are hard in the specification. Here they speak of one branch or one transaction, which a channel
+    # The next three are hard in the specification. Here they speak of one branch or one transaction, which a channel
     # carries: its siblings on the connection have done nothing wrong (TX-13, DTX-3).
     Condition.ILLEGAL_STATE: _reply(codes.COMMAND_INVALID, hard=False),
+    Condition.COMMAND_INVALID: _reply(codes.COMMAND_INVALID, hard=False),
     Condition.LIMIT_EXCEEDED: _reply(codes.RESOURCE_ERROR, hard=False),
     Condition.INTERNAL: _reply(codes.INTERNAL_ERROR),
 }

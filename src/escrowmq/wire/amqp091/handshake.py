@@ -27,6 +27,7 @@ CAPABILITIES: Final[FieldTable] = {
     "authentication_failure_close": True,
     "per_consumer_qos": True,
     "direct_reply_to": True,
+    "dtx": True,
 }
 _PROPERTIES: Final[FieldTable] = {
     "product": "EscrowMQ",

@@ -20,6 +20,7 @@ from escrowmq.wire.amqp091.errors import REPLIES, SyntaxFault, reply_text
         (Condition.NOT_ALLOWED, 530, "NOT_ALLOWED", True),
         (Condition.NOT_IMPLEMENTED, 540, "NOT_IMPLEMENTED", True),
         (Condition.ILLEGAL_STATE, 503, "COMMAND_INVALID", False),
+        (Condition.COMMAND_INVALID, 503, "COMMAND_INVALID", False),
         (Condition.LIMIT_EXCEEDED, 506, "RESOURCE_ERROR", False),
         (Condition.INTERNAL, 541, "INTERNAL_ERROR", True),
     ],

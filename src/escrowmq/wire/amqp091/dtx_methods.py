@@ -1,0 +1,156 @@
+"""The classes dtx-demarcation (101) and dtx-coordination (105): X/Open XA on channels.
+
+A channel works for branches after `dtx-demarcation.select`; any channel may ask for their outcomes. Whatever is refused
+costs the channel and never the connection, also with codes that are hard elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.xid import Xid
+from escrowmq.wire.amqp091 import spec
+from escrowmq.wire.amqp091.dtx_demarcation import Demarcation
+from escrowmq.wire.amqp091.queue_methods import Handler
+from escrowmq.wire.amqp091.table import FieldValue, LongStr
+
+if TYPE_CHECKING:
+    from escrowmq.core.coordinator import Coordinator
+    from escrowmq.core.xa import XaResult
+    from escrowmq.wire.amqp091.channel import Channel
+
+_FRAME: Final = 64  # more than all in a recover-ok that is not an xid
+_ITEM: Final = 5  # type tag and length of an xid in it
+
+
+# -- demarcation
+
+
+def select(channel: Channel, method: spec.DtxDemarcationSelect) -> None:
+    """DTX-1. A channel has one mode: transactional, confirming, or this one."""
+    if channel.confirming:
+        raise BrokerError(Condition.PRECONDITION_FAILED, "cannot switch from confirm to dtx mode")
+    if channel.demarcation is None:
+        if channel.branch is not None:
+            raise BrokerError(Condition.PRECONDITION_FAILED, "cannot switch from tx to dtx mode")
+        channel.demarcation = Demarcation(channel)
+    channel.send(spec.DtxDemarcationSelectOk())
+
+
+def start(channel: Channel, method: spec.DtxDemarcationStart) -> None:
+    """DTX-2, DTX-3."""
+    demarcation = _demarcation(channel)
+    if method.join and method.resume:
+        raise BrokerError(Condition.COMMAND_INVALID, "join and resume exclude each other")
+    status = demarcation.start(Xid.decode(method.xid), join=method.join, resume=method.resume)
+    channel.send(spec.DtxDemarcationStartOk(status))
+
+
+def end(channel: Channel, method: spec.DtxDemarcationEnd) -> None:
+    """DTX-3, DTX-5."""
+    demarcation = _demarcation(channel)
+    if method.fail and method.suspend:
+        raise BrokerError(Condition.COMMAND_INVALID, "fail and suspend exclude each other")
+    status = demarcation.end(Xid.decode(method.xid), fail=method.fail, suspend=method.suspend)
+    channel.send(spec.DtxDemarcationEndOk(status))
+
+
+def _demarcation(channel: Channel) -> Demarcation:
+    if channel.demarcation is None:
+        raise BrokerError(Condition.COMMAND_INVALID, "no dtx-demarcation.select on this channel")
+    return channel.demarcation
+
+
+# -- coordination
+
+
+def prepare(channel: Channel, method: spec.DtxCoordinationPrepare) -> None:
+    """DTX-8."""
+    _answer(channel, spec.DtxCoordinationPrepareOk, _coordinator(channel).prepare(Xid.decode(method.xid)))
+
+
+def commit(channel: Channel, method: spec.DtxCoordinationCommit) -> None:
+    """DTX-9. What no queue took goes to who commits, and before the answer: the publisher may be long gone (TX-7)."""
+    result = _coordinator(channel).commit(Xid.decode(method.xid), one_phase=method.one_phase)
+    for publication in result.returned:
+        channel.send_returns(publication.envelope, publication.bodies, result.lsn)
+    _answer(channel, spec.DtxCoordinationCommitOk, result)
+
+
+def rollback(channel: Channel, method: spec.DtxCoordinationRollback) -> None:
+    """DTX-9, DTX-14."""
+    _answer(channel, spec.DtxCoordinationRollbackOk, _coordinator(channel).rollback(Xid.decode(method.xid)))
+
+
+def forget(channel: Channel, method: spec.DtxCoordinationForget) -> None:
+    """DTX-10."""
+    lsn = _coordinator(channel).forget(Xid.decode(method.xid))
+    channel.send(spec.DtxCoordinationForgetOk(), lsn)
+
+
+def recover(channel: Channel, method: spec.DtxCoordinationRecover) -> None:
+    """DTX-10. An answer has as many xids as fit into a frame; asking on brings the others, and then none."""
+    if method.startscan:
+        channel.scan = _coordinator(channel).recover()
+    scan = channel.scan
+    if scan is None:
+        raise BrokerError(Condition.COMMAND_INVALID, "no scan is open: the first recover of one has startscan")
+    room = channel.connection.frame_max - _FRAME
+    xids: list[FieldValue] = []
+    for xid in scan:
+        data = LongStr(xid.encode())
+        room -= len(data) + _ITEM
+        if room < 0:
+            break
+        xids.append(data)
+    channel.scan = None if method.endscan else scan[len(xids) :]
+    channel.send(spec.DtxCoordinationRecoverOk({"xids": xids}))
+
+
+def set_timeout(channel: Channel, method: spec.DtxCoordinationSetTimeout) -> None:
+    """DTX-12."""
+    _coordinator(channel).set_timeout(Xid.decode(method.xid), method.timeout)
+    channel.send(spec.DtxCoordinationSetTimeoutOk())
+
+
+def get_timeout(channel: Channel, method: spec.DtxCoordinationGetTimeout) -> None:
+    """DTX-12."""
+    seconds = _coordinator(channel).get_timeout(Xid.decode(method.xid))
+    channel.send(spec.DtxCoordinationGetTimeoutOk(seconds))
+
+
+def _coordinator(channel: Channel) -> Coordinator:
+    return channel.broker.coordinator
+
+
+def _answer(channel: Channel, kind: Callable[[int], Any], result: XaResult) -> None:
+    channel.send(kind(result.status), result.lsn)
+
+
+def _on_channel(ask: Handler) -> Handler:
+    """As `ask`; what the core refuses costs the channel alone."""
+
+    def handler(channel: Channel, method: Any) -> None:
+        try:
+            ask(channel, method)
+        except BrokerError as error:
+            channel.refuse(error, method)
+
+    return handler
+
+
+_METHODS: Final[dict[int, Handler]] = {
+    spec.DtxDemarcationSelect.INDEX: select,
+    spec.DtxDemarcationStart.INDEX: start,
+    spec.DtxDemarcationEnd.INDEX: end,
+    spec.DtxCoordinationCommit.INDEX: commit,
+    spec.DtxCoordinationForget.INDEX: forget,
+    spec.DtxCoordinationGetTimeout.INDEX: get_timeout,
+    spec.DtxCoordinationPrepare.INDEX: prepare,
+    spec.DtxCoordinationRecover.INDEX: recover,
+    spec.DtxCoordinationRollback.INDEX: rollback,
+    spec.DtxCoordinationSetTimeout.INDEX: set_timeout,
+}
+HANDLERS: Final[dict[int, Handler]] = {index: _on_channel(ask) for index, ask in _METHODS.items()}

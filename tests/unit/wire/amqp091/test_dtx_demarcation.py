@@ -1,0 +1,149 @@
+"""A channel that works for branches: what goes into them, what does not, and what it leaves behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.core.xa import XaStatus
+from escrowmq.core.xid import Xid
+from escrowmq.wire.amqp091 import spec
+from escrowmq.wire.amqp091.dtx_demarcation import Demarcation
+from tests.harness.client import SimClient
+from tests.unit.wire.amqp091.clients import Server, bodies, pair
+
+X = Xid(7, b"g", b"b")
+NAME = X.encode()
+
+
+def working(**limits: int) -> tuple[Server, SimClient]:
+    """A client whose channel 1 works for X, with a queue."""
+    server, client = pair(**limits)
+    client.declare(1, "q")
+    client.call(1, spec.DtxDemarcationSelect(), spec.DtxDemarcationSelectOk)
+    client.call(1, spec.DtxDemarcationStart(NAME), spec.DtxDemarcationStartOk)
+    return server, client
+
+
+def demarcation(client: SimClient) -> Demarcation:
+    found = client.port.endpoint.channels[1].demarcation
+    assert found is not None
+    return found
+
+
+@pytest.mark.rule("DTX-2")
+def test_the_branch_of_the_channel_is_the_one_that_it_is_associated_with() -> None:
+    _, client = working()
+
+    def associated() -> bool:
+        return client.port.endpoint.channels[1].branch is not None
+
+    assert associated()
+    assert demarcation(client).end(X, fail=False, suspend=False) is XaStatus.OK
+    assert not associated()
+    assert demarcation(client).start(X, join=True, resume=False) is XaStatus.OK
+    assert associated()
+
+
+def test_an_operator_learns_who_works_for_a_branch() -> None:
+    server, client = working()
+    (view,) = server.broker.coordinator.branches()
+    assert view.owner == f"guest from {client.port.endpoint.label}, channel 1"
+    assert view.xid == X
+
+
+@pytest.mark.rule("DTX-12", "DTX-14", "DTX-2")
+def test_after_a_timeout_work_is_dropped_until_the_end() -> None:
+    server, client = working()
+    client.open_channel(2)
+    client.publish(2, "q", b"1", b"2")
+    assert client.get(1, "q") is not None
+    client.send(1, spec.BasicAck(1))
+    client.publish(1, "q", b"dropped")
+    server.after(60_001)
+    assert bodies(server) == [b"1", b"2"]
+    client.publish(1, "q", b"dropped as well")
+    message = client.get(1, "q")
+    assert message is not None
+    assert message.body == b"1"
+    client.send(1, spec.BasicAck(2))
+    assert bodies(server) == [b"1", b"2"], "what is acknowledged in vain is back"
+    assert client.call(1, spec.DtxDemarcationEnd(NAME), spec.DtxDemarcationEndOk).flags == XaStatus.RB_TIMEOUT
+    client.publish(1, "q", b"3")
+    assert bodies(server) == [b"1", b"2", b"3"]
+
+
+@pytest.mark.rule("DTX-7", "DTX-14")
+@pytest.mark.parametrize("how", ["close the channel", "close the connection", "lose it", "make an error"])
+@pytest.mark.parametrize("suspended", [False, True])
+def test_whatever_ends_the_channel_undoes_its_work(how: str, suspended: bool) -> None:
+    server, client = working()
+    client.open_channel(2)
+    client.publish(2, "q", b"1")
+    assert client.get(1, "q") is not None
+    client.send(1, spec.BasicAck(1))
+    client.publish(1, "q", b"dropped")
+    if suspended:
+        client.call(1, spec.DtxDemarcationEnd(NAME, suspend=True), spec.DtxDemarcationEndOk)
+    match how:
+        case "close the channel":
+            client.send(1, spec.ChannelClose(200, ""))
+        case "close the connection":
+            client.send(0, spec.ConnectionClose(200, ""))
+        case "lose it":
+            client.lose()
+        case _:
+            client.send(1, spec.QueueDeclare("none", passive=True))
+    assert bodies(server) == [b"1"]
+    assert not server.broker.vhost("/").queue("q").unsettled
+    (view,) = server.broker.coordinator.branches()
+    assert (view.state, view.workers) == ("rollback_only", 0)
+    assert server.broker.coordinator.prepare(X).status is XaStatus.RB_ROLLBACK
+
+
+@pytest.mark.rule("DTX-7")
+def test_what_a_channel_has_ended_outlives_it() -> None:
+    server, client = working()
+    client.publish(1, "q", b"kept")
+    client.call(1, spec.DtxDemarcationEnd(NAME), spec.DtxDemarcationEndOk)
+    client.lose()
+    assert server.broker.coordinator.commit(X, one_phase=True).status is XaStatus.OK
+    server.end_turn()
+    server.run_disk()
+    assert bodies(server) == [b"kept"]
+
+
+@pytest.mark.rule("DTX-6", "DTX-14")
+def test_deliveries_that_are_not_acknowledged_stay_with_the_channel() -> None:
+    server, client = working()
+    client.open_channel(2)
+    client.publish(2, "q", b"1", b"2")
+    for _ in range(2):
+        assert client.get(1, "q") is not None
+    client.send(1, spec.BasicAck(2))
+    client.call(1, spec.DtxDemarcationEnd(NAME), spec.DtxDemarcationEndOk)
+    client.call(1, spec.DtxCoordinationRollback(NAME), spec.DtxCoordinationRollbackOk)
+    assert bodies(server) == [b"2"]
+    client.send(1, spec.BasicNack(1, False, True))
+    assert bodies(server) == [b"1", b"2"]
+
+
+@pytest.mark.rule("DTX-14")
+@pytest.mark.parametrize("outcome", ["commit", "rollback"])
+def test_rejections_belong_to_the_branch_too(outcome: str) -> None:
+    server, client = working()
+    client.declare(1, "dead")
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    client.declare(1, "work", arguments=arguments)
+    client.open_channel(2)
+    client.publish(2, "work", b"bad", b"later")
+    for _ in range(2):
+        assert client.get(1, "work") is not None
+    client.send(1, spec.BasicReject(1, False), spec.BasicReject(2, True))
+    assert bodies(server, "work") == bodies(server, "dead") == []
+    client.call(1, spec.DtxDemarcationEnd(NAME), spec.DtxDemarcationEndOk)
+    if outcome == "commit":
+        client.call(1, spec.DtxCoordinationCommit(NAME, True), spec.DtxCoordinationCommitOk)
+        assert (bodies(server, "work"), bodies(server, "dead")) == ([b"later"], [b"bad"])
+    else:
+        client.call(1, spec.DtxCoordinationRollback(NAME), spec.DtxCoordinationRollbackOk)
+        assert (bodies(server, "work"), bodies(server, "dead")) == ([b"bad", b"later"], [])

@@ -1,0 +1,195 @@
+"""The methods of the dtx classes, where the tables of tests/conformance/test_dtx_states.py do not reach."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.xa import XaResult, XaStatus
+from escrowmq.core.xid import Xid
+from escrowmq.wire.amqp091 import dtx_methods, spec
+from escrowmq.wire.amqp091.errors import SyntaxFault
+from escrowmq.wire.amqp091.frames import decode_method, frame
+from escrowmq.wire.amqp091.handshake import State
+from escrowmq.wire.amqp091.method import Method
+from tests.harness.client import SimClient
+from tests.unit.wire.amqp091.clients import Server, fails_channel, pair
+
+NAMES = [name for name in spec.METHODS.values() if name.CLASS_ID in (101, 105) and name.TO_SERVER]
+
+
+def xid(number: int) -> Xid:
+    return Xid(1, b"g%d" % number, bytes(random.Random(number).randbytes(64)))
+
+
+def prepared(server: Server, client: SimClient, count: int) -> list[Xid]:
+    """Branches with a message each, on channel 2."""
+    client.open_channel(2)
+    client.declare(2, "q")
+    client.call(2, spec.DtxDemarcationSelect(), spec.DtxDemarcationSelectOk)
+    for number in range(count):
+        name = xid(number).encode()
+        client.call(2, spec.DtxDemarcationStart(name), spec.DtxDemarcationStartOk)
+        client.publish(2, "q", b"x")
+        client.call(2, spec.DtxDemarcationEnd(name), spec.DtxDemarcationEndOk)
+        client.call(2, spec.DtxCoordinationPrepare(name), spec.DtxCoordinationPrepareOk)
+    return [xid(number) for number in range(count)]
+
+
+def recovered(client: SimClient, *, startscan: bool = False, endscan: int = 0) -> list[Xid]:
+    answer = client.call(1, spec.DtxCoordinationRecover(startscan, endscan), spec.DtxCoordinationRecoverOk)
+    found: Any = answer.xids["xids"]
+    return [Xid.decode(name.encode() if isinstance(name, str) else name) for name in found]
+
+
+def test_every_method_that_a_server_may_receive_is_handled() -> None:
+    assert {method.INDEX for method in NAMES} == set(dtx_methods.HANDLERS)
+
+
+@pytest.mark.rule("DTX-10")
+def test_recover_takes_as_many_answers_as_it_needs() -> None:
+    server, client = pair(frame_max=4096)
+    expected = prepared(server, client, 100)
+    found = first = recovered(client, startscan=True)
+    assert 40 < len(first) < 60
+    while some := recovered(client):
+        found = found + some
+    assert found == expected
+    assert recovered(client, endscan=1) == []
+    assert recovered(client, startscan=True, endscan=1) == first
+    client.send(1, spec.DtxCoordinationRecover())
+    fails_channel(client, 1, 503, "startscan")
+
+
+@pytest.mark.rule("DTX-10")
+def test_a_scan_belongs_to_its_channel() -> None:
+    server, client = pair()
+    (name,) = prepared(server, client, 1)
+    assert recovered(client, startscan=True) == [name]
+    client.send(2, spec.DtxCoordinationRecover())
+    fails_channel(client, 2, 503, "startscan")
+    assert recovered(client) == []
+
+
+@pytest.mark.parametrize(
+    ("condition", "code"),
+    [
+        (Condition.NOT_ALLOWED, 530),
+        (Condition.INTERNAL, 541),
+        (Condition.COMMAND_INVALID, 503),
+        (Condition.ILLEGAL_STATE, 503),
+        (Condition.NOT_FOUND, 404),
+        (Condition.LIMIT_EXCEEDED, 506),
+    ],
+)
+def test_whatever_is_refused_costs_the_channel_alone(
+    condition: Condition, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, client = pair()
+    client.open_channel(2)
+
+    def refuse(*_: object) -> XaResult:
+        raise BrokerError(condition, "because")
+
+    monkeypatch.setattr(server.broker.coordinator, "prepare", refuse)
+    client.send(1, spec.DtxCoordinationPrepare(xid(1).encode()))
+    closed = fails_channel(client, 1, code, "because")
+    assert (closed.class_id, closed.method_id) == (105, 40)
+    client.declare(2, "still there")
+
+
+@pytest.mark.rule("DTX-8", "DTX-9", "DTX-10")
+@pytest.mark.parametrize("call", ["prepare", "commit", "rollback", "forget"])
+def test_answers_wait_for_the_disk(call: str) -> None:
+    server, client = pair()
+    (name,) = prepared(server, client, 1)
+    data = name.encode()
+    coordinator = server.broker.coordinator
+    if call == "prepare":
+        coordinator.rollback(name)
+        client.call(2, spec.DtxDemarcationStart(data), spec.DtxDemarcationStartOk)
+        client.publish(2, "q", b"x")
+        client.call(2, spec.DtxDemarcationEnd(data), spec.DtxDemarcationEndOk)
+    elif call == "forget":
+        coordinator.force(name, commit=True)
+        server.end_turn()
+        server.run_disk()
+    methods: dict[str, tuple[Method, type[Method]]] = {
+        "prepare": (spec.DtxCoordinationPrepare(data), spec.DtxCoordinationPrepareOk),
+        "commit": (spec.DtxCoordinationCommit(data), spec.DtxCoordinationCommitOk),
+        "rollback": (spec.DtxCoordinationRollback(data), spec.DtxCoordinationRollbackOk),
+        "forget": (spec.DtxCoordinationForget(data), spec.DtxCoordinationForgetOk),
+    }
+    method, answer = methods[call]
+    client.send(1, method, disk=False)
+    assert not client.inbox
+    server.run_disk()
+    client.expect(1, answer)
+
+
+@pytest.mark.rule("DTX-9", "TX-7")
+def test_what_nobody_took_is_returned_to_who_commits_after_prepare_too() -> None:
+    _, client = pair()
+    client.open_channel(2)
+    client.call(2, spec.DtxDemarcationSelect(), spec.DtxDemarcationSelectOk)
+    name = xid(1).encode()
+    client.call(2, spec.DtxDemarcationStart(name), spec.DtxDemarcationStartOk)
+    client.publish(2, "nowhere", b"lost", mandatory=True)
+    client.call(2, spec.DtxDemarcationEnd(name), spec.DtxDemarcationEndOk)
+    client.call(2, spec.DtxCoordinationPrepare(name), spec.DtxCoordinationPrepareOk)
+    client.send(1, spec.DtxCoordinationCommit(name))
+    client.expect(1, spec.BasicReturn)
+    assert client.expect(1, spec.DtxCoordinationCommitOk).flags == XaStatus.OK
+    assert not client.inbox
+
+
+@pytest.mark.parametrize("method", NAMES, ids=lambda method: method.NAME)
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_decoders_take_any_bytes(method: type[Method], data: st.DataObject) -> None:
+    payload = method.INDEX.to_bytes(4, "big") + data.draw(st.binary(max_size=160))
+    try:
+        decoded = decode_method(payload)
+    except SyntaxFault as fault:
+        assert str(fault).startswith("SYNTAX_ERROR")  # noqa: PT017 - most bytes are none, some are
+    else:
+        assert type(decoded) is method
+
+
+def longstr(data: bytes) -> bytes:
+    return len(data).to_bytes(4, "big") + data
+
+
+ANY_XID = st.one_of(
+    st.binary(max_size=150),
+    st.builds(lambda gtrid, bqual: Xid(1, gtrid, bqual).encode(), st.binary(max_size=2), st.binary(max_size=1)),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(calls=st.lists(st.tuples(st.sampled_from(NAMES), ANY_XID, st.integers(0, 255)), max_size=12))
+def test_any_calls_cost_a_channel_at_most(calls: list[tuple[type[Method], bytes, int]]) -> None:
+    """Whatever comes as an xid and as bits, in any order: an answer, or a channel exception."""
+    _, client = pair()
+    client.call(1, spec.DtxDemarcationSelect(), spec.DtxDemarcationSelectOk)
+    for kind, name, bits in calls:
+        parts = {"short": b"\0\0", "longstr": longstr(name), "bit": bytes((bits,)), "long": bytes((0, 0, 0, bits))}
+        kinds = [wire for _, wire in kind.FIELDS]
+        ticket = b"" if kind in (spec.DtxDemarcationSelect, spec.DtxCoordinationGetTimeout) else b"\0\0"
+        wires = [wire for i, wire in enumerate(kinds) if wire != "bit" or "bit" not in kinds[:i]]
+        payload = kind.INDEX.to_bytes(4, "big") + ticket + b"".join(parts[wire] for wire in wires)
+        client.send_bytes(frame(1, 1, payload))
+        said = client.inbox.popleft().method
+        if isinstance(said, spec.ChannelClose):
+            assert said.reply_code in (404, 406, 503, 530)
+            client.send(1, spec.ChannelCloseOk())
+            client.open_channel(1)
+            client.call(1, spec.DtxDemarcationSelect(), spec.DtxDemarcationSelectOk)
+        else:
+            assert f"{kind.NAME}-ok" == said.NAME
+    assert client.port.endpoint.state is State.RUNNING
