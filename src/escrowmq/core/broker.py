@@ -14,6 +14,7 @@ from escrowmq.core.dead_letter import circular, dead_envelope
 from escrowmq.core.deadlines import Deadlines
 from escrowmq.core.decision import Decision, place_one
 from escrowmq.core.directory import Directory
+from escrowmq.core.holds import Holds
 from escrowmq.core.message import Entry, Envelope, Run
 from escrowmq.core.ordering import Pager
 from escrowmq.core.outcome import Outcome
@@ -28,6 +29,7 @@ from escrowmq.core.records import (
 from escrowmq.core.settlement import Settlements, release
 
 if TYPE_CHECKING:
+    from escrowmq.core.hold import HoldSettlement
     from escrowmq.core.ports import Log, Random, Receiver
     from escrowmq.core.queue import Queue
     from escrowmq.core.topology import VirtualHost
@@ -85,6 +87,7 @@ class Broker(Directory):
         self._branches = 0
         super().__init__()
         self.coordinator = Coordinator(self)
+        self.holds = Holds(self)
 
     # -- publishing
 
@@ -300,6 +303,13 @@ class Broker(Directory):
         self._branches += 1
         return self._branches
 
+    def branch_seen(self, number: int) -> None:
+        """A record names this branch: the number is not given out again."""
+        self._branches = max(self._branches, number)
+
+    def counters(self) -> dict[str, int]:
+        return {**super().counters(), "next_branch": self._branches + 1}
+
     def begin(self, limits: Limits, watch: Watch) -> TransactionBranch:
         """A new branch. Its age counts from its first work on (TX-13); `watch` may serve one branch after the other."""
         self._branches += 1
@@ -315,6 +325,12 @@ class Broker(Directory):
         if branch.watch.since is None:
             branch.watch.start(self.now)
         branch.enlist(work)
+
+    def settle_hold(self, branch: TransactionBranch, work: HoldSettlement) -> None:
+        """Enlist the settlement of held messages (`holds.settlement`). Raises as `enlist`."""
+        if branch.watch.since is None:
+            branch.watch.start(self.now)
+        branch.settle_hold(work)
 
     def expire(self, branch: TransactionBranch) -> None:
         """A branch is over its age: nothing of it is applied (TX-13)."""
@@ -353,6 +369,10 @@ class Broker(Directory):
             elif publication.mandatory:
                 returned.append(publication)
         decision.check_room()
+        for work in branch.holds:
+            work.check()
+            decision.settle_hold(work)
+            bereft = bereft or work.hold.queue.deleted
         if branch.step(Input.COMMIT_ONE_PHASE) is not State.COMMITTED:
             branch.end()
             return CommitResult()

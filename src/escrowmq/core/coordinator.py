@@ -6,15 +6,15 @@ made of is in `preparation`, what its outcome does in `resolution`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.association import Association, Demarcation, Worker, associated
 from escrowmq.core.branch import Input, Limits, Settlement, State
 from escrowmq.core.branch_records import encode_decide, encode_heuristic, encode_number
 from escrowmq.core.conditions import BrokerError, Condition
-from escrowmq.core.preparation import Preparation, discard
-from escrowmq.core.records import Kind, encode_commit
+from escrowmq.core.preparation import Preparation, captured, discard
+from escrowmq.core.records import Kind, encode_change, encode_commit
 from escrowmq.core.resolution import resolve
 from escrowmq.core.watch import Watch
 from escrowmq.core.xa import BranchView, XaResult, XaStatus
@@ -23,7 +23,7 @@ from escrowmq.core.xa_views import view_of
 
 if TYPE_CHECKING:
     from escrowmq.core.branch import Publication
-    from escrowmq.core.branch_records import Operations
+    from escrowmq.core.branch_records import Operations, Prepared
     from escrowmq.core.broker import Broker
     from escrowmq.core.xid import Xid
 
@@ -54,7 +54,6 @@ class Coordinator:
         self._branches: dict[Xid, XaBranch] = {}
         self._overdue: dict[Xid, None] = {}
         self._progress: dict[str, tuple[int, int]] = {}  # epoch, and what an answer has to wait for that names it
-        self._watch = Watch(broker.deadlines, 0, lambda: None)
 
     # -- demarcation
 
@@ -144,14 +143,16 @@ class Coordinator:
         if len(self._branches) - len(self._overdue) >= self.max_branches:
             raise BrokerError(Condition.LIMIT_EXCEEDED, f"there are {self.max_branches} transaction branches already")
         broker = self._broker
-        watch = Watch(broker.deadlines, 0, lambda: None)
-        watch.start(broker.now)
-        branch = XaBranch(
-            broker.next_branch(), xid, limits, watch, started=broker.now, owner=owner, give_back=self._give_back
-        )
-        self._branches[xid] = branch
-        broker.holders[branch] = None
+        branch = self._branch(broker.next_branch(), xid, limits, broker.now, owner)
         self._arm(branch)
+        return branch
+
+    def _branch(self, number: int, xid: Xid, limits: Limits, started: int, owner: str) -> XaBranch:
+        watch = Watch(self._broker.deadlines, 0, _never)  # its age counts from its start, not from its first work
+        watch.start(started)
+        branch = XaBranch(number, xid, limits, watch, started=started, owner=owner, give_back=self._give_back)
+        self._branches[xid] = branch
+        self._broker.holders[branch] = None
         return branch
 
     # -- coordination
@@ -391,6 +392,30 @@ class Coordinator:
         found = self._progress.get(application)
         return None if found is None else found[0]
 
+    # -- recovery and snapshots
+
+    def restore(self, found: Prepared, xid: Xid) -> XaBranch:
+        """A branch comes back, without its work, as a PREPARE record has it."""
+        branch = self._branch(found.number, xid, Limits(), found.started, found.owner)
+        branch.state = State(found.state)
+        branch.timeout = found.timeout
+        branch.prepared_at = found.time
+        if branch.state in _HEURISTIC:
+            self._broker.holders.pop(branch)
+        return branch
+
+    def restore_progress(self, application: str, epoch: int) -> None:
+        """It has come so far, as a record says."""
+        self._progress[application] = (epoch, 0)
+
+    def records(self) -> Iterator[tuple[Kind, list[bytes]]]:
+        """Records that rebuild what is to survive a restart, for a snapshot."""
+        for application, (epoch, _) in self._progress.items():
+            yield Kind.PROGRESS, [encode_change(application=application, epoch=epoch)]
+        for branch in self._branches.values():
+            if branch.state in _IN_DOUBT:
+                yield Kind.PREPARE, captured(branch)
+
     # -- looking
 
     def branches(self) -> list[BranchView]:
@@ -445,6 +470,10 @@ class Coordinator:
         self._broker.holders.pop(branch, None)
         branch.associations.clear()
         branch.end()
+
+
+def _never() -> None:
+    raise AssertionError("a watch without a limit does not expire")
 
 
 def _words(branch: XaBranch) -> str:

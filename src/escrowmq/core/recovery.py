@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from escrowmq.core.backlog import Backlog
+from escrowmq.core.branch_records import decode_decide, decode_heuristic, decode_number, decode_placed
+from escrowmq.core.branch_recovery import FoundBranches
 from escrowmq.core.records import (
     Kind,
     Move,
@@ -53,6 +55,7 @@ class Recovery:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._found: dict[int, _Found] = {}
+        self._branches = FoundBranches(broker)
         self._handlers: dict[int, Callable[[int, Payload], None]] = {
             Kind.PUBLISH: self._publish,
             Kind.SETTLE: self._settle,
@@ -62,6 +65,14 @@ class Recovery:
             Kind.RETURNED: self._returned,
             Kind.DELIVERED: self._delivered,
             Kind.QUEUE_STATE: self._queue_state,
+            Kind.PLACED: self._placed,
+            Kind.PREPARE: self._branches.prepared,
+            Kind.ROLLBACK: self._over,
+            Kind.FORGET: self._over,
+            Kind.HEURISTIC: self._heuristic,
+            Kind.DECIDE: self._decide,
+            Kind.PROGRESS: self._progress,
+            Kind.COUNTERS: self._counters,
             Kind.QUEUE_DELETED: self._queue_deleted,
         }
 
@@ -95,8 +106,45 @@ class Recovery:
         self._of(settle.queue).settled += settle.ranges
 
     def _commit(self, lsn: int, payload: Payload) -> None:
-        for kind, offset, operation in decode_commit(payload)[1]:
+        branch, operations = decode_commit(payload)
+        self._branches.over(branch)
+        self._do(lsn, operations)
+
+    def _do(self, lsn: int, operations: Iterable[tuple[Kind, int, Payload]]) -> None:
+        for kind, offset, operation in operations:
             self._handlers[kind](lsn + offset, operation)
+
+    def _placed(self, lsn: int, payload: Payload) -> None:
+        placed = decode_placed(payload)
+        for target in placed.targets:
+            found = self._of(target.queue)
+            found.references.append(target.first, placed.length, placed.lsn, 0)
+            found.next_position = target.first + placed.length
+
+    def _over(self, lsn: int, payload: Payload) -> None:
+        self._branches.over(decode_number(payload))
+
+    def _heuristic(self, lsn: int, payload: Payload) -> None:
+        commit, number, operations = decode_heuristic(payload)
+        self._branches.forced(number, commit=commit)
+        self._do(lsn, operations)
+
+    def _decide(self, lsn: int, payload: Payload) -> None:
+        decided = decode_decide(payload)
+        self._broker.coordinator.restore_progress(decided.application, decided.epoch)
+        for number in decided.rolled_back:
+            self._branches.over(number)
+        for number, operations in decided.committed:
+            self._branches.over(number)
+            self._do(lsn, operations)
+
+    def _progress(self, lsn: int, payload: Payload) -> None:
+        self._broker.coordinator.restore_progress(**decode_change(payload))
+
+    def _counters(self, lsn: int, payload: Payload) -> None:
+        fields = decode_change(payload)
+        self._broker.branch_seen(fields.pop("next_branch", 1) - 1)
+        self._broker.restore(Kind.COUNTERS, fields)
 
     def _relocate(self, lsn: int, payload: Payload) -> None:
         moves, offset = decode_moves(payload)
@@ -138,11 +186,13 @@ class Recovery:
         self._broker.restore(Kind.QUEUE_DELETED, fields)
 
     def finish(self) -> None:
-        """Fill the queues."""
+        """Fill the queues, and find what branches that are in doubt lock in them."""
+        self._branches.begin()
         for queue in self._broker.durable_queues():
             found = self._found.get(queue.ident)
             if found is not None:
                 self._fill(queue, found)
+        self._branches.finish()
 
     def _fill(self, queue: Queue, found: _Found) -> None:
         references = found.references
@@ -154,6 +204,7 @@ class Recovery:
         queue.logged = True
         for reference in references:
             self._broker.log.retain(reference.lsn, reference.length)
+        self._branches.lock(queue, references, found.deliveries)
         if queue.limited or queue.keeps:
             queue.bytes = sum(self._bytes(references))
         deliveries = {position: count for position, count in found.deliveries.items() if position in references}

@@ -31,12 +31,16 @@ def snapshot(broker: Broker) -> Iterator[tuple[Kind, list[bytes]]]:
     changes = [(Kind.COUNTERS, dict[str, Any](broker.counters())), *broker.topology_records()]
     held = _held_by_clients(broker)
     queues = [_Taken(queue, held.get(queue, [])) for queue in broker.durable_queues()]
-    return _records(changes, queues)
+    branches = list(broker.coordinator.records())
+    return _records(changes, branches, queues)
 
 
-def _records(changes: list[tuple[Kind, dict[str, Any]]], queues: list[_Taken]) -> Iterator[tuple[Kind, list[bytes]]]:
+def _records(
+    changes: list[tuple[Kind, dict[str, Any]]], branches: list[tuple[Kind, list[bytes]]], queues: list[_Taken]
+) -> Iterator[tuple[Kind, list[bytes]]]:
     for kind, fields in changes:
         yield kind, [encode_change(**fields)]
+    yield from branches
     queues.reverse()
     while queues:
         yield Kind.QUEUE_STATE, encode_queue_state(queues.pop().state())

@@ -33,7 +33,7 @@ def test_names_come_before_what_they_hold() -> None:
     assert kinds[-1] is Kind.QUEUE_STATE
     assert kinds.count(Kind.QUEUE_STATE) == kinds.count(Kind.QUEUE_DECLARED) == 1
     counters = next(b"".join(parts) for kind, parts in snapshot(site.broker) if kind is Kind.COUNTERS)
-    assert decode_change(counters) == {"next_queue": 3}
+    assert decode_change(counters) == {"next_queue": 3, "next_branch": 1}
 
 
 @pytest.mark.parametrize("limit", [0, 400, 1 << 20])
