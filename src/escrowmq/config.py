@@ -26,6 +26,8 @@ from escrowmq.units import (
     parse_size,
 )
 
+CONTENT_BYTES = 896 << 20
+"""Bodies and headers in one record of the journal: fewer than a record takes, for all that goes with them."""
 WATERMARK_FORM = 'a share of this machine\'s memory like 0.4, or a size like "1GiB"'
 
 
@@ -119,8 +121,10 @@ class LimitsSection(Section):
     )
     channels_per_connection: int = Field(default=2047, ge=1, le=65535, description="Channels on one connection.")
     frame_max: Size = Field(default=131_072, ge=4096, le=1 << 30, description="Bytes of one frame.")
-    message_size: Size = Field(default=128 << 20, ge=1, le=1 << 32, description="Bytes of one message's body.")
-    header_size: Size = Field(default=65_536, ge=1024, description="Bytes of one message's properties and headers.")
+    message_size: Size = Field(default=128 << 20, ge=1, le=CONTENT_BYTES, description="Bytes of one message's body.")
+    header_size: Size = Field(
+        default=65_536, ge=1024, le=16 << 20, description="Bytes of one message's properties and headers."
+    )
     unauthenticated_seconds: Duration = Field(
         default=10.0, gt=0, description="How long a connection may take to authenticate and open."
     )
@@ -131,7 +135,10 @@ class LimitsSection(Section):
         default=1_000_000, ge=0, description="Publishes and settlements in one transaction; 0 is without bound (TX-13)."
     )
     transaction_bytes: Size = Field(
-        default=512 << 20, description="Bytes published in one transaction; 0 is without bound (TX-13)."
+        default=512 << 20,
+        le=CONTENT_BYTES,
+        description="Bytes published in one transaction, bodies and headers; 0 is as much as a record holds, 1 GiB in "
+        "all (TX-13).",
     )
     transaction_age_seconds: Duration = Field(
         default=3600.0, description="How long a transaction with work in it may stay open; 0 is without bound (TX-13)."

@@ -79,6 +79,10 @@ def test_paths_in_a_file_start_beside_it_and_others_where_they_are(toml: Path) -
         ("disk.zzz = 1", "disk.zzz: unknown key; known here: free_limit"),
         ("limits = 3", "limits: expected a table, [limits]"),
         ("limits.frame_max = 12", "limits.frame_max: expected a number greater than or equal to 4096, not 12"),
+        (
+            "limits.message_size = '1GiB'",
+            "limits.message_size: expected a number less than or equal to 939524096, not 1073741824",
+        ),
         ("limits.connections = '9'", "limits.connections: expected a valid integer, not '9'"),
         ("limits.connections = true", "limits.connections: expected a valid integer, not True"),
         ("log.level = 'loud'", "log.level: expected 'debug', 'info', 'warning' or 'error', not 'loud'"),

@@ -121,7 +121,7 @@ class Settlement:
 
 @dataclass(slots=True)
 class Limits:
-    """Bounds of one branch (TX-13); 0 is unlimited. Age is in milliseconds."""
+    """Bounds of one branch (TX-13); 0 is unlimited. Bytes are those of bodies and headers, age is in milliseconds."""
 
     operations: int = 0
     bytes: int = 0
@@ -184,11 +184,12 @@ class TransactionBranch:
             self._grow(len(work.entries), 0)
             self.settlements.append(work)
             return
-        self._grow(len(work.bodies), sum(map(len, work.bodies)))
         last = self.publications[-1] if self.publications else None
         if last is not None and last.continues_with(work):
+            self._grow(len(work.bodies), sum(map(len, work.bodies)))
             last.bodies += work.bodies
         else:
+            self._grow(len(work.bodies), len(work.envelope.header) + sum(map(len, work.bodies)))
             self.publications.append(work)
 
     def _grow(self, operations: int, size: int) -> None:

@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 
 RESIDENT_LIMIT: Final = 16 * 1024 * 1024
 BURY_BYTES: Final = 16 * 1024 * 1024
-"""Bodies that are dead-lettered in one record; one more may come on top."""
+"""Bodies and headers that are dead-lettered in one record; one message more may come on top."""
+BURY_COUNT: Final = 10_000
+"""Messages in it at most: a dead-letter exchange may have many queues, and each is named with each message."""
 
 
 class Receipt(NamedTuple):
@@ -259,7 +261,7 @@ class Broker(Directory):
         if queue.options.dead_letter_exchange is None:
             self.settlements.add(queue, entries, outcome)
             return
-        for some in _in_parts(entries, BURY_BYTES):  # a record has a longest length, whatever is settled at once
+        for some in _in_parts(entries):  # a record has a longest length, whatever is settled at once
             decision = Decision(self)
             self.place_dead(decision, queue, some, outcome)
             decision.remove(queue, some, outcome)
@@ -340,7 +342,8 @@ class Broker(Directory):
     def commit(self, branch: TransactionBranch) -> CommitResult:
         """One-phase commit: all effects of the branch in one record (TX-5).
 
-        Raises LIMIT_EXCEEDED, with nothing applied, when a queue that refuses at its limit (`reject-publish`) is full.
+        Raises LIMIT_EXCEEDED, with nothing applied, when a queue that refuses at its limit (`reject-publish`) is full,
+        and when it does not fit in one record.
         """
         if branch.empty:
             branch.step(Input.COMMIT_ONE_PHASE)
@@ -373,6 +376,8 @@ class Broker(Directory):
             work.check()
             decision.settle_hold(work)
             bereft = bereft or work.hold.queue.deleted
+        self.place_rejected(decision, branch)
+        decision.check_size(branch.operations)
         if branch.step(Input.COMMIT_ONE_PHASE) is not State.COMMITTED:
             branch.end()
             return CommitResult()
@@ -392,8 +397,6 @@ class Broker(Directory):
                 continue
             if queue.deleted:
                 bereft = True
-            elif outcome is not Outcome.ACCEPTED:
-                self.place_dead(decision, queue, entries, outcome)
             decision.remove(queue, entries, outcome)
         lsn = decision.apply(sealed=True)
         if bereft:
@@ -402,6 +405,16 @@ class Broker(Directory):
             self.requeue(consumer, returning)
         branch.end()
         return CommitResult(lsn, tuple(returned))
+
+    def place_rejected(self, decision: Decision, branch: TransactionBranch) -> None:
+        """What the branch's settlements dead-letter, as a part of its decision."""
+        for settlement in branch.settlements:
+            queue, entries, outcome = settlement.consumer.queue, settlement.entries, settlement.outcome
+            if queue.keeps or queue.deleted or (outcome is Outcome.ACCEPTED and not settlement.requeue):
+                continue
+            if settlement.requeue:
+                entries, outcome = self.spent(queue, entries)[0], Outcome.DELIVERY_LIMIT
+            self.place_dead(decision, queue, entries, outcome)
 
     def rollback(self, branch: TransactionBranch) -> None:
         """Drop what the branch published; its settlements never happened (TX-4)."""
@@ -439,11 +452,15 @@ class Broker(Directory):
         return self.deadlines.next()
 
 
-def _in_parts(entries: list[Entry], most: int) -> Iterator[list[Entry]]:
-    """`entries` in order, in lists that end when their bodies have `most` bytes."""
+def _in_parts(entries: list[Entry]) -> Iterator[list[Entry]]:
+    """`entries` in order, in lists for one record each."""
     begin = size = 0
+    run = None
     for i, entry in enumerate(entries, 1):
         size += len(entry.body)
-        if size >= most or i == len(entries):
+        if entry.run is not run:
+            run = entry.run
+            size += len(run.envelope.header)
+        if size >= BURY_BYTES or i - begin == BURY_COUNT or i == len(entries):
             yield entries[begin:i]
             begin, size = i, 0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
+from escrowmq.core import records
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.message import Entry, Envelope, Run
 from escrowmq.core.outcome import Outcome
@@ -24,6 +25,14 @@ if TYPE_CHECKING:
 
     from escrowmq.core.ports import Log
     from escrowmq.core.queue import Queue
+
+
+# What a record holds beside envelopes and bodies, at most: for itself, a run, a queue of it, a body, a settlement.
+_FRAME_BYTES: Final = 64
+_PLACED_BYTES: Final = 32
+_TARGET_BYTES: Final = 12
+_LENGTH_BYTES: Final = 4
+_SETTLED_BYTES: Final = 26
 
 
 class Host(Protocol):
@@ -77,6 +86,19 @@ class Decision:
                     f"queue '{queue.name}' in vhost '{queue.vhost}' is full and refuses {count} messages "
                     "of this transaction; nothing of it was applied",
                 )
+
+    def check_size(self, settled: int) -> None:
+        """A decision is one record: raises LIMIT_EXCEEDED if that would be too long; `settled` entries go in it."""
+        size = _FRAME_BYTES + _SETTLED_BYTES * settled
+        for envelope, bodies, queues in self._placements:
+            size += _PLACED_BYTES + len(envelope.encode()) + _TARGET_BYTES * len(queues)
+            size += _LENGTH_BYTES * len(bodies) + sum(map(len, bodies))
+        if size > records.RECORD_BYTES:
+            raise BrokerError(
+                Condition.LIMIT_EXCEEDED,
+                f"transaction comes to {size} bytes with what it dead-letters, more than the {records.RECORD_BYTES} "
+                "of one record; nothing of it was applied",
+            )
 
     def apply(self, *, sealed: bool = False) -> int:
         """Write and apply it. What an answer has to wait for; 0 if nothing of it is durable.

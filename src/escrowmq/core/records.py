@@ -56,6 +56,8 @@ class Kind(IntEnum):
     PROGRESS = 31
 
 
+RECORD_BYTES: Final = 1 << 30
+"""The longest record that a journal takes."""
 BLOCK: Final = struct.Struct("<IQII")  # length of what follows this field, time in ms, count, envelope length
 _U16: Final = struct.Struct("<H")
 _U32: Final = struct.Struct("<I")

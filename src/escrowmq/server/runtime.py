@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from escrowmq.config import LimitsSection
+from escrowmq.config import CONTENT_BYTES, LimitsSection
 from escrowmq.core.branch import Limits
 from escrowmq.core.broker import Broker
 from escrowmq.server.auth import Authenticator
@@ -38,7 +38,9 @@ def endpoint_limits(limits: LimitsSection) -> EndpointLimits:
         heartbeat=round(limits.heartbeat_seconds),
         login_ms=int(limits.unauthenticated_seconds * 1000),
         transaction=Limits(
-            limits.transaction_operations, limits.transaction_bytes, int(limits.transaction_age_seconds * 1000)
+            limits.transaction_operations,
+            limits.transaction_bytes or CONTENT_BYTES,
+            int(limits.transaction_age_seconds * 1000),
         ),
     )
 

@@ -123,6 +123,14 @@ class TestBounds:
         with pytest.raises(BrokerError, match="more than 5 bytes"):
             one.enlist(publication(b"6"))
 
+    def test_headers_are_bytes_too(self) -> None:
+        one = branch(Limits(bytes=12))
+        one.enlist(publication(b"1", envelope=(envelope := Envelope("", "q", b"header"))))
+        one.enlist(publication(b"2", envelope=envelope))
+        assert one.bytes == 8, "one header serves the whole run"
+        with pytest.raises(BrokerError, match="more than 12 bytes"):
+            one.enlist(publication(b"3", envelope=Envelope("", "q", b"header")))
+
     def test_settlements_are_operations(self) -> None:
         site = Site()
         queue = site.queue()

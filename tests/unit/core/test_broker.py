@@ -6,6 +6,7 @@ import pytest
 
 from escrowmq.core import broker as broker_module
 from escrowmq.core import queue as queue_module
+from escrowmq.core import records as records_module
 from escrowmq.core.branch import Limits, Settlement, State
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.consumer import Consumer
@@ -332,6 +333,19 @@ class TestDeadLettering:
         for running in (site, site.restart()):
             assert (running.bodies(), running.bodies("dead")) == ([], bodies)
 
+    @pytest.mark.parametrize(("bound", "value"), [("BURY_BYTES", 10_000), ("BURY_COUNT", 7)])
+    def test_headers_and_number_count_for_the_length_of_a_record_too(
+        self, site: Site, bound: str, value: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(broker_module, bound, value)
+        queue, dead = dead_lettering(site)
+        for i in range(30):
+            site.publish("q", b"%d" % i, header=b"%03d" % i * 500)
+        consumer, entries = taken(site, queue)
+        site.broker.settle(consumer, entries, Outcome.REJECTED)
+        assert max(map(len, site.records(Kind.COMMIT))) < 13_000
+        assert dead.ready == 30
+
     def test_to_a_replicated_queue_it_becomes_durable(self, site: Site) -> None:
         site.queue("dead", {"x-queue-type": "quorum"})
         site.queue("q", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead", "x-message-ttl": 1})
@@ -460,6 +474,34 @@ class TestTransactions:
             site.broker.commit(branch)
         assert refused.value.condition is Condition.ILLEGAL_STATE
         assert site.restart().bodies() == []
+
+    @pytest.mark.rule("TX-5")
+    @pytest.mark.rule("TX-13")
+    @pytest.mark.parametrize("how", ["reject", "spend", "publish"])
+    def test_what_does_not_fit_in_one_record_is_refused_whole(
+        self, site: Site, how: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        queue, dead = dead_lettering(site, queue_type="quorum", delivery_limit=0)
+        bodies = [b"%03d" % i * 100 for i in range(30)]
+        site.publish("q", *bodies)
+        consumer, entries = taken(site, queue)
+        monkeypatch.setattr(records_module, "RECORD_BYTES", 9_000)
+        branch = site.begin()
+        site.broker.enlist(branch, site.publication("dead", b"x"))
+        if how == "publish":
+            for body in bodies:
+                site.broker.enlist(branch, site.publication("dead", body))
+        else:
+            site.broker.enlist(branch, Settlement(consumer, entries, Outcome.REJECTED, requeue=how == "spend"))
+        with pytest.raises(BrokerError, match="9000 of one record; nothing of it was applied") as refused:
+            site.broker.commit(branch)
+        assert refused.value.condition is Condition.LIMIT_EXCEEDED
+        site.turn()
+        assert (dead.ready, queue.ready, queue.unsettled, branch.state) == (0, 0, 30, State.ACTIVE)
+        site.broker.rollback(branch)
+        site.broker.settle(consumer, entries, Outcome.REJECTED)
+        site.turn()
+        assert (site.bodies("dead"), site.restart().bodies("dead")) == (bodies, bodies)
 
     def test_a_queue_that_refuses_makes_the_whole_commit_fail(self, site: Site) -> None:
         site.queue("q", {"x-max-length": 2, "x-overflow": "reject-publish"})

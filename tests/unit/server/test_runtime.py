@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from escrowmq.config import LimitsSection
+from escrowmq.core.records import RECORD_BYTES
+from escrowmq.journal import format as fmt
 from escrowmq.server import runtime as module
 from escrowmq.server.connection import Pause
 from escrowmq.server.runtime import ALARM_CHECK_MS, endpoint_limits
@@ -34,6 +36,8 @@ def test_limits_are_handed_on_in_the_units_of_endpoints() -> None:
     assert limits.heartbeat == 3
     transaction = limits.transaction
     assert (transaction.operations, transaction.bytes, transaction.age) == (3, 4, 1500)
+    boundless = endpoint_limits(LimitsSection(transaction_bytes=0)).transaction
+    assert boundless.bytes < fmt.MAX_RECORD == RECORD_BYTES, "a transaction is one record, whatever is configured"
 
 
 def test_an_alarm_blocks_those_who_publish_and_ends() -> None:
