@@ -15,6 +15,7 @@ from escrowmq.core.message import Entry, Envelope, Run
 from escrowmq.core.records import Block, Reference
 
 ENTRY_COST: Final = 160  # bytes that an entry in memory costs beside its body
+HEAVY: Final = 1024  # bytes of a header above which it counts, too
 
 
 class Pager(Protocol):
@@ -103,6 +104,7 @@ class Fifo:
 
     __slots__ = (
         "_expiry",
+        "_heavy",
         "_pager",
         "_returned",
         "delivered_below",
@@ -120,6 +122,7 @@ class Fifo:
         self.head: deque[Entry] = deque()
         self.tail = Backlog()
         self.resident = 0
+        self._heavy: deque[tuple[int, int]] = deque()  # long headers in `head`: last position, bytes
         self.resident_limit = resident_limit
         self.deliveries: dict[int, int] = {}  # of entries that are in `tail`
         self.delivered_below = 0  # what recovery found in `tail` below this may have been delivered before
@@ -136,10 +139,23 @@ class Fifo:
         count = len(bodies)
         if not self.tail.messages and self.resident < self.resident_limit:
             self.resident += sum(map(len, bodies)) + ENTRY_COST * count
+            if len(run.envelope.header) > HEAVY:
+                self._weigh(run.envelope, run.first + count - 1)
             self.head.extend(map(Entry, range(run.first, run.first + count), bodies, repeat(run)))
             return
         lsn = run.lsn or self._pager.store(run, bodies)
         self.tail.append(run.first, count, lsn, run.index)
+
+    def _weigh(self, envelope: Envelope, last: int) -> None:
+        """A long header comes into memory, with entries up to position `last`."""
+        if not self.head or self.head[-1].run.envelope is not envelope:
+            self.resident += len(envelope.header)
+            self._heavy.append((last, len(envelope.header)))
+
+    def _lighten(self, position: int) -> None:
+        """The entries up to `position` have left."""
+        while self._heavy and self._heavy[0][0] <= position:
+            self.resident -= self._heavy.popleft()[1]
 
     def take(self, most: int) -> list[Entry]:
         if self._returned:
@@ -152,11 +168,14 @@ class Fifo:
         if len(head) <= most:
             taken = list(head)
             head.clear()
+            self._heavy.clear()
             self.resident = 0
             return taken
         pop = head.popleft
         taken = [pop() for _ in range(most)]
         self.resident -= sum([len(entry.body) for entry in taken]) + ENTRY_COST * len(taken)
+        if self._heavy:
+            self._lighten(taken[-1].position)
         return taken
 
     def _take_merged(self, most: int) -> list[Entry]:
@@ -169,6 +188,7 @@ class Fifo:
             if self.head and self.head[0].position < returned[0].position:
                 entry = self.head.popleft()
                 self.resident -= len(entry.body) + ENTRY_COST
+                self._lighten(entry.position)
             else:
                 entry = heapq.heappop(returned)
             taken.append(entry)
@@ -204,6 +224,8 @@ class Fifo:
                 for entry in entries:
                     known = 1 if entry.position < self.delivered_below else 0
                     entry.deliveries = self.deliveries.pop(entry.position, known)
+            if len(block.envelope.header) > HEAVY:
+                self._weigh(block.envelope, entries[-1].position)
             self.head.extend(entries)
             self.resident += sum(map(len, block.bodies)) + ENTRY_COST * reference.length
 
@@ -211,6 +233,7 @@ class Fifo:
         gone = list(self.references())
         self._returned.clear()
         self.head.clear()
+        self._heavy.clear()
         self.tail.clear()
         self.deliveries.clear()
         self.resident = 0

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from escrowmq.core.message import Entry, Envelope, Run
-from escrowmq.core.ordering import ENTRY_COST, Discipline, Fifo, Priority
+from escrowmq.core.ordering import ENTRY_COST, HEAVY, Discipline, Fifo, Priority
 from tests.unit.core.site import Site
 
 
@@ -43,10 +43,11 @@ class FifoMachine(RuleBasedStateMachine):
         self.inside: list[tuple[int, bytes]] = []
         self.outside: list[Entry] = []
 
-    @rule(count=st.integers(1, 8), size=st.integers(0, 3))
-    def append(self, count: int, size: int) -> None:
+    @rule(count=st.integers(1, 8), size=st.integers(0, 3), header=st.sampled_from([0, 0, 100, HEAVY + 1]))
+    def append(self, count: int, size: int, header: int) -> None:
         bodies = [bytes([self.position % 256, i])[:size] for i in range(count)]
-        self.fifo.append(Run(Envelope("", "q"), self.position, 5), bodies)
+        envelope = Envelope("", "q", b"%04d" % self.position * (header // 4 + 1) if header else b"")
+        self.fifo.append(Run(envelope, self.position, 5), bodies)
         self.inside += [(self.position + i, body) for i, body in enumerate(bodies)]
         self.position += count
 
@@ -93,7 +94,9 @@ class FifoMachine(RuleBasedStateMachine):
         in_memory = [entry.position for entry in self.fifo.in_memory()]
         assert in_memory == sorted(in_memory)
         assert sorted(entry.position for entry in loaded_in_parts(self.fifo, 3)) == in_memory
-        assert self.fifo.resident == sum(len(entry.body) + ENTRY_COST for entry in self.fifo.head)
+        weights = {id(entry.run): len(entry.run.envelope.header) for entry in self.fifo.head}
+        heavy = sum(weight for weight in weights.values() if weight > HEAVY)
+        assert self.fifo.resident == heavy + sum(len(entry.body) + ENTRY_COST for entry in self.fifo.head)
 
 
 TestFifo = FifoMachine.TestCase
@@ -129,6 +132,27 @@ def test_memory_is_bounded() -> None:
     for _ in range(100):
         order.take(10)
         assert order.resident <= limit
+
+
+def test_long_headers_count_for_memory() -> None:
+    site = Site()
+    limit = 1 << 20
+    order = fifo(site, limit)
+    for i in range(100):
+        order.append(Run(Envelope("", "q", b"%04d" % i * 15_000), 1 + i, 5), [b""])
+    assert len(list(order.in_memory())) <= limit // 60_000 + 1
+    while len(order):
+        order.take(3)
+        assert order.resident <= limit
+    assert order.resident == 0
+
+
+def test_one_long_header_of_many_messages_counts_once() -> None:
+    order = fifo(Site(), 1 << 20)
+    envelope = Envelope("", "q", b"h" * 60_000)
+    for i in range(100):
+        order.append(Run(envelope, 1 + i, 5), [b""])
+    assert len(list(order.in_memory())) == 100
 
 
 def test_what_recovery_knows_of_deliveries_is_told_when_it_is_read() -> None:
