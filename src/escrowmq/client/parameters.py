@@ -1,0 +1,176 @@
+"""How to connect: an AMQP URL, or keyword arguments."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from escrowmq.client.errors import ProgrammingError
+from escrowmq.wire.amqp091.table import FieldValue
+
+PORT: Final = 5672
+TLS_PORT: Final = 5671
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """Where the broker is, and how to talk to it. Times are in seconds.
+
+    `timeout` bounds every call that waits for the broker, and can be given with most calls; None waits for ever.
+    `connection_timeout` bounds TCP, TLS and login together. `heartbeat` is what is proposed, 0 for none, None for what
+    the broker proposes. With `heartbeat_thread` a thread sends heartbeats while the program does other things for long.
+    `ssl_context` makes it a TLS connection; `server_name` is whom the certificate must name, if it is not `host`.
+    `mechanism` is PLAIN, EXTERNAL (the certificate tells the user) or ANONYMOUS.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = PORT
+    user: str = "guest"
+    password: str = field(default="guest", repr=False)
+    virtual_host: str = "/"
+    mechanism: str = "PLAIN"
+    ssl_context: ssl.SSLContext | None = None
+    server_name: str = ""
+    heartbeat: int | None = None
+    heartbeat_thread: bool = False
+    connection_timeout: float = 30.0
+    timeout: float | None = 60.0
+    frame_max: int = 0
+    channel_max: int = 0
+    name: str = ""
+    client_properties: Mapping[str, FieldValue] = field(default_factory=dict)
+
+    @property
+    def address(self) -> str:
+        """Host and port, for messages."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parameters(url: str | None = None, **keywords: Any) -> Parameters:
+    """Of a URL, with keyword arguments (the fields of `Parameters`) before what the URL says. ProgrammingError."""
+    unknown = keywords.keys() - {known.name for known in fields(Parameters)}
+    if unknown:
+        raise ProgrammingError(f"no such parameter: {', '.join(sorted(unknown))}")
+    if keywords.get("ssl_context") is not None and url is None:
+        keywords.setdefault("port", TLS_PORT)
+    found = replace(Parameters() if url is None else parse_url(url), **keywords)
+    _check(found)
+    return found
+
+
+def parse_url(url: str) -> Parameters:
+    """`amqp://user:password@host:port/vhost?heartbeat=30`, everything but the scheme may be left out.
+
+    The virtual host is `/` if the path is empty or `/`; a slash in it is written %2F. `amqps` is TLS with the system's
+    authorities. Query parameters: heartbeat, heartbeat_thread, connection_timeout, timeout, frame_max, channel_max,
+    name, auth_mechanism, and for TLS cacertfile, certfile, keyfile, verify (`verify_peer`, `verify_none`),
+    server_name_indication. Raises ProgrammingError, which never repeats the password.
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ProgrammingError(f"bad URL {redacted(url)}: {error}") from None
+    if parts.scheme not in ("amqp", "amqps"):
+        raise ProgrammingError(f"bad URL {redacted(url)}: the scheme is amqp or amqps, not {parts.scheme!r}")
+    if "/" in parts.path[1:]:
+        raise ProgrammingError(f"bad URL {redacted(url)}: write a slash in the virtual host as %2F")
+    given: dict[str, Any] = {"port": TLS_PORT if parts.scheme == "amqps" else PORT}
+    if port is not None:
+        given["port"] = port
+    if parts.hostname:
+        given["host"] = unquote(parts.hostname)
+    if parts.username is not None:
+        given["user"] = unquote(parts.username)
+    if parts.password is not None:
+        given["password"] = unquote(parts.password)
+    given["virtual_host"] = unquote(parts.path[1:]) or "/"
+    tls: dict[str, str] = {}
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        try:
+            if name in _TLS:
+                tls[name] = value
+            else:
+                target, read = _QUERY[name]
+                given[target] = read(value)
+        except KeyError:
+            raise ProgrammingError(f"bad URL {redacted(url)}: unknown parameter {name!r}") from None
+        except ValueError:
+            raise ProgrammingError(f"bad URL {redacted(url)}: {name}={value!r} makes no sense") from None
+    if parts.scheme == "amqps":
+        given["ssl_context"] = _context(tls, url)
+        given["server_name"] = tls.get("server_name_indication", "")
+    elif tls:
+        raise ProgrammingError(f"bad URL {redacted(url)}: {', '.join(sorted(tls))} needs amqps")
+    found = Parameters(**given)
+    _check(found)
+    return found
+
+
+def redacted(url: str) -> str:
+    """The URL without what stands between the first `://` and the last `@`, and without its query."""
+    scheme, separator, rest = url.partition("?")[0].partition("://")
+    _, at, host = rest.rpartition("@")
+    return f"{scheme}://…@{host}" if separator and at else f"{scheme}{separator}{rest}"
+
+
+def _flag(text: str) -> bool:
+    return {"true": True, "1": True, "false": False, "0": False}[text.lower()] if text else True
+
+
+def _seconds(text: str) -> float | None:
+    return None if text.lower() == "none" else float(text)
+
+
+def _checked_flag(text: str) -> bool:
+    try:
+        return _flag(text)
+    except KeyError:
+        raise ValueError(text) from None
+
+
+_QUERY: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
+    "heartbeat": ("heartbeat", int),
+    "heartbeat_thread": ("heartbeat_thread", _checked_flag),
+    "connection_timeout": ("connection_timeout", float),
+    "timeout": ("timeout", _seconds),
+    "frame_max": ("frame_max", int),
+    "channel_max": ("channel_max", int),
+    "name": ("name", str),
+    "auth_mechanism": ("mechanism", str.upper),
+}
+_TLS: Final = frozenset({"cacertfile", "certfile", "keyfile", "verify", "server_name_indication"})
+
+
+def _context(tls: Mapping[str, str], url: str) -> ssl.SSLContext:
+    verify = tls.get("verify", "verify_peer")
+    if verify not in ("verify_peer", "verify_none"):
+        raise ProgrammingError(f"bad URL {redacted(url)}: verify is verify_peer or verify_none, not {verify!r}")
+    try:
+        context = ssl.create_default_context(cafile=tls.get("cacertfile"))
+        if verify == "verify_none":
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if "certfile" in tls:
+            context.load_cert_chain(tls["certfile"], tls.get("keyfile"))
+    except OSError as error:  # ssl.SSLError is one
+        raise ProgrammingError(f"bad URL {redacted(url)}: certificates: {error}") from None
+    return context
+
+
+def _check(given: Parameters) -> None:
+    if not 0 < given.port < 65536:
+        raise ProgrammingError(f"no port: {given.port}")
+    if given.heartbeat is not None and not 0 <= given.heartbeat < 65536:
+        raise ProgrammingError(f"heartbeat is 0 to 65535 s, not {given.heartbeat}")
+    if not given.connection_timeout > 0 or (given.timeout is not None and not given.timeout > 0):
+        raise ProgrammingError("a timeout is above 0 s")
+    if given.mechanism not in ("PLAIN", "EXTERNAL", "ANONYMOUS"):
+        raise ProgrammingError(f"unknown mechanism {given.mechanism!r}; there are PLAIN, EXTERNAL, ANONYMOUS")
+    if given.frame_max and given.frame_max < 4096:
+        raise ProgrammingError(f"frame_max is 0 (the broker's) or at least 4096, not {given.frame_max}")
+    if not 0 <= given.channel_max < 65536:
+        raise ProgrammingError(f"channel_max is 0 (the broker's) to 65535, not {given.channel_max}")

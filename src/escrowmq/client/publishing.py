@@ -1,0 +1,180 @@
+"""Publishing: one message, or many at once; confirms and returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from escrowmq.client.addressing import Addresses, SomeProperties
+from escrowmq.client.bodies import as_body, chunks
+from escrowmq.client.channel_base import DEFAULT, ChannelBase, Timeout
+from escrowmq.client.confirms import Confirms
+from escrowmq.client.encoding import Encoder, Heads, pieces
+from escrowmq.client.errors import NackError, ProgrammingError, Returned, UnroutableError
+from escrowmq.client.requests import Answer
+from escrowmq.wire.amqp091 import spec
+from escrowmq.wire.amqp091.properties import Properties
+
+if TYPE_CHECKING:
+    from escrowmq.client.link import Link
+
+ReturnCallback = Callable[[Any, spec.BasicReturn, Properties, bytes], None]
+
+
+class Publishing(ChannelBase):
+    """What a channel can publish."""
+
+    def __init__(self, connection: Link, number: int) -> None:
+        super().__init__(connection, number)
+        self._encoder = Encoder(number, connection.frame_max)
+        self._confirms: Confirms | None = None
+        self._returned: list[Returned] = []
+        self._on_return: list[ReturnCallback] = []
+
+    def basic_publish(
+        self,
+        exchange: str,
+        routing_key: str,
+        body: bytes | bytearray | memoryview | str,
+        properties: SomeProperties = None,
+        mandatory: bool = False,
+        *,
+        wait: bool = True,
+        timeout: Timeout = DEFAULT,
+    ) -> None:
+        """Publish one message; text is sent as UTF-8.
+
+        On a channel with `confirm_delivery` it waits for the confirm, unless `wait` is false: see `wait_for_confirms`
+        for that and for what is raised. While the broker has blocked the connection it waits, too.
+        """
+        with self.connection.guard:
+            self._may_publish(timeout)
+            heads = Addresses(self._encoder, exchange, routing_key, properties, mandatory).next(1)
+            assert isinstance(heads, Heads)
+            data = self._encoder.one(heads, as_body(body))
+            if self._confirms is not None:
+                self._confirms.published += 1
+            self.connection.send(data, timeout)
+            if self._confirms is not None and wait:
+                self.wait_for_confirms(timeout=timeout)
+
+    def publish_many(
+        self,
+        exchange: str,
+        routing_key: str | Iterable[str],
+        bodies: Any,
+        properties: SomeProperties | Iterable[SomeProperties] = None,
+        mandatory: bool = False,
+        *,
+        wait: bool = True,
+        timeout: Timeout = DEFAULT,
+    ) -> int:
+        """Publish any number of messages, in order, and as fast as the broker takes them; how many these were.
+
+        `bodies` is an iterable of bytes (buffers, text), or an Arrow array of binaries or strings. `routing_key` and
+        `properties` are for all, or an iterable with one for each body. Nothing much is held in memory twice: the call
+        goes on as the broker reads. `timeout` is for how long nothing may move. Confirms as in `basic_publish`, awaited
+        once for all. After an error, a part of the messages may have been published: use a transaction or a branch.
+        """
+        count = 0
+        with self.connection.guard:
+            self._may_publish(timeout)
+            addresses = Addresses(self._encoder, exchange, routing_key, properties, mandatory)
+            for chunk in chunks(bodies):
+                self._send(addresses.next(len(chunk)), chunk, timeout)
+                count += len(chunk)
+            addresses.finish()
+            if self._confirms is not None and wait:
+                self.wait_for_confirms(timeout=timeout)
+        return count
+
+    def _send(self, heads: Heads | list[Heads], chunk: list[bytes], timeout: Timeout) -> None:
+        sizes = list(map(len, chunk))
+        for start, end in pieces(sizes):
+            self._may_publish(timeout)
+            part, part_sizes = (chunk, sizes) if end - start == len(chunk) else (chunk[start:end], sizes[start:end])
+            if isinstance(heads, Heads):
+                data = self._encoder.alike(heads, part, part_sizes)
+            else:
+                data = self._encoder.mixed(heads[start:end], part, part_sizes)
+            if self._confirms is not None:
+                self._confirms.published += len(part)
+            self.connection.send(data, timeout)
+            self.connection.poll()
+
+    def _may_publish(self, timeout: Timeout) -> None:
+        self.check_work("basic.publish")
+        if self.connection.blocked is not None or not self.flowing:
+            self.connection.wait_for(
+                lambda: (self.connection.blocked is None and self.flowing) or self.error is not None,
+                timeout,
+                f"leave to publish; the broker said: {self.connection.blocked or 'channel.flow'}",
+            )
+            self.check_work("basic.publish")
+
+    # -- confirms and returns
+
+    def confirm_delivery(self, *, timeout: Timeout = DEFAULT) -> Answer[spec.ConfirmSelectOk]:
+        """From now on the broker confirms what is published on this channel, and `basic_publish` waits for it."""
+        with self.connection.guard:
+            answer = self.rpc(spec.ConfirmSelect(), timeout=timeout)
+            self.mode = "confirm"
+            if self._confirms is None:
+                self._confirms = Confirms()
+        return answer
+
+    def wait_for_confirms(self, *, timeout: Timeout = DEFAULT) -> None:
+        """Wait until the broker has answered for everything that was published.
+
+        Raises NackError for what it refused, UnroutableError for mandatory messages that came back (unless there is a
+        callback for them), ChannelClosed if the channel was closed meanwhile: what was not confirmed is then unknown.
+        """
+        with self.connection.guard:
+            confirms = self._confirms
+            if confirms is None:
+                raise ProgrammingError("wait_for_confirms needs confirm_delivery first")
+            self.connection.wait_for(
+                lambda: confirms.complete or self.error is not None,
+                timeout,
+                "confirms",
+            )
+            if not confirms.complete:
+                self.check_open()
+            nacked = confirms.take_nacked()
+            if nacked:
+                raise NackError(nacked)
+            if self._returned and not self._on_return:
+                raise UnroutableError(self.take_returned())
+
+    def add_on_return_callback(self, callback: ReturnCallback) -> None:
+        """Have `callback(channel, method, properties, body)` called for mandatory messages that came back.
+
+        It is called from `connection.process_data_events`.
+        """
+        self._on_return.append(callback)
+
+    def take_returned(self) -> list[Returned]:
+        """The mandatory messages that came back, and for which there was no callback."""
+        returned, self._returned = self._returned, []
+        return returned
+
+    def on_return(self, returned: Returned) -> None:
+        self._returned.append(returned)
+
+    def on_confirm(self, method: spec.BasicAck | spec.BasicNack) -> None:
+        if self._confirms is not None:
+            refused = isinstance(method, spec.BasicNack)
+            self._confirms.settle(method.delivery_tag, multiple=method.multiple, refused=refused)
+
+    @property
+    def pending(self) -> bool:
+        return bool(self._on_return and self._returned) or super().pending
+
+    def dispatch(self) -> int:
+        if not self._on_return or not self._returned:
+            return super().dispatch()
+        returned = self.take_returned()
+        for method, properties, body in returned:
+            for callback in self._on_return:
+                callback(self, method, properties, body)
+        return len(returned) + super().dispatch()

@@ -1,0 +1,257 @@
+"""Two-phase commit of a connection: what PEP 249 says, on the dtx classes (docs/semantics.md, DTX)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, Final
+
+from escrowmq.client.channel_base import DEFAULT, ChannelBase, Timeout
+from escrowmq.client.errors import (
+    ChannelClosed,
+    ConnectionClosed,
+    HeuristicOutcome,
+    InternalError,
+    NotFound,
+    NotSupportedError,
+    ProgrammingError,
+    RolledBack,
+)
+from escrowmq.core.xid import Xid
+from escrowmq.wire.amqp091 import codes, spec
+
+if TYPE_CHECKING:
+    from escrowmq.client.link import Link
+
+_HEURISTIC: Final = {
+    codes.XA_HEURCOM: "committed",
+    codes.XA_HEURRB: "rolled back",
+    codes.XA_HEURMIX: "mixed",
+    codes.XA_HEURHAZ: "hazard",
+}
+_ROLLED_BACK: Final = (codes.XA_RBROLLBACK, codes.XA_RBTIMEOUT)
+# What a broker that never heard of these classes closes the connection with.
+_UNKNOWN_METHOD: Final = (codes.SYNTAX_ERROR, codes.COMMAND_INVALID, codes.NOT_IMPLEMENTED)
+
+
+class State(Enum):
+    """Where a connection stands in its branch."""
+
+    IDLE = auto()
+    ACTIVE = auto()
+    PREPARED = auto()
+    READ_ONLY = auto()  # prepared, and there was nothing to do
+    ROLLED_BACK = auto()  # prepare said so
+
+
+class TwoPhase:
+    """The branch of a connection. A channel of its own coordinates, so that a refusal costs no other channel."""
+
+    def __init__(self, connection: Link) -> None:
+        self._connection = connection
+        self._own: ChannelBase | None = None
+        self.state = State.IDLE
+        self._xid: Xid | None = None
+
+    @property
+    def xid(self) -> Xid:
+        """Of the branch that was begun."""
+        assert self._xid is not None
+        return self._xid
+
+    @property
+    def prepared(self) -> bool:
+        """Whether nothing but an outcome is possible now."""
+        return self.state in (State.PREPARED, State.READ_ONLY, State.ROLLED_BACK)
+
+    def begin(self, xid: Xid, seconds: int | None, channels: Iterable[ChannelBase]) -> None:
+        """Start the branch, and have the channels work for it."""
+        self.outside("tpc_begin")
+        taking_part = list(channels)
+        for channel in taking_part:
+            self._may_join(channel)
+        own = self._coordinator()
+        requests = [*self._select(own), own.begin(spec.DtxDemarcationStart(xid.encode()))]
+        try:
+            for request in requests:
+                own.finish(request)
+        except ConnectionClosed as error:
+            raise _unsupported(error) from error
+        own.in_branch = True
+        self.state, self._xid = State.ACTIVE, xid
+        try:
+            if seconds is not None:
+                own.rpc(spec.DtxCoordinationSetTimeout(xid.encode(), seconds))
+            self.join(taking_part)
+        except ChannelClosed:
+            self.rollback(None, taking_part)
+            raise
+
+    def join(self, channels: Iterable[ChannelBase]) -> None:
+        """Have channels work for the branch that is active."""
+        requests: list[tuple[ChannelBase, Any]] = []
+        for channel in channels:
+            self._may_join(channel)
+            requests += [(channel, request) for request in self._select(channel)]
+            requests.append((channel, channel.begin(spec.DtxDemarcationStart(self.xid.encode(), True))))
+            channel.in_branch = True
+        for channel, request in requests:
+            channel.finish(request)
+
+    def leave(self, channel: ChannelBase) -> None:
+        """A channel is about to be closed; what it did stays in the branch."""
+        if channel.in_branch and self.state is State.ACTIVE:
+            channel.finish(channel.begin(spec.DtxDemarcationEnd(self.xid.encode())))
+            channel.in_branch = False
+
+    def prepare(self, channels: Iterable[ChannelBase], timeout: Timeout) -> bool:
+        """Whether there is anything to commit. Raises RolledBack."""
+        if self.state is not State.ACTIVE:
+            raise ProgrammingError(
+                "tpc_prepare needs tpc_begin first" if self.state is State.IDLE else _decide("again")
+            )
+        try:
+            flags = self._outcome(channels, spec.DtxCoordinationPrepare(self.xid.encode()), timeout)
+        except NotFound:
+            flags = codes.XA_RBROLLBACK
+        if flags in _ROLLED_BACK:
+            self.state = State.ROLLED_BACK
+            raise RolledBack(self.xid, timed_out=flags == codes.XA_RBTIMEOUT)
+        if flags not in (codes.XA_OK, codes.XA_RDONLY):
+            raise InternalError(f"branch {self.xid}: prepare was answered with flags {flags}")
+        self.state = State.PREPARED if flags == codes.XA_OK else State.READ_ONLY
+        return flags == codes.XA_OK
+
+    def commit(self, xid: Xid | None, channels: Iterable[ChannelBase], timeout: Timeout = DEFAULT) -> None:
+        """Commit the branch of this connection, or a prepared one by its xid."""
+        if xid is not None:
+            self.outside("tpc_commit with an xid")
+            flags = self._coordinate(spec.DtxCoordinationCommit(xid.encode()), timeout)
+            self._judge(xid, flags, "commit")
+            return
+        if self.state is State.IDLE:
+            raise ProgrammingError("tpc_commit needs tpc_begin first, or an xid")
+        if self.state is State.ROLLED_BACK:
+            raise ProgrammingError(f"branch {self.xid} is rolled back; end it by tpc_rollback")
+        if self.state is not State.READ_ONLY:
+            one_phase = self.state is State.ACTIVE
+            try:
+                flags = self._outcome(channels, spec.DtxCoordinationCommit(self.xid.encode(), one_phase), timeout)
+            except NotFound:
+                if not one_phase:
+                    self._end()
+                    raise
+                flags = codes.XA_RBROLLBACK
+            self._judge(self._end(), flags, "commit")
+        self._end()
+
+    def rollback(self, xid: Xid | None, channels: Iterable[ChannelBase], timeout: Timeout = DEFAULT) -> None:
+        """Roll the branch of this connection back, or a prepared one by its xid."""
+        if xid is not None:
+            self.outside("tpc_rollback with an xid")
+            flags = self._coordinate(spec.DtxCoordinationRollback(xid.encode()), timeout)
+            self._judge(xid, flags, "rollback")
+            return
+        if self.state is State.IDLE:
+            raise ProgrammingError("tpc_rollback needs tpc_begin first, or an xid")
+        if self.state in (State.ACTIVE, State.PREPARED):
+            active = self.state is State.ACTIVE
+            try:
+                flags = self._outcome(channels, spec.DtxCoordinationRollback(self.xid.encode()), timeout)
+            except NotFound:
+                if not active:
+                    self._end()
+                    raise
+                flags = codes.XA_RBROLLBACK
+            self._judge(self._end(), flags, "rollback")
+        self._end()
+
+    def recover(self, timeout: Timeout) -> list[Xid]:
+        """The xids that are in doubt, or were completed by hand."""
+        try:
+            table = self._coordinator().rpc(spec.DtxCoordinationRecover(True, 1), timeout=timeout).method.xids
+        except ConnectionClosed as error:
+            raise _unsupported(error) from error
+        return [Xid.decode(xid.encode() if isinstance(xid, str) else xid) for xid in table["xids"]]
+
+    def forget(self, xid: Xid, timeout: Timeout) -> None:
+        """Drop what the broker remembers of a branch that was completed by hand."""
+        self._coordinator().rpc(spec.DtxCoordinationForget(xid.encode()), timeout=timeout)
+
+    def outside(self, what: str) -> None:
+        """Raises ProgrammingError within a branch."""
+        if self.state is not State.IDLE:
+            raise ProgrammingError(f"{what} within the branch {self.xid}: end it by tpc_commit or tpc_rollback")
+
+    # -- inside
+
+    def _coordinator(self) -> ChannelBase:
+        if self._own is None or not self._own.is_open:
+            self._own = self._connection.open_channel(ChannelBase)
+        return self._own
+
+    def _select(self, channel: ChannelBase) -> list[Any]:
+        if channel.demarcates:
+            return []
+        channel.demarcates = True
+        return [channel.begin(spec.DtxDemarcationSelect())]
+
+    def _may_join(self, channel: ChannelBase) -> None:
+        if channel.mode:
+            raise ProgrammingError(f"channel {channel.channel_number} is in {channel.mode} mode, and so in no branch")
+
+    def _outcome(self, channels: Iterable[ChannelBase], method: Any, timeout: Timeout) -> int:
+        """End the work of all channels, then ask for an outcome, in one go; the flags of the answer.
+
+        The broker takes them in this order; an end that fails leaves the branch as it is, and then the outcome fails.
+        """
+        own = self._coordinator()
+        ends: list[tuple[ChannelBase, Any]] = []
+        for channel in (own, *channels):
+            if channel.in_branch and channel.is_open:
+                ends.append((channel, channel.begin(spec.DtxDemarcationEnd(self.xid.encode()))))
+            channel.in_branch = False
+        request = own.begin(method)
+        timed_out = False
+        for channel, end in ends:
+            try:
+                timed_out |= channel.finish(end, timeout).method.flags == codes.XA_RBTIMEOUT
+            except ChannelClosed:
+                if channel is own:
+                    raise
+        try:
+            flags = int(own.finish(request, timeout).method.flags)
+        except NotFound:
+            if timed_out:
+                return codes.XA_RBTIMEOUT
+            raise
+        return flags
+
+    def _coordinate(self, method: Any, timeout: Timeout) -> int:
+        flags = self._coordinator().rpc(method, timeout=timeout).method.flags
+        return int(flags)
+
+    def _judge(self, xid: Xid, flags: int, asked: str) -> None:
+        """Raise what the flags of an outcome's answer mean."""
+        if flags in _HEURISTIC:
+            raise HeuristicOutcome(xid, _HEURISTIC[flags], asked)
+        if flags in _ROLLED_BACK:
+            if asked == "commit":
+                raise RolledBack(xid, timed_out=flags == codes.XA_RBTIMEOUT)
+        elif flags not in (codes.XA_OK, codes.XA_RDONLY):
+            raise InternalError(f"branch {xid}: {asked} was answered with flags {flags}")
+
+    def _end(self) -> Xid:
+        """The connection is outside a branch again; the xid of the one that it was in."""
+        self.state = State.IDLE
+        return self.xid
+
+
+def _decide(what: str) -> str:
+    return f"tpc_prepare {what}: now tpc_commit or tpc_rollback is due"
+
+
+def _unsupported(error: ConnectionClosed) -> Exception:
+    if error.code in _UNKNOWN_METHOD:
+        return NotSupportedError(f"this broker has no distributed transactions: {error}")
+    return error

@@ -1,0 +1,56 @@
+"""Transaction ids as PEP 249 wants them, made of whatever a program or another driver has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from escrowmq.client.errors import ProgrammingError
+from escrowmq.core.conditions import BrokerError
+from escrowmq.core.xid import MAX_FORMAT, MAX_PART, Xid
+
+_FORMATS: Final = range(MAX_FORMAT + 1)
+
+
+def make_xid(format_id: int, gtrid: str | bytes, bqual: str | bytes) -> Xid:
+    """An xid; text is taken as UTF-8.
+
+    Raises ProgrammingError if the format id is not 0 to 2**32 - 1 or a part is over 64 bytes, or `gtrid` is empty.
+    """
+    if format_id not in _FORMATS:
+        raise ProgrammingError(f"an xid's format id is a number from 0 to {MAX_FORMAT}, not {format_id!r}")
+    xid = Xid(format_id, _part("gtrid", gtrid), _part("bqual", bqual))
+    if not xid.gtrid:
+        raise ProgrammingError("an xid's gtrid must not be empty")
+    return xid
+
+
+def as_xid(given: object) -> Xid:
+    """An xid of this client, of another driver (`format_id`, `gtrid`, `bqual`), a tuple of three, or an xid's text.
+
+    Raises ProgrammingError for anything else, and as `make_xid`.
+    """
+    if isinstance(given, Xid):
+        return given
+    if isinstance(given, str):
+        try:
+            return Xid.parse(given)
+        except (BrokerError, ValueError) as error:
+            raise ProgrammingError(f"no xid: {given!r} ({error})") from None
+    parts: tuple[Any, ...]
+    if isinstance(given, Sequence) and len(given) == 3:
+        parts = tuple(given)
+    else:
+        parts = tuple(getattr(given, name, None) for name in ("format_id", "gtrid", "bqual"))
+    return make_xid(*parts)
+
+
+def _part(name: str, value: object) -> bytes:
+    if isinstance(value, str):
+        value = value.encode()
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise ProgrammingError(f"an xid's {name} is text or bytes, not {type(value).__name__}")
+    data = bytes(value)
+    if len(data) > MAX_PART:
+        raise ProgrammingError(f"an xid's {name} has at most {MAX_PART} bytes, this has {len(data)}")
+    return data
