@@ -16,6 +16,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "journal": ("core.records",),
     "wire": ("core", "__version__"),  # the version is what a peer is told at the handshake
     "client": ("wire", "core"),
+    "xa": ("client", "core.xid", "core.xa", "text"),
     "server": ("core", "journal", "wire", "client", "config", "units", "text", "__version__"),
     "spark": ("client", "core.records"),
     "pipeline": ("core.records", "journal.reader"),
@@ -32,6 +33,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "journal.errors",
         "perf.command",
         "server.admin_commands",
+        "server.admin_tx_commands",
         "server.main",
         "text",
     ),

@@ -1,0 +1,42 @@
+"""Transactions across brokers and databases: a transaction manager for PEP 249's two-phase commit.
+
+    from escrowmq.xa import TransactionManager
+
+`docs/guides/database-and-queue.md` goes through it.
+"""
+
+from __future__ import annotations
+
+from escrowmq.xa.errors import (
+    HeuristicError,
+    InDoubt,
+    LogDamaged,
+    LogError,
+    LogInUse,
+    RolledBack,
+    TimedOut,
+    TransactionError,
+    UsageError,
+    XaError,
+)
+from escrowmq.xa.manager import TransactionManager
+from escrowmq.xa.recovery import Report
+from escrowmq.xa.states import BranchState
+from escrowmq.xa.transaction import GlobalTransaction
+
+__all__ = [
+    "BranchState",
+    "GlobalTransaction",
+    "HeuristicError",
+    "InDoubt",
+    "LogDamaged",
+    "LogError",
+    "LogInUse",
+    "Report",
+    "RolledBack",
+    "TimedOut",
+    "TransactionError",
+    "TransactionManager",
+    "UsageError",
+    "XaError",
+]

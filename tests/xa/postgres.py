@@ -1,0 +1,192 @@
+"""A real PostgreSQL for tests: `with PostgreSQL(folder) as server: …`. Debian's package `postgresql` has the programs."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psycopg
+import pytest
+
+from tests.broker import wait_until
+
+USERS = ("postgres", "nobody")
+START_SECONDS = 60.0
+
+
+def programs() -> Path | None:
+    """Where initdb and postgres are, the newest version of them; None if they are not installed."""
+    for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_version, reverse=True):
+        if (folder / "initdb").exists():
+            return folder
+    found = shutil.which("initdb")
+    return Path(found).resolve().parent if found else None
+
+
+def _version(folder: Path) -> tuple[int, ...]:
+    return tuple(int(part) for part in folder.parent.name.split(".") if part.isdigit())
+
+
+needs_postgresql = pytest.mark.skipif(
+    programs() is None, reason="PostgreSQL is not installed; on Debian and Ubuntu: apt-get install postgresql"
+)
+
+
+class PostgreSQL:
+    """A server with a database `bank` and one `shop`, on 127.0.0.1 and a free port that it keeps over restarts.
+
+    root may not run PostgreSQL, so for root it runs as `postgres` or `nobody`, in a folder of that user's.
+    """
+
+    def __init__(self, folder: Path, *, max_prepared_transactions: int = 100) -> None:
+        bin_folder = programs()
+        assert bin_folder is not None, "PostgreSQL is not installed"
+        self._bin = bin_folder
+        self._log = folder / "postgresql.log"
+        self._user = next((user for user in USERS if _exists(user)), None) if os.getuid() == 0 else None
+        # pytest's folders are closed to other users.
+        self._home = Path(tempfile.mkdtemp(prefix="escrowmq-pg-"))
+        self._data = self._home / "data"
+        self._prepared = max_prepared_transactions
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = _free_port()
+        if self._user is not None:
+            shutil.chown(self._home, self._user)
+
+    def url(self, database: str = "bank") -> str:
+        return f"postgresql://escrow@127.0.0.1:{self.port}/{database}?connect_timeout=10"
+
+    def connect(self, database: str = "bank", **keywords: Any) -> psycopg.Connection[Any]:
+        return psycopg.connect(self.url(database), **keywords)
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> PostgreSQL:
+        """Start it, and return when it takes connections."""
+        new = not self._data.exists()
+        if new:
+            options = ("-D", str(self._data), "-U", "escrow", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+            self._run("initdb", *options)
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": self.port,
+            "unix_socket_directories": str(self._home),
+            "max_prepared_transactions": self._prepared,
+            "shared_buffers": "16MB",
+            "max_connections": 50,
+            "fsync": "on",
+        }
+        arguments = [item for name, value in settings.items() for item in ("-c", f"{name}={value}")]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*self._prefix(), str(self._bin / "postgres"), "-D", str(self._data), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self._home,
+                start_new_session=True,
+            )
+        wait_until(self._answers, START_SECONDS, f"PostgreSQL's start ({self._log})")
+        if new:
+            with self.connect("postgres", autocommit=True) as connection:
+                connection.execute("CREATE DATABASE bank")
+                connection.execute("CREATE DATABASE shop")
+        return self
+
+    def kill(self) -> None:
+        """SIGKILL to all of its processes: the next start has to recover from its log."""
+        if self._process is not None and self._process.poll() is None:
+            for pid in _with_children(self._process.pid):
+                _kill(pid)
+            self._process.wait()
+            wait_until(lambda: not _listens(self.port), what="PostgreSQL's end")
+
+    def restart(self) -> PostgreSQL:
+        self.kill()
+        return self.start()
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._remove()
+
+    def _remove(self) -> None:
+        self.kill()
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    def _prefix(self) -> list[str]:
+        if self._user is None:
+            return []
+        entry = pwd.getpwnam(self._user)
+        return ["setpriv", f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--clear-groups"]
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [*self._prefix(), str(self._bin / program), *arguments]
+        done = subprocess.run(command, cwd=self._home, capture_output=True, check=False, text=True)
+        assert done.returncode == 0, f"{program} failed: {done.stdout}{done.stderr}"
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, f"PostgreSQL ended: {self._log.read_text(errors='replace')[-3000:]}"
+        try:
+            self.connect("postgres").close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+
+def _with_children(pid: int) -> list[int]:
+    """The postmaster first, so that it restarts nothing; its processes have sessions of their own."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        return [pid, *(child.pid for child in process.children(recursive=True))]
+    except psutil.NoSuchProcess:
+        return [pid]
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _exists(user: str) -> bool:
+    try:
+        pwd.getpwnam(user)
+    except KeyError:
+        return False
+    return True
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
