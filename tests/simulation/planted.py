@@ -19,13 +19,13 @@ from escrowmq.core.records import Kind, Move, encode_moves, encode_settle
 from escrowmq.core.recovery import Recovery
 from escrowmq.journal import format as fmt
 from escrowmq.journal import journal, recovery
+from escrowmq.journal.memory import MemoryStorage
 from escrowmq.journal.storage import Storage
-from escrowmq.journal.writer import FileWriter
 from escrowmq.wire.amqp091.channel import Channel
 from escrowmq.wire.amqp091.connection import Connection
 
 _put = Connection.put
-_sync = FileWriter.sync
+_write_through = MemoryStorage.write_through
 _enqueue = Queue.enqueue
 _requeue = Broker.requeue
 
@@ -48,11 +48,11 @@ def no_truncation(storage: Storage) -> recovery.Found:
     return found
 
 
-def retry_sync(self: FileWriter) -> None:
+def retry_sync(self: MemoryStorage, name: str, offset: int, *parts: bytes) -> None:
     try:
-        _sync(self)
+        _write_through(self, name, offset, *parts)
     except OSError:
-        _sync(self)
+        self.sync(name)
 
 
 def two_records(self: Decision, operations: list[tuple[Kind, Sequence[bytes]]]) -> list[int]:
@@ -114,7 +114,7 @@ PLANTED: Final[dict[str, tuple[object, str, object]]] = {
     "answer before the sync": (Connection, "put", answer_before_sync),
     "no CRC check": (fmt, "body_is_whole", no_crc_check),
     "no truncation of a torn tail": (journal, "examine", no_truncation),
-    "retry after a failed sync": (FileWriter, "sync", retry_sync),
+    "retry after a failed sync": (MemoryStorage, "write_through", retry_sync),
     "a commit written as two records": (Decision, "_write", two_records),
     "ack record lost": (settlement, "encode_settle", ack_record_lost),
     "requeue at the tail": (Fifo, "put_back", requeue_at_tail),

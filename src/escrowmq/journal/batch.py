@@ -83,9 +83,8 @@ class LogWriter:
         file = self._file
         assert file is not None
         assert file.end_lsn == batch.first_lsn
-        size = file.append(batch.time_us, payload, batch.offsets, batch.kinds)
         started = time.perf_counter_ns()
-        file.sync()
+        size = file.append_durably(batch.time_us, payload, batch.offsets, batch.kinds)
         batch.sync_us = (time.perf_counter_ns() - started) // 1000
         return size
 

@@ -83,6 +83,10 @@ class MemoryStorage:
             raise OSError(errno.ENOSPC, "simulated disk is full", name)
         self._put(file, offset, data)
 
+    def write_through(self, name: str, offset: int, *parts: bytes) -> None:
+        self.write(name, offset, *parts)
+        self.sync(name)
+
     def sync(self, name: str) -> None:
         file = self._file(name)
         self.syncs += 1

@@ -7,6 +7,7 @@ import fcntl
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -45,6 +46,9 @@ class Storage(Protocol):
     def write(self, name: str, offset: int, *parts: bytes) -> None:
         """Put the parts one after the other at `offset`, in one call to the system where it can. Not yet durable."""
 
+    def write_through(self, name: str, offset: int, *parts: bytes) -> None:
+        """Write as `write` does, and return when it is durable. After an error nothing is known of what was written."""
+
     def sync(self, name: str) -> None:
         """Make the file's data and size durable. After an error nothing is known of what was written since the last
         sync.
@@ -67,6 +71,10 @@ class Storage(Protocol):
 
     def close(self) -> None:
         """Close all files and give up the lock."""
+
+
+_WRITE_THROUGH: Final = getattr(os, "RWF_DSYNC", 0)
+"""Write and sync in one call to the system, which also gives up the interpreter only once; where it can."""
 
 
 def _sync_descriptor(fd: int) -> None:
@@ -92,6 +100,7 @@ class FileStorage:
         self._guard = threading.Lock()
         self._spares: list[int] = []
         self._read_only = read_only
+        self._through = bool(_WRITE_THROUGH)
         self._lock = -1
         if read_only:
             if not self.directory.is_dir():
@@ -151,12 +160,34 @@ class FileStorage:
 
     def write(self, name: str, offset: int, *parts: bytes) -> None:
         fd = self._writer(name)
+        self._complete(fd, offset, parts, os.pwritev(fd, parts, offset))
+
+    def write_through(self, name: str, offset: int, *parts: bytes) -> None:
+        fd = self._writer(name)
+        if self._through:
+            try:
+                done = os.pwritev(fd, parts, offset, _WRITE_THROUGH)
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                    raise
+                self._through = False  # a file system, or a kernel, that cannot
+            else:
+                if self._complete(fd, offset, parts, done):
+                    _sync_descriptor(fd)
+                return
+        self.write(name, offset, *parts)
+        _sync_descriptor(fd)
+
+    @staticmethod
+    def _complete(fd: int, offset: int, parts: Sequence[bytes], done: int) -> bool:
+        """Write what a call has left, of which `done` bytes are written; whether there was anything."""
         size = sum(map(len, parts))
-        done = os.pwritev(fd, parts, offset)
         if done < size:  # rare: Linux's limit of 2 GiB a call, or the disk is full, which the next call reports
             rest = memoryview(b"".join(parts))
             while done < size:
                 done += os.pwrite(fd, rest[done:], offset + done)
+            return True
+        return False
 
     def sync(self, name: str) -> None:
         _sync_descriptor(self._writer(name))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import errno
 from array import array
+from collections.abc import Callable
 from typing import Final
 
 from escrowmq.journal import format as fmt
 from escrowmq.journal.frames import Frame
 from escrowmq.journal.storage import Storage
+
+_Write = Callable[..., None]  # as `Storage.write`
 
 FIRST_RESERVE: Final = 1 << 20
 """Bytes reserved for a new segment; doubled each time they are used up."""
@@ -76,20 +79,25 @@ class FileWriter:
         self.name = name
 
     def append(self, time_us: int, payload: bytes, offsets: array[int], kinds: bytes | bytearray) -> int:
-        """Write one frame; returns its bytes. Durable after `sync`."""
+        """Write one frame; returns its bytes. Durable after `publish` or `seal`."""
+        return self._append(self._storage.write, time_us, payload, offsets, kinds)
+
+    def append_durably(self, time_us: int, payload: bytes, offsets: array[int], kinds: bytes | bytearray) -> int:
+        """Write one frame and sync it; returns its bytes."""
+        return self._append(self._storage.write_through, time_us, payload, offsets, kinds)
+
+    def _append(
+        self, write: _Write, time_us: int, payload: bytes, offsets: array[int], kinds: bytes | bytearray
+    ) -> int:
         lsn = self._footer.end_lsn
         parts = fmt.pack_frame(lsn, time_us, payload, offsets, kinds, self._seed)
         size = sum(map(len, parts))
         offset = lsn - self._origin + fmt.FILE_HEADER_SIZE
         if offset + size > self._reserved:
             self._reserve(offset + size)
-        self._storage.write(self.name, offset, *parts)
+        write(self.name, offset, *parts)
         self._footer.add(lsn, lsn + size, time_us, len(kinds))
         return size
-
-    def sync(self) -> None:
-        """Make all that was written durable."""
-        self._storage.sync(self.name)
 
     def seal(self, messages: int) -> int:
         """Cut off the reserve, write the footer, sync; returns the size of the file."""

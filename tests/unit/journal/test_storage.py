@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import random
 import resource
@@ -36,6 +37,62 @@ def test_what_was_written_is_read(storage: Storage) -> None:
     assert storage.read("f", 4, 1) == b"Y"
     assert storage.read("f", 5, 1) == b""
     assert storage.size("f") == 5
+
+
+def test_writing_through_is_writing(storage: Storage) -> None:
+    storage.create("f")
+    storage.write_through("f", 0, b"ab", b"", b"cde")
+    storage.write_through("f", 3, b"XY")
+    assert storage.read("f", 0, 100) == b"abcXY"
+
+
+@pytest.mark.parametrize("error", [errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS])
+def test_writing_through_syncs_where_the_system_has_no_call_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    storage = FileStorage(tmp_path / "d")
+    storage.create("f")
+    syncs: list[int] = []
+    pwritev = os.pwritev
+
+    def without_flags(fd: int, parts: list[bytes], offset: int, flags: int = 0) -> int:
+        if flags:
+            raise OSError(error, "no such flag")
+        return pwritev(fd, parts, offset)
+
+    monkeypatch.setattr(os, "pwritev", without_flags)
+    monkeypatch.setattr(module, "_sync_descriptor", syncs.append)
+    storage.write_through("f", 0, b"abc")
+    storage.write_through("f", 3, b"de")
+    assert len(syncs) == 2
+    assert storage.read("f", 0, 9) == b"abcde"
+    storage.close()
+
+
+def test_writing_through_syncs_what_a_short_write_has_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = FileStorage(tmp_path / "d")
+    storage.create("f")
+    syncs: list[int] = []
+    pwritev = os.pwritev
+    monkeypatch.setattr(os, "pwritev", lambda fd, parts, offset, flags=0: pwritev(fd, [parts[0][:2]], offset, flags))
+    monkeypatch.setattr(module, "_sync_descriptor", syncs.append)
+    storage.write_through("f", 0, b"abcd", b"ef")
+    assert len(syncs) == 1
+    assert storage.read("f", 0, 9) == b"abcdef"
+    storage.close()
+
+
+def test_a_failed_write_through_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = FileStorage(tmp_path / "d")
+    storage.create("f")
+
+    def fails(*_: object) -> int:
+        raise OSError(errno.EIO, "the disk is gone")
+
+    monkeypatch.setattr(os, "pwritev", fails)
+    with pytest.raises(OSError, match="the disk is gone"):
+        storage.write_through("f", 0, b"abc")
+    storage.close()
 
 
 def test_reserved_room_reads_as_zeros(storage: Storage) -> None:

@@ -66,14 +66,13 @@ def test_a_sealed_file_survives_a_crash_and_has_no_reserve() -> None:
     assert storage.size(NAME) == total == fmt.FILE_HEADER_SIZE + size + fmt.FOOTER_ENTRY_SIZE + fmt.FOOTER_END_SIZE
 
 
-def test_sync_makes_frames_durable() -> None:
+def test_a_frame_can_be_durable_at_once() -> None:
     for seed in range(30):
         storage = MemoryStorage(random.Random(seed))
         file = FileWriter(storage, NAME + ".tmp", HEADER)
         file.create()
         file.publish(NAME)
-        record(file, 5000)
-        file.sync()
+        file.append_durably(1, bytes(5000), array("I", (0, 5000)), b"\1")
         storage.crash()
         assert len(list(JournalFile(storage, NAME).walk())) == 1
 
