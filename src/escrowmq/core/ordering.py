@@ -273,6 +273,7 @@ class Fifo:
             if head and not 0 < back < head[0].position:
                 entry = head.popleft()
                 self.resident -= len(entry.body) + ENTRY_COST
+                self._lighten(entry.position)
             elif tail.messages and not head and not 0 < back < tail.firsts[tail.begin]:
                 reference = tail.take(min(most, back - tail.firsts[tail.begin]) if back else most)
                 found += self._with_deliveries(reference)
