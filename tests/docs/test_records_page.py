@@ -10,14 +10,15 @@ from struct import Struct
 
 import pytest
 
-from escrowmq.core import message, records
+from escrowmq.core import hold_records, message, records
 from escrowmq.core.broker import Broker
 from escrowmq.core.directory import Declaration
+from escrowmq.core.hold_records import Held, HeldRange, encode_held, encode_released
 from escrowmq.core.message import Death, Envelope
 from escrowmq.core.outcome import Outcome
 from escrowmq.core.permissions import Entry
 from escrowmq.core.queue import Session
-from escrowmq.core.records import Kind, Move, QueueState, Range
+from escrowmq.core.records import Kind, Move, QueueState, Range, Reference
 from escrowmq.core.snapshot import snapshot
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp091.publication import PROTOCOL
@@ -38,6 +39,10 @@ LAYOUTS = {
     "Operation head": [records._OPERATION],
     "Move head": [records._MOVE],
     "Queue state head": [records._STATE],
+    "Held head": [hold_records._HELD],
+    "Held range": [hold_records._RANGE],
+    "Copy": [hold_records._COPY],
+    "Released head": [hold_records._RELEASED],
 }
 
 ENVELOPE = Envelope("", "q", Properties(delivery_mode=2).encode(), protocol=PROTOCOL, durable=True)
@@ -59,6 +64,10 @@ EXAMPLES = {
             QueueState(3, 42, 42, array("Q", [41]), array("Q", [4096]), array("I", [1]), array("I", [1]), [(41, 1)])
         )
     ),
+    "held": b"".join(
+        encode_held(Held(3, "etl", 1, 7, [HeldRange(41, 2, 0), HeldRange(40, 1, 1)], [Reference(42, 1, 4142, 0)]))
+    ),
+    "released": encode_released(3, "etl", 9, 9),
 }
 
 

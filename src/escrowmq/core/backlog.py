@@ -66,6 +66,16 @@ class Backlog:
             return None
         return max(bisect_right(self.firsts, position, self._head) - 1, self._head)
 
+    def within(self, first: int, length: int) -> Iterator[Reference]:
+        """The parts of the references that lie among `length` positions from `first` on."""
+        i, behind = self.find(first), first + length
+        while i is not None and i < len(self.firsts) and self.firsts[i] < behind:
+            begin, count, lsn, start = self.at(i)
+            at, end = max(first, begin), min(behind, begin + count)
+            if at < end:
+                yield Reference(at, end - at, lsn, start + at - begin)
+            i += 1
+
     def peek(self) -> Reference:
         """The first reference. IndexError if there is none."""
         i = self._head
@@ -173,6 +183,14 @@ class Backlog:
         """Copies of the columns: first positions, LSNs of blocks, counts, numbers in the blocks."""
         head = self._head
         return self.firsts[head:], self.lsns[head:], self.counts[head:], self.indexes[head:]
+
+    def join(self, other: Backlog, begin: int) -> None:
+        """Add the references of `other` from number `begin` on behind the others."""
+        self.firsts += other.firsts[begin:]
+        self.lsns += other.lsns[begin:]
+        self.counts += other.counts[begin:]
+        self.indexes += other.indexes[begin:]
+        self.messages += sum(other.counts[begin:])
 
     def replace(self, other: Backlog) -> None:
         """Take over the content of `other`."""

@@ -11,6 +11,7 @@ from escrowmq.core.outcome import Outcome
 
 if TYPE_CHECKING:
     from escrowmq.core.consumer import Consumer
+    from escrowmq.core.hold import HoldSettlement
     from escrowmq.core.message import Entry, Envelope
     from escrowmq.core.queue import Queue
     from escrowmq.core.watch import Watch
@@ -140,6 +141,7 @@ class TransactionBranch:
 
     __slots__ = (
         "bytes",
+        "holds",
         "limits",
         "number",
         "operations",
@@ -156,6 +158,7 @@ class TransactionBranch:
         self.state = State.ACTIVE
         self.publications: list[Publication] = []
         self.settlements: list[Settlement] = []
+        self.holds: list[HoldSettlement] = []
         self.operations = 0
         self.bytes = 0
 
@@ -192,6 +195,12 @@ class TransactionBranch:
             self._grow(len(work.bodies), len(work.envelope.header) + sum(map(len, work.bodies)))
             self.publications.append(work)
 
+    def settle_hold(self, work: HoldSettlement) -> None:
+        """The same for held messages, however many: they count as one operation."""
+        if self.step(Input.ENLIST) is State.ACTIVE:
+            self._grow(1, 0)
+            self.holds.append(work)
+
     def _grow(self, operations: int, size: int) -> None:
         self.operations += operations
         self.bytes += size
@@ -210,19 +219,23 @@ class TransactionBranch:
         """Let go of the work."""
         self.publications.clear()
         self.settlements.clear()
+        if self.holds:
+            for work in self.holds:
+                work.withdraw(self.number)
+            self.holds.clear()
         self.watch.stop()
 
     @property
     def only_run(self) -> Publication | None:
         """The work of an active branch if it is no more than one run for one queue."""
-        if len(self.publications) != 1 or self.settlements or self.state is not State.ACTIVE:
+        if len(self.publications) != 1 or self.settlements or self.holds or self.state is not State.ACTIVE:
             return None
         (run,) = self.publications
         return run if len(run.queues) == 1 else None
 
     @property
     def empty(self) -> bool:
-        return not self.publications and not self.settlements
+        return not self.publications and not self.settlements and not self.holds
 
 
 def _verb(given: Input) -> str:

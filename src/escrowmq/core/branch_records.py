@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from escrowmq.core.hold_records import Released, decode_released
 from escrowmq.core.outcome import Outcome
 from escrowmq.core.records import (
     BLOCK,
@@ -52,6 +53,8 @@ class Item(IntEnum):
     """A SETTLE payload: what leaves its queue at commit."""
     REQUEUE = 4
     """The same for what goes back to its place at commit; the outcome has no meaning."""
+    HOLD = 5
+    """A RELEASED payload: how far a hold is settled at commit."""
 
 
 class RunItem(NamedTuple):
@@ -82,6 +85,7 @@ class Prepared(NamedTuple):
     owner: str
     runs: list[RunItem]
     settlements: list[SettlementItem]
+    holds: Sequence[Released] = ()
 
 
 class Decided(NamedTuple):
@@ -136,6 +140,7 @@ def decode_prepare(data: Payload, lsn: int = 0) -> Prepared:
     at += owner
     runs: list[RunItem] = []
     settlements: list[SettlementItem] = []
+    holds: list[Released] = []
     for _ in range(items):
         kind, size = ITEM.unpack_from(data, at)
         at += ITEM.size
@@ -145,8 +150,10 @@ def decode_prepare(data: Payload, lsn: int = 0) -> Prepared:
                 runs.append(_run(part, lsn + at, addressed=kind == Item.ADDRESSED_RUN))
             case Item.SETTLEMENT | Item.REQUEUE:
                 settlements.append(SettlementItem(*decode_settle(part), kind == Item.REQUEUE))
+            case Item.HOLD:
+                holds.append(decode_released(part))
         at += size
-    return Prepared(number, state, started, time, timeout, name, label, runs, settlements)
+    return Prepared(number, state, started, time, timeout, name, label, runs, settlements, holds)
 
 
 def _run(data: Payload, lsn: int, *, addressed: bool) -> RunItem:

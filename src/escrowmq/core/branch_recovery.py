@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from escrowmq.core.branch import Settlement, State
 from escrowmq.core.branch_records import Prepared, SettlementItem, decode_prepare
+from escrowmq.core.hold import HoldSettlement
 from escrowmq.core.message import Entry, Run
+from escrowmq.core.preparation import reserve
 from escrowmq.core.records import Range, Reference, merged
 from escrowmq.core.xa_branch import LoggedBodies, PreparedRun
 from escrowmq.core.xid import Xid
@@ -45,7 +47,7 @@ class FoundBranches:
     def forced(self, number: int, *, commit: bool) -> None:
         """An operator has decided it."""
         state = State.HEURISTIC_COMMITTED if commit else State.HEURISTIC_ROLLED_BACK
-        self._found[number] = self._found[number]._replace(state=state, runs=[], settlements=[])
+        self._found[number] = self._found[number]._replace(state=state, runs=[], settlements=[], holds=())
 
     # -- at the end
 
@@ -79,6 +81,13 @@ class FoundBranches:
         queues = {queue.ident: queue for queue in broker.durable_queues()}
         for number, found in self._found.items():
             branch = self._branches[number]
+            for item in found.holds:
+                queue = queues.get(item.queue)
+                hold = None if queue is None else queue.holds.get(item.group)
+                if hold is not None:
+                    work = HoldSettlement(hold, item.first)
+                    work.pledge(number)
+                    branch.holds.append(work)
             for run in found.runs:
                 block = broker.pager.load(Reference(0, run.length, run.lsn, 0))
                 targets = tuple(queues[ident] for ident in run.queues if ident in queues)
@@ -91,6 +100,7 @@ class FoundBranches:
                         block.envelope, bodies, targets, run.mandatory, block.time, run.lsn, retained, size=size
                     )
                 )
+                reserve(broker, branch.runs[-1])
 
 
 def _within(references: Backlog, ranges: list[Range]) -> list[Reference]:

@@ -82,6 +82,7 @@ class Broker(Directory):
         self.settlements = Settlements(log)
         self.pager: Pager = LogPager(log)
         self.stirred: dict[Queue, None] = {}
+        self.reserved: dict[Queue, tuple[int, int]] = {}  # room for prepared branches: messages, bytes
         self.holders: dict[Holder, None] = {}
         self.direct: dict[tuple[str, str], Queue] = {}  # reached by (vhost, name) through the default exchange alone
         self.headers_of: dict[int, Headers] = {}
@@ -430,6 +431,8 @@ class Broker(Directory):
         """The log is on disk up to `lsn`: commits below it become visible."""
         if self._sealed:
             self._sealed = {queue: None for queue in self._sealed if not queue.deleted and queue.unseal(lsn)}
+        if self.coordinator.returning:
+            self.coordinator.synced(lsn)
 
     def run_deadlines(self) -> None:
         """Do what is due at `now`."""

@@ -6,6 +6,7 @@ made of is in `preparation`, what its outcome does in `resolution`.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -53,6 +54,9 @@ class Coordinator:
         self._broker = broker
         self._branches: dict[Xid, XaBranch] = {}
         self._overdue: dict[Xid, None] = {}
+        self._workers: dict[Worker, dict[XaBranch, None]] = {}
+        self.returning: deque[tuple[int, XaBranch]] = deque()
+        """Rolled back, prepared branches: what they held goes back when the log is synced so far."""
         self._progress: dict[str, tuple[int, int]] = {}  # epoch, and what an answer has to wait for that names it
 
     # -- demarcation
@@ -97,6 +101,7 @@ class Coordinator:
                 before = Association.NOT_ASSOCIATED
             after = associated(before, given, str(xid))
         branch.associations[worker] = after
+        self._workers.setdefault(worker, {})[branch] = None
         return XaResult(XaStatus.OK), branch
 
     def end(self, worker: Worker, xid: Xid, *, fail: bool = False, suspend: bool = False) -> XaResult:
@@ -117,19 +122,15 @@ class Coordinator:
 
     def leave(self, worker: Worker) -> None:
         """`worker` is gone: branches that it has not ended are rolled back (DTX-7); whoever asks is told so."""
-        for branch in list(self._branches.values()):
-            before = branch.associations.get(worker)
-            if before is None:
-                continue
-            associated(before, Demarcation.CLOSE, str(branch.xid))
-            del branch.associations[worker]
+        for branch in self._workers.pop(worker, {}):
+            before = branch.associations.pop(worker)
             if before is not Association.ENDED:
                 self._fail(branch)
 
     def _at_work(self, worker: Worker) -> XaBranch | None:
         """The branch that it works for just now."""
-        for branch in self._branches.values():
-            if branch.associations.get(worker) is Association.ACTIVE:
+        for branch in self._workers.get(worker, ()):
+            if branch.associations[worker] is Association.ACTIVE:
                 return branch
         return None
 
@@ -144,6 +145,7 @@ class Coordinator:
             raise BrokerError(Condition.LIMIT_EXCEEDED, f"there are {self.max_branches} transaction branches already")
         broker = self._broker
         branch = self._branch(broker.next_branch(), xid, limits, broker.now, owner)
+        branch.timeout = branch.bounded(DEFAULT_TIMEOUT)
         self._arm(branch)
         return branch
 
@@ -161,7 +163,7 @@ class Coordinator:
         """The branch is on disk when `lsn` is, and can be committed whatever happens (DTX-8).
 
         RDONLY: it had no work and is forgotten. RB_ROLLBACK, RB_TIMEOUT: it is rolled back and forgotten; so is one for
-        which a queue that refuses at its limit has no room.
+        which a queue that refuses at its limit has no room, and whatever else could not be committed for certain.
         """
         branch = self._ended(xid)
         before = branch.state
@@ -169,20 +171,20 @@ class Coordinator:
             return self._timed_out(branch)
         if branch.empty and before is State.ACTIVE:
             branch.step(Input.COMMIT_ONE_PHASE)
-            self._forget(branch)
+            self._over(branch)
             return XaResult(XaStatus.RDONLY)
         preparation = None
         if before is State.ACTIVE:
             preparation = Preparation(self._broker, branch)
             try:
-                preparation.check_room()
+                preparation.check()
             except BrokerError as full:
                 self._fail(branch)
                 branch.step(Input.PREPARE)
-                self._forget(branch)
+                self._over(branch)
                 return XaResult(XaStatus.RB_ROLLBACK, reason=full.text)
         if branch.step(Input.PREPARE) is not State.PREPARED:
-            self._forget(branch)
+            self._over(branch)
             return XaResult(XaStatus.RB_ROLLBACK)
         if preparation is not None:
             self._disarm(branch)
@@ -203,7 +205,7 @@ class Coordinator:
         if after in _HEURISTIC:
             return XaResult(_HEURISTIC[after], branch.lsn)
         if after is not State.COMMITTED:
-            self._forget(branch)
+            self._over(branch)
             return XaResult(XaStatus.RB_ROLLBACK)
         broker = self._broker
 
@@ -215,22 +217,22 @@ class Coordinator:
 
         (outcome,) = resolve(broker, [branch], write)
         discard(broker, branch)
-        self._forget(branch)
+        self._over(branch)
         return XaResult(XaStatus.OK, broker.log.end_lsn, tuple(outcome.returned))
 
     def _commit_one_phase(self, branch: XaBranch) -> XaResult:
         if branch.state is not State.ACTIVE:
             branch.step(Input.COMMIT_ONE_PHASE)
-            self._forget(branch)
+            self._over(branch)
             return XaResult(XaStatus.RB_ROLLBACK)
         try:
             result = self._broker.commit(branch)
         except BrokerError as full:  # nothing was applied
             self._fail(branch)
             branch.step(Input.COMMIT_ONE_PHASE)
-            self._forget(branch)
+            self._over(branch)
             return XaResult(XaStatus.RB_ROLLBACK, reason=full.text)
-        self._forget(branch)
+        self._over(branch)
         return XaResult(XaStatus.OK, result.lsn, result.returned)
 
     def rollback(self, xid: Xid) -> XaResult:
@@ -246,9 +248,11 @@ class Coordinator:
         if before is State.PREPARED:
             self._broker.log.append(Kind.ROLLBACK, encode_number(branch.number))
             lsn = self._broker.log.end_lsn
-            discard(self._broker, branch)
-        self._undo(branch)
-        self._forget(branch)
+            self._return_later(branch, lsn)
+            self._forget(branch)
+        else:
+            self._undo(branch)
+            self._over(branch)
         return XaResult(XaStatus.OK, lsn)
 
     def forget(self, xid: Xid) -> int:
@@ -282,21 +286,21 @@ class Coordinator:
         else:
             write([])
         branch.lsn = broker.log.end_lsn
-        discard(broker, branch)
-        if not commit:
-            self._undo(branch)
-        branch.end()
-        broker.holders.pop(branch, None)
+        if commit:
+            discard(broker, branch)
+            self._let_go(branch)
+        else:
+            self._return_later(branch, branch.lsn)
         return XaResult(_HEURISTIC[branch.state], branch.lsn, returned)
 
     # -- timeouts
 
     def set_timeout(self, xid: Xid, seconds: int) -> None:
-        """The branch may be active for so long, from now on; 0: for any time (DTX-12)."""
+        """The branch may be active for so long, from now on; 0: as long as its bounds allow (DTX-12, TX-13)."""
         branch = self._find(xid)
         if branch.state is State.TIMED_OUT:
             raise BrokerError(Condition.ILLEGAL_STATE, f"xid {xid} has timed out")
-        branch.timeout = seconds
+        branch.timeout = branch.bounded(seconds)
         if branch.state not in _IN_DOUBT:
             self._arm(branch)
 
@@ -323,7 +327,7 @@ class Coordinator:
         self._undo(branch)
         self._overdue[branch.xid] = None
         if len(self._overdue) > MAX_OVERDUE:
-            self._forget(self._branches[next(iter(self._overdue))])
+            self._over(self._branches[next(iter(self._overdue))])
         for worker, association in list(branch.associations.items()):
             if association is Association.ACTIVE:
                 worker.branch_expired(branch)
@@ -355,7 +359,7 @@ class Coordinator:
         losers = [b for b in known if b not in chosen and b.state not in _HEURISTIC]
         prepared = [b for b in losers if b.state is State.PREPARED]
         if epoch <= done and not prepared:
-            self._drop(losers)
+            self._drop(losers, lsn)
             return XaResult(XaStatus.OK, lsn)
 
         def write(found: list[Operations]) -> list[list[int]]:
@@ -371,21 +375,24 @@ class Coordinator:
         for branch in chosen:
             branch.step(Input.COMMIT)
             discard(broker, branch)
-            self._forget(branch)
-        self._drop(losers)
+            self._over(branch)
+        self._drop(losers, lsn)
         return XaResult(XaStatus.OK, lsn, tuple(p for outcome in outcomes for p in outcome.returned))
 
-    def _drop(self, losers: Sequence[XaBranch]) -> None:
-        """Roll back; whoever still works for one is told when he ends."""
+    def _drop(self, losers: Sequence[XaBranch], lsn: int) -> None:
+        """Roll back, as the record that ends at `lsn` says; whoever still works for one is told when he ends."""
         for branch in losers:
             if branch.occupied:
                 self._fail(branch)
                 continue
-            if branch.state is State.PREPARED:
-                discard(self._broker, branch)
+            before = branch.state
             branch.step(Input.ROLLBACK)
-            self._undo(branch)
-            self._forget(branch)
+            if before is State.PREPARED:
+                self._return_later(branch, lsn)
+                self._forget(branch)
+            else:
+                self._undo(branch)
+                self._over(branch)
 
     def progress(self, application: str) -> int | None:
         """The last epoch that was decided; who answers with it waits for `log.end_lsn`."""
@@ -401,7 +408,7 @@ class Coordinator:
         branch.timeout = found.timeout
         branch.prepared_at = found.time
         if branch.state in _HEURISTIC:
-            self._broker.holders.pop(branch)
+            self._let_go(branch)
         return branch
 
     def restore_progress(self, application: str, epoch: int) -> None:
@@ -442,7 +449,7 @@ class Coordinator:
     def _timed_out(self, branch: XaBranch) -> XaResult:
         """Who asks is told, and it is over."""
         branch.step(Input.ROLLBACK)
-        self._forget(branch)
+        self._over(branch)
         return XaResult(XaStatus.RB_TIMEOUT)
 
     def _fail(self, branch: XaBranch) -> None:
@@ -463,13 +470,40 @@ class Coordinator:
     def _give_back(self, settlement: Settlement) -> None:
         self._broker.requeue(settlement.consumer, settlement.entries)
 
-    def _forget(self, branch: XaBranch) -> None:
-        self._disarm(branch)
-        self._branches.pop(branch.xid, None)
-        self._overdue.pop(branch.xid, None)
-        self._broker.holders.pop(branch, None)
-        branch.associations.clear()
+    def _return_later(self, branch: XaBranch, lsn: int) -> None:
+        """What a prepared branch locked goes back when the log is synced up to `lsn`, where its rollback stands: after
+        a crash before that it would be locked again, so nobody may have seen it.
+        """
+        discard(self._broker, branch)
+        self.returning.append((lsn, branch))
+
+    def synced(self, lsn: int) -> None:
+        """The log is on disk up to `lsn`."""
+        while self.returning and self.returning[0][0] <= lsn:
+            branch = self.returning.popleft()[1]
+            self._undo(branch)
+            self._let_go(branch)
+
+    def _over(self, branch: XaBranch) -> None:
+        """Nothing is left of it."""
+        self._let_go(branch)
+        self._forget(branch)
+
+    def _let_go(self, branch: XaBranch) -> None:
         branch.end()
+        self._broker.holders.pop(branch, None)
+
+    def _forget(self, branch: XaBranch) -> None:
+        """Its xid is unknown from now on."""
+        self._disarm(branch)
+        del self._branches[branch.xid]
+        self._overdue.pop(branch.xid, None)
+        for worker in branch.associations:
+            engaged = self._workers[worker]
+            del engaged[branch]
+            if not engaged:
+                del self._workers[worker]
+        branch.associations.clear()
 
 
 def _never() -> None:

@@ -23,6 +23,7 @@ from escrowmq.core.settlement import durable_positions, release
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from escrowmq.core.hold import Hold, HoldSettlement
     from escrowmq.core.ports import Log
     from escrowmq.core.queue import Queue
 
@@ -52,13 +53,14 @@ class Decision:
     `branch` is the number of the transaction branch, 0 where there is none (dead-lettering).
     """
 
-    __slots__ = ("_branch", "_host", "_placements", "_removals")
+    __slots__ = ("_branch", "_holds", "_host", "_placements", "_removals")
 
     def __init__(self, host: Host, branch: int = 0) -> None:
         self._host = host
         self._branch = branch
         self._placements: list[tuple[Envelope, Sequence[bytes], Sequence[Queue]]] = []
         self._removals: dict[tuple[Queue, Outcome], list[Entry]] = {}
+        self._holds: list[HoldSettlement] = []
 
     def place(self, envelope: Envelope, bodies: Sequence[bytes], queues: Sequence[Queue]) -> None:
         """A run comes to `queues`, behind what is there and what was placed before."""
@@ -69,6 +71,10 @@ class Decision:
     def remove(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
         """Entries, which the caller has taken out of `queue`, are gone for good."""
         self._removals.setdefault((queue, outcome), []).extend(entries)
+
+    def settle_hold(self, work: HoldSettlement) -> None:
+        """Held messages are accepted."""
+        self._holds.append(work)
 
     def check_room(self) -> None:
         """A decision is all or nothing: raises LIMIT_EXCEEDED if one of its queues would refuse a message."""
@@ -105,7 +111,7 @@ class Decision:
 
         With `sealed`, what comes stays invisible until the record is on disk (TX-2, TX-8).
         """
-        if len(self._placements) == 1 and not self._removals and len(self._placements[0][2]) == 1:
+        if len(self._placements) == 1 and not (self._removals or self._holds) and len(self._placements[0][2]) == 1:
             envelope, bodies, (queue,) = self._placements[0]
             return place_one(self._host, self._branch, envelope, bodies, queue, sealed=sealed)
         host = self._host
@@ -128,6 +134,7 @@ class Decision:
             positions = durable_positions(queue, entries)
             if positions and not queue.deleted:
                 operations.append((Kind.SETTLE, [encode_settle(queue.ident, outcome, ranges_of(positions))]))
+        operations += self.hold_operations({})
         lsns = iter(self._write(operations))
         end = host.log.end_lsn if operations else 0
         for (envelope, bodies, queues), offset in zip(self._placements, block_offsets, strict=True):
@@ -141,7 +148,13 @@ class Decision:
                     host.seal(queue)
         for entries in self._removals.values():
             release(host.log, entries)
+        for work in self._holds:
+            work.apply(host.log)
         return end
+
+    def hold_operations(self, before: dict[Hold, int]) -> list[tuple[Kind, Sequence[bytes]]]:
+        """What settles held messages; `before` is how far others in the same record go."""
+        return [operation for work in self._holds for operation in work.operations(before)]
 
     def _write(self, operations: list[tuple[Kind, Sequence[bytes]]]) -> list[int]:
         """Append the record; the LSN of each operation's payload."""

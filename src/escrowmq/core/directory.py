@@ -216,7 +216,7 @@ class Directory:
         queue.refresh()
         if if_unused and queue.consumers:
             raise BrokerError(Condition.PRECONDITION_FAILED, f"{where} in use")
-        if if_empty and (queue.ready or queue.escrow):
+        if if_empty and (queue.ready or queue.escrow or any(map(len, queue.holds.values()))):
             raise BrokerError(Condition.PRECONDITION_FAILED, f"{where} not empty")
         vhost = self.vhosts[queue.vhost]
         self.settlements.flush()
@@ -232,6 +232,8 @@ class Directory:
             if run.lsn:
                 self.log.release(run.lsn, len(bodies))
         queue.escrow.clear()
+        for hold in queue.holds.values():
+            self._release(piece.reference for piece in hold.clear())
         self._release(queue.order.clear())
         for consumer in list(queue.consumers):
             queue.consumers.remove(consumer)

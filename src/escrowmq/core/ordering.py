@@ -413,6 +413,7 @@ class Priority:
             level = self._level(self._pager.load(reference._replace(length=1)).envelope)
             _, some, counts = levels.setdefault(id(level), (level, [], {}))
             some.append(reference)
-            counts.update((p, deliveries[p]) for p in range(reference.first, reference.first + reference.length) if p in deliveries)
+            positions = range(reference.first, reference.first + reference.length)
+            counts.update((position, deliveries[position]) for position in positions if position in deliveries)
         for level, some, counts in levels.values():
             level.attach(some, counts)

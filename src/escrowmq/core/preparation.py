@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.branch_records import (
     ADDRESS,
@@ -15,14 +15,19 @@ from escrowmq.core.branch_records import (
     run_head,
 )
 from escrowmq.core.decision import Decision
+from escrowmq.core.hold_records import encode_released
 from escrowmq.core.records import Kind, encode_block, ranges_of
 from escrowmq.core.settlement import durable_positions
-from escrowmq.core.xa_branch import PreparedRun
+from escrowmq.core.xa_branch import LoggedBodies, PreparedRun
 
 if TYPE_CHECKING:
     from escrowmq.core.broker import Broker
     from escrowmq.core.queue import Queue
     from escrowmq.core.xa_branch import XaBranch
+
+
+KEEP_BYTES: Final = 64 * 1024
+"""Bodies of a run that stay in memory while it is prepared; longer ones are read from the log when they are needed."""
 
 
 class Preparation:
@@ -40,13 +45,22 @@ class Preparation:
             run = PreparedRun(envelope, bodies, queues, publication.mandatory, broker.now, size=sum(map(len, bodies)))
             self._runs.append(run)
 
-    def check_room(self) -> None:
-        """Raises LIMIT_EXCEEDED if a queue would refuse a message: once it is prepared, nothing may be refused."""
+    def check(self) -> None:
+        """Once it is prepared, nothing of it may be refused any more.
+
+        Raises LIMIT_EXCEEDED if a queue has no room for its messages or it does not fit in one record,
+        PRECONDITION_FAILED if held messages that it settles are not held any more.
+        """
+        branch = self._branch
         decision = Decision(self._broker)
-        for publication in self._branch.publications:
+        for publication in branch.publications:
             queues = [queue for queue in publication.queues if not queue.deleted]
             decision.place(publication.envelope, publication.bodies, queues)
         decision.check_room()
+        for work in branch.holds:
+            work.check()
+        self._broker.place_rejected(decision, branch)
+        decision.check_size(branch.operations)
 
     def apply(self) -> int:
         """Write the record, lock what was settled, give its consumers their credit; what the answer has to wait for."""
@@ -72,12 +86,18 @@ class Preparation:
                 run.lsn = lsn + next(places) + offset
                 run.retained = len(run.bodies) * len(lasting(run))
                 log.retain(run.lsn, run.retained)
+        for run in self._runs:
+            reserve(broker, run)
+            if run.lsn and run.size > KEEP_BYTES:
+                run.bodies = LoggedBodies(broker.pager, run.lsn, len(run.bodies))
         branch.runs = self._runs
         branch.publications.clear()
         for settlement in branch.settlements:
             queue = broker.leave(settlement.consumer, len(settlement.entries))
             queue.unsettled += len(settlement.entries)
             settlement.consumer = queue.getter
+        for work in branch.holds:
+            work.pledge(branch.number)
         return log.end_lsn
 
 
@@ -109,6 +129,10 @@ def settlement_items(branch: XaBranch) -> Iterator[tuple[Item, Sequence[bytes]]]
         if positions and not queue.keeps and not queue.deleted:
             ranges = ranges_of(positions)
             yield encode_settlement(SettlementItem(queue.ident, settlement.outcome, ranges, settlement.requeue))
+    for work in branch.holds:
+        queue = work.hold.queue
+        if queue.durable and not queue.deleted:
+            yield Item.HOLD, [encode_released(queue.ident, work.hold.group, work.end, work.end)]
 
 
 def captured(branch: XaBranch) -> list[bytes]:
@@ -122,9 +146,26 @@ def captured(branch: XaBranch) -> list[bytes]:
     return encode_prepare(head_of(branch), items)[0]
 
 
+def reserve(broker: Broker, run: PreparedRun) -> None:
+    """Keep room for it where messages are refused at a limit: a commit must not be."""
+    for queue in run.queues:
+        if queue.refuses:
+            count, size = broker.reserved.get(queue, (0, 0))
+            broker.reserved[queue] = (count + len(run.bodies), size + run.size)
+
+
+def _release_room(broker: Broker, run: PreparedRun) -> None:
+    for queue in run.queues:
+        if queue.refuses:
+            count, size = broker.reserved.pop(queue)
+            if count > len(run.bodies):
+                broker.reserved[queue] = (count - len(run.bodies), size - run.size)
+
+
 def discard(broker: Broker, branch: XaBranch) -> None:
     """The branch is decided: the log need not keep for it what nobody has taken over."""
     for run in branch.runs:
+        _release_room(broker, run)
         if run.retained:
             broker.log.release(run.lsn, run.retained)
             run.retained = 0

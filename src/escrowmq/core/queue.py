@@ -16,6 +16,7 @@ from escrowmq.core.outcome import Outcome
 
 if TYPE_CHECKING:
     from escrowmq.core.deadlines import Deadline, Deadlines
+    from escrowmq.core.hold import Hold
     from escrowmq.core.records import Reference
     from escrowmq.core.settlement import Settlements
 
@@ -42,6 +43,7 @@ class Host(Protocol):
     pager: Pager
     resident_limit: int
     stirred: dict[Queue, None]
+    reserved: dict[Queue, tuple[int, int]]
 
     def bury(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
         """Entries leave `queue` for a reason that dead-letters them, if the queue says so."""
@@ -79,6 +81,7 @@ class Queue:
         "exclusive",
         "getter",
         "had_consumer",
+        "holds",
         "ident",
         "limited",
         "logged",
@@ -89,6 +92,7 @@ class Queue:
         "owner",
         "persists_all",
         "refuses",
+        "restored_below",
         "ttl_possible",
         "unsettled",
         "vhost",
@@ -132,6 +136,8 @@ class Queue:
         self.escrow: deque[tuple[int, Run, Sequence[bytes]]] = deque()
         self.delivered_below = 0
         self.delivered_recorded = 0
+        self.restored_below = 0  # a restart brought back what lies below; nobody knows yet whether it may expire
+        self.holds: dict[str, Hold] = {}
         self.ttl_possible = options.message_ttl is not None
         self.limited = options.max_length is not None or options.max_length_bytes is not None
         self._drop = self.limited and options.overflow == "drop-head"
@@ -214,6 +220,10 @@ class Queue:
 
     def _has_room(self, count: int, size: int) -> bool:
         most, most_bytes = self.options.max_length, self.options.max_length_bytes
+        reserved = self._host.reserved.get(self)
+        if reserved is not None:
+            count += reserved[0]
+            size += reserved[1]
         for _, _, bodies in self.escrow:
             count += len(bodies)
             size += sum(map(len, bodies))
@@ -330,6 +340,14 @@ class Queue:
             self.arm_expiry()
         if self.consumers or self._drop:
             self._host.stirred[self] = None
+
+    def attach(self, found: list[Reference], deliveries: dict[int, int], size: int) -> None:
+        """Held messages, whose bodies have `size` bytes, return to their places, as of `Discipline.attach`."""
+        self.order.attach(found, deliveries)
+        self.bytes += size
+        if self.ttl_possible:
+            self.arm_expiry()
+        self._host.stirred[self] = None
 
     def attached(self, consumer: Consumer) -> None:
         """A consumer has come."""

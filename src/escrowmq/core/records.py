@@ -54,6 +54,8 @@ class Kind(IntEnum):
     TOPIC_PERMISSION_SET = 29
     TOPIC_PERMISSION_DELETED = 30
     PROGRESS = 31
+    HELD = 32
+    RELEASED = 33
 
 
 RECORD_BYTES: Final = 1 << 30

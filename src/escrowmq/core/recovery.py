@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from escrowmq.core.backlog import Backlog
 from escrowmq.core.branch_records import decode_decide, decode_heuristic, decode_number, decode_placed
 from escrowmq.core.branch_recovery import FoundBranches
+from escrowmq.core.hold_records import decode_held, decode_released
+from escrowmq.core.hold_recovery import FoundHolds
 from escrowmq.core.records import (
     Kind,
     Move,
@@ -38,7 +40,7 @@ class RecoveryError(Exception):
 class _Found:
     """What the records say of one queue."""
 
-    __slots__ = ("delivered_below", "deliveries", "moved", "next_position", "references", "settled")
+    __slots__ = ("delivered_below", "deliveries", "holds", "moved", "next_position", "references", "settled")
 
     def __init__(self) -> None:
         self.references = Backlog()
@@ -47,6 +49,7 @@ class _Found:
         self.deliveries: dict[int, int] = {}
         self.delivered_below = 0
         self.next_position = 1
+        self.holds = FoundHolds()
 
 
 class Recovery:
@@ -65,6 +68,8 @@ class Recovery:
             Kind.RETURNED: self._returned,
             Kind.DELIVERED: self._delivered,
             Kind.QUEUE_STATE: self._queue_state,
+            Kind.HELD: self._held,
+            Kind.RELEASED: self._released,
             Kind.PLACED: self._placed,
             Kind.PREPARE: self._branches.prepared,
             Kind.ROLLBACK: self._over,
@@ -169,6 +174,18 @@ class Recovery:
         found.delivered_below = max(found.delivered_below, below)
         found.next_position = max(found.next_position, below)  # transient ones, which are lost, had positions too
 
+    def _held(self, lsn: int, payload: Payload) -> None:
+        held = decode_held(payload)
+        found = self._of(held.queue)
+        below = found.holds.held(held)
+        found.delivered_below = max(found.delivered_below, below)
+        found.next_position = max(found.next_position, below)  # as in DELIVERED
+
+    def _released(self, lsn: int, payload: Payload) -> None:
+        released = decode_released(payload)
+        found = self._of(released.queue)
+        found.deliveries.update(found.holds.released(released))
+
     def _queue_state(self, lsn: int, payload: Payload) -> None:
         state = decode_queue_state(payload)
         found = self._of(state.queue)
@@ -196,15 +213,17 @@ class Recovery:
 
     def _fill(self, queue: Queue, found: _Found) -> None:
         references = found.references
+        found.holds.complete(references)
         references.remove(merged(found.settled))
         if found.moved:
             references.move(found.moved)
-        queue.next_position = found.next_position
+        queue.next_position = queue.restored_below = found.next_position
         queue.delivered_below = queue.delivered_recorded = found.delivered_below
         queue.logged = True
         for reference in references:
             self._broker.log.retain(reference.lsn, reference.length)
         self._branches.lock(queue, references, found.deliveries)
+        found.holds.restore(queue, references)
         if queue.limited or queue.keeps:
             queue.bytes = sum(self._bytes(references))
         deliveries = {position: count for position, count in found.deliveries.items() if position in references}

@@ -79,6 +79,10 @@ class Relocation:
         for queue in self._queues:
             yield from self._in_memory(queue)
             yield
+        for queue in self._queues:
+            for hold in list(queue.holds.values()):
+                for part in list(hold.parts):
+                    yield from self._of_backlog(queue, part)
         for holder in list(self._broker.holders):
             yield from self._held_by(holder)
             yield

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from escrowmq.core.branch_records import Operations
     from escrowmq.core.broker import Broker
     from escrowmq.core.consumer import Consumer
+    from escrowmq.core.hold import Hold
     from escrowmq.core.message import Entry
     from escrowmq.core.queue import Queue
     from escrowmq.core.xa_branch import PreparedRun, XaBranch
 
+Operation = tuple[Kind, Sequence[bytes]]
 Write = Callable[[list["Operations"]], list[list[int]]]
 """Append the record that has these operations, of each branch; the LSNs of their payloads."""
 
@@ -44,6 +46,7 @@ class Outcomes(Decision):
                 self._placements.append((run.envelope, run.bodies, queues))
             elif run.mandatory:
                 self.returned.append(Publication(run.envelope, list(run.bodies), (), mandatory=True))
+        broker.place_rejected(self, branch)
         for settlement in branch.settlements:
             consumer, entries, outcome = settlement.consumer, settlement.entries, settlement.outcome
             if settlement.requeue:
@@ -53,15 +56,13 @@ class Outcomes(Decision):
                 if not entries:
                     continue
             queue = broker.leave(consumer, len(entries))
-            if queue.keeps:
-                continue
-            if not queue.deleted and outcome is not Outcome.ACCEPTED:
-                broker.place_dead(self, queue, entries, outcome)
-            self.remove(queue, entries, outcome)
+            if not queue.keeps:
+                self.remove(queue, entries, outcome)
+        self._holds += branch.holds
 
-    def operations(self, next_positions: dict[Queue, int]) -> list[tuple[Kind, Sequence[bytes]]]:
-        """The record's operations. `next_positions` goes on from branch to branch."""
-        found: list[tuple[Kind, Sequence[bytes]]] = []
+    def operations(self, next_positions: dict[Queue, int], settled: dict[Hold, int]) -> list[Operation]:
+        """The record's operations. `next_positions` and `settled` go on from branch to branch."""
+        found: list[Operation] = []
         for i, (envelope, bodies, queues) in enumerate(self._placements):
             targets = []
             for queue in queues:
@@ -82,14 +83,14 @@ class Outcomes(Decision):
             positions = durable_positions(queue, entries)
             if positions and not queue.deleted:
                 found.append((Kind.SETTLE, [encode_settle(queue.ident, outcome, ranges_of(positions))]))
-        return found
+        return found + self.hold_operations(settled)
 
     def _ages(self, run: PreparedRun, queues: Sequence[Queue]) -> bool:
         """Whether the time in its block matters and is not that of the commit: a message lives from then on."""
         if run.time == self._host.now:
             return False
         return run.envelope.ttl is not None or any(
-            queue.options.message_ttl is not None or queue.keeps for queue in queues
+            queue.options.message_ttl is not None or queue.options.max_age is not None for queue in queues
         )
 
     def take_effect(self, payloads: Sequence[int], end: int) -> None:
@@ -109,11 +110,14 @@ class Outcomes(Decision):
                     lsn, time = run.lsn, run.time
                     run.retained -= len(bodies) * len(durable)
             for queue in queues:
-                queue.enqueue(Run(envelope, 0, time, lsn if queue.durable else 0), bodies, end)
+                content = list(bodies) if queue.keeps else bodies  # a stream is read many times
+                queue.enqueue(Run(envelope, 0, time, lsn if queue.durable else 0), content, end)
                 if queue.escrow:
                     host.seal(queue)
         for entries in self._removals.values():
             release(log, entries)
+        for work in self._holds:
+            work.apply(log)
 
 
 def resolve(broker: Broker, branches: Sequence[XaBranch], write: Write) -> list[Outcomes]:
@@ -121,7 +125,8 @@ def resolve(broker: Broker, branches: Sequence[XaBranch], write: Write) -> list[
     broker.settlements.flush()
     outcomes = [Outcomes(broker, branch) for branch in branches]
     next_positions: dict[Queue, int] = {}
-    payloads = write([outcome.operations(next_positions) for outcome in outcomes])
+    settled: dict[Hold, int] = {}
+    payloads = write([outcome.operations(next_positions, settled) for outcome in outcomes])
     end = broker.log.end_lsn
     for outcome, places in zip(outcomes, payloads, strict=True):
         outcome.take_effect(places, end)

@@ -8,6 +8,8 @@ from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from escrowmq.core.hold import HeldColumns
+from escrowmq.core.hold_records import encode_held
 from escrowmq.core.message import Entry
 from escrowmq.core.records import TRANSIENT, Kind, QueueState, Reference, encode_change, encode_queue_state
 
@@ -43,7 +45,10 @@ def _records(
     yield from branches
     queues.reverse()
     while queues:
-        yield Kind.QUEUE_STATE, encode_queue_state(queues.pop().state())
+        taken = queues.pop()
+        yield Kind.QUEUE_STATE, encode_queue_state(taken.state())
+        for hold in taken.holds:
+            yield Kind.HELD, encode_held(hold.held())
 
 
 def _held_by_clients(broker: Broker) -> dict[Queue, list[Entry]]:
@@ -66,7 +71,9 @@ class _Taken:
         self._held = held
         self._deliveries = queue.order.known_deliveries()
         self._escrow = [(run, len(bodies)) for _, run, bodies in queue.escrow if run.envelope.durable]
-        self._backlogs = [backlog.columns() for backlog in queue.order.backlogs()]
+        self.holds = [HeldColumns(hold) for hold in queue.holds.values()]
+        parts = [part for hold in queue.holds.values() for part in hold.parts]
+        self._backlogs = [backlog.columns() for backlog in (*parts, *queue.order.backlogs())]
 
     def state(self) -> QueueState:
         """References to every durable message, in order of position."""
@@ -75,7 +82,10 @@ class _Taken:
         deliveries.extend(self._deliveries.items())
         escrow = [Reference(run.first, count, run.lsn, run.index) for run, count in self._escrow]
         parts = [_columns(_joined(entries)), *map(_without_transient, self._backlogs), _columns(escrow)]
-        columns = _concatenated([part for part in parts if part[0]])
+        parts = [part for part in parts if part[0]]
+        if self.holds:
+            parts.sort(key=lambda part: part[0][0])
+        columns = _concatenated(parts)
         return QueueState(self._ident, self._next_position, self._delivered_below, *columns, deliveries)
 
 

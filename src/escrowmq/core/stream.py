@@ -187,7 +187,7 @@ class StreamQueue(Queue):
 
     def dispatch(self) -> None:
         for consumer in self.consumers:
-            while consumer.cursor < self._end:
+            while consumer.cursor < self.visible_end:
                 room = consumer.room()
                 entries = self.log.read(consumer.cursor, min(room, CHUNK)) if room > 0 else []
                 if not entries:
@@ -200,7 +200,7 @@ class StreamQueue(Queue):
         self.unsettled += len(entries)
 
     @property
-    def _end(self) -> int:
+    def visible_end(self) -> int:
         """The position behind the last visible one."""
         return self.escrow[0][1].first if self.escrow else self.next_position
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from escrowmq.core.association import Worker
     from escrowmq.core.consumer import Consumer
     from escrowmq.core.deadlines import Deadline
+    from escrowmq.core.hold import HoldSettlement
     from escrowmq.core.message import Entry, Envelope
     from escrowmq.core.ordering import Pager
     from escrowmq.core.queue import Queue
@@ -130,6 +131,16 @@ class XaBranch(TransactionBranch):
                 raise
         elif isinstance(work, Settlement):
             self.give_back(work)
+
+    def settle_hold(self, work: HoldSettlement) -> None:
+        """As of any branch; not if it is to be rolled back."""
+        if self.state not in UNDONE:
+            super().settle_hold(work)
+
+    def bounded(self, timeout: int) -> int:
+        """The timeout in seconds that it gets if so many are asked for (0: any number): no more than its bounds allow."""
+        most = self.limits.age and max(self.limits.age // 1000, 1)
+        return min(timeout, most) if timeout and most else timeout or most
 
     @property
     def occupied(self) -> bool:
