@@ -49,6 +49,11 @@ COMMANDS: dict[str, Mount] = {
     "user": Mount("escrowmq.server.admin_commands", "user", "Manage users of a running broker."),
     "vhost": Mount("escrowmq.server.admin_commands", "vhost", "Manage virtual hosts of a running broker."),
     "permission": Mount("escrowmq.server.admin_commands", "permission", "Manage who may do what on a virtual host."),
+    "tx": Mount(
+        "escrowmq.server.admin_tx_commands",
+        "tx",
+        "Look at transaction branches (XA) of a running broker, and decide those that are in doubt.",
+    ),
     "journal": Mount(
         "escrowmq.server.admin_commands",
         "journal",

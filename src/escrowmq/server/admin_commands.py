@@ -43,7 +43,8 @@ def status(data_dir: Path, as_json: bool) -> None:
 def queues(data_dir: Path, as_json: bool, vhost: str | None) -> None:
     """List queues with what waits in them.
 
-    `ready` waits for a consumer, `unsettled` is with one and not acknowledged yet.
+    `ready` waits for a consumer, `unsettled` is with one and not acknowledged yet. Where transactions are in doubt,
+    `locked` is what they have taken, and `withheld` what they would bring.
 
     \b
     Example:

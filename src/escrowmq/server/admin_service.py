@@ -20,6 +20,7 @@ from escrowmq.core.access import Access
 from escrowmq.core.broker import Broker
 from escrowmq.core.permissions import Entry, Permission, TopicPermission
 from escrowmq.server.admin import Command, Refused
+from escrowmq.server.admin_transactions import NOTHING_IN_DOUBT, TransactionAdmin
 from escrowmq.server.auth import hash_password
 from escrowmq.server.connection import ClientConnection
 from escrowmq.server.maintenance import Maintenance
@@ -49,6 +50,7 @@ class AdminService:
         self._data_dir = data_dir
         self._free_bytes = free_bytes
         self._started = time.monotonic()
+        self._transactions = TransactionAdmin(runtime.broker, self._durably)
         self.listeners: list[str] = []
         self.commands: Mapping[str, Command] = {
             "status": self.status,
@@ -71,6 +73,7 @@ class AdminService:
             "topic.clear": self.clear_topic_permission,
             "journal.snapshot": self.snapshot,
             "journal.compact": self.compact,
+            **self._transactions.commands,
         }
 
     # -- looking
@@ -105,6 +108,7 @@ class AdminService:
             "memory": {"resident_bytes": resident_bytes(), "limit_bytes": alarms.memory_limit},
             "disk": {"free_bytes": self._free_bytes(), "limit_bytes": alarms.disk_limit},
             "queues": await self.list_queues(),
+            "transactions": self._transactions.summary(),
             "journal": stats,
         }
 
@@ -112,6 +116,7 @@ class AdminService:
         """Every queue, or those of one virtual host."""
         self._known(None, vhost)
         vhosts = self._broker.vhosts.values() if vhost is None else [self._broker.vhost(vhost)]
+        in_doubt = self._transactions.by_queue()
         return [
             {
                 "vhost": queue.vhost,
@@ -122,6 +127,7 @@ class AdminService:
                 "auto_delete": queue.auto_delete,
                 "ready": queue.ready,
                 "unsettled": queue.unsettled,
+                **in_doubt.get((queue.vhost, queue.name), NOTHING_IN_DOUBT),
                 "consumers": len(queue.consumers),
                 "arguments": dict(queue.arguments),
             }

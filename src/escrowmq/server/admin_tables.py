@@ -23,9 +23,10 @@ def show_rows(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
 
 
 def show_queues(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Queues, longest first."""
+    """Queues, longest first; what is in doubt only where something is."""
     ordered = sorted(rows, key=lambda row: (-row["ready"] - row["unsettled"], row["vhost"], row["name"]))
-    show_rows(ordered, ("vhost", "name", "type", "durable", "ready", "unsettled", "consumers"))
+    doubtful = [key for key in ("locked", "withheld") if any(row.get(key) for row in rows)]
+    show_rows(ordered, ("vhost", "name", "type", "durable", "ready", "unsettled", *doubtful, "consumers"))
 
 
 def show_connections(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -52,6 +53,7 @@ def show_status(status: Mapping[str, Any]) -> None:
         ("disk", f"{size(disk['free_bytes'])} free, publishers wait below {size(disk['limit_bytes'])}"),
         ("connections", f"{status['connections']} open, {status['connections_accepted']} since the start"),
         ("queues", f"{len(queues)} with {counts}"),
+        ("branches", branches_line(status["transactions"])),
         (
             "journal",
             f"{size(journal['disk_bytes'])} in {journal['segments']} segments, {journal['snapshots']} snapshots",
@@ -65,6 +67,19 @@ def show_status(status: Mapping[str, Any]) -> None:
         click.echo(
             f"{click.style(f'{name:<{width}}', bold=True)}  {click.style(printable(text), fg='red' if alarm else None)}"
         )
+
+
+def branches_line(counts: Mapping[str, int]) -> str:
+    """How many branches there are, and which of them want attention."""
+    if not counts["branches"]:
+        return "none"
+    text = f"{counts['branches']:,}"
+    if counts["in_doubt"]:
+        oldest = timedelta(seconds=counts["in_doubt_seconds"])
+        text += f", {counts['in_doubt']:,} in doubt, the oldest for {oldest}: see `escrowmq tx list`"
+    if counts["heuristic"]:
+        text += f", {counts['heuristic']:,} decided by an operator and not forgotten"
+    return text
 
 
 def shown(value: Any) -> str:

@@ -21,6 +21,9 @@ TOLD: Final[Mapping[str, tuple[str, ...]]] = {
     "topic.set": ("user", "vhost", "exchange", "write", "read"),
     "topic.clear": ("user", "vhost", "exchange"),
     "connection.close": ("peer", "reason"),
+    "tx.commit": ("xid",),
+    "tx.rollback": ("xid",),
+    "tx.forget": ("xid",),
 }
 """Commands that change something, and which of their arguments are told."""
 

@@ -12,6 +12,7 @@ from escrowmq.core.broker import Broker
 from escrowmq.core.recovery import Recovery, RecoveryError
 from escrowmq.journal.errors import JournalDamaged, JournalError
 from escrowmq.journal.journal import Journal
+from escrowmq.server.admin_transactions import IN_DOUBT
 from escrowmq.server.auth import hash_password
 from escrowmq.wire.sniff import HEADERS
 
@@ -45,6 +46,12 @@ def recover(journal: Journal, broker: Broker) -> None:
         sum(queue.ready for queue in queues),
         time.perf_counter() - started,
     )
+    in_doubt = sum(view.state == IN_DOUBT for view in broker.coordinator.branches())
+    if in_doubt:
+        _log.warning(
+            "%s in doubt, and waiting for a transaction manager: see `escrowmq tx list`",
+            "1 transaction branch is" if in_doubt == 1 else f"{in_doubt} transaction branches are",
+        )
 
 
 def advice(error: JournalDamaged, data_dir: object) -> JournalDamaged:

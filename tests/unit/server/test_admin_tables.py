@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from escrowmq.server.admin_tables import show_connections, show_queues, show_rows, shown, size
+from escrowmq.server.admin_tables import branches_line, show_connections, show_queues, show_rows, shown, size
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,30 @@ def test_an_empty_list_has_its_head(capsys: pytest.CaptureFixture[str]) -> None:
     show_queues([])
     show_connections([])
     assert "ready" in capsys.readouterr().out
+
+
+def test_messages_in_doubt_have_columns_where_there_are_any(capsys: pytest.CaptureFixture[str]) -> None:
+    queue = {"vhost": "/", "name": "q", "type": "classic", "durable": True, "ready": 1, "unsettled": 3, "consumers": 0}
+    show_queues([{**queue, "locked": 0, "withheld": 0}])
+    assert "locked" not in capsys.readouterr().out
+    show_queues([{**queue, "locked": 2, "withheld": 0}])
+    head, line, *_ = capsys.readouterr().out.splitlines()
+    assert head.split()[-3:] == ["unsettled", "locked", "consumers"]
+    assert line.split()[-3:] == ["3", "2", "0"]
+
+
+@pytest.mark.parametrize(
+    ("branches", "in_doubt", "heuristic", "text"),
+    [
+        (0, 0, 0, "none"),
+        (3, 0, 0, "3"),
+        (3, 2, 0, "3, 2 in doubt, the oldest for 1:01:01: see `escrowmq tx list`"),
+        (1200, 0, 1, "1,200, 1 decided by an operator and not forgotten"),
+    ],
+)
+def test_branches_are_counted(branches: int, in_doubt: int, heuristic: int, text: str) -> None:
+    counts = {"branches": branches, "in_doubt": in_doubt, "in_doubt_seconds": 3661, "heuristic": heuristic}
+    assert branches_line(counts) == text
 
 
 def test_the_longest_queue_comes_first(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,165 @@
+"""`escrowmq tx`: what XA branches hold, and deciding those that are in doubt."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from escrowmq.server.admin_client import ask
+from escrowmq.server.admin_options import asks, confirmed, data_dir_option, json_option
+from escrowmq.server.admin_tables import show_rows, size
+from escrowmq.text import printable
+
+STATES = ("active", "rollback_only", "timed_out", "prepared", "heuristic_committed", "heuristic_rolled_back")
+
+
+@click.group()
+def tx() -> None:
+    """Look at transaction branches (XA) of a running broker, and decide those that are in doubt.
+
+    A prepared branch is in doubt until its transaction manager decides it; its messages stay locked so long, over
+    restarts too. Committing or rolling back here is a heuristic decision: the transaction manager is told of it when it
+    asks, but what it decided for the other participants may be different. Ask it first.
+
+    \b
+    Examples:
+      escrowmq tx list --in-doubt --older-than 300 --data-dir /var/lib/escrowmq
+      escrowmq tx show 1:6f726465722d37:6d71 --data-dir /var/lib/escrowmq
+      escrowmq tx rollback 1:6f726465722d37:6d71 --data-dir /var/lib/escrowmq
+    """
+
+
+@tx.command("list")
+@data_dir_option
+@json_option
+@click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
+@click.option("--in-doubt", is_flag=True, help="Only those that are prepared and not decided.")
+@click.option("--queue", help="Only those with messages from, or for, this queue.")
+@click.option("--older-than", type=click.IntRange(0), default=0, metavar="SECONDS", help="Only those of this age.")
+@asks
+def list_branches(
+    data_dir: Path, as_json: bool, state: str | None, in_doubt: bool, queue: str | None, older_than: int
+) -> None:
+    """List branches, oldest first.
+
+    An xid is written FORMAT:GTRID:BQUAL, the last two in hexadecimal. `takes` and `brings` are messages that leave and
+    come to queues when the branch commits.
+    """
+    rows = [
+        row
+        for row in ask(data_dir, "tx.list")
+        if (state is None or row["state"] == state)
+        and (not in_doubt or row["state"] == "prepared")
+        and (queue is None or queue in {tally["queue"] for tally in row["settled"] + row["published"]})
+        and row["seconds"] >= older_than
+    ]
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    show_rows(
+        [row | {"takes": _count(row["settled"]), "brings": _count(row["published"])} for row in rows],
+        ("xid", "state", "seconds", "takes", "brings", "owner"),
+    )
+
+
+@tx.command("show")
+@data_dir_option
+@json_option
+@click.argument("xid")
+@asks
+def show_branch(data_dir: Path, as_json: bool, xid: str) -> None:
+    """Show what the branch XID is and holds."""
+    branch = ask(data_dir, "tx.show", xid=xid)
+    if as_json:
+        click.echo(json.dumps(branch, indent=2))
+        return
+    lines = [
+        ("xid", branch["xid"]),
+        ("gtrid", branch["gtrid"] or "not printable"),
+        ("bqual", branch["bqual"] or "not printable"),
+        ("state", branch["state"].replace("_", " ")),
+        ("age", f"{branch['seconds']:,} s"),
+        ("timeout", f"{branch['timeout']} s, while it is not prepared" if branch["timeout"] else "none"),
+        ("owner", branch["owner"] or "unknown"),
+        ("worked for by", f"{branch['workers']} channels"),
+        *(("takes", _tally(tally)) for tally in branch["settled"]),
+        *(("brings", _tally(tally)) for tally in branch["published"]),
+    ]
+    width = max(len(name) for name, _ in lines)
+    for name, text in lines:
+        click.echo(f"{click.style(f'{name:<{width}}', bold=True)}  {printable(text)}")
+
+
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
+@tx.command("commit")
+@data_dir_option
+@click.argument("xid")
+@yes_option
+@asks
+def commit_branch(data_dir: Path, xid: str, yes: bool) -> None:
+    """Commit the branch XID, which is in doubt, in place of its transaction manager."""
+    _decide(data_dir, xid, "commit", yes=yes)
+
+
+@tx.command("rollback")
+@data_dir_option
+@click.argument("xid")
+@yes_option
+@asks
+def roll_back_branch(data_dir: Path, xid: str, yes: bool) -> None:
+    """Roll the branch XID back: what it took returns to its place, what it would bring is dropped."""
+    _decide(data_dir, xid, "rollback", yes=yes)
+
+
+@tx.command("forget")
+@data_dir_option
+@click.argument("xid")
+@yes_option
+@asks
+def forget_branch(data_dir: Path, xid: str, yes: bool) -> None:
+    """Forget the branch XID, which an operator has decided. Its transaction manager is then told that there is none."""
+    if not yes:
+        branch = ask(data_dir, "tx.show", xid=xid)
+        _confirm(
+            f"Branch {branch['xid']} is {branch['state'].replace('_', ' ')}. "
+            "Forget it, although its transaction manager may not have heard of that?"
+        )
+    ask(data_dir, "tx.forget", xid=xid)
+
+
+def _decide(data_dir: Path, xid: str, decision: str, *, yes: bool) -> None:
+    if not yes:
+        branch = ask(data_dir, "tx.show", xid=xid)
+        moved = [
+            *(f"take {_tally(tally)}" for tally in branch["settled"]),
+            *(f"bring {_tally(tally)}" for tally in branch["published"]),
+        ]
+        does = "; ".join(moved) or "move nothing"
+        _confirm(
+            f"Branch {branch['xid']} of {branch['owner'] or 'an unknown owner'} is {branch['state'].replace('_', ' ')} "
+            f"since {branch['seconds']:,} s, and would {does}.\n"
+            f"{'Commit it' if decision == 'commit' else 'Roll it back'}, whatever its transaction manager decides?"
+        )
+    outcome = ask(data_dir, f"tx.{decision}", xid=xid)
+    branch = outcome["branch"]
+    click.echo(f"{branch['xid']}: {outcome['outcome']}")
+
+
+def _confirm(question: str) -> None:
+    if not confirmed("\n".join(printable(line) for line in question.split("\n"))):
+        raise click.ClickException("aborted")
+
+
+def _count(tallies: Sequence[Mapping[str, Any]]) -> int:
+    return sum(tally["messages"] for tally in tallies)
+
+
+def _tally(tally: Mapping[str, Any]) -> str:
+    where = f"queue '{tally['queue']}' in vhost '{tally['vhost']}'"
+    return f"{tally['messages']:,} of {where}" + (f", {size(tally['bytes'])}" if tally["bytes"] else "")

@@ -1,0 +1,158 @@
+"""What operators see of branches, and decide."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from escrowmq.core.conditions import BrokerError
+from escrowmq.core.xa import XaResult, XaStatus
+from escrowmq.core.xid import Xid
+from escrowmq.server.admin import Refused
+from escrowmq.server.admin_transactions import TransactionAdmin
+from escrowmq.wire.amqp091 import spec
+from tests.harness.client import SimClient
+from tests.unit.wire.amqp091.clients import Server, bodies, pair
+
+T = TypeVar("T")
+X = Xid(1, b"order-7", b"mq")
+NAME = "1:6f726465722d37:6d71"
+
+
+class Bench:
+    """A broker with a branch that takes `in` and brings two to `out`; channel 1 works for it."""
+
+    def __init__(self, *, prepared: bool = True) -> None:
+        self.server: Server
+        self.client: SimClient
+        self.server, self.client = pair()
+        client = self.client
+        for queue in ("in", "out"):
+            client.declare(1, queue)
+        client.publish(1, "in", b"order")
+        client.call(1, spec.DtxDemarcationSelect(), spec.DtxDemarcationSelectOk)
+        client.call(1, spec.DtxDemarcationStart(X.encode()), spec.DtxDemarcationStartOk)
+        assert client.get(1, "in") is not None
+        client.send(1, spec.BasicAck(1))
+        client.publish(1, "out", b"bill", b"parcel")
+        if prepared:
+            self.end()
+            client.call(1, spec.DtxCoordinationPrepare(X.encode()), spec.DtxCoordinationPrepareOk)
+        self.admin = TransactionAdmin(self.server.broker, self._durably)
+
+    def end(self) -> None:
+        self.client.call(1, spec.DtxDemarcationEnd(X.encode()), spec.DtxDemarcationEndOk)
+
+    async def _durably(self, change: Callable[[], XaResult]) -> XaResult:
+        result = change()
+        self.server.end_turn()
+        self.server.run_disk()
+        return result
+
+    def do(self, command: str, **arguments: Any) -> Any:
+        return asyncio.run(self.admin.commands[command](**arguments))  # type: ignore[arg-type]
+
+
+def test_a_branch_is_shown_with_what_it_holds() -> None:
+    bench = Bench()
+    bench.server.after(5000)
+    (row,) = bench.do("tx.list")
+    assert row == bench.do("tx.show", xid=NAME)
+    assert row["owner"].startswith("guest from ")
+    del row["owner"], row["workers"]
+    assert row == {
+        "xid": NAME,
+        "format_id": 1,
+        "gtrid": "order-7",
+        "bqual": "mq",
+        "state": "prepared",
+        "seconds": 5,
+        "timeout": 60,
+        "published": [{"vhost": "/", "queue": "out", "messages": 2, "bytes": 10}],
+        "settled": [{"vhost": "/", "queue": "in", "messages": 1, "bytes": 5}],
+    }
+    assert bench.admin.summary() == {"branches": 1, "in_doubt": 1, "in_doubt_seconds": 5, "heuristic": 0}
+    assert bench.admin.by_queue() == {
+        ("/", "in"): {"locked": 1, "withheld": 0},
+        ("/", "out"): {"locked": 0, "withheld": 2},
+    }
+
+
+def test_only_prepared_branches_are_in_doubt() -> None:
+    bench = Bench(prepared=False)
+    assert bench.admin.summary() == {"branches": 1, "in_doubt": 0, "in_doubt_seconds": 0, "heuristic": 0}
+    assert bench.admin.by_queue() == {}
+
+
+def test_parts_of_an_xid_that_are_no_text_are_not_shown_as_such() -> None:
+    bench = Bench()
+    name = Xid(1, b"\x00\xff", b"\x1b[")
+    bench.client.call(1, spec.DtxDemarcationStart(name.encode()), spec.DtxDemarcationStartOk)
+    shown = bench.do("tx.show", xid=str(name))
+    assert (shown["xid"], shown["gtrid"], shown["bqual"]) == ("1:00ff:1b5b", None, None)
+
+
+@pytest.mark.rule("DTX-11")
+@pytest.mark.parametrize(
+    ("decision", "outcome", "flags", "left"),
+    [
+        ("commit", "committed", XaStatus.HEUR_COM, ([], [b"bill", b"parcel"])),
+        ("rollback", "rolled back", XaStatus.HEUR_RB, ([b"order"], [])),
+    ],
+)
+def test_an_operator_decides_and_the_transaction_manager_is_told(
+    decision: str,
+    outcome: str,
+    flags: XaStatus,
+    left: tuple[list[bytes], list[bytes]],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    bench = Bench()
+    assert bench.do(f"tx.{decision}", xid=NAME)["outcome"] == outcome
+    assert (bodies(bench.server, "in"), bodies(bench.server, "out")) == left
+    assert bench.do("tx.show", xid=NAME)["state"] == f"heuristic_{outcome.replace(' ', '_')}"
+    assert bench.admin.summary()["heuristic"] == 1
+    (line,) = caplog.messages
+    assert f"an operator has {outcome} branch {NAME} of guest from " in line
+    assert line.endswith("it takes 1 of 'in' in vhost '/', and brings 2 of 'out' in vhost '/'")
+    answer = bench.client.call(1, spec.DtxCoordinationCommit(X.encode()), spec.DtxCoordinationCommitOk)
+    assert answer.flags == flags
+    with pytest.raises(Refused, match="was decided before"):
+        bench.do(f"tx.{decision}", xid=NAME)
+    bench.do("tx.forget", xid=NAME)
+    assert bench.do("tx.list") == []
+
+
+def test_a_branch_that_nobody_works_for_is_just_rolled_back(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(prepared=False)
+    with pytest.raises(BrokerError, match="still associated"):
+        bench.do("tx.rollback", xid=NAME)
+    bench.end()
+    with pytest.raises(Refused, match="is active; only a prepared one can be committed"):
+        bench.do("tx.commit", xid=NAME)
+    assert bench.do("tx.rollback", xid=NAME)["outcome"] == "rolled back"
+    assert bodies(bench.server, "in") == [b"order"]
+    assert bench.do("tx.list") == []
+    assert not caplog.messages, "it was not in doubt"
+
+
+@pytest.mark.parametrize("command", ["tx.show", "tx.commit", "tx.rollback"])
+def test_unknown_branches_are_refused(command: str) -> None:
+    bench = Bench()
+    with pytest.raises(Refused, match="no branch 1:00:; those that there are: escrowmq tx list"):
+        bench.do(command, xid="1:00:")
+    with pytest.raises(BrokerError, match="malformed"):
+        bench.do(command, xid="nonsense")
+
+
+def test_only_what_was_decided_can_be_forgotten() -> None:
+    bench = Bench()
+    with pytest.raises(BrokerError, match="prepared"):
+        bench.do("tx.forget", xid=NAME)
+    with pytest.raises(BrokerError, match="no transaction branch"):
+        bench.do("tx.forget", xid="1:00:")
