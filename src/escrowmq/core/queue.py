@@ -341,7 +341,7 @@ class Queue:
         if self.consumers or self._drop:
             self._host.stirred[self] = None
 
-    def attach(self, found: list[Reference], deliveries: dict[int, int], size: int) -> None:
+    def take_back(self, found: list[Reference], deliveries: dict[int, int], size: int) -> None:
         """Held messages, whose bodies have `size` bytes, return to their places, as of `Discipline.attach`."""
         self.order.attach(found, deliveries)
         self.bytes += size

@@ -138,7 +138,7 @@ class XaBranch(TransactionBranch):
             super().settle_hold(work)
 
     def bounded(self, timeout: int) -> int:
-        """The timeout in seconds that it gets if so many are asked for (0: any number): no more than its bounds allow."""
+        """The timeout that it gets if so many seconds are asked for (0: any number): no more than its bounds allow."""
         most = self.limits.age and max(self.limits.age // 1000, 1)
         return min(timeout, most) if timeout and most else timeout or most
 
