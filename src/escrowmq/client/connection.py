@@ -11,6 +11,7 @@ from typing import Any, Self
 from escrowmq.client import errors
 from escrowmq.client.channel import Channel
 from escrowmq.client.channel_base import DEFAULT, ChannelBase, Timeout
+from escrowmq.client.errors import Returned, RolledBack
 from escrowmq.client.link import Link
 from escrowmq.client.parameters import Parameters, parameters
 from escrowmq.client.tpc import State, TwoPhase
@@ -60,7 +61,11 @@ class Connection(Link):
         with self.guard:
             channel = self.open_channel(Channel, timeout)
             if self._tpc.state is State.ACTIVE:
-                self._tpc.join([channel])
+                try:
+                    self._tpc.join([channel])
+                except RolledBack:
+                    channel.close()
+                    raise
         return channel
 
     def update_secret(self, new_secret: str | bytes, reason: str, *, timeout: Timeout = DEFAULT) -> None:
@@ -131,6 +136,12 @@ class Connection(Link):
         with self.guard:
             self.check_open()
             self._tpc.forget(as_xid(xid), timeout)
+
+    def take_returned(self) -> list[Returned]:
+        """Mandatory messages that no queue took when `tpc_commit` committed them. The rest is committed."""
+        returned = list(self._tpc.returned)
+        self._tpc.returned.clear()
+        return returned
 
     @property
     def tpc_prepared(self) -> bool:

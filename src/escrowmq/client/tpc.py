@@ -15,6 +15,7 @@ from escrowmq.client.errors import (
     NotFound,
     NotSupportedError,
     ProgrammingError,
+    Returned,
     RolledBack,
 )
 from escrowmq.core.xid import Xid
@@ -44,12 +45,23 @@ class State(Enum):
     ROLLED_BACK = auto()  # prepare said so
 
 
+class Coordinating(ChannelBase):
+    """The channel that begins branches and asks for outcomes."""
+
+    returned: list[Returned]
+
+    def on_return(self, returned: Returned) -> None:
+        self.returned.append(returned)
+
+
 class TwoPhase:
     """The branch of a connection. A channel of its own coordinates, so that a refusal costs no other channel."""
 
     def __init__(self, connection: Link) -> None:
         self._connection = connection
-        self._own: ChannelBase | None = None
+        self._own: Coordinating | None = None
+        self.returned: list[Returned] = []
+        """Mandatory messages that no queue took when they were committed, and that nobody has asked for."""
         self.state = State.IDLE
         self._xid: Xid | None = None
 
@@ -83,20 +95,22 @@ class TwoPhase:
             if seconds is not None:
                 own.rpc(spec.DtxCoordinationSetTimeout(xid.encode(), seconds))
             self.join(taking_part)
-        except ChannelClosed:
+        except (ChannelClosed, RolledBack):
             self.rollback(None, taking_part)
             raise
 
     def join(self, channels: Iterable[ChannelBase]) -> None:
         """Have channels work for the branch that is active."""
-        requests: list[tuple[ChannelBase, Any]] = []
+        requests: list[tuple[ChannelBase, list[Any]]] = []
         for channel in channels:
             self._may_join(channel)
-            requests += [(channel, request) for request in self._select(channel)]
-            requests.append((channel, channel.begin(spec.DtxDemarcationStart(self.xid.encode(), True))))
+            started = [*self._select(channel), channel.begin(spec.DtxDemarcationStart(self.xid.encode(), True))]
+            requests.append((channel, started))
+        for channel, started in requests:
+            flags = [channel.finish(request) for request in started][-1].method.flags
+            if flags != codes.XA_OK:  # the branch is older than its timeout, and the channel works for none
+                raise RolledBack(self.xid, timed_out=flags == codes.XA_RBTIMEOUT)
             channel.in_branch = True
-        for channel, request in requests:
-            channel.finish(request)
 
     def leave(self, channel: ChannelBase) -> None:
         """A channel is about to be closed; what it did stays in the branch."""
@@ -167,12 +181,18 @@ class TwoPhase:
         self._end()
 
     def recover(self, timeout: Timeout) -> list[Xid]:
-        """The xids that are in doubt, or were completed by hand."""
-        try:
-            table = self._coordinator().rpc(spec.DtxCoordinationRecover(True, 1), timeout=timeout).method.xids
-        except ConnectionClosed as error:
-            raise _unsupported(error) from error
-        return [Xid.decode(xid.encode() if isinstance(xid, str) else xid) for xid in table["xids"]]
+        """The xids that are in doubt, or were completed by hand. An answer has as many as fit into a frame."""
+        own = self._coordinator()
+        found: list[Xid] = []
+        more = True
+        while more:
+            try:
+                table = own.rpc(spec.DtxCoordinationRecover(not found, 0), timeout=timeout).method.xids
+            except ConnectionClosed as error:
+                raise _unsupported(error) from error
+            more = bool(table["xids"])
+            found += [Xid.decode(xid.encode() if isinstance(xid, str) else xid) for xid in table["xids"]]
+        return found
 
     def forget(self, xid: Xid, timeout: Timeout) -> None:
         """Drop what the broker remembers of a branch that was completed by hand."""
@@ -185,9 +205,10 @@ class TwoPhase:
 
     # -- inside
 
-    def _coordinator(self) -> ChannelBase:
+    def _coordinator(self) -> Coordinating:
         if self._own is None or not self._own.is_open:
-            self._own = self._connection.open_channel(ChannelBase)
+            self._own = self._connection.open_channel(Coordinating)
+            self._own.returned = self.returned
         return self._own
 
     def _select(self, channel: ChannelBase) -> list[Any]:
