@@ -1,4 +1,4 @@
-"""A real PostgreSQL for tests: `with PostgreSQL(folder) as server: …`. Debian's package `postgresql` has the programs."""
+"""A real PostgreSQL for tests: `with PostgreSQL(folder) as server: …`. From Debian's package `postgresql`."""
 
 from __future__ import annotations
 

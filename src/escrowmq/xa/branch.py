@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from escrowmq.xa.drivers import Answer, answer_of, as_decided, heuristic_state, is_closed, unsound
+from escrowmq.xa.drivers import Answer, answer_of, as_decided, begin, heuristic_state, is_closed, is_reply, unsound
 from escrowmq.xa.errors import XaError
 from escrowmq.xa.states import COMMIT, ROLLBACK, BranchState
 from escrowmq.xa.xids import FORMAT_ID, BranchId
@@ -38,11 +38,7 @@ class Branch:
 
     def begin(self, seconds: float | None) -> None:
         """Start the branch; whatever the driver raises. A broker also gets the time after which it may undo it."""
-        xid = self.connection.xid(FORMAT_ID, *self.id)
-        self.connection.tpc_begin(xid)
-        limit = getattr(self.connection, "tpc_set_timeout", None)
-        if callable(limit) and seconds is not None:
-            limit(max(1, round(seconds)))
+        begin(self.connection, self.connection.xid(FORMAT_ID, *self.id), seconds)
 
     def take(self, result: Result | BaseException) -> None:
         """Remember what a call came to; an exception means that there is no answer."""
@@ -78,8 +74,9 @@ class Branch:
             state = heuristic_state(error)
             if state is not None:
                 return self._ended(Result(state, error), COMMIT)
-            lost = answer_of(error) is Answer.UNCLEAR and is_closed(self.connection)
-            return Result(BranchState.UNANSWERED if lost else BranchState.ROLLED_BACK, error)
+            return Result(
+                BranchState.ROLLED_BACK if is_reply(self.connection, error) else BranchState.UNANSWERED, error
+            )
         return Result(BranchState.COMMITTED)
 
     def rollback(self) -> Result:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Any, Final
 
-from escrowmq.client.errors import HeuristicOutcome, NotFound
-from escrowmq.client.errors import RolledBack as BranchRolledBack
+from escrowmq.client import ChannelClosed, Connection, HeuristicOutcome, NotFound
+from escrowmq.client import RolledBack as BranchRolledBack
 from escrowmq.xa.states import COMMIT, ROLLBACK, BranchState
 
 
@@ -74,6 +74,22 @@ def unsound(connection: Any) -> str | None:
     if status == _POSTGRESQL_IN_ERROR:
         return "a statement has failed in it, so PostgreSQL would roll it back whatever it is told"
     return None
+
+
+def begin(connection: Any, xid: Any, seconds: float | None) -> None:
+    """Begin a branch, and tell a broker after how long it may undo it by itself, if it is not prepared by then."""
+    if isinstance(connection, Connection) and seconds is not None:
+        connection.tpc_begin(xid, transaction_timeout=max(1, round(seconds)))
+    else:
+        connection.tpc_begin(xid)
+
+
+def is_reply(connection: Any, error: BaseException) -> bool:
+    """Whether an error came from the participant, so that it has not done what it was asked for."""
+    if isinstance(error, ChannelClosed | BranchRolledBack):
+        return True
+    said = getattr(error, "sqlstate", None) is not None or _oracle_code(error).startswith("ORA-")
+    return said and not is_closed(connection)
 
 
 def is_closed(connection: Any) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 
 from escrowmq.xa.branch import Branch, forget
 from escrowmq.xa.calls import Callers
+from escrowmq.xa.data_manager import join
 from escrowmq.xa.errors import LogError, UsageError
 from escrowmq.xa.log import Decision, DecisionLog
 from escrowmq.xa.recovery import Answers, Report, ask, settle, unregistered
@@ -130,6 +131,25 @@ class TransactionManager:
                 transaction.rollback()
             raise
         return transaction
+
+    def join(
+        self,
+        *names: str,
+        timeout: float | None = None,
+        connections: Mapping[str, Any] | None = None,
+        transaction_manager: Any = None,
+    ) -> GlobalTransaction:
+        """Begin one that ends with the current transaction of the package `transaction`; else as `transaction`.
+
+        `transaction_manager` is the thread's own if None. Work with what this returns, and leave its outcome to
+        `transaction.commit()`, `transaction.abort()` or `with transaction.manager:`.
+        """
+        tx = self.transaction(*names, timeout=timeout, connections=connections)
+        try:
+            return join(tx, transaction_manager)
+        except BaseException:
+            tx.rollback()
+            raise
 
     def branch(self, id: BranchId, connection: Any) -> Branch:
         """For `GlobalTransaction.enlist`: a branch that has not begun."""
