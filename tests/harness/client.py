@@ -44,13 +44,15 @@ class SimClient:
     With `piece`, the server receives everything in pieces of so many bytes.
     """
 
-    def __init__(self, server: SimServer, name: str = "client", *, user: str = "guest", piece: int = 0) -> None:
+    def __init__(
+        self, server: SimServer, name: str = "client", *, user: str = "guest", vhost: str = "/", piece: int = 0
+    ) -> None:
         self.server = server
         self.piece = piece
         self.port: Port = server.connect(name)
         self.inbox: deque[Message] = deque()
         self._reader = FrameReader()
-        self.send_bytes(login_frames(user))
+        self.send_bytes(login_frames(user, vhost))
         self.expect(0, spec.ConnectionStart)
         self.expect(0, spec.ConnectionTune)
         self.expect(0, spec.ConnectionOpenOk)

@@ -161,6 +161,8 @@ def test_an_operator_finds_and_decides_what_is_in_doubt(tmp_path: Path) -> None:
         assert as_json(broker, "tx", "list", "--state", "active") == []
         assert as_json(broker, "tx", "list", "--older-than", "100000") == []
         assert as_json(broker, "tx", "list", "--queue", "another") == []
+        assert as_json(broker, "tx", "list", "--vhost", "another") == []
+        assert [each["xid"] for each in as_json(broker, "tx", "list", "--vhost", "/")] == [NAME]
         assert as_json(broker, "tx", "show", NAME)["xid"] == NAME
         queues = {queue["name"]: (queue["locked"], queue["withheld"]) for queue in as_json(broker, "queues")}
         assert queues == {"in": (1, 0), "out": (0, 1)}

@@ -25,8 +25,8 @@ from escrowmq.core.records import (
     encode_targets,
 )
 
-PREPARE: Final = struct.Struct("<QBQQIHHI")
-"""Branch number, state, started and prepared (ms), timeout (s), lengths of xid and owner, number of items."""
+PREPARE: Final = struct.Struct("<QBQQIHHHI")
+"""Branch number, state, started and prepared (ms), timeout (s), lengths of xid, owner and vhost, number of items."""
 ITEM: Final = struct.Struct("<BI")
 """Kind of item, length of what follows."""
 PUBLICATION: Final = struct.Struct("<BI")
@@ -86,6 +86,7 @@ class Prepared(NamedTuple):
     runs: list[RunItem]
     settlements: list[SettlementItem]
     holds: Sequence[Released] = ()
+    vhost: str = ""
 
 
 class Decided(NamedTuple):
@@ -106,9 +107,10 @@ Operations = Sequence[tuple[Kind, Sequence[bytes]]]
 def encode_prepare(branch: Prepared, items: Sequence[tuple[Item, Sequence[bytes]]]) -> tuple[list[bytes], list[int]]:
     """The parts of a PREPARE record, `items` instead of the branch's own; for each item the offset of its payload."""
     owner = branch.owner.encode("utf-8", "surrogatepass")[: 1 << 15]
-    head = PREPARE.pack(*branch[:5], len(branch.xid), len(owner), len(items))
-    parts = [head, branch.xid, owner]
-    at = PREPARE.size + len(branch.xid) + len(owner)
+    vhost = branch.vhost.encode("utf-8", "surrogatepass")
+    head = PREPARE.pack(*branch[:5], len(branch.xid), len(owner), len(vhost), len(items))
+    parts = [head, branch.xid, owner, vhost]
+    at = sum(map(len, parts))
     offsets = []
     for kind, payload in items:
         size = sum(map(len, payload))
@@ -132,12 +134,14 @@ def encode_settlement(item: SettlementItem) -> tuple[Item, list[bytes]]:
 
 def decode_prepare(data: Payload, lsn: int = 0) -> Prepared:
     """The branch in a PREPARE record whose payload is at `lsn`."""
-    number, state, started, time, timeout, xid, owner, items = PREPARE.unpack_from(data)
+    number, state, started, time, timeout, xid, owner, vhost, items = PREPARE.unpack_from(data)
     at = PREPARE.size
     name = bytes(data[at : at + xid])
     at += xid
     label = bytes(data[at : at + owner]).decode("utf-8", "surrogatepass")
     at += owner
+    host = bytes(data[at : at + vhost]).decode("utf-8", "surrogatepass")
+    at += vhost
     runs: list[RunItem] = []
     settlements: list[SettlementItem] = []
     holds: list[Released] = []
@@ -153,7 +157,7 @@ def decode_prepare(data: Payload, lsn: int = 0) -> Prepared:
             case Item.HOLD:
                 holds.append(decode_released(part))
         at += size
-    return Prepared(number, state, started, time, timeout, name, label, runs, settlements, holds)
+    return Prepared(number, state, started, time, timeout, name, label, runs, settlements, holds, host)
 
 
 def _run(data: Payload, lsn: int, *, addressed: bool) -> RunItem:

@@ -70,11 +70,12 @@ class Coordinator:
         resume: bool = False,
         limits: Limits,
         owner: str = "",
+        vhost: str = "",
     ) -> tuple[XaResult, XaBranch | None]:
         """`worker` works for `xid` from now on; what it does is enlisted in the branch that is returned.
 
         RB_TIMEOUT, and no branch, when one that is joined has timed out. Raises, besides those of the class,
-        LIMIT_EXCEEDED when there are too many branches.
+        LIMIT_EXCEEDED when there are too many branches. A branch belongs to the virtual host that it began in.
         """
         if join and resume:
             raise BrokerError(Condition.COMMAND_INVALID, "join and resume do not go together")
@@ -86,7 +87,7 @@ class Coordinator:
                 raise _unknown(xid)
             self._check_free(at_work, xid)
             after = associated(Association.NOT_ASSOCIATED, given, str(xid))
-            branch = self._begin(xid, limits, owner)
+            branch = self._begin(xid, limits, owner, vhost)
         else:
             if given is Demarcation.START:
                 raise BrokerError(Condition.NOT_ALLOWED, f"xid {xid} is known already; join it, or resume")
@@ -140,19 +141,21 @@ class Coordinator:
                 Condition.COMMAND_INVALID, f"the channel works for xid {at_work.xid}; end that before it starts {xid}"
             )
 
-    def _begin(self, xid: Xid, limits: Limits, owner: str) -> XaBranch:
+    def _begin(self, xid: Xid, limits: Limits, owner: str, vhost: str) -> XaBranch:
         if len(self._branches) - len(self._overdue) >= self.max_branches:
             raise BrokerError(Condition.LIMIT_EXCEEDED, f"there are {self.max_branches} transaction branches already")
         broker = self._broker
-        branch = self._branch(broker.next_branch(), xid, limits, broker.now, owner)
+        branch = self._branch(broker.next_branch(), xid, limits, broker.now, owner, vhost)
         branch.timeout = branch.bounded(DEFAULT_TIMEOUT)
         self._arm(branch)
         return branch
 
-    def _branch(self, number: int, xid: Xid, limits: Limits, started: int, owner: str) -> XaBranch:
+    def _branch(self, number: int, xid: Xid, limits: Limits, started: int, owner: str, vhost: str) -> XaBranch:
         watch = Watch(self._broker.deadlines, 0, _never)  # its age counts from its start, not from its first work
         watch.start(started)
-        branch = XaBranch(number, xid, limits, watch, started=started, owner=owner, give_back=self._give_back)
+        branch = XaBranch(
+            number, xid, limits, watch, started=started, owner=owner, vhost=vhost, give_back=self._give_back
+        )
         self._branches[xid] = branch
         self._broker.holders[branch] = None
         return branch
@@ -263,9 +266,19 @@ class Coordinator:
         self._forget(branch)
         return self._broker.log.end_lsn
 
-    def recover(self) -> list[Xid]:
-        """Every branch that is in doubt, or was completed by an operator and is not forgotten (DTX-10)."""
-        return [xid for xid, branch in self._branches.items() if branch.state in _IN_DOUBT]
+    def check_vhost(self, xid: Xid, vhost: str) -> None:
+        """Raises NOT_FOUND for a branch of another virtual host: there it is as good as unknown."""
+        branch = self._branches.get(xid)
+        if branch is not None and branch.vhost != vhost:
+            raise _unknown(xid)
+
+    def recover(self, vhost: str | None = None) -> list[Xid]:
+        """Every branch (of a virtual host) that is in doubt, or was completed by an operator and is not forgotten
+        (DTX-10).
+        """
+        return [
+            xid for xid, branch in self._branches.items() if branch.state in _IN_DOUBT and vhost in {None, branch.vhost}
+        ]
 
     def force(self, xid: Xid, *, commit: bool) -> XaResult:
         """An operator decides for the transaction manager, which is told when it asks (DTX-11)."""
@@ -403,7 +416,7 @@ class Coordinator:
 
     def restore(self, found: Prepared, xid: Xid) -> XaBranch:
         """A branch comes back, without its work, as a PREPARE record has it."""
-        branch = self._branch(found.number, xid, Limits(), found.started, found.owner)
+        branch = self._branch(found.number, xid, Limits(), found.started, found.owner, found.vhost)
         branch.state = State(found.state)
         branch.timeout = found.timeout
         branch.prepared_at = found.time

@@ -118,6 +118,7 @@ def head_of(branch: XaBranch) -> Prepared:
         branch.owner,
         [],
         [],
+        vhost=branch.vhost,
     )
 
 

@@ -62,6 +62,7 @@ class BranchView:
     state: str
     age: int
     owner: str
+    vhost: str
     timeout: int
     workers: int
     published: tuple[Tally, ...]

@@ -91,6 +91,7 @@ class XaBranch(TransactionBranch):
         "runs",
         "started",
         "timeout",
+        "vhost",
         "xid",
     )
 
@@ -103,11 +104,13 @@ class XaBranch(TransactionBranch):
         *,
         started: int,
         owner: str,
+        vhost: str,
         give_back: Callable[[Settlement], None],
     ) -> None:
         super().__init__(number, limits, watch)
         self.xid = xid
         self.owner = owner
+        self.vhost = vhost
         self.started = started
         self.prepared_at = 0
         self.timeout = DEFAULT_TIMEOUT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from escrowmq.core.association import Association
 from escrowmq.core.xa import BranchView, Tally
 
 if TYPE_CHECKING:
@@ -24,8 +25,9 @@ def view_of(branch: XaBranch, now: int) -> BranchView:
         branch.state.name.lower(),
         now - branch.started,
         branch.owner,
+        branch.vhost,
         branch.timeout,
-        len(branch.associations),
+        sum(association is not Association.ENDED for association in branch.associations.values()),
         _tallies(published),
         _tallies(settled),
     )

@@ -146,6 +146,7 @@ def described(view: BranchView) -> dict[str, Any]:
         "state": view.state,
         "seconds": view.age // 1000,
         "timeout": view.timeout,
+        "vhost": view.vhost,
         "owner": view.owner,
         "workers": view.workers,
         "published": [tally._asdict() for tally in view.published],

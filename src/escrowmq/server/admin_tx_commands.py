@@ -38,11 +38,18 @@ def tx() -> None:
 @json_option
 @click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
 @click.option("--in-doubt", is_flag=True, help="Only those that are prepared and not decided.")
+@click.option("--vhost", help="Only those of this virtual host.")
 @click.option("--queue", help="Only those with messages from, or for, this queue.")
 @click.option("--older-than", type=click.IntRange(0), default=0, metavar="SECONDS", help="Only those of this age.")
 @asks
 def list_branches(
-    data_dir: Path, as_json: bool, state: str | None, in_doubt: bool, queue: str | None, older_than: int
+    data_dir: Path,
+    as_json: bool,
+    state: str | None,
+    in_doubt: bool,
+    vhost: str | None,
+    queue: str | None,
+    older_than: int,
 ) -> None:
     """List branches, oldest first.
 
@@ -54,6 +61,7 @@ def list_branches(
         for row in ask(data_dir, "tx.list")
         if (state is None or row["state"] == state)
         and (not in_doubt or row["state"] == "prepared")
+        and (vhost is None or row["vhost"] == vhost)
         and (queue is None or queue in {tally["queue"] for tally in row["settled"] + row["published"]})
         and row["seconds"] >= older_than
     ]
@@ -62,7 +70,7 @@ def list_branches(
         return
     show_rows(
         [row | {"takes": _count(row["settled"]), "brings": _count(row["published"])} for row in rows],
-        ("xid", "state", "seconds", "takes", "brings", "owner"),
+        ("xid", "state", "seconds", "takes", "brings", "vhost", "owner"),
     )
 
 
@@ -84,6 +92,7 @@ def show_branch(data_dir: Path, as_json: bool, xid: str) -> None:
         ("state", branch["state"].replace("_", " ")),
         ("age", f"{branch['seconds']:,} s"),
         ("timeout", f"{branch['timeout']} s, while it is not prepared" if branch["timeout"] else "none"),
+        ("vhost", branch["vhost"]),
         ("owner", branch["owner"] or "unknown"),
         ("worked for by", f"{branch['workers']} channels"),
         *(("takes", _tally(tally)) for tally in branch["settled"]),

@@ -32,6 +32,7 @@ class Demarcation:
             join=join,
             resume=resume,
             limits=connection.limits.transaction,
+            vhost=channel.vhost.name,
             owner=f"{connection.user} from {connection.label}, channel {channel.number}",
         )
         channel.branch = branch

@@ -1,7 +1,9 @@
 """The classes dtx-demarcation (101) and dtx-coordination (105): X/Open XA on channels.
 
 A channel works for branches after `dtx-demarcation.select`; any channel may ask for their outcomes. Whatever is refused
-costs the channel and never the connection, also with codes that are hard elsewhere.
+costs the channel and never the connection, also with codes that are hard elsewhere. A branch is known only in the
+virtual host that it began in; there whoever may connect may ask for its outcome, since a transaction manager that
+recovers need not be the user who worked.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ def start(channel: Channel, method: spec.DtxDemarcationStart) -> None:
     demarcation = _demarcation(channel)
     if method.join and method.resume:
         raise BrokerError(Condition.COMMAND_INVALID, "join and resume exclude each other")
-    status = demarcation.start(Xid.decode(method.xid), join=method.join, resume=method.resume)
+    xid = Xid.decode(method.xid) if not method.join and not method.resume else _known(channel, method.xid)
+    status = demarcation.start(xid, join=method.join, resume=method.resume)
     channel.send(spec.DtxDemarcationStartOk(status))
 
 
@@ -53,7 +56,7 @@ def end(channel: Channel, method: spec.DtxDemarcationEnd) -> None:
     demarcation = _demarcation(channel)
     if method.fail and method.suspend:
         raise BrokerError(Condition.COMMAND_INVALID, "fail and suspend exclude each other")
-    status = demarcation.end(Xid.decode(method.xid), fail=method.fail, suspend=method.suspend)
+    status = demarcation.end(_known(channel, method.xid), fail=method.fail, suspend=method.suspend)
     channel.send(spec.DtxDemarcationEndOk(status))
 
 
@@ -68,12 +71,12 @@ def _demarcation(channel: Channel) -> Demarcation:
 
 def prepare(channel: Channel, method: spec.DtxCoordinationPrepare) -> None:
     """DTX-8."""
-    _answer(channel, spec.DtxCoordinationPrepareOk, _coordinator(channel).prepare(Xid.decode(method.xid)))
+    _answer(channel, spec.DtxCoordinationPrepareOk, _coordinator(channel).prepare(_known(channel, method.xid)))
 
 
 def commit(channel: Channel, method: spec.DtxCoordinationCommit) -> None:
     """DTX-9. What no queue took goes to who commits, and before the answer: the publisher may be long gone (TX-7)."""
-    result = _coordinator(channel).commit(Xid.decode(method.xid), one_phase=method.one_phase)
+    result = _coordinator(channel).commit(_known(channel, method.xid), one_phase=method.one_phase)
     for publication in result.returned:
         channel.send_returns(publication.envelope, publication.bodies, result.lsn)
     _answer(channel, spec.DtxCoordinationCommitOk, result)
@@ -81,19 +84,19 @@ def commit(channel: Channel, method: spec.DtxCoordinationCommit) -> None:
 
 def rollback(channel: Channel, method: spec.DtxCoordinationRollback) -> None:
     """DTX-9, DTX-14."""
-    _answer(channel, spec.DtxCoordinationRollbackOk, _coordinator(channel).rollback(Xid.decode(method.xid)))
+    _answer(channel, spec.DtxCoordinationRollbackOk, _coordinator(channel).rollback(_known(channel, method.xid)))
 
 
 def forget(channel: Channel, method: spec.DtxCoordinationForget) -> None:
     """DTX-10."""
-    lsn = _coordinator(channel).forget(Xid.decode(method.xid))
+    lsn = _coordinator(channel).forget(_known(channel, method.xid))
     channel.send(spec.DtxCoordinationForgetOk(), lsn)
 
 
 def recover(channel: Channel, method: spec.DtxCoordinationRecover) -> None:
     """DTX-10. An answer has as many xids as fit into a frame; asking on brings the others, and then none."""
     if method.startscan:
-        channel.scan = _coordinator(channel).recover()
+        channel.scan = _coordinator(channel).recover(channel.vhost.name)
     scan = channel.scan
     if scan is None:
         raise BrokerError(Condition.COMMAND_INVALID, "no scan is open: the first recover of one has startscan")
@@ -111,14 +114,21 @@ def recover(channel: Channel, method: spec.DtxCoordinationRecover) -> None:
 
 def set_timeout(channel: Channel, method: spec.DtxCoordinationSetTimeout) -> None:
     """DTX-12."""
-    _coordinator(channel).set_timeout(Xid.decode(method.xid), method.timeout)
+    _coordinator(channel).set_timeout(_known(channel, method.xid), method.timeout)
     channel.send(spec.DtxCoordinationSetTimeoutOk())
 
 
 def get_timeout(channel: Channel, method: spec.DtxCoordinationGetTimeout) -> None:
     """DTX-12."""
-    seconds = _coordinator(channel).get_timeout(Xid.decode(method.xid))
+    seconds = _coordinator(channel).get_timeout(_known(channel, method.xid))
     channel.send(spec.DtxCoordinationGetTimeoutOk(seconds))
+
+
+def _known(channel: Channel, data: bytes) -> Xid:
+    """The xid, unless its branch belongs to another virtual host. Raises INVALID_ARGUMENT, NOT_FOUND."""
+    xid = Xid.decode(data)
+    _coordinator(channel).check_vhost(xid, channel.vhost.name)
+    return xid
 
 
 def _coordinator(channel: Channel) -> Coordinator:

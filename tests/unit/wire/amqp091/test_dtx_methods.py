@@ -76,6 +76,35 @@ def test_a_scan_belongs_to_its_channel() -> None:
     assert recovered(client) == []
 
 
+@pytest.mark.rule("DTX-13")
+def test_another_virtual_host_knows_nothing_of_a_branch() -> None:
+    server, client = pair()
+    (name,) = prepared(server, client, 1)
+    ended = xid(1).encode()
+    client.call(2, spec.DtxDemarcationStart(ended), spec.DtxDemarcationStartOk)
+    server.broker.add_vhost("other")
+    server.broker.record_access(server.broker.access.set_permission("guest", "other", ".*", ".*", ".*"))
+    stranger = SimClient(server, "stranger", vhost="other")
+    for method in (
+        spec.DtxCoordinationPrepare(name.encode()),
+        spec.DtxCoordinationCommit(name.encode()),
+        spec.DtxCoordinationRollback(name.encode()),
+        spec.DtxCoordinationForget(name.encode()),
+        spec.DtxCoordinationSetTimeout(name.encode(), 1),
+        spec.DtxCoordinationGetTimeout(name.encode()),
+        spec.DtxDemarcationStart(ended, join=True),
+        spec.DtxDemarcationStart(ended, resume=True),
+        spec.DtxDemarcationEnd(ended),
+    ):
+        stranger.open_channel(1)
+        stranger.call(1, spec.DtxDemarcationSelect(), spec.DtxDemarcationSelectOk)
+        stranger.send(1, method)
+        fails_channel(stranger, 1, 404, "no transaction branch")
+    stranger.open_channel(1)
+    assert recovered(stranger, startscan=True, endscan=1) == []
+    assert recovered(client, startscan=True, endscan=1) == [name]
+
+
 @pytest.mark.parametrize(
     ("condition", "code"),
     [
