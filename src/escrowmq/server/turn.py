@@ -216,21 +216,23 @@ class Turns:
             self._loop.call_soon_threadsafe(self._synced, batch)
 
     def _synced(self, batch: Batch) -> None:
-        """The writer has reported: answers that waited go out now, and the next batch is handed over at once."""
+        """The writer has reported: answers that waited go out now, and the next batch is handed over at once.
+
+        The event loop sends when it has called all that was due, and so the rest of the turn is left to the next
+        iteration: whoever is answered goes on while his messages are delivered.
+        """
         self._writer.busy = False
         self.begin()
         try:
             self.journal.batch_done(batch)
+            self.broker.synced(self.journal.synced_lsn)  # what is committed can be seen before anybody is told
             self._release()
-            # Whoever waits is answered first, and goes on while the rest is done. Nobody can look in between.
             self._write()
             self._flush()
-            self.broker.synced(self.journal.synced_lsn)
         except JournalError as error:
             die(str(error))
         except Exception as error:  # noqa: BLE001 - as in `_end`
             die("internal error in the broker", error)
-        self._end()
 
     def _release(self) -> None:
         lsn = self.journal.synced_lsn
