@@ -268,6 +268,16 @@ class Journal:
             if s is not self._table.current and s.end_lsn <= self.snapshot_lsn and 0 < s.live < limit_ratio * s.total
         ]
 
+    def awaits_snapshot(self, limit_ratio: float) -> bool:
+        """Whether a snapshot would let a sealed segment be deleted, or compacted: a share of its messages up to
+        `limit_ratio` (0 to 1) lives, and it does not end below the snapshot that is in force.
+        """
+        return any(
+            s.live <= limit_ratio * s.total
+            for s in self._table
+            if s is not self._table.current and s.end_lsn > self.snapshot_lsn
+        )
+
     # -- snapshots and what they make superfluous
 
     def begin_snapshot(self, records: Iterable[Record], now_us: int) -> Snapshot:

@@ -54,7 +54,11 @@ class Maintenance:
         *,
         snapshot_bytes: int,
         compaction_ratio: float,
+        short: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`short` tells whether the disk is: then a snapshot does not wait for `snapshot_bytes` of log, if there is
+        something dead before it.
+        """
         self.stage = Stage.IDLE
         self._idle = asyncio.Event()
         self._loop = loop
@@ -64,6 +68,7 @@ class Maintenance:
         self._executor = executor
         self._snapshot_bytes = snapshot_bytes
         self._ratio = compaction_ratio
+        self._short = short
         self._base = self._journal.snapshot_lsn
         self._snapshot: Snapshot | None = None
         self._sparse: list[SparseSegment] = []
@@ -99,7 +104,10 @@ class Maintenance:
                 now = self._broker.now
                 if not 0 <= now - self._checked_ms < CHECK_MS:
                     self._checked_ms = now
-                    self._tidy()
+                    if self._short() and self._journal.awaits_snapshot(self._ratio):
+                        self._take_snapshot()  # publishers wait for the room, and no log comes while they do
+                    else:
+                        self._tidy()
             case Stage.SNAPSHOT:
                 snapshot = self._snapshot
                 if snapshot is not None and snapshot.written and snapshot.lsn <= self._journal.synced_lsn:

@@ -63,6 +63,7 @@ class Server:
             self._files,
             snapshot_bytes=config.journal.snapshot_bytes,
             compaction_ratio=config.journal.compaction_ratio,
+            short=lambda: alarms.disk,
         )
         self._service = AdminService(
             self._runtime,

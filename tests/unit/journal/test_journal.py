@@ -222,7 +222,10 @@ def test_live_counts() -> None:
     journal.release(lsns[0], 8)
     journal.release(lsns[1], 1)
     assert journal.sparse_segments(1.0) == []
+    assert journal.awaits_snapshot(0.5)
+    assert not journal.awaits_snapshot(0.1)
     snapshot(journal)
+    assert not journal.awaits_snapshot(0.5)
     assert journal.sparse_segments(0.5) == [(0, 720, 2, 11)]
     assert journal.sparse_segments(0.1) == []
     with pytest.raises(ValueError, match="3 messages released"):

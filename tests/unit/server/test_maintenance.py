@@ -23,6 +23,7 @@ class Scene:
 
     def __init__(self, storage: MemoryStorage | None = None, snapshot_bytes: int = 1 << 30, ratio: float = 0.0) -> None:
         self.bench = Bench(storage)
+        self.short = False
         self.files = ThreadPoolExecutor(1)
         self.maintenance = Maintenance(
             asyncio.get_running_loop(),
@@ -30,6 +31,7 @@ class Scene:
             self.files,
             snapshot_bytes=snapshot_bytes,
             compaction_ratio=ratio,
+            short=lambda: self.short,
         )
         self.bench.turns.begin()
         self.queue = self.bench.queue()
@@ -112,6 +114,33 @@ def test_dead_segments_go_after_the_snapshot() -> None:
         await scene.later(CHECK_MS)
         await until(lambda: len(scene.names(".log")) == 1)
         assert answers == [""]
+        await scene.close()
+        assert scene.restarted_ready() == 0
+
+    on_loop(test)
+
+
+def test_while_the_disk_is_short_dead_segments_do_not_wait_for_more_log() -> None:
+    """Publishers are blocked then, so there would never be enough of it."""
+
+    async def test() -> None:
+        scene = Scene()
+        await scene.publish(4000)
+        scene.short = True
+        await scene.later(CHECK_MS)
+        assert not scene.names(".snapshot"), "nothing is dead, it would only take room"
+        scene.short = False
+        await scene.consume(4000)
+        await scene.later(CHECK_MS)
+        assert not scene.names(".snapshot")
+        scene.short = True
+        await scene.later(CHECK_MS)
+        await until(lambda: scene.maintenance.stage is Stage.IDLE and scene.names(".snapshot"))
+        await scene.later(CHECK_MS)
+        await until(lambda: len(scene.names(".log")) == 1)
+        before = scene.names(".snapshot")
+        await scene.later(CHECK_MS)
+        assert scene.names(".snapshot") == before
         await scene.close()
         assert scene.restarted_ready() == 0
 
