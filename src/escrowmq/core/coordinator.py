@@ -34,6 +34,8 @@ MAX_BRANCHES: Final = 10_000
 """Branches that are not over; more are refused."""
 MAX_OVERDUE: Final = 10_000
 """Branches that have timed out and whose transaction manager has not asked since; the oldest are forgotten."""
+REMEMBER_MS: Final = 30 * 60_000
+"""How long one that has timed out is known."""
 _IN_DOUBT: Final = frozenset((State.PREPARED, State.HEURISTIC_COMMITTED, State.HEURISTIC_ROLLED_BACK))
 _TOLD: Final = {State.ROLLBACK_ONLY: XaStatus.RB_ROLLBACK, State.TIMED_OUT: XaStatus.RB_TIMEOUT}
 _HEURISTIC: Final = {
@@ -335,9 +337,10 @@ class Coordinator:
 
     def _expire(self, branch: XaBranch) -> None:
         """It is older than its timeout: undone at once, and remembered for those who will ask."""
-        branch.deadline = None
         branch.step(Input.EXPIRE)
         self._undo(branch)
+        broker = self._broker
+        branch.deadline = broker.deadlines.set(broker.now + REMEMBER_MS, lambda: self._over(branch))
         self._overdue[branch.xid] = None
         if len(self._overdue) > MAX_OVERDUE:
             self._over(self._branches[next(iter(self._overdue))])
