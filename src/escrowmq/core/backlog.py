@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
+from itertools import accumulate
 
 from escrowmq.core.records import Range, Reference
 
@@ -25,6 +26,14 @@ class Backlog:
         self.indexes = array("I")
         self.messages = 0
         self._head = 0
+
+    @classmethod
+    def of(cls, *references: Reference) -> Backlog:
+        """Just these, which are in order."""
+        made = cls()
+        for reference in references:
+            made.append(*reference)
+        return made
 
     def __len__(self) -> int:
         """Number of messages."""
@@ -96,6 +105,30 @@ class Backlog:
         if self._head > 4096 and self._head * 2 > len(self.firsts):
             self._trim()
         return Reference(first, count, lsn, index)
+
+    def split(self, most: int, parts: int, before: int = 0) -> Backlog:
+        """Remove and return the first references, at most `parts`, with at most `most` messages (the last reference may
+        be divided); with `before`, those alone that begin before that position.
+        """
+        begin = self._head
+        stop = min(begin + parts, len(self.firsts))
+        if before:
+            stop = bisect_left(self.firsts, before, begin, stop)
+        end, count = stop, sum(self.counts[begin:stop])
+        if count > most:
+            end = begin + bisect_right(list(accumulate(self.counts[begin:stop])), most)
+            count = sum(self.counts[begin:end])
+        taken = Backlog()
+        taken.firsts, taken.lsns = self.firsts[begin:end], self.lsns[begin:end]
+        taken.counts, taken.indexes = self.counts[begin:end], self.indexes[begin:end]
+        taken.messages = count
+        self._head = end
+        self.messages -= count
+        if end < stop and count < most:
+            taken.append(*self.take(most - count))
+        if self._head > 4096 and self._head * 2 > len(self.firsts):
+            self._trim()
+        return taken
 
     def _trim(self) -> None:
         for column in (self.firsts, self.lsns, self.counts, self.indexes):

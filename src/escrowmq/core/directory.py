@@ -233,7 +233,7 @@ class Directory:
                 self.log.release(run.lsn, len(bodies))
         queue.escrow.clear()
         for hold in queue.holds.values():
-            self._release(piece.reference for piece in hold.clear())
+            self._release(reference for reference, _ in hold.clear())
         self._release(queue.order.clear())
         for consumer in list(queue.consumers):
             queue.consumers.remove(consumer)

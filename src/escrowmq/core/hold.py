@@ -10,7 +10,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import accumulate, chain, repeat
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from escrowmq.core.backlog import Backlog
 from escrowmq.core.conditions import BrokerError, Condition
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
 
     from escrowmq.core.ports import Log
     from escrowmq.core.queue import Queue
+
+
+UNLIMITED: Final = 1 << 60
+
+Row: TypeAlias = tuple[int, int, int, int, int]
+"""Messages that lie side by side in one block: the fields of a reference, and how often each had been delivered."""
 
 
 class Piece(NamedTuple):
@@ -45,34 +52,40 @@ class Part(Backlog):
         self.numbers = array("Q")
         self.deliveries = array("I")
 
-    def add(self, piece: Piece) -> None:
-        """A piece behind the others, with the next number and a higher position."""
-        self.append(*piece.reference)
-        self.numbers.append(piece.number)
-        self.deliveries.append(piece.deliveries)
+    def add(self, references: Backlog, number: int, deliveries: int) -> None:
+        """References behind the others, with the next numbers from `number` on."""
+        counts = references.counts
+        self.join(references, references.begin)
+        self.numbers.extend(accumulate(counts[:-1], initial=number))
+        self.deliveries.extend(repeat(deliveries, len(counts)))
 
-    def pieces(self, number: int = 0) -> Iterator[Piece]:
-        """All, or those from `number` on."""
-        begin = max(bisect_right(self.numbers, number, self.begin) - 1, self.begin)
-        for i in range(begin, self.end):
-            found, reference = self.numbers[i], self.at(i)
-            skip = number - found
-            if skip >= reference.length:
-                continue
-            if skip > 0:
-                first, length, lsn, start = reference
-                found, reference = number, Reference(first + skip, length - skip, lsn, start + skip)
-            yield Piece(found, reference, self.deliveries[i])
+    def rows(self, number: int, most: int) -> tuple[Piece, Iterator[Row]] | None:
+        """What it has from `number` on: the first piece, and at most `most` others. None if there is nothing."""
+        i = max(bisect_right(self.numbers, number, self.begin) - 1, self.begin)
+        if i < self.end and number >= self.numbers[i] + self.counts[i]:
+            i += 1
+        if i >= self.end:
+            return None
+        first, length, lsn, start = self.at(i)
+        skip = max(number - self.numbers[i], 0)
+        piece = Piece(
+            self.numbers[i] + skip, Reference(first + skip, length - skip, lsn, start + skip), self.deliveries[i]
+        )
+        columns = (self.firsts, self.counts, self.lsns, self.indexes, self.deliveries)
+        return piece, zip(*(column[i + 1 : i + 1 + most] for column in columns), strict=True)
 
-    def take_below(self, number: int) -> Iterator[Reference]:
-        """Take out what is below `number`."""
-        while self.messages and self.numbers[self.begin] < number:
-            i = self.begin
-            whole = self.counts[i]
-            taken = self.take(number - self.numbers[i])
-            if taken.length < whole:
-                self.numbers[i] = number
-            yield taken
+    def take_below(self, number: int) -> Iterator[tuple[int, int]]:
+        """Take out what is below `number`: blocks, and how many messages of each that were."""
+        begin = self.begin
+        whole = bisect_right(self.numbers, number - 1, begin)  # they begin below it
+        if whole > begin and self.numbers[whole - 1] + self.counts[whole - 1] > number:
+            whole -= 1
+        taken = self.split(sum(self.counts[begin:whole]), whole - begin)
+        yield from zip(taken.lsns, taken.counts, strict=True)
+        if self.messages and self.numbers[self.begin] < number:
+            part = self.take(number - self.numbers[self.begin])
+            self.numbers[self.begin] = number
+            yield part.lsn, part.length
 
     def _trim(self) -> None:
         head = self.begin
@@ -129,44 +142,59 @@ class Hold:
         """How many messages it holds."""
         return self.end - self.first
 
-    def add(self, reference: Reference, deliveries: int) -> None:
+    def add(self, references: Backlog, deliveries: int) -> None:
         """Messages get the next numbers."""
         part = self.parts[-1] if self.parts else None
-        if part is None or (len(part) and part.firsts[-1] > reference.first):
+        if part is None or (len(part) and part.firsts[-1] > references.peek().first):
             part = Part()
             self.parts.append(part)
-        part.add(Piece(self.end, reference, deliveries))
-        self.end += reference.length
+        part.add(references, self.end, deliveries)
+        self.end += len(references)
 
-    def pieces(self, number: int = 0) -> Iterator[Piece]:
-        """What it holds, from `number` on."""
+    def rows(self, number: int = 0, most: int = UNLIMITED) -> tuple[int, Iterator[Row]]:
+        """What it holds from `number` on: the number of the first message, and then in order at least `most` of them,
+        or all.
+        """
+        found: list[Iterator[Row]] = []
+        first = max(self.end, number)
         for part in self.parts:
-            if len(part) and part.numbers[-1] + part.counts[-1] > number:
-                yield from part.pieces(number)
+            rows = part.rows(number, most)
+            if rows is not None:
+                piece, others = rows
+                first = min(first, piece.number)
+                found += (iter(((*piece.reference, piece.deliveries),)), others)
+        return first, chain.from_iterable(found)
 
     def ranges(self, begin: int, end: int) -> list[Range]:
         """The positions of what it holds from number `begin` to `end` - 1."""
+        number, rows = self.rows(begin)
         found: list[tuple[int, int]] = []
-        for number, reference, _ in self.pieces(begin):
-            if number >= end:
-                break
-            found.append((reference.first, min(reference.length, end - number)))
-        return merged(found)
+        at = behind = 0
+        for first, length, _, _, _ in rows:
+            if number + length > end:
+                length = end - number
+                if length <= 0:
+                    break
+            number += length
+            if first != behind:
+                found.append((at, behind - at))
+                at = first
+            behind = first + length
+        found.append((at, behind - at))
+        return merged(found[1:])
 
-    def take_below(self, number: int) -> list[Reference]:
-        """It holds nothing below `number` any more; what that was."""
-        taken: list[Reference] = []
+    def take_below(self, number: int) -> Iterator[tuple[int, int]]:
+        """It holds nothing below `number` any more; the blocks of that, and how many messages of each."""
         while self.parts:
-            taken += self.parts[0].take_below(number)
+            yield from self.parts[0].take_below(number)
             if len(self.parts[0]):
                 break
             del self.parts[0]
         self.first = max(self.first, number)
-        return taken
 
-    def clear(self) -> list[Piece]:
-        """It holds nothing any more; what that was."""
-        taken = list(self.pieces())
+    def clear(self) -> list[tuple[Reference, int]]:
+        """It holds nothing any more; what that was, and how often it had been delivered."""
+        taken = [(Reference(*row[:4]), row[4]) for row in self.rows()[1]]
         for part in self.parts:
             part.clear()  # compaction may be walking along it
         self.parts.clear()
@@ -249,6 +277,6 @@ class HoldSettlement:
         hold = self.hold
         if hold.queue.deleted or self.end <= hold.first:
             return
-        for reference in hold.take_below(self.end):
-            log.release(reference.lsn, reference.length)
+        for lsn, count in hold.take_below(self.end):
+            log.release(lsn, count)
         hold.settled = self.end

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from escrowmq.core.hold import Piece
+from escrowmq.core.hold import Row
 from escrowmq.core.message import Envelope
 from escrowmq.core.ports import Log
 from escrowmq.core.records import BLOCK, TRANSIENT, Reference
@@ -61,59 +61,65 @@ class BatchReader:
         self._chunk_lsn = 0
         self._envelopes: dict[bytes, Envelope] = {}
 
-    def read(self, pieces: Iterable[Piece], end: int, most_bytes: int) -> Batch:
-        """Those of `pieces`, which are in order of their numbers, that are below `end`: as many as have `most_bytes`
-        together, but one at least. If there are none, the batch begins and goes on with `end`.
+    def read(self, first: int, rows: Iterable[Row], end: int, most_bytes: int) -> Batch:
+        """Those of `rows`, whose first message has the number `first`, that are below `end`: as many as have
+        `most_bytes` together, but one at least. If there are none, the batch begins and goes on with `end`.
         """
-        positions, lengths = array("Q"), array("I")
+        first = number = min(first, end)
+        positions: list[int] = []
+        lengths: list[int] = []
         bodies: list[bytes] = []
         runs: list[Shared] = []
-        unpack = BLOCK.unpack_from
-        room, begin, behind = most_bytes, end, end
-        key: tuple[bytes, int, bool] | None = None
-        some: Sequence[int]
-        for number, (position, length, lsn, start), deliveries in pieces:
-            count = len(lengths)
-            if not count:
-                begin = number
-            behind = min(number, end)
-            if behind == end or count >= MOST_MESSAGES:
+        room = most_bytes
+        end = min(end, first + MOST_MESSAGES)
+        unpack, last = BLOCK.unpack_from, (b"", -1, False)
+        chunk, chunk_lsn, inside = self._chunk, self._chunk_lsn, len(self._chunk) - _HEAD
+        for position, length, lsn, start, deliveries in rows:
+            if number >= end:
                 break
-            chunk, at = self._block(lsn)
+            at = lsn - chunk_lsn
+            if not 0 <= at <= inside or at + 4 + unpack(chunk, at)[0] > len(chunk):
+                chunk, at = self._block(lsn)
+                chunk_lsn, inside = self._chunk_lsn, len(chunk) - _HEAD
             size, time, total, head = unpack(chunk, at)
+            stop = at + 4 + size
             content = at + _HEAD + head
             shared = chunk[at + _HEAD : content], time, deliveries > 0
             if total == 1:
-                stop = at + 4 + size
-                body = (
-                    chunk[content + 4 : stop]
-                    if stop <= len(chunk)
-                    else self._read(lsn + content - at + 4, stop - content - 4)
-                )
-                taken, some = len(body), (len(body),)
-                if taken > room and count:
+                taken = stop - content - 4
+                if taken > room and lengths:
                     break
+                body = chunk[content + 4 : stop] if stop <= len(chunk) else self._read(stop - taken + lsn - at, taken)
+                if shared != last:
+                    if lengths:
+                        runs.append(self._shared(len(lengths), *last))
+                    last = shared
+                positions.append(position)
+                lengths.append(taken)
+                number += 1
             else:
-                most = min(length, end - number, MOST_MESSAGES - count)
-                some, before = self._fitting(lsn + _HEAD + head, start & ~TRANSIENT, most, room, at_least=not count)
+                some, before = self._fitting(
+                    lsn + _HEAD + head, start & ~TRANSIENT, min(length, end - number), room, at_least=not lengths
+                )
                 if not some:
                     break
                 taken = sum(some)
                 body = self._read(lsn + _HEAD + head + 4 * total + before, taken)
-            if shared != key:
-                if key is not None:
-                    runs.append(self._shared(count, *key))
-                key = shared
+                if shared != last:
+                    if lengths:
+                        runs.append(self._shared(len(lengths), *last))
+                    last = shared
+                positions.extend(range(position, position + len(some)))
+                lengths.extend(some)
+                number += len(some)
+                if len(some) < length:
+                    bodies.append(body)
+                    break
             bodies.append(body)
-            lengths.extend(some)
-            positions.extend(range(position, position + len(some)))
             room -= taken
-            behind = number + len(some)
-            if len(some) < length:
-                break
-        if key is not None:
-            runs.append(self._shared(len(lengths), *key))
-        return Batch(begin, behind, positions, lengths, bodies, runs)
+        if lengths:
+            runs.append(self._shared(len(lengths), *last))
+        return Batch(first, number, array("Q", positions), array("I", lengths), bodies, runs)
 
     def envelope_of(self, lsn: int) -> Envelope:
         """What the messages of the block at `lsn` share."""

@@ -79,8 +79,9 @@ class FoundHolds:
             hold = queue.holds[name] = Hold(queue, name, group.settled, group.first)
             for first, length, deliveries in group.ranges:
                 held.append((first, length))
-                for reference in references.within(first, length):
-                    hold.add(reference, deliveries)
+                found = Backlog.of(*references.within(first, length))
+                if len(found):
+                    hold.add(found, deliveries)
             if hold.end != group.end:
                 raise AssertionError(f"{hold}, but its records say that it goes to {group.end}")
         if held:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from itertools import groupby, repeat
+from itertools import chain, groupby, repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from escrowmq.core.backlog import Backlog
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.decision import Decision
-from escrowmq.core.hold import Hold, HoldSettlement, Piece
-from escrowmq.core.hold_reading import Batch, BatchReader
+from escrowmq.core.hold import Hold, HoldSettlement, Row
+from escrowmq.core.hold_reading import MOST_MESSAGES, Batch, BatchReader
 from escrowmq.core.hold_records import Held, HeldRange, encode_held, encode_released, joined
 from escrowmq.core.message import Entry, Run
 from escrowmq.core.ordering import Detached
@@ -118,7 +119,7 @@ class Holds:
                 f"queue '{queue.name}' in vhost '{queue.vhost}' remembers {GROUPS} groups, which is the limit",
             )
         copies: list[Reference] = []
-        taken: list[tuple[Reference, int]] = []
+        taken: list[tuple[Backlog, int]] = []
         enough = self._copied + COPY_BYTES
         for detached in self._detached(queue, most):
             taken += self._lasting(queue, detached, copies)
@@ -129,12 +130,12 @@ class Holds:
         if hold is None:
             hold = queue.holds[group] = Hold(queue, group)
         first = hold.end
-        for reference, deliveries in taken:
-            hold.add(reference, deliveries)
-        below = max(reference.first + reference.length for reference, _ in taken)
+        for references, deliveries in taken:
+            hold.add(references, deliveries)
+        below = max(references.firsts[-1] + references.counts[-1] for references, _ in taken)
         queue.delivered_below = max(queue.delivered_below, below)
         if queue.durable:
-            ranges = joined([HeldRange(*reference[:2], deliveries) for reference, deliveries in taken])
+            ranges = joined([each for references, deliveries in taken for each in _ranges(references, deliveries)])
             held = Held(queue.ident, group, hold.settled, first, ranges, copies)
             self._broker.log.append(Kind.HELD, *encode_held(held))
             queue.delivered_recorded = max(queue.delivered_recorded, below)
@@ -149,8 +150,8 @@ class Holds:
                 some = [Detached(entry, entry.deliveries) for entry in queue.take(min(most, STEP))]
             else:
                 some = queue.order.detach(most, min(parts, STEP))
-            parts -= max(len(some), 1)
-            most -= sum([1 if isinstance(part.what, Entry) else part.what.length for part in some])
+            parts -= max(sum([part.parts for part in some]), 1)
+            most -= sum([part.messages for part in some])
             yield some
 
     def _may_expire(self, queue: Queue, most: int) -> bool:
@@ -179,26 +180,32 @@ class Holds:
 
     def _lasting(
         self, queue: Queue, detached: list[Detached], copies: list[Reference]
-    ) -> Iterator[tuple[Reference, int]]:
-        """As references to content that lasts as long as the queue; what is written for that goes into `copies`."""
+    ) -> Iterator[tuple[Backlog, int]]:
+        """As references to content that lasts as long as the queue; what is written for that goes into `copies`.
+
+        What is returned together is in order of position, and has been delivered equally often.
+        """
         for in_memory, group in groupby(detached, lambda each: isinstance(each.what, Entry)):
             if in_memory:
                 yield from self._of_entries(
                     queue, [each.what for each in group if isinstance(each.what, Entry)], copies
                 )
                 continue
-            for what, deliveries in group:
-                assert isinstance(what, Reference)
-                if not what.start & TRANSIENT or not queue.durable:
-                    yield what, deliveries
-                    continue
-                block = self._broker.pager.load(what)
-                copy = self._copy(queue, Run(block.envelope, what.first, block.time, what.lsn), block.bodies, copies)
-                yield copy, deliveries
+            for references, deliveries in group:
+                assert isinstance(references, Backlog)
+                if queue.durable and max(references.indexes) >= TRANSIENT:
+                    references = Backlog.of(*[self._durable(queue, each, copies) for each in references])
+                yield references, deliveries
 
-    def _of_entries(
-        self, queue: Queue, entries: list[Entry], copies: list[Reference]
-    ) -> Iterator[tuple[Reference, int]]:
+    def _durable(self, queue: Queue, reference: Reference, copies: list[Reference]) -> Reference:
+        if not reference.start & TRANSIENT:
+            return reference
+        block = self._broker.pager.load(reference)
+        return self._copy(queue, Run(block.envelope, reference.first, block.time, reference.lsn), block.bodies, copies)
+
+    def _of_entries(self, queue: Queue, entries: list[Entry], copies: list[Reference]) -> Iterator[tuple[Backlog, int]]:
+        found = Backlog()
+        deliveries = behind = 0
         for run, group in groupby(entries, _run):
             members = list(group)
             begin = 0
@@ -214,8 +221,14 @@ class Holds:
                     reference = self._copy(queue, part, [entry.body for entry in members[begin:i]], copies)
                 else:
                     reference = Reference(first.position, i - begin, run.lsn, first.start)
-                yield reference, first.deliveries
+                if len(found) and (first.deliveries != deliveries or first.position < behind):
+                    yield found, deliveries
+                    found = Backlog()
+                found.append(*reference)
+                deliveries, behind = first.deliveries, reference.first + reference.length
                 begin = i
+        if len(found):
+            yield found, deliveries
 
     def _copy(self, queue: Queue, run: Run, bodies: list[bytes], copies: list[Reference]) -> Reference:
         """Write content that is in memory alone, or would not survive a restart."""
@@ -249,12 +262,12 @@ class Holds:
         most_bytes = min(most_bytes or BULK_BYTES, MOST_BULK_BYTES)
         if isinstance(queue, StreamQueue):
             end = min(end or queue.visible_end, queue.visible_end)
-            return self._reader.read(_pieces(queue, first), max(end, first), most_bytes)
+            return self._reader.read(*_stream_rows(queue, first), max(end, first), most_bytes)
         hold = queue.holds.get(group)
         if hold is None:
-            return self._reader.read((), first, most_bytes)
+            return self._reader.read(first, (), first, most_bytes)
         end = min(end or hold.end, hold.end)
-        return self._reader.read(hold.pieces(first), max(end, first), most_bytes)
+        return self._reader.read(*hold.rows(first, MOST_MESSAGES), max(end, first), most_bytes)
 
     def describe(self, queue: Queue) -> Description:
         """What is there to be read."""
@@ -306,19 +319,19 @@ class Holds:
                 f"that group '{group}' holds; decide it first",
             )
         count = len(hold)
-        pieces = hold.clear()
+        taken = hold.clear()
         hold.releases += 1
         if queue.durable:
             self._broker.log.append(Kind.RELEASED, encode_released(queue.ident, group, hold.settled, hold.first))
-        self._put_back(queue, pieces)
+        self._put_back(queue, taken)
         return count, self._broker.log.end_lsn if queue.durable else 0
 
-    def _put_back(self, queue: Queue, pieces: list[Piece]) -> None:
+    def _put_back(self, queue: Queue, taken: list[tuple[Reference, int]]) -> None:
         broker, limit = self._broker, queue.options.delivery_limit
         returned: list[Reference] = []
         deliveries: dict[int, int] = {}
         spent: list[Reference] = []
-        for _, reference, count in pieces:
+        for reference, count in taken:
             if limit is not None and count >= limit:
                 spent.append(reference)
                 continue
@@ -328,7 +341,7 @@ class Holds:
         if limit is not None and deliveries and queue.durable:
             broker.log.append(Kind.RETURNED, encode_returned(queue.ident, deliveries.items()))
         if returned:
-            queue.attach(returned, deliveries, sum(map(self._reader.size_of, returned)) if queue.limited else 0)
+            queue.take_back(returned, deliveries, sum(map(self._reader.size_of, returned)) if queue.limited else 0)
         for reference in spent:
             block = broker.pager.load(reference)
             run = Run(block.envelope, reference.first, block.time, reference.lsn, reference.start)
@@ -336,13 +349,23 @@ class Holds:
             broker.bury(queue, list(map(Entry, positions, block.bodies, repeat(run))), Outcome.DELIVERY_LIMIT)
 
 
-def _pieces(queue: StreamQueue, position: int) -> Iterator[Piece]:
-    """The references of a stream from `position` on, numbered by their positions."""
+def _ranges(references: Backlog, deliveries: int) -> list[HeldRange]:
+    first, last = references.firsts[0], references.firsts[-1] + references.counts[-1]
+    if last - first == len(references):  # as most often: without a hole
+        return [HeldRange(first, last - first, deliveries)]
+    return [HeldRange(reference.first, reference.length, deliveries) for reference in references]
+
+
+def _stream_rows(queue: StreamQueue, position: int) -> tuple[int, Iterator[Row]]:
+    """The references of a stream from `position` on, and the position of the first message."""
     backlog = queue.log.backlog
     i = backlog.find(position)
-    while i is not None and i < backlog.end:
-        first, length, lsn, start = backlog.at(i)
-        skip = max(position - first, 0)
-        if skip < length:
-            yield Piece(first + skip, Reference(first + skip, length - skip, lsn, start + skip), 0)
+    if i is not None and backlog.firsts[i] + backlog.counts[i] <= position:
         i += 1
+    if i is None or i >= backlog.end:
+        return max(queue.visible_end, position), iter(())
+    first, length, lsn, start = backlog.at(i)
+    skip = max(position - first, 0)
+    columns = (backlog.firsts, backlog.counts, backlog.lsns, backlog.indexes)
+    others = zip(*(column[i + 1 : i + 1 + MOST_MESSAGES] for column in columns), repeat(0), strict=False)
+    return first + skip, chain([(first + skip, length - skip, lsn, start + skip, 0)], others)

@@ -27,12 +27,22 @@ class Pager(Protocol):
 
 
 class Detached(NamedTuple):
-    """Messages that have left an ordering: one that was in memory, or those of a reference that were not; and how often
+    """Messages that have left an ordering: one that was in memory, or references to those that were not; and how often
     each has been delivered.
     """
 
-    what: Entry | Reference
+    what: Entry | Backlog
     deliveries: int
+
+    @property
+    def messages(self) -> int:
+        """How many they are."""
+        return 1 if isinstance(self.what, Entry) else self.what.messages
+
+    @property
+    def parts(self) -> int:
+        """How many references they take."""
+        return 1 if isinstance(self.what, Entry) else len(self.what.firsts)
 
 
 class Discipline(Protocol):
@@ -268,16 +278,17 @@ class Fifo:
     def detach(self, most: int, parts: int) -> list[Detached]:
         found: list[Detached] = []
         returned, head, tail = self._returned, self.head, self.tail
-        while most > 0 and len(found) < parts:
+        while most > 0 and parts > 0:
             back = returned[0].position if returned else 0
             if head and not 0 < back < head[0].position:
                 entry = head.popleft()
                 self.resident -= len(entry.body) + ENTRY_COST
                 self._lighten(entry.position)
             elif tail.messages and not head and not 0 < back < tail.firsts[tail.begin]:
-                reference = tail.take(min(most, back - tail.firsts[tail.begin]) if back else most)
-                found += self._with_deliveries(reference)
-                most -= reference.length
+                some = list(self._from_tail(most, parts, back))
+                found += some
+                most -= sum([part.messages for part in some])
+                parts -= sum([part.parts for part in some])
                 continue
             elif returned:
                 entry = heapq.heappop(returned)
@@ -285,23 +296,34 @@ class Fifo:
                 break
             found.append(Detached(entry, entry.deliveries))
             most -= 1
+            parts -= 1
         return found
 
-    def _with_deliveries(self, reference: Reference) -> Iterator[Detached]:
-        """A reference, in parts that have been delivered equally often."""
-        first, length, lsn, start = reference
-        if not self.deliveries and first >= self.delivered_below:
-            yield Detached(reference, 0)
+    def _from_tail(self, most: int, parts: int, before: int) -> Iterator[Detached]:
+        """What comes next there, in parts that have been delivered equally often."""
+        tail, known = self.tail, 0
+        first, length, _, _ = tail.peek()
+        if self.deliveries or first < self.delivered_below < first + length:
+            yield from self._counted(tail.take(min(most, before - first) if before else most))
             return
+        if first < self.delivered_below:
+            known = 1
+            last = tail.at(tail.find(self.delivered_below - 1) or 0)
+            bound = last.first if last.first + last.length > self.delivered_below else self.delivered_below
+            before = min(before or bound, bound)
+        yield Detached(tail.split(most, parts, before), known)
+
+    def _counted(self, reference: Reference) -> Iterator[Detached]:
+        first, length, lsn, start = reference
         at, count = 0, 0
         for i in range(length):
             position = first + i
             known = self.deliveries.pop(position, 1 if position < self.delivered_below else 0)
             if known != count and i > at:
-                yield Detached(Reference(first + at, i - at, lsn, start + at), count)
+                yield Detached(Backlog.of(Reference(first + at, i - at, lsn, start + at)), count)
                 at = i
             count = known
-        yield Detached(Reference(first + at, length - at, lsn, start + at), count)
+        yield Detached(Backlog.of(Reference(first + at, length - at, lsn, start + at)), count)
 
     def attach(self, found: list[Reference], deliveries: dict[int, int]) -> None:
         found.sort()
@@ -312,6 +334,7 @@ class Fifo:
         self._returned.extend(self.head)
         heapq.heapify(self._returned)
         self.head.clear()
+        self._heavy.clear()
         self.resident = 0
         merged = Backlog()
         behind = found[-1].first + found[-1].length
@@ -402,9 +425,10 @@ class Priority:
     def detach(self, most: int, parts: int) -> list[Detached]:
         found: list[Detached] = []
         for level in self._levels.values():
-            some = level.detach(most, parts - len(found))
+            some = level.detach(most, parts)
             found += some
-            most -= sum([1 if isinstance(part.what, Entry) else part.what.length for part in some])
+            parts -= sum([part.parts for part in some])
+            most -= sum([part.messages for part in some])
         return found
 
     def attach(self, found: list[Reference], deliveries: dict[int, int]) -> None:

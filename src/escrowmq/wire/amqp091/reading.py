@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.outcome import Outcome
-from escrowmq.wire.amqp091 import basic_methods, codes, dtx_methods, handshake, queue_methods, spec
+from escrowmq.wire.amqp091 import basic_methods, codes, dtx_methods, escrow_methods, handshake, queue_methods, spec
 from escrowmq.wire.amqp091.channel import Channel
 from escrowmq.wire.amqp091.content import Content
 from escrowmq.wire.amqp091.errors import REPLIES, SyntaxFault
@@ -36,7 +36,12 @@ _COMMIT: Final = spec.TxCommit()
 _BARE: Final[dict[bytes, Method]] = {
     method.encode(): method for method in (spec.TxSelect(), _COMMIT, spec.TxRollback())
 }
-_CHANNEL_HANDLERS: Final = {**queue_methods.HANDLERS, **basic_methods.HANDLERS, **dtx_methods.HANDLERS}
+_CHANNEL_HANDLERS: Final = {
+    **queue_methods.HANDLERS,
+    **basic_methods.HANDLERS,
+    **dtx_methods.HANDLERS,
+    **escrow_methods.HANDLERS,
+}
 
 
 class Reading:
@@ -143,7 +148,6 @@ class Reading:
         most = self.most_body
         read_size, read_frame_size = _SIZE.unpack_from, _FRAME_SIZE.unpack_from
         bodies: list[bytes] = []
-        append = bodies.append
         while at <= last and startswith(prefix, at) and startswith(middle, at + size_at + 8):
             (size,) = read_size(buf, at + size_at)
             stop = at + body_at + size
@@ -155,13 +159,13 @@ class Reading:
             ):
                 break
             head, step = buf[at : at + body_at], body_at + size
-            append(buf[at + body_at : stop])
+            bodies.append(buf[at + body_at : stop])
             at = stop + 1
             while startswith(head, at):  # the same size again, which needs no more than this
                 stop = at + step
                 if stop >= end or buf[stop] != _END:
                     break
-                append(buf[at + body_at : stop])
+                bodies.append(buf[at + body_at : stop])
                 at = stop + 1
         if bodies:
             self._publish(channel, form, bodies)
@@ -232,7 +236,6 @@ class Reading:
         head = buf[at : at + 11]
         startswith, unpack = buf.startswith, _ACK_REST.unpack_from
         tags: list[int] = []
-        append = tags.append
         last = end - _ACK_FRAME
         try:
             while at <= last and startswith(head, at):
@@ -248,7 +251,7 @@ class Reading:
                         tags.clear()
                     channel.settle(tag, Outcome.ACCEPTED, multiple=True)
                 else:
-                    append(tag)
+                    tags.append(tag)
             if tags:
                 channel.settle_each(tags)
         except BrokerError as error:

@@ -1,0 +1,173 @@
+"""The body of `escrow.read-ok`: many messages in columns (docs/internals/bulk.md).
+
+All numbers are little-endian. The columns lie as Apache Arrow has them, so that a reader hands them over without
+copying: body offsets and bodies are the two buffers of a binary array.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final, Literal, NamedTuple
+
+from escrowmq.core.hold_reading import Batch
+from escrowmq.core.message import Envelope
+from escrowmq.wire.amqp091.delivery import view_of
+
+MAGIC: Final = b"EMQB"
+VERSION: Final = 1
+HEAD: Final = struct.Struct("<4sHHQIIII")  # magic, version, flags, first number, messages, runs, envelopes, zero
+ALIGNMENT: Final = 8
+REDELIVERED: Final = 1
+_MICROSECONDS: Final = 1000
+
+
+class BulkError(ValueError):
+    """Bytes that are no such body."""
+
+
+class Message(NamedTuple):
+    """One message. `time`: when it came, in microseconds since the epoch; `properties`: as in a content header."""
+
+    number: int
+    position: int
+    exchange: bytes
+    routing_key: bytes
+    properties: bytes
+    time: int
+    redelivered: bool
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Strings:
+    """Byte strings: number i is `data[offsets[i]:offsets[i + 1]]`."""
+
+    offsets: memoryview
+    data: memoryview
+
+    def __getitem__(self, i: int) -> bytes:
+        return bytes(self.data[self.offsets[i] : self.offsets[i + 1]])
+
+
+@dataclass(frozen=True, slots=True)
+class Bulk:
+    """The columns, as views of the bytes that they were read from.
+
+    A run is messages side by side that share all but position and body; `run_ends` are counted from the first message.
+    """
+
+    first: int
+    positions: memoryview
+    run_ends: memoryview
+    run_envelopes: memoryview
+    run_times: memoryview
+    run_flags: memoryview
+    exchanges: Strings
+    routing_keys: Strings
+    properties: Strings
+    bodies: Strings
+
+    @property
+    def count(self) -> int:
+        """Number of messages."""
+        return len(self.positions)
+
+    def messages(self) -> Iterator[Message]:
+        """One by one."""
+        at = 0
+        for run, end in enumerate(self.run_ends):
+            envelope = self.run_envelopes[run]
+            exchange, key = self.exchanges[envelope], self.routing_keys[envelope]
+            properties, time = self.properties[envelope], self.run_times[run]
+            redelivered = bool(self.run_flags[run] & REDELIVERED)
+            for i in range(at, end):
+                yield Message(
+                    self.first + i, self.positions[i], exchange, key, properties, time, redelivered, self.bodies[i]
+                )
+            at = end
+
+
+def encode(batch: Batch) -> bytes:
+    """A batch as such a body."""
+    numbers: dict[Envelope, int] = {}
+    runs = batch.runs
+    chosen = [numbers.setdefault(run.envelope, len(numbers)) for run in runs]
+    exchanges = [envelope.exchange.encode("utf-8", "surrogatepass") for envelope in numbers]
+    keys = [envelope.routing_key.encode("utf-8", "surrogatepass") for envelope in numbers]
+    properties = [view_of(envelope).properties for envelope in numbers]
+    parts: list[bytes] = [HEAD.pack(MAGIC, VERSION, 0, batch.first, len(batch.positions), len(runs), len(numbers), 0)]
+    parts.append(batch.positions.tobytes())
+    parts.append(_padded(array("I", [run.end for run in runs]).tobytes()))
+    parts.append(_padded(array("I", chosen).tobytes()))
+    parts.append(array("Q", [run.time * _MICROSECONDS for run in runs]).tobytes())
+    parts.append(_padded(bytes([run.redelivered for run in runs])))
+    parts += [_offsets(list(map(len, strings))) for strings in (exchanges, keys, properties)]
+    parts.append(_offsets(batch.lengths))
+    parts += [_padded(b"".join(strings)) for strings in (exchanges, keys, properties)]
+    return b"".join(parts + batch.bodies)
+
+
+def _offsets(lengths: Sequence[int]) -> bytes:
+    return _padded(array("I", accumulate(lengths, initial=0)).tobytes())
+
+
+def _padded(data: bytes) -> bytes:
+    return data + bytes(-len(data) % ALIGNMENT)
+
+
+def decode(data: bytes | bytearray | memoryview) -> Bulk:
+    """The columns of a body, which is kept as long as they are. Raises BulkError for anything that is not one."""
+    view = memoryview(data)
+    if len(view) < HEAD.size:
+        raise BulkError(f"{len(view)} bytes are no bulk body")
+    magic, version, flags, first, count, runs, envelopes, _ = HEAD.unpack_from(view)
+    if magic != MAGIC:
+        raise BulkError(f"a bulk body begins with {MAGIC!r}, not {magic!r}")
+    if version != VERSION or flags:
+        raise BulkError(f"version {version} of bulk bodies (flags {flags:#x}) is not known")
+    cut = _Cutter(view)
+    positions = cut.column("Q", count)
+    run_ends = cut.column("I", runs)
+    run_envelopes = cut.column("I", runs)
+    run_times = cut.column("Q", runs)
+    run_flags = cut.column("B", runs)
+    offsets = [cut.column("I", envelopes + 1) for _ in range(3)] + [cut.column("I", count + 1)]
+    exchanges, keys, properties, bodies = (cut.strings(each) for each in offsets)
+    cut.end()
+    if run_ends.tolist() != sorted(set(run_ends)) or (run_ends[-1] if runs else 0) != count:
+        raise BulkError("the runs of a bulk body do not cover its messages")
+    if runs and (max(run_envelopes) >= envelopes or run_ends[0] == 0):
+        raise BulkError("a run of a bulk body is empty, or has no envelope")
+    return Bulk(first, positions, run_ends, run_envelopes, run_times, run_flags, exchanges, keys, properties, bodies)
+
+
+class _Cutter:
+    """Takes columns off, one after the other."""
+
+    def __init__(self, view: memoryview) -> None:
+        self._view = view
+        self._at = HEAD.size
+
+    def _take(self, size: int) -> memoryview:
+        at = self._at + -self._at % ALIGNMENT
+        if at + size > len(self._view):
+            raise BulkError(f"a bulk body ends after {len(self._view)} bytes, in the middle of a column")
+        self._at = at + size
+        return self._view[at : at + size]
+
+    def column(self, code: Literal["B", "I", "Q"], count: int) -> memoryview:
+        return self._take(struct.calcsize(code) * count).cast(code)
+
+    def strings(self, offsets: memoryview) -> Strings:
+        ends = offsets.tolist()
+        if ends[0] or ends != sorted(ends):
+            raise BulkError("the offsets of a bulk body do not ascend from 0")
+        return Strings(offsets, self._take(ends[-1]))
+
+    def end(self) -> None:
+        if self._at != len(self._view):
+            raise BulkError("bytes follow the last column of a bulk body")

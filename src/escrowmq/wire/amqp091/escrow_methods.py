@@ -1,0 +1,107 @@
+"""The class escrow (240): bulk reading of queues in ranges that are held, and decisions over global transactions.
+
+An extension of AMQP 0-9-1; docs/internals/bulk.md has its methods. What is refused costs the channel.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.wire.amqp091 import bulk, spec
+from escrowmq.wire.amqp091.frames import content_frames, method_frame
+from escrowmq.wire.amqp091.queue_methods import Handler, queue_named
+
+if TYPE_CHECKING:
+    from escrowmq.core.queue import Queue
+    from escrowmq.wire.amqp091.channel import Channel
+
+_NO_PROPERTIES: Final = b"\0\0"
+_MOST_EPOCH: Final = (1 << 63) - 1
+
+
+def hold(channel: Channel, method: spec.EscrowHold) -> None:
+    """PIPE-1. The answer waits for the disk: what it says is true after any crash."""
+    queue = _readable(channel, method.queue, method.group)
+    state = channel.broker.holds.hold(queue, method.group, method.most, method.until)
+    channel.send(spec.EscrowHoldOk(state.first, state.end, state.added, state.settled), state.lsn)
+
+
+def read(channel: Channel, method: spec.EscrowRead) -> None:
+    """The answer's content is written as one of class basic, which any library can read."""
+    queue = queue_named(channel, method.queue, "read")
+    batch = channel.broker.holds.read(queue, method.group, method.first, method.end, method.most_bytes)
+    answer = method_frame(channel.number, spec.EscrowReadOk(batch.first, batch.next, len(batch.positions)))
+    connection = channel.connection
+    frames = content_frames(channel.number, _NO_PROPERTIES, bulk.encode(batch), connection.frame_max)
+    connection.put(channel.number, answer + frames)
+
+
+def settle(channel: Channel, method: spec.EscrowSettle) -> None:
+    """In the channel's transaction if it has one; else at once, and the answer waits for the disk."""
+    queue = _readable(channel, method.queue, method.group)
+    broker = channel.broker
+    work = broker.holds.settlement(queue, method.group, method.end)
+    lsn = 0
+    if channel.branch is None:
+        lsn = broker.holds.settle(work)
+    elif work is not None:
+        broker.settle_hold(channel.branch, work)
+    channel.send(spec.EscrowSettleOk(), lsn)
+
+
+def release(channel: Channel, method: spec.EscrowRelease) -> None:
+    queue = _readable(channel, method.queue, method.group)
+    count, lsn = channel.broker.holds.release(queue, method.group)
+    channel.send(spec.EscrowReleaseOk(count), lsn)
+
+
+def describe(channel: Channel, method: spec.EscrowDescribe) -> None:
+    queue = queue_named(channel, method.queue, "read")
+    channel.send(spec.EscrowDescribeOk(*channel.broker.holds.describe(queue)))
+
+
+def decide(channel: Channel, method: spec.EscrowDecide) -> None:
+    """PIPE-2. What no queue took goes to who decides, as with a commit."""
+    winners = method.winners.get("bqual")
+    if not isinstance(winners, list) or set(method.winners) != {"bqual"}:
+        raise BrokerError(Condition.INVALID_ARGUMENT, "winners has one field, bqual, which is a list")
+    names = [name.encode() if isinstance(name, str) else name for name in winners]
+    if not all(isinstance(name, bytes) for name in names):
+        raise BrokerError(Condition.INVALID_ARGUMENT, "branch qualifiers are byte strings")
+    if not method.application or method.epoch > _MOST_EPOCH:
+        raise BrokerError(Condition.INVALID_ARGUMENT, "an application has a name, and its epochs are below 2^63")
+    result = channel.broker.coordinator.decide(
+        method.gtrid,
+        method.format_id,
+        [name for name in names if isinstance(name, bytes)],
+        application=method.application,
+        epoch=method.epoch,
+    )
+    for publication in result.returned:
+        channel.send_returns(publication.envelope, publication.bodies, result.lsn)
+    channel.send(spec.EscrowDecideOk(result.status), result.lsn)
+
+
+def progress(channel: Channel, method: spec.EscrowProgress) -> None:
+    """The answer waits for the disk: a decision that it tells of is final."""
+    epoch = channel.broker.coordinator.progress(method.application)
+    channel.send(spec.EscrowProgressOk(epoch is not None, epoch or 0), channel.broker.log.end_lsn)
+
+
+def _readable(channel: Channel, name: str, group: str) -> Queue:
+    queue = queue_named(channel, name, "read")
+    if not group:
+        raise BrokerError(Condition.INVALID_ARGUMENT, "a group has a name")
+    return queue
+
+
+HANDLERS: Final[dict[int, Handler]] = {
+    spec.EscrowHold.INDEX: hold,
+    spec.EscrowRead.INDEX: read,
+    spec.EscrowSettle.INDEX: settle,
+    spec.EscrowRelease.INDEX: release,
+    spec.EscrowDescribe.INDEX: describe,
+    spec.EscrowDecide.INDEX: decide,
+    spec.EscrowProgress.INDEX: progress,
+}
