@@ -1,0 +1,93 @@
+"""Take an order from a queue, charge an account in PostgreSQL, send a shipment: all three, or nothing.
+
+Every order is one global transaction over the broker and the database. Kill this program, the broker or PostgreSQL at
+any moment, start them again, and it goes on: an order is charged and shipped exactly once, or is still in its queue.
+
+    pip install 'escrowmq[xa]'
+    python examples/order_transfer.py --broker amqp://guest:guest@127.0.0.1:5672/ \
+        --database postgresql://localhost/shop --log decisions.db --demo 10
+
+PostgreSQL needs `max_prepared_transactions` above 0 (in postgresql.conf, then a restart). `--demo 10` declares the
+queues, makes the table, and publishes ten orders first. The program ends when no order waits any more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+import psycopg
+
+from escrowmq.client import BasicProperties, connect
+from escrowmq.xa import RolledBack, TransactionManager
+
+ORDERS, SHIPMENTS, DECLINED = "orders", "shipments", "declined"
+PERSISTENT = BasicProperties(delivery_mode=2)
+
+
+def transfer(manager: TransactionManager) -> str | None:
+    """Work on one order; where it went to, or None if none waits. RolledBack: nothing happened, try again."""
+    with manager.transaction("broker", "database", timeout=30) as tx, tx["broker"].channel() as channel:
+        method, _, body = channel.basic_get(ORDERS)
+        if method is None:
+            tx.rollback()
+            return None
+        order = json.loads(body)
+        charged = tx["database"].execute(
+            "UPDATE account SET balance = balance - %(amount)s WHERE name = %(account)s AND balance >= %(amount)s",
+            order,
+        )
+        queue = SHIPMENTS if charged.rowcount == 1 else DECLINED
+        channel.basic_publish("", queue, body, PERSISTENT)
+        channel.basic_ack(method.delivery_tag)
+    return queue
+
+
+def set_up(broker: str, database: str, orders: int) -> None:
+    """Queues, a table with one account, and orders that it can pay."""
+    with psycopg.connect(database) as bank:
+        bank.execute("CREATE TABLE IF NOT EXISTS account (name text PRIMARY KEY, balance bigint NOT NULL)")
+        bank.execute("INSERT INTO account VALUES ('alice', 1000000) ON CONFLICT DO NOTHING")
+    with connect(broker) as connection, connection.channel() as channel:
+        for queue in (ORDERS, SHIPMENTS, DECLINED):
+            channel.queue_declare(queue, durable=True)
+        channel.tx_select()
+        for number in range(orders):
+            order = {"id": number, "account": "alice", "amount": 10}
+            channel.basic_publish("", ORDERS, json.dumps(order).encode(), PERSISTENT)
+        channel.tx_commit()
+
+
+@click.command()
+@click.option("--broker", default="amqp://guest:guest@127.0.0.1:5672/", show_default=True, help="EscrowMQ's URL.")
+@click.option("--database", default="postgresql://localhost/shop", show_default=True, help="PostgreSQL's URL.")
+@click.option("--log", default="decisions.db", show_default=True, type=click.Path(path_type=Path), help="Decision log.")
+@click.option("--demo", default=0, help="Set everything up, and publish so many orders first.")
+def main(broker: str, database: str, log: Path, demo: int) -> None:
+    """Charge and ship every order that waits, each in one global transaction."""
+    if demo:
+        set_up(broker, database, demo)
+    participants: dict[str, Callable[[], Any]] = {
+        "broker": partial(connect, broker),
+        "database": partial(psycopg.connect, database),
+    }
+    with TransactionManager("order-transfer", log, participants) as manager:
+        done = 0
+        while True:
+            try:
+                queue = transfer(manager)
+            except RolledBack as error:
+                click.echo(f"tried again: {error}")
+                continue
+            if queue is None:
+                break
+            done += 1
+        click.echo(f"{done} orders are done, and none waits")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,214 @@
+"""Rounds of transfers with a kill -9 in each, and the reckoning after it."""
+
+from __future__ import annotations
+
+import random
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from escrowmq.client import BasicProperties, Connection, connect
+from tests.broker import BrokerProcess, wait_until
+from tests.unit.sources import ROOT
+from tests.xa.postgres import PostgreSQL
+from tests.xa_kill.steps import EVERY, OUTCOME, TRANSFER, Kill, schedule
+from tests.xa_kill.worker import AMOUNT, TRANSACTION_SECONDS
+
+PERSISTENT = BasicProperties(delivery_mode=2)
+ORDERS_PER_ROUND = 3
+TRANSFERS_PER_ROUND = 2
+BALANCE = 1_000_000
+STEP_SECONDS = 60.0
+LOCKED_SECONDS = 2 * TRANSACTION_SECONDS
+
+
+class Worker:
+    """The process of `worker.py`, led step by step."""
+
+    def __init__(self, mode: str, broker: BrokerProcess, bank: PostgreSQL, folder: Path) -> None:
+        command = [sys.executable, "-m", "tests.xa_kill.worker", mode, broker.url, bank.url("bank")]
+        self.log = folder / "worker.log"
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, str(folder / "decisions.db"), str(TRANSFERS_PER_ROUND)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=ROOT,
+                text=True,
+                bufsize=1,
+            )
+
+    def next_step(self) -> str | None:
+        """The step that it waits at; None when it has ended."""
+        assert self._process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            assert selector.select(STEP_SECONDS), f"the worker hangs\n{self.said()}"
+        return self._process.stdout.readline().rstrip("\n") or None
+
+    def go(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+
+    def run_until(self, wanted: Callable[[str], bool]) -> str | None:
+        """Let it go on until it waits at a step that is wanted; None when it ended before."""
+        while (step := self.next_step()) is not None:
+            if wanted(step):
+                return step
+            self.go()
+        return None
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._end()
+
+    def finish(self) -> None:
+        """Let it come to its end, and demand that it is a good one."""
+        self.go()
+        self.run_until(lambda _step: False)
+        code = self._end()
+        assert code == 0, f"the worker ended with {code}\n{self.said()}"
+
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")[-3000:]
+
+    def _end(self) -> int:
+        code = self._process.wait(STEP_SECONDS)
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                try:
+                    stream.close()
+                except BrokenPipeError:
+                    continue
+        return code
+
+
+def run_rounds(folder: Path, kills: list[Kill], report: Callable[[str], object] = len) -> None:
+    """Raises AssertionError, naming the round and the kill, when the three do not agree."""
+    with BrokerProcess(folder) as broker, PostgreSQL(folder) as bank:
+        _set_up(broker, bank)
+        moved = 0
+        for number, kill in enumerate(kills):
+            started = time.monotonic()
+            _feed(broker, number * ORDERS_PER_ROUND)
+            try:
+                _one_round(kill, broker, bank, folder)
+                now = reckon(broker, bank, (number + 1) * ORDERS_PER_ROUND)
+                _check_outcome(kill, now - moved)
+            except AssertionError as error:
+                raise AssertionError(f"round {number}, {kill}: {error}\n{broker.log()[-2000:]}") from error
+            seconds = time.monotonic() - started
+            report(f"round {number + 1}/{len(kills)}: {kill}: {now - moved} moved, all agree ({seconds:.1f} s)")
+            moved = now
+
+
+def _one_round(kill: Kill, broker: BrokerProcess, bank: PostgreSQL, folder: Path) -> None:
+    worker = Worker("transfer", broker, bank, folder)
+    order = -1
+
+    def here(step: str) -> bool:
+        nonlocal order
+        order += step == "transaction"
+        return order == kill.order and step == kill.step
+
+    assert worker.run_until(here), f"the step never came\n{worker.said()}"
+    match kill.victim:
+        case "application":
+            worker.kill()
+            _recover(kill, broker, bank, folder)
+        case "broker":
+            broker.kill()
+            worker.go()
+            # What follows on the broken connection fails, and shows that the others are not harmed.
+            worker.run_until(lambda step: step in ("failed", "done"))
+            broker.start()
+            worker.finish()
+        case _:
+            bank.kill()
+            worker.go()
+            worker.run_until(lambda step: step in ("failed", "done"))
+            bank.start()
+            worker.finish()
+
+
+def _recover(kill: Kill, broker: BrokerProcess, bank: PostgreSQL, folder: Path) -> None:
+    if kill.manager is not None:
+        first = Worker("recover", broker, bank, folder)
+        assert first.run_until(lambda step: step == kill.manager), f"recovery never came there\n{first.said()}"
+        first.kill()
+    Worker("recover", broker, bank, folder).finish()
+
+
+def _check_outcome(kill: Kill, moved: int) -> None:
+    """What the decision log makes of a kill: nothing before the decision is on disk, everything after it."""
+    if kill.victim == "application":
+        decided = kill.step in OUTCOME
+        assert moved == kill.order + decided, f"{moved} orders moved"
+    elif kill.step in OUTCOME:
+        assert moved > kill.order, f"{moved} orders moved"
+
+
+def reckon(broker: BrokerProcess, bank: PostgreSQL, fed: int) -> int:
+    """How many orders were moved, after a check that queue, table and other queue agree, and nothing is locked."""
+    with connect(broker.url) as connection:
+        assert connection.tpc_recover() == [], "the broker has branches in doubt"
+    # A branch that had ended, but was not asked to prepare, goes when its timeout does (DTX-12).
+    wait_until(lambda: sum(map(len, _messages(broker))) == fed, LOCKED_SECONDS, f"{fed} messages in both queues")
+    waiting, shipped = _messages(broker)
+    with bank.connect() as connection:
+        rest = connection.execute("SELECT gid FROM pg_prepared_xacts").fetchall()
+        assert rest == [], f"PostgreSQL has branches in doubt: {rest}"
+        row = connection.execute("SELECT balance FROM account WHERE name = 'alice'").fetchone()
+        assert row is not None
+        paid = [order for (order,) in connection.execute("SELECT number FROM payment ORDER BY number").fetchall()]
+    assert sorted(shipped) == paid, f"shipped {sorted(shipped)}, paid {paid}"
+    assert BALANCE - row[0] == AMOUNT * len(paid), f"the balance is {row[0]} after {len(paid)} payments"
+    assert sorted([*waiting, *shipped]) == list(range(fed)), f"waiting {waiting}, shipped {shipped}, of {fed}"
+    return len(shipped)
+
+
+def _messages(broker: BrokerProcess) -> tuple[list[int], list[int]]:
+    """Orders that wait, and shipments; they stay where they are."""
+    with connect(broker.url) as connection:
+        return _bodies(connection, "orders"), _bodies(connection, "shipments")
+
+
+def _bodies(connection: Connection, queue: str) -> list[int]:
+    with connection.channel() as channel:
+        found = []
+        while (got := channel.basic_get(queue))[0] is not None:
+            assert got[2] is not None
+            found.append(int(got[2]))
+    return found
+
+
+def _set_up(broker: BrokerProcess, bank: PostgreSQL) -> None:
+    with bank.connect() as connection:
+        connection.execute("CREATE TABLE account (name text PRIMARY KEY, balance bigint NOT NULL)")
+        connection.execute("CREATE TABLE payment (number bigint PRIMARY KEY)")
+        connection.execute("INSERT INTO account VALUES ('alice', %s)", (BALANCE,))
+    with connect(broker.url) as connection_, connection_.channel() as channel:
+        for queue in ("orders", "shipments"):
+            channel.queue_declare(queue, durable=True)
+
+
+def _feed(broker: BrokerProcess, first: int) -> None:
+    with connect(broker.url) as connection, connection.channel() as channel:
+        channel.tx_select()
+        for order in range(first, first + ORDERS_PER_ROUND):
+            channel.basic_publish("", "orders", b"%d" % order, PERSISTENT)
+        channel.tx_commit()
+
+
+def kills_for(rounds: int, seed: int) -> list[Kill]:
+    """For a short run: some of every victim, at the steps where most can go wrong; for a long one all, in turn."""
+    if rounds >= EVERY:
+        return schedule(rounds, seed)
+    rng = random.Random(seed)
+    every = schedule(10 * len(TRANSFER), seed)
+    late = [kill for kill in every if kill.step in TRANSFER[len(TRANSFER) // 2 :]]
+    return rng.sample(late, rounds - rounds // 3) + rng.sample(every, rounds // 3)
