@@ -96,7 +96,8 @@ class Deliveries:
         """The frames of `entries`, tags counted from `first_tag`."""
         if self._properties is not None:
             return b"".join([self._single(first_tag + i, entry) for i, entry in enumerate(entries)])
-        parts: list[bytes] = []  # `parts.append` in full is the faster spelling: the interpreter has an instruction for it
+        # `parts.append` in full is the faster spelling: the interpreter has an instruction of its own for it.
+        parts: list[bytes] = []
         pack, pack_size, end = _TAG.pack, _BODY_SIZE.pack, FRAME_END
         channel, room = self._channel, self._room
         tag = first_tag
