@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.xid import Xid
-from escrowmq.wire.amqp091 import spec
+from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.dtx_demarcation import Demarcation
 from escrowmq.wire.amqp091.queue_methods import Handler
 from escrowmq.wire.amqp091.table import FieldValue, LongStr
@@ -71,20 +71,23 @@ def _demarcation(channel: Channel) -> Demarcation:
 
 def prepare(channel: Channel, method: spec.DtxCoordinationPrepare) -> None:
     """DTX-8."""
-    _answer(channel, spec.DtxCoordinationPrepareOk, _coordinator(channel).prepare(_known(channel, method.xid)))
+    xid = _known(channel, method.xid)
+    _answer(channel, xid, spec.DtxCoordinationPrepareOk, _coordinator(channel).prepare(xid))
 
 
 def commit(channel: Channel, method: spec.DtxCoordinationCommit) -> None:
     """DTX-9. What no queue took goes to who commits, and before the answer: the publisher may be long gone (TX-7)."""
-    result = _coordinator(channel).commit(_known(channel, method.xid), one_phase=method.one_phase)
+    xid = _known(channel, method.xid)
+    result = _coordinator(channel).commit(xid, one_phase=method.one_phase)
     for publication in result.returned:
         channel.send_returns(publication.envelope, publication.bodies, result.lsn)
-    _answer(channel, spec.DtxCoordinationCommitOk, result)
+    _answer(channel, xid, spec.DtxCoordinationCommitOk, result)
 
 
 def rollback(channel: Channel, method: spec.DtxCoordinationRollback) -> None:
     """DTX-9, DTX-14."""
-    _answer(channel, spec.DtxCoordinationRollbackOk, _coordinator(channel).rollback(_known(channel, method.xid)))
+    xid = _known(channel, method.xid)
+    _answer(channel, xid, spec.DtxCoordinationRollbackOk, _coordinator(channel).rollback(xid))
 
 
 def forget(channel: Channel, method: spec.DtxCoordinationForget) -> None:
@@ -135,7 +138,10 @@ def _coordinator(channel: Channel) -> Coordinator:
     return channel.broker.coordinator
 
 
-def _answer(channel: Channel, kind: Callable[[int], Any], result: XaResult) -> None:
+def _answer(channel: Channel, xid: Xid, kind: Callable[[int], Any], result: XaResult) -> None:
+    if result.reason:  # which the answer has no place for
+        text = f"channel {channel.number}: branch {xid} is rolled back: {result.reason}"
+        channel.connection.failed(codes.RESOURCE_ERROR, text)
     channel.send(kind(result.status), result.lsn)
 
 

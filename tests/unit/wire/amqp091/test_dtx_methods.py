@@ -161,6 +161,27 @@ def test_answers_wait_for_the_disk(call: str) -> None:
     client.expect(1, answer)
 
 
+@pytest.mark.rule("DTX-8", "TX-13")
+@pytest.mark.parametrize("one_phase", [False, True])
+def test_a_full_queue_rolls_the_branch_back_and_the_log_says_why(one_phase: bool) -> None:
+    server, client = pair()
+    client.declare(1, "q", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    client.call(1, spec.DtxDemarcationSelect(), spec.DtxDemarcationSelectOk)
+    name = xid(1).encode()
+    client.call(1, spec.DtxDemarcationStart(name), spec.DtxDemarcationStartOk)
+    client.publish(1, "q", b"1", b"2")
+    client.call(1, spec.DtxDemarcationEnd(name), spec.DtxDemarcationEndOk)
+    if one_phase:
+        flags = client.call(1, spec.DtxCoordinationCommit(name, True), spec.DtxCoordinationCommitOk).flags
+    else:
+        flags = client.call(1, spec.DtxCoordinationPrepare(name), spec.DtxCoordinationPrepareOk).flags
+    assert flags == XaStatus.RB_ROLLBACK
+    ((code, text),) = server.faults
+    assert code == 506
+    assert text.startswith(f"channel 1: branch {xid(1)} is rolled back: queue 'q' in vhost '/' is full")
+    assert client.count(1, "q") == 0
+
+
 @pytest.mark.rule("DTX-9", "TX-7")
 def test_what_nobody_took_is_returned_to_who_commits_after_prepare_too() -> None:
     _, client = pair()
