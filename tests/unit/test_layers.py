@@ -19,7 +19,21 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "xa": ("client", "core.xid", "core.xa", "text"),
     "server": ("core", "journal", "wire", "client", "config", "units", "text", "__version__"),
     "spark": ("client", "core.records"),
-    "pipeline": ("core.records", "journal.reader"),
+    "pipeline": (
+        "core.branch",
+        "core.branch_records",
+        "core.conditions",
+        "core.outcome",
+        "core.records",
+        "core.xid",
+        "java",
+        "journal.bulk",
+        "journal.errors",
+        "journal.format",
+        "journal.frames",
+        "journal.reader",
+    ),
+    "java": (),
     "perf": ("text", "__version__"),  # it measures any broker, so it knows none
     "demo": (),  # it is a user: the command line and a real client
     "units": (),

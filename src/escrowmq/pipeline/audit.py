@@ -1,0 +1,268 @@
+"""One run of the audit pipeline: what is new in the journal, through bronze and silver to gold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from escrowmq.core.records import Kind, decode_change
+from escrowmq.pipeline import decisions, gold, judging, packing, tasks
+from escrowmq.pipeline.branches import DDL as STEPS
+from escrowmq.pipeline.frames import SCHEMA as RECORDS
+from escrowmq.pipeline.lifecycle import World
+from escrowmq.pipeline.messages import SCHEMA as MESSAGES
+from escrowmq.pipeline.messages import Names
+from escrowmq.pipeline.planning import Plan, plan
+from escrowmq.pipeline.report import write_report
+from escrowmq.pipeline.store import Queue, State, Store, StoreError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Progress = Callable[[str], object]
+PART_RECORDS = 400_000
+PART_BYTES = 48 << 20
+
+
+class Options(NamedTuple):
+    """What can be chosen.
+
+    Args:
+        payloads: whether the table of records holds their content.
+        prepared_seconds: how long a branch may be in doubt.
+    """
+
+    payloads: bool = True
+    prepared_seconds: float = 3600.0
+
+
+class Verdict(NamedTuple):
+    """What a run came to. `violations` counts all that were ever found; `fresh` are new in this run."""
+
+    violations: int
+    fresh: int
+    undecided: int
+    run: int
+    lsn: int
+    records: int
+    messages: int
+    bytes: int
+
+    @property
+    def clean(self) -> bool:
+        """Whether no rule was ever broken."""
+        return self.violations == 0
+
+
+class Audit:
+    """A run that is under way."""
+
+    def __init__(self, spark: SparkSession, journal: Path, store: Store, options: Options, progress: Progress) -> None:
+        self.spark = spark
+        self.journal = str(journal.absolute())
+        self.store = store
+        self.options = options
+        self.progress = progress
+        self.state: State = deepcopy(store.state)
+        self.begin = self.state.lsn
+        self.plan: Plan = plan(journal, self.begin, self.state.start)
+        if self.state.run and self.plan.journal_id != self.state.journal_id:
+            raise StoreError(f"{store.folder} is about another journal; use another folder")
+        if self.plan.start > self.state.start:
+            for queue in self.state.queues.values():
+                queue.first = 0  # what is known of it begins anew
+        self.records = 0
+        self.last_time = self.state.last_time
+        self.broken: list[tuple[str, int, str]] = []
+
+    def run(self) -> Verdict:
+        """Everything, in order."""
+        self.store.discard()
+        self.progress("scan: checksums, topology")
+        self._scan()
+        self.progress("bronze: records")
+        self._bronze()
+        self.progress("silver: messages")
+        messages = self._messages()
+        self.progress("silver: branches")
+        branches = self._branches()
+        self.progress("gold: violations, undecided, latency, throughput")
+        verdict = self._judge(messages, branches)
+        self.progress("report")
+        write_report(self, verdict)
+        self._commit()
+        return verdict
+
+    def before(self, table: str) -> DataFrame | None:
+        """What the run before wrote for a table."""
+        return self.store.read(self.spark, table, run=self.state.run) if self.state.run else None
+
+    def history(self) -> DataFrame | None:
+        """The messages of all runs before."""
+        return self.store.history(self.spark, "silver.messages") if self.state.run else None
+
+    # -- the journal
+
+    def _over(self, rows: list[tuple[Any, ...]]) -> DataFrame:
+        context = self.spark.sparkContext
+        schema = "file string, first long, end long, snapshot long"
+        return self.spark.createDataFrame(context.parallelize(rows, max(len(rows), 1)), schema)
+
+    def _mapped(self, task: Callable[..., Any], schema: str) -> DataFrame:
+        return self._over([tuple(piece) for piece in self.plan.pieces]).mapInArrow(task, schema)
+
+    def _scan(self) -> None:
+        for row in self._mapped(tasks.Scan(self.journal), tasks.SCAN_DDL).toLocalIterator():
+            if row.kind == 0:
+                if row.snapshot < 0:
+                    self.records += row.number
+                    self.last_time = max(self.last_time, row.time)
+                if row.payload:
+                    self.broken.append((row.file, row.lsn, bytes(row.payload).decode()))
+            else:
+                self._changed(row)
+
+    def _changed(self, row: Any) -> None:
+        queues = self.state.queues
+        if row.kind == Kind.QUEUE_DECLARED:
+            fields = decode_change(bytes(row.payload))
+            if fields["id"] not in queues:
+                arguments = json.loads(json.dumps(fields["arguments"], default=str))
+                queues[fields["id"]] = Queue(fields["vhost"], fields["name"], arguments)
+        elif row.kind == Kind.QUEUE_DELETED:
+            fields = decode_change(bytes(row.payload))
+            queue = queues.setdefault(fields["id"], Queue(fields["vhost"], fields["name"]))
+            queue.deleted = (row.lsn, row.frame, row.time)
+
+    def _bronze(self) -> None:
+        frame = self._mapped(tasks.Bronze(self.journal, self.options.payloads), _ddl(RECORDS))
+        self.store.write(self.spark, "bronze.records", frame)
+
+    # -- silver
+
+    def world(self) -> World:
+        """What holds for all messages."""
+        queues = self.state.queues
+        known = set(self.store.state.holes)
+        return World(
+            start=self.plan.start,
+            begin=self.begin,
+            published={ident: queue.published for ident, queue in queues.items() if queue.published},
+            deleted={ident: queue.deleted for ident, queue in queues.items() if queue.deleted},
+            snapshots=self.plan.snapshots,
+            holes=[hole for hole in self.plan.holes if not self.plan.held_back or hole in known],
+            priorities=frozenset(i for i, queue in queues.items() if queue.arguments.get("x-max-priority")),
+            streams=frozenset(i for i, queue in queues.items() if queue.arguments.get("x-queue-type") == "stream"),
+        )
+
+    def _messages(self) -> DataFrame:
+        parts = max(2, self.records // PART_RECORDS, self.plan.bytes // PART_BYTES)
+        packed = self._mapped(tasks.Happenings(self.journal, parts), packing.DDL)
+        before = self.before("silver.messages")
+        if before is not None:
+            left = before.where("state = 'open'").drop("state", "day")
+            packed = packed.unionAll(left.mapInArrow(tasks.Reopen(parts), packing.DDL))
+        names = Names({ident: (queue.vhost, queue.name) for ident, queue in self.state.queues.items()})
+        lives = (
+            packed.repartition(parts, "part")
+            .sortWithinPartitions("part", "lsn")
+            .mapInArrow(tasks.Lives(self.world(), names), _ddl(MESSAGES))
+        )
+        return self.store.write(self.spark, "silver.messages", lives, "state", "day")
+
+    def _branches(self) -> DataFrame:
+        steps = self._mapped(tasks.Branches(self.journal), STEPS)
+        steps = self.store.write(self.spark, "staging.steps", steps)
+        before = self.before("state.branches")
+        deleted = [ident for ident, queue in self.state.queues.items() if queue.deleted]
+        rows = decisions.branches(self.spark, steps, before, deleted)
+        rows = rows.selectExpr("*", "if(outcome = 'prepared', 'open', 'settled') state")
+        rows = self.store.write(self.spark, "silver.branches", rows, "state")
+        self.store.write(self.spark, "state.branches", decisions.open_steps(steps, before, rows))
+        return rows
+
+    # -- gold
+
+    def _judge(self, messages: DataFrame, branches: DataFrame) -> Verdict:
+        spark, store = self.spark, self.store
+        keys = ["vhost", "queue", "minute"]
+        flow = gold.merged(self.before("gold.throughput"), gold.throughput(spark, messages, self.begin), keys)
+        store.write(spark, "gold.throughput", flow)
+        keys = ["vhost", "queue", "hour", "stage", "class"]
+        classes = gold.merged(self.before("state.latencies"), gold.latencies(spark, messages), keys)
+        classes = store.write(spark, "state.latencies", classes)
+        store.write(spark, "gold.latency", gold.percentiles(classes))
+        found = store.write(spark, "state.violations", judging.violations(self, messages, branches))
+        before = self.before("state.violations")
+        doubt = store.write(spark, "gold.undecided", judging.undecided(branches))
+        late = judging.overdue(self, doubt)
+        kept = found.count()
+        if late:
+            found = found.unionAll(spark.createDataFrame(late, gold.VIOLATIONS_DDL))
+        store.write(spark, "gold.violations", found)
+        return Verdict(
+            violations=kept + len(late),
+            fresh=kept - (before.count() if before is not None else 0) + len(late),
+            undecided=doubt.count(),
+            run=store.run,
+            lsn=self.plan.end,
+            records=self.records,
+            messages=messages.count(),
+            bytes=self.plan.bytes,
+        )
+
+    def _commit(self) -> None:
+        plan, state = self.plan, self.state
+        state.journal_id, state.start, state.holes = plan.journal_id, plan.start, plan.holes
+        state.lsn = max(plan.end, self.begin)
+        state.last_time = self.last_time
+        self.store.commit(state)
+
+
+OPTIONS: Final = Options()
+
+
+def audit(
+    journal: Path,
+    out: Path,
+    *,
+    spark: SparkSession | None = None,
+    master: str = "local[*]",
+    options: Options = OPTIONS,
+    progress: Progress = lambda _: None,
+) -> Verdict:
+    """Audit what is new in the journal folder `journal` since the last run on `out`, and bring the tables there up to
+    date (docs/guides/auditing.md).
+
+    Args:
+        journal: the broker's data directory; a broker may be running on it.
+        out: the folder of the tables.
+        spark: the session to use; without one, one is started on `master` and stopped at the end.
+        master: where that session runs.
+        options: what else can be chosen.
+        progress: is told what begins.
+
+    Raises:
+        NoJournalError, StoreError, SparkUnavailableError: with one line each that says why.
+    """
+    store = Store(out)
+    mine = spark is None
+    if spark is None:
+        from escrowmq.pipeline.session import session
+
+        progress("starting Spark")
+        spark = session(master)
+    try:
+        return Audit(spark, journal, store, options, progress).run()
+    finally:
+        if mine:
+            spark.stop()
+
+
+def _ddl(schema: Any) -> str:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return str(from_arrow_schema(schema).toDDL())

@@ -1,0 +1,179 @@
+"""What records say of transaction branches: one step for each record that prepares, decides or forgets one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from escrowmq.core.branch import State
+from escrowmq.core.branch_records import decode_prepare
+from escrowmq.core.records import Kind, merged
+from escrowmq.pipeline.columns import U32, Ints, integers, ragged, take
+from escrowmq.pipeline.events import BLOCK, RANGE, SETTLE, TARGET
+from escrowmq.pipeline.frames import Records
+from escrowmq.pipeline.operations import DECIDE_HEAD, Operations
+
+SCHEMA: Final = pa.schema(
+    [
+        ("branch", pa.int64()),
+        ("step", pa.string()),
+        ("lsn", pa.int64()),
+        ("at_us", pa.int64()),
+        ("operations", pa.int64()),
+        ("published", pa.int64()),
+        ("settled", pa.int64()),
+        ("whole", pa.bool_()),
+        ("snapshot", pa.bool_()),
+        ("xid", pa.binary()),
+        ("owner", pa.string()),
+        ("application", pa.string()),
+        ("epoch", pa.int64()),
+        ("started_ms", pa.int64()),
+        ("effects", pa.list_(pa.string())),
+    ]
+)
+DDL: Final = (
+    "branch long, step string, lsn long, at_us long, operations long, published long, settled long, whole boolean, "
+    "snapshot boolean, xid binary, owner string, application string, epoch long, started_ms long, effects array<string>"
+)
+"""`step`: prepared, committed, decided, heuristically committed, …; `effects`: of branches in two phases, what they do:
+`publish QUEUE COUNT`, `settle QUEUE FIRST COUNT`, `return QUEUE FIRST COUNT` and `release QUEUE`.
+"""
+
+_STEP_OF: Final = {
+    int(State.HEURISTIC_COMMITTED): "heuristically committed",
+    int(State.HEURISTIC_ROLLED_BACK): "heuristically rolled back",
+}
+
+
+def steps(records: Records, operations: Operations, *, snapshot: int = -1) -> pa.RecordBatch:
+    """The steps in these records. `snapshot`: they are those of a snapshot, -1 for the log's."""
+    found = [_committed(records, operations)] if snapshot < 0 else []
+    rows = _prepared(records, taken=snapshot >= 0)
+    if snapshot < 0:
+        rows += _ended(records)
+    if rows:
+        found.append(pa.RecordBatch.from_pylist(rows, schema=SCHEMA))
+    if not found:
+        return pa.RecordBatch.from_pylist([], schema=SCHEMA)
+    return pa.concat_batches(found)
+
+
+def _committed(records: Records, operations: Operations) -> pa.RecordBatch:
+    commits = operations.commits
+    n = len(commits.record)
+    kind = records.kind[commits.record]
+    published, settled = _messages(records, operations, n)
+    forced = kind == Kind.HEURISTIC
+    outcome = np.zeros(n, np.int64)
+    outcome[kind == Kind.DECIDE] = 1
+    outcome[forced] = np.where(records.data[records.at[commits.record[forced]]] > 0, 2, 3)
+    names = pa.array(["committed", "decided", "heuristically committed", "heuristically rolled back"])
+    two_phase = np.zeros(n, bool)
+    two_phase[operations.commit[operations.of_kind(Kind.PLACED)]] = True
+    effects: list[list[str] | None] = [None] * n
+    for i in np.flatnonzero(two_phase | (kind != Kind.COMMIT) | (published == 0)).tolist():
+        effects[i] = _effects(records, operations, i)
+    columns = {
+        "branch": pa.array(commits.branch),
+        "step": names.take(pa.array(outcome)),
+        "lsn": pa.array(records.lsn[commits.record]),
+        "at_us": pa.array(records.time[commits.record]),
+        "operations": pa.array(commits.count),
+        "published": pa.array(published),
+        "settled": pa.array(settled),
+        "whole": pa.array(commits.whole > 0),
+        "snapshot": pa.array(np.zeros(n, bool)),
+        "effects": pa.array(effects, pa.list_(pa.string())),
+    }
+    whole = [columns.get(field.name, pa.nulls(n, field.type)) for field in SCHEMA]
+    batch = pa.RecordBatch.from_arrays(whole, schema=SCHEMA)
+    return batch.filter(pa.array(commits.branch > 0))  # 0: dead-lettering, which no client decided
+
+
+def _messages(records: Records, operations: Operations, n: int) -> tuple[Ints, Ints]:
+    """How many messages each list of operations brings to queues, and takes from them."""
+    data = records.data
+    published, settled = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    for kind in (Kind.PUBLISH, Kind.PLACED):
+        chosen = operations.of_kind(kind)
+        chosen = chosen[operations.commit[chosen] >= 0]
+        targets = integers(take(data, operations.at[chosen], U32))
+        behind = operations.at[chosen] + 4 + TARGET.itemsize * targets
+        if kind == Kind.PUBLISH:
+            count = integers(take(data, behind, BLOCK)["count"])
+        else:
+            count = integers(take(data, behind + 8, U32))
+        np.add.at(published, operations.commit[chosen], count * targets)
+    chosen = operations.of_kind(Kind.SETTLE)
+    chosen = chosen[operations.commit[chosen] >= 0]
+    owner, nth = ragged(integers(take(data, operations.at[chosen], SETTLE)["ranges"]))
+    at = operations.at[chosen][owner] + SETTLE.itemsize + RANGE.itemsize * nth
+    np.add.at(settled, operations.commit[chosen][owner], integers(take(data, at, RANGE)["count"]))
+    return published, settled
+
+
+def _effects(records: Records, operations: Operations, commit: int) -> list[str]:
+    data = records.data
+    found = []
+    for i in np.flatnonzero(operations.commit == commit).tolist():
+        at = operations.at[i : i + 1]
+        kind = int(operations.kind[i])
+        if kind in (Kind.PUBLISH, Kind.PLACED):
+            number = int(take(data, at, U32)[0])
+            behind = at + 4 + TARGET.itemsize * number
+            count = take(data, behind, BLOCK)["count"][0] if kind == Kind.PUBLISH else take(data, behind + 8, U32)[0]
+            targets = take(data, at + 4 + TARGET.itemsize * np.arange(number), TARGET)
+            found += [f"publish {queue} {count}" for queue in targets["queue"].tolist()]
+        elif kind == Kind.SETTLE:
+            head = take(data, at, SETTLE)[0]
+            places = at + SETTLE.itemsize + RANGE.itemsize * np.arange(int(head["ranges"]))
+            found += [f"settle {head['queue']} {first} {count}" for first, count in take(data, places, RANGE).tolist()]
+    return found
+
+
+def _prepared(records: Records, *, taken: bool) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for i in records.of_kind(Kind.PREPARE).tolist():
+        found = decode_prepare(records.payload(i), int(records.lsn[i]))
+        settle = [item for item in found.settlements if not item.requeue]
+        effects = [f"publish {queue} {run.length}" for run in found.runs for queue in run.queues]
+        effects += [f"settle {item.queue} {first} {count}" for item in settle for first, count in merged(item.ranges)]
+        rows.append(
+            {
+                "branch": found.number,
+                "step": _STEP_OF.get(found.state, "prepared"),
+                "lsn": int(records.lsn[i]),
+                "at_us": found.time * 1000,
+                "operations": len(found.runs) + len(found.settlements),
+                "published": sum(run.length * len(run.queues) for run in found.runs),
+                "settled": sum(count for item in settle for _, count in item.ranges),
+                "whole": True,
+                "snapshot": taken,
+                "xid": found.xid,
+                "owner": found.owner,
+                "started_ms": found.started,
+                "effects": effects,
+            }
+        )
+    return rows
+
+
+def _ended(records: Records) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for i in records.of_kind(Kind.ROLLBACK, Kind.FORGET, Kind.DECIDE).tolist():
+        payload = records.payload(i)
+        where = {"lsn": int(records.lsn[i]), "at_us": int(records.time[i]), "whole": True, "snapshot": False}
+        kind = int(records.kind[i])
+        if kind != Kind.DECIDE:
+            step = "rolled back" if kind == Kind.ROLLBACK else "forgotten"
+            rows.append({"branch": int.from_bytes(payload[:8], "little"), "step": step, **where})
+            continue
+        epoch, name, lost, _ = np.frombuffer(payload, DECIDE_HEAD, 1)[0].tolist()
+        application = bytes(payload[DECIDE_HEAD.itemsize : DECIDE_HEAD.itemsize + name]).decode("utf-8", "replace")
+        numbers = np.frombuffer(payload, "<u8", lost, DECIDE_HEAD.itemsize + name).tolist()
+        decision = {"application": application, "epoch": epoch}
+        rows += [{"branch": number, "step": "rolled back", **decision, **where} for number in numbers]
+    return rows

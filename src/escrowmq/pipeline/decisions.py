@@ -1,0 +1,209 @@
+"""The silver table `branches`: steps put together, a row for each transaction branch, and what in it breaks a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from escrowmq.core.conditions import BrokerError
+from escrowmq.core.xid import Xid
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+DDL: Final = (
+    "branch long, kind string, xid string, owner string, application string, epoch long, started_at timestamp, "
+    "prepared_at timestamp, decided_at timestamp, forgotten_at timestamp, outcome string, operations long, "
+    "published long, settled long, prepare_lsn long, decide_lsn long, records array<long>, wrong string"
+)
+COMMITS: Final = ("committed", "decided", "heuristically committed")
+ROLLBACKS: Final = ("rolled back", "heuristically rolled back")
+TWO_PHASE: Final = ("prepared", "decided", "rolled back", "forgotten", *COMMITS[2:], *ROLLBACKS[1:])
+
+
+def branches(spark: SparkSession, steps: DataFrame, before: DataFrame | None, deleted: Collection[int]) -> DataFrame:
+    """One row for each branch that `steps` speak of, or that an earlier run left open (its steps are `before`).
+
+    `deleted`: queues that are gone; what was prepared for them is left out of a commit (TX-11).
+    """
+    steps.createOrReplaceTempView("escrowmq_steps")
+    names = ", ".join(f"'{step}'" for step in TWO_PHASE)
+    special = steps.where(f"step in ({names})").select("branch").distinct()
+    repeated = spark.sql(
+        "select branch from escrowmq_steps where step = 'committed' group by branch having count(1) > 1"
+    )
+    several = special.unionAll(repeated)
+    if before is not None:
+        several = several.unionAll(before.select("branch"))
+    several = several.distinct().persist()
+    alone = steps.join(several, "branch", "left_anti").selectExpr(
+        "branch",
+        "'transaction' kind",
+        "cast(null as string) xid",
+        "cast(null as string) owner",
+        "cast(null as string) application",
+        "cast(null as long) epoch",
+        "cast(null as timestamp) started_at",
+        "cast(null as timestamp) prepared_at",
+        "timestamp_micros(at_us) decided_at",
+        "cast(null as timestamp) forgotten_at",
+        "'committed' outcome",
+        "operations",
+        "published",
+        "settled",
+        "cast(null as long) prepare_lsn",
+        "lsn decide_lsn",
+        "array(lsn) records",
+        "if(whole, null, 'torn') wrong",
+    )
+    mine = steps.join(several, "branch", "left_semi")
+    if before is not None:
+        mine = mine.unionAll(before.select(steps.columns))
+    grouped = mine.groupBy("branch").agg(_gathered(steps.columns))
+    return alone.unionAll(grouped.mapInArrow(Together(frozenset(deleted)), DDL))
+
+
+def open_steps(steps: DataFrame, before: DataFrame | None, rows: DataFrame) -> DataFrame:
+    """The steps of branches that are not over: in doubt, or completed by an operator and not forgotten."""
+    left = rows.where("outcome = 'prepared' or (outcome like 'heuristically%' and forgotten_at is null)")
+    whole = steps if before is None else steps.unionAll(before.select(steps.columns))
+    return whole.join(left.select("branch"), "branch", "left_semi").select(steps.columns)
+
+
+def _gathered(columns: list[str]) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.sort_array(f.collect_list(f.struct("lsn", *(name for name in columns if name != "lsn")))).alias("steps")
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Rows of `branches` from gathered steps."""
+
+    deleted: frozenset[int]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        schema = _schema()
+        for batch in batches:
+            rows = [together(found["branch"], found["steps"], self.deleted) for found in batch.to_pylist()]
+            yield pa.RecordBatch.from_pylist(rows, schema=schema)
+
+
+def _schema() -> pa.Schema:
+    moment = pa.timestamp("us", tz="UTC")
+    kinds = {"long": pa.int64(), "string": pa.string(), "timestamp": moment, "array<long>": pa.list_(pa.int64())}
+    return pa.schema([(name, kinds[kind]) for name, kind in (part.split() for part in DDL.split(", "))])
+
+
+def together(branch: int, steps: list[dict[str, Any]], deleted: Collection[int] = ()) -> dict[str, Any]:
+    """The row of a branch; `steps` in the order of the log."""
+    row: dict[str, Any] = {"branch": branch, "kind": "transaction", "outcome": "prepared"}
+    row |= {"operations": 0, "published": 0, "settled": 0}
+    prepared: list[str] | None = None
+    outcomes: list[str] = []
+    wrong: str | None = None
+    seen: set[int] = set()
+    for step in steps:
+        name, lsn = str(step["step"]), step["lsn"]
+        if name == "prepared" and step["snapshot"] and "prepare_lsn" in row:
+            continue
+        if not step["snapshot"]:
+            seen.add(lsn)
+        if step["xid"]:
+            row |= {"kind": "distributed", "xid": _xid(step["xid"]), "owner": step["owner"]}
+            row["started_at"] = step["started_ms"] * 1000
+        if name == "prepared":
+            row |= {"prepare_lsn": lsn, "prepared_at": step["at_us"], **_sizes(step)}
+            prepared = list(step["effects"] or ())
+        elif name == "forgotten":
+            row["forgotten_at"] = step["at_us"]
+        else:
+            if step["snapshot"] and outcomes:
+                continue
+            wrong = wrong or _judged(step, outcomes, prepared, deleted)
+            outcomes.append(name)
+            if len(outcomes) == 1:
+                row |= {"outcome": "committed" if name == "decided" else name, "decide_lsn": lsn}
+                row["decided_at"] = step["at_us"]
+                if prepared is None:
+                    row |= _sizes(step)
+            if step["application"] is not None:
+                row |= {"application": step["application"], "epoch": step["epoch"]}
+    row["records"] = sorted(seen)
+    row["wrong"] = wrong
+    return row
+
+
+def _judged(
+    step: dict[str, Any], before: list[str], prepared: list[str] | None, deleted: Collection[int]
+) -> str | None:
+    """What is wrong with an outcome, given those before it."""
+    name = str(step["step"])
+    if not step["whole"]:
+        return "torn"
+    if before:
+        same = (before[0] in COMMITS) == (name in COMMITS)
+        return ("twice" if name in COMMITS else None) if same else "contradicted"
+    effects = step["effects"]
+    if name in COMMITS and prepared is not None and effects is not None and not step["snapshot"]:
+        return difference(prepared, list(effects), deleted)
+    return None
+
+
+def difference(prepared: list[str], applied: list[str], deleted: Collection[int] = ()) -> str | None:
+    """How what was applied differs from what was prepared; None if it does not.
+
+    Allowed are: what was to go to queues that were deleted meanwhile (TX-11), dead-lettering of what was rejected, what
+    was to go back and has gone over its delivery limit, and what a bulk reader's group settles.
+    """
+    wanted, found = _Effects(prepared), _Effects(applied)
+    rejects = bool(wanted.settled or wanted.returned)
+    for queue in wanted.published.keys() | found.published.keys():
+        more = found.published.get(queue, 0) - wanted.published.get(queue, 0)
+        if (more < 0 and queue not in deleted) or (more > 0 and not rejects):
+            expected = wanted.published.get(queue, 0)
+            return f"{found.published.get(queue, 0)} messages came to queue {queue}, {expected} were prepared"
+    for queue, positions in wanted.settled.items():
+        missing = positions - found.settled.get(queue, set())
+        if missing and queue not in deleted:
+            return f"position {min(missing)} of queue {queue} was not settled"
+    for queue, positions in found.settled.items():
+        if queue not in wanted.released:
+            extra = positions - wanted.settled.get(queue, set()) - wanted.returned.get(queue, set())
+            if extra:
+                return f"position {min(extra)} of queue {queue} was settled, and had not been prepared"
+    return None
+
+
+class _Effects:
+    """Effects, by queue."""
+
+    def __init__(self, effects: list[str]) -> None:
+        self.published: dict[int, int] = {}
+        self.settled: dict[int, set[int]] = {}
+        self.returned: dict[int, set[int]] = {}
+        self.released: set[int] = set()
+        for effect in effects:
+            verb, *numbers = effect.split()
+            queue, *rest = map(int, numbers)
+            if verb == "publish":
+                self.published[queue] = self.published.get(queue, 0) + rest[0]
+            elif verb == "release":
+                self.released.add(queue)
+            else:
+                places = self.settled if verb == "settle" else self.returned
+                places.setdefault(queue, set()).update(range(rest[0], rest[0] + rest[1]))
+
+
+def _sizes(step: dict[str, Any]) -> dict[str, Any]:
+    return {name: step[name] for name in ("operations", "published", "settled")}
+
+
+def _xid(data: Any) -> str:
+    try:
+        return str(Xid.decode(bytes(data)))
+    except BrokerError:  # whatever is in the log is shown
+        return bytes(data).hex()

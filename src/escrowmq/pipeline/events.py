@@ -1,0 +1,297 @@
+"""From operations to events: runs and ranges of positions of a queue, with what happened to them and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeAlias
+
+import numpy as np
+
+from escrowmq.core.records import TRANSIENT, Kind
+from escrowmq.pipeline.columns import U32, U64, Ints, Rows, integers, ragged, slices, take, texts
+from escrowmq.pipeline.frames import Records
+from escrowmq.pipeline.operations import Operations
+
+BUCKET_BITS = 18
+"""Positions of a queue are worked on in groups of two to the power of this."""
+
+
+class Happened(IntEnum):
+    """What an event says of its positions."""
+
+    PUBLISHED = 1
+    SETTLED = 2
+    MOVED = 3
+    RETURNED = 4
+    HANDED_OUT = 5
+    HELD_IN_SNAPSHOT = 6
+
+
+EVENT = np.dtype(
+    [
+        ("queue", "<i8"),
+        ("first", "<i8"),
+        ("count", "<i8"),
+        ("what", "u1"),
+        ("code", "u1"),  # outcome; for deliveries 1 if marked as redelivered
+        ("order", "<i4"),  # number of the operation in its record
+        ("lsn", "<i8"),
+        ("frame", "<i8"),
+        ("time", "<i8"),  # of the frame, microseconds
+        ("came", "<i8"),  # when it came to the broker, or was handed over: milliseconds
+        ("branch", "<i8"),
+        ("block", "<i8"),  # LSN of the block
+        ("index", "<i8"),  # number of the first message in the block
+        ("text", "<i8"),  # number of the envelope's text, or of the consumer's
+        ("sizes", "<i8"),  # where the lengths of the bodies begin, -1 if they are not known
+    ]
+)
+
+Lookup: TypeAlias = Callable[[int, int], bytes | None]
+"""`lookup(lsn, length)`: bytes of a block that lies elsewhere in the log; None if it is not there any more."""
+
+TARGET = np.dtype([("queue", "<u4"), ("first", "<u8")])
+BLOCK = np.dtype([("length", "<u4"), ("came", "<u8"), ("count", "<u4"), ("envelope", "<u4")])
+SETTLE = np.dtype([("queue", "<u4"), ("outcome", "u1"), ("ranges", "<u4")])
+RANGE = np.dtype([("first", "<u8"), ("count", "<u4")])
+MOVE = np.dtype([("queue", "<u4"), ("count", "<u4")])
+STATE = np.dtype([("queue", "<u4"), ("next", "<u8"), ("below", "<u8"), ("references", "<u4"), ("counted", "<u4")])
+ENVELOPE_HEAD = 11
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Events in the order of the log; `texts` and `sizes` are what they point to."""
+
+    rows: Rows
+    texts: list[bytes]
+    sizes: Ints
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(slots=True)
+class Builder:
+    """Gathers the events of one window."""
+
+    records: Records
+    operations: Operations
+    rows: list[Rows]
+    texts: list[bytes]
+    sizes: list[Ints]
+    measured: int = 0
+
+    def add(self, chosen: Ints, what: Happened, count: int) -> Rows:
+        """`count` new events, `chosen` being the operation of each; what is known of it is filled in."""
+        rows = np.zeros(count, EVENT)
+        operations, records = self.operations, self.records
+        record = operations.record[chosen]
+        rows["what"] = what
+        rows["order"] = operations.order[chosen]
+        rows["branch"] = operations.branch[chosen]
+        rows["lsn"], rows["frame"], rows["time"] = records.lsn[record], records.frame[record], records.time[record]
+        rows["sizes"] = -1
+        self.rows.append(rows)
+        return rows
+
+
+def events(records: Records, operations: Operations, lookup: Lookup, snapshot_lsn: int | None = None) -> Events:
+    """What happened to which positions. `snapshot_lsn`: the records are those of a snapshot taken there."""
+    builder = Builder(records, operations, [], [], [])
+    _published(builder)
+    _placed(builder, lookup)
+    _settled(builder)
+    _moved(builder)
+    _returned(builder)
+    _handed_out(builder)
+    if snapshot_lsn is not None:
+        _held(builder, snapshot_lsn)
+    rows = np.concatenate(builder.rows) if builder.rows else np.empty(0, EVENT)
+    rows = rows[np.lexsort((rows["order"], rows["lsn"]))]
+    sizes = np.concatenate(builder.sizes) if builder.sizes else np.empty(0, np.int64)
+    return Events(rows, builder.texts, sizes)
+
+
+def _published(builder: Builder) -> None:
+    data, operations = builder.records.data, builder.operations
+    chosen = operations.of_kind(Kind.PUBLISH)
+    at = operations.at[chosen]
+    number = integers(take(data, at, U32))
+    block_at = at + 4 + TARGET.itemsize * number
+    blocks = take(data, block_at, BLOCK)
+    count = blocks["count"].astype(np.int64)
+    envelope_at = block_at + BLOCK.itemsize
+    text, values = _envelopes(builder, envelope_at)
+    lengths_at = envelope_at + blocks["envelope"]
+    owner, inner = ragged(count)
+    sizes = integers(take(data, lengths_at[owner] + 4 * inner, U32))
+    sizes_at = np.cumsum(count) - count + builder.measured
+    run, nth = ragged(number)
+    targets = take(data, at[run] + 4 + TARGET.itemsize * nth, TARGET)
+    rows = builder.add(chosen[run], Happened.PUBLISHED, len(run))
+    rows["queue"], rows["first"], rows["count"] = targets["queue"], targets["first"], count[run]
+    rows["came"] = blocks["came"][run]
+    record = operations.record[chosen]
+    rows["block"] = (builder.records.lsn[record] + block_at - builder.records.at[record])[run]
+    rows["text"] = text[run] + len(builder.texts)
+    rows["sizes"] = sizes_at[run]
+    builder.texts += values
+    builder.sizes.append(sizes)
+    builder.measured += len(sizes)
+
+
+def _envelopes(builder: Builder, at: Ints) -> tuple[Ints, list[bytes]]:
+    """What stands before the header: head, exchange, routing key."""
+    data = builder.records.data
+    short = np.dtype("<u2")
+    exchange = integers(take(data, at + ENVELOPE_HEAD, short))
+    key = integers(take(data, at + ENVELOPE_HEAD + 2 + exchange, short))
+    return texts(data, at, ENVELOPE_HEAD + 4 + exchange + key)
+
+
+def _placed(builder: Builder, lookup: Lookup) -> None:
+    """Messages that were prepared before: their block lies in an earlier record."""
+    data, operations = builder.records.data, builder.operations
+    chosen = operations.of_kind(Kind.PLACED)
+    at = operations.at[chosen]
+    number = integers(take(data, at, U32))
+    address = take(data, at + 4 + TARGET.itemsize * number, np.dtype([("lsn", "<u8"), ("count", "<u4")]))
+    for i, (lsn, count) in enumerate(address.tolist()):
+        run = np.zeros(int(number[i]), np.int64)
+        targets = take(data, at[i] + 4 + TARGET.itemsize * np.arange(len(run)), TARGET)
+        rows = builder.add(chosen[i] + run, Happened.PUBLISHED, len(run))
+        rows["queue"], rows["first"], rows["count"], rows["block"] = targets["queue"], targets["first"], count, lsn
+        head = lookup(lsn, BLOCK.itemsize)
+        if head is None:
+            rows["text"] = -1
+            continue
+        ((_, came, _, size),) = np.frombuffer(head, BLOCK).tolist()
+        rest = lookup(lsn + BLOCK.itemsize, size + 4 * count) or b""
+        names = ENVELOPE_HEAD + 2 + int.from_bytes(rest[ENVELOPE_HEAD : ENVELOPE_HEAD + 2], "little")
+        names += 2 + int.from_bytes(rest[names : names + 2], "little")
+        rows["came"], rows["text"], rows["sizes"] = came, len(builder.texts), builder.measured
+        builder.texts.append(rest[:names])
+        builder.sizes.append(integers(np.frombuffer(rest, U32, count, size)))
+        builder.measured += count
+
+
+def _settled(builder: Builder) -> None:
+    data, operations = builder.records.data, builder.operations
+    chosen = operations.of_kind(Kind.SETTLE)
+    at = operations.at[chosen]
+    heads = take(data, at, SETTLE)
+    owner, nth = ragged(heads["ranges"].astype(np.int64))
+    ranges = take(data, at[owner] + SETTLE.itemsize + RANGE.itemsize * nth, RANGE)
+    rows = builder.add(chosen[owner], Happened.SETTLED, len(owner))
+    rows["queue"], rows["code"] = heads["queue"][owner], heads["outcome"][owner]
+    rows["first"], rows["count"] = ranges["first"], ranges["count"]
+
+
+def _moved(builder: Builder) -> None:
+    data, operations, records = builder.records.data, builder.operations, builder.records
+    for i in operations.of_kind(Kind.RELOCATE, Kind.READDRESSED).tolist():
+        at = begin = int(operations.at[i])
+        number = int.from_bytes(data[at : at + 2].tobytes(), "little")
+        at += 2
+        moves = []
+        for _ in range(number):
+            queue, count = np.frombuffer(data, MOVE, 1, at)[0].tolist()
+            at += MOVE.itemsize
+            positions = integers(np.frombuffer(data, U64, count, at))
+            places = integers(np.frombuffer(data, U32, count, at + 8 * count))
+            at += 12 * count
+            moves.append((queue, positions, places))
+        block = int(records.lsn[operations.record[i]]) + at - begin
+        if operations.kind[i] == Kind.READDRESSED:
+            block = int(np.frombuffer(data, U64, 1, at)[0])
+        for queue, positions, places in moves:
+            first, count = runs(positions, places)
+            rows = builder.add(np.full(len(first), i), Happened.MOVED, len(first))
+            rows["queue"], rows["block"] = queue, block
+            rows["first"], rows["count"], rows["index"] = positions[first], count, places[first]
+
+
+def runs(*columns: Ints) -> tuple[Ints, Ints]:
+    """Where in the columns runs begin in which each of them grows by one, and how long these are."""
+    if not len(columns[0]):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    breaks = np.zeros(len(columns[0]), bool)
+    breaks[0] = True
+    for column in columns:
+        breaks[1:] |= np.diff(column) != 1
+    first = np.flatnonzero(breaks)
+    return first, np.diff(np.r_[first, len(breaks)])
+
+
+def _returned(builder: Builder) -> None:
+    data, operations = builder.records.data, builder.operations
+    chosen = operations.of_kind(Kind.RETURNED)
+    at = operations.at[chosen]
+    heads = take(data, at, MOVE)
+    owner, nth = ragged(heads["count"].astype(np.int64))
+    pairs = take(data, at[owner] + MOVE.itemsize + RANGE.itemsize * nth, RANGE)
+    rows = builder.add(chosen[owner], Happened.RETURNED, len(owner))
+    rows["queue"], rows["first"], rows["count"], rows["index"] = (
+        heads["queue"][owner],
+        pairs["first"],
+        1,
+        pairs["count"],
+    )
+
+
+def _handed_out(builder: Builder) -> None:
+    chosen = builder.operations.of_kind(Kind.DELIVERED)
+    targets = take(builder.records.data, builder.operations.at[chosen], TARGET)
+    rows = builder.add(chosen, Happened.HANDED_OUT, len(chosen))
+    rows["queue"], rows["first"], rows["count"] = targets["queue"], integers(targets["first"]) - 1, 1
+
+
+def _held(builder: Builder, lsn: int) -> None:
+    data, operations = builder.records.data, builder.operations
+    for i in operations.of_kind(Kind.QUEUE_STATE).tolist():
+        at = int(operations.at[i])
+        queue, _, _, number, _ = np.frombuffer(data, STATE, 1, at)[0].tolist()
+        at += STATE.itemsize
+        firsts = integers(np.frombuffer(data, U64, number, at))
+        blocks = integers(np.frombuffer(data, U64, number, at + 8 * number))
+        counts = integers(np.frombuffer(data, U32, number, at + 16 * number))
+        indexes = integers(np.frombuffer(data, U32, number, at + 20 * number))
+        kept = np.flatnonzero(indexes & TRANSIENT == 0)
+        rows = builder.add(np.full(len(kept), i), Happened.HELD_IN_SNAPSHOT, len(kept))
+        rows["queue"], rows["lsn"], rows["frame"] = queue, lsn, lsn
+        rows["first"], rows["count"] = firsts[kept], counts[kept]
+        rows["block"], rows["index"] = blocks[kept], indexes[kept]
+
+
+def by_bucket(events: Events) -> Events:
+    """The same with runs cut where a bucket ends."""
+    rows = events.rows
+    low = rows["first"] >> BUCKET_BITS
+    pieces = ((rows["first"] + rows["count"] - 1) >> BUCKET_BITS) - low + 1
+    if not len(rows) or pieces.max() == 1:
+        return events
+    owner, nth = ragged(pieces)
+    cut = rows[owner]
+    begin = np.maximum(cut["first"], (low[owner] + nth) << BUCKET_BITS)
+    end = np.minimum(cut["first"] + cut["count"], (low[owner] + nth + 1) << BUCKET_BITS)
+    skipped = begin - cut["first"]
+    cut["first"], cut["count"] = begin, end - begin
+    cut["index"] += skipped
+    cut["sizes"] += np.where(cut["sizes"] >= 0, skipped, 0)
+    return Events(cut, events.texts, events.sizes)
+
+
+def chosen(events: Events, rows: Rows) -> Events:
+    """Some rows of `events`, with only what these point to."""
+    rows = rows.copy()
+    sized = np.flatnonzero(rows["sizes"] >= 0)
+    counts = rows["count"][sized]
+    sizes = slices(events.sizes, rows["sizes"][sized], counts)  # type: ignore[arg-type]
+    rows["sizes"][sized] = np.cumsum(counts) - counts
+    texted = np.flatnonzero(np.isin(rows["what"], (Happened.PUBLISHED,)) & (rows["text"] >= 0))
+    used, numbers = np.unique(rows["text"][texted], return_inverse=True)
+    rows["text"][texted] = numbers
+    return Events(rows, [events.texts[i] for i in used.tolist()], sizes.astype(np.int64))

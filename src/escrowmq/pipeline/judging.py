@@ -1,0 +1,208 @@
+"""The end of a run: what is wrong, the gold tables, the state."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from escrowmq.pipeline import gold
+from escrowmq.pipeline.events import BUCKET_BITS
+from escrowmq.pipeline.findings import RULES, BranchRule, Finding, Rule
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from escrowmq.pipeline.audit import Audit
+
+WRONG: Final = {
+    "torn": BranchRule.TORN,
+    "twice": BranchRule.TWICE,
+    "contradicted": BranchRule.CONTRADICTED,
+}
+
+
+def violations(audit: Audit, messages: DataFrame, branches: DataFrame) -> DataFrame:
+    """The table `violations`: those of earlier runs, and what this one has found."""
+    spark = audit.spark
+    found = _refined(audit, gold.of_messages(spark, messages))
+    few = [*_of_log(audit), *_of_order(audit, messages)]
+    whole = found.unionAll(_of_branches(branches))
+    if few:
+        whole = whole.unionAll(spark.createDataFrame(few, gold.VIOLATIONS_DDL))
+    before = audit.before("state.violations")
+    return whole if before is None else before.select(whole.columns).unionAll(whole)
+
+
+def undecided(branches: DataFrame) -> DataFrame:
+    """The table `undecided`: branches that are in doubt."""
+    columns = ("branch", "kind", "xid", "owner", "started_at", "prepared_at", "operations", "published", "settled")
+    return branches.where("outcome = 'prepared'").select(*columns, "prepare_lsn")
+
+
+def overdue(audit: Audit, rows: DataFrame) -> list[tuple[Any, ...]]:
+    """Violations of now: branches that have been undecided for too long."""
+    now = time.time() if audit.plan.running else audit.last_time / 1e6
+    limit = datetime.fromtimestamp(now - audit.options.prepared_seconds, UTC)
+    late = rows.where(f"prepared_at < timestamp '{limit.isoformat()}'").collect()
+    return [
+        _row(BranchRule.UNDECIDED, branch=row.branch, lsns=[row.prepare_lsn], at=row.prepared_at, xid=row.xid)
+        for row in late
+    ]
+
+
+def _row(
+    rule: Rule,
+    *,
+    branch: int | None = None,
+    lsns: list[int] | None = None,
+    at: datetime | None = None,
+    xid: str | None = None,
+    text: str = "",
+) -> tuple[Any, ...]:
+    subject = f"Branch {branch}{f' ({xid})' if xid else ''}: " if branch is not None else ""
+    explanation = f"{subject}{rule.text}{text}"
+    name = None if branch is None else str(branch)
+    return rule.rule, rule.name, None, None, None, name, lsns or [], at, explanation
+
+
+def _of_log(audit: Audit) -> list[tuple[Any, ...]]:
+    plan = audit.plan
+    rows = []
+    if plan.end < audit.begin:
+        text = f": it ends at LSN {plan.end:#x}, and was read up to {audit.begin:#x}."
+        rows.append(_row(BranchRule.CUT, lsns=[plan.end, audit.begin], text=text))
+    for damage in plan.damage:
+        text = f": {damage.file} at offset {damage.offset}: {damage.why}."
+        rows.append(_row(BranchRule.DAMAGED, lsns=[damage.lsn], text=text))
+    rows += [
+        _row(BranchRule.DAMAGED, lsns=[lsn], text=f": {file} behind LSN {lsn:#x}: {why}.")
+        for file, lsn, why in audit.broken
+    ]
+    known = set(audit.store.state.holes)
+    for begin, end in plan.holes:
+        if end > plan.newest_snapshot and (begin, end) not in known:
+            rows.append(_row(BranchRule.MISSING, lsns=[begin, end], text=f": LSN {begin:#x} to {end:#x}."))
+    return rows
+
+
+def _of_branches(branches: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    wrong = branches.where("wrong is not null")
+    names = {**WRONG}
+    rule, name, text = (
+        f.coalesce(
+            *(f.when(f.col("wrong") == key, f.lit(getattr(value, field))) for key, value in names.items()),
+            f.lit(getattr(BranchRule.DIFFERENT, field))
+            if field != "text"
+            else f.concat(f.lit(BranchRule.DIFFERENT.text + ": "), f.col("wrong"), f.lit(".")),
+        )
+        for field in ("rule", "name", "text")
+    )
+    subject = f.concat(
+        f.lit("Branch "),
+        f.col("branch"),
+        f.coalesce(f.concat(f.lit(" ("), f.col("xid"), f.lit(")")), f.lit("")),
+        f.lit(": "),
+    )
+    return wrong.select(
+        rule.alias("rule"),
+        name.alias("name"),
+        f.lit(None).cast("string").alias("vhost"),
+        f.lit(None).cast("string").alias("queue"),
+        f.lit(None).cast("long").alias("position"),
+        f.col("branch").cast("string").alias("branch"),
+        f.col("records").alias("lsns"),
+        f.coalesce("decided_at", "prepared_at").alias("at"),
+        f.concat(subject, text).alias("explanation"),
+    )
+
+
+def _of_order(audit: Audit, messages: DataFrame) -> list[tuple[Any, ...]]:
+    """Look at queues as a whole: where buckets of positions meet; and take down how far each queue is known."""
+    summary = (
+        messages.where(f"publish_lsn >= {audit.begin} and publish_order >= 0")
+        .selectExpr(
+            "queue_id",
+            f"shiftright(position, {BUCKET_BITS}) bucket",
+            "position",
+            "publish_lsn",
+            f"if(publish_lsn >= {audit.plan.start}, position, null) known",
+        )
+        .groupBy("queue_id", "bucket")
+        .agg({"position": "max", "publish_lsn": "max", "known": "min"})
+    )
+    lowest = {
+        (row[0], row[1]): row[2]
+        for row in messages.where(f"publish_lsn >= {audit.begin} and publish_order >= 0")
+        .selectExpr("queue_id", f"shiftright(position, {BUCKET_BITS}) bucket", "publish_lsn")
+        .groupBy("queue_id", "bucket")
+        .agg({"publish_lsn": "min"})
+        .collect()
+    }
+    rows: list[tuple[Any, ...]] = []
+    before: tuple[int, int] = (-1, -1)
+    for row in sorted(summary.collect(), key=lambda row: (row.queue_id, row.bucket)):
+        queue = audit.state.queues.get(row.queue_id)
+        low, high = lowest[row.queue_id, row.bucket], row["max(publish_lsn)"]
+        if before[0] == row.queue_id and low < before[1]:
+            rule = RULES[Finding.REORDERED]
+            where = (queue.vhost, queue.name) if queue else ("", f"queue {row.queue_id}")
+            position = row.bucket << BUCKET_BITS
+            text = f"Messages from position {position} of queue {where[1]} on: {rule.text}"
+            rows.append((rule.rule, rule.name, *where, position, None, [low, before[1]], None, text))
+        before = (row.queue_id, high)
+        if queue is not None:
+            queue.published = max(queue.published, row["max(position)"])
+            first = row["min(known)"]
+            if first is not None and (queue.first == 0 or first < queue.first):
+                queue.first = first
+    return rows
+
+
+def _refined(audit: Audit, found: DataFrame) -> DataFrame:
+    """Leave out what may be explained by history that is gone; tell what history explains otherwise."""
+    from pyspark.sql import functions as f
+
+    spark, plan = audit.spark, audit.plan
+    if plan.start > 0:
+        known = [(ident, queue.first) for ident, queue in audit.state.queues.items() if queue.first]
+        firsts = spark.createDataFrame(known, "queue_id long, first long")
+        found = found.join(f.broadcast(firsts), "queue_id", "left").where(
+            f"finding != {int(Finding.UNKNOWN)} or (first is not null and position >= first)"
+        )
+    history = audit.history()
+    if history is not None:
+        doubtful = f.col("finding").isin(int(Finding.UNKNOWN), int(Finding.REORDERED))
+        subjects = found.where(doubtful).select("queue_id", "position").distinct()
+        past = (
+            history.where("state = 'settled'")
+            .join(f.broadcast(subjects), ["queue_id", "position"], "left_semi")
+            .select("queue_id", "position", f.col("settle_lsn").alias("past"))
+        )
+        found = found.join(f.broadcast(past), ["queue_id", "position"], "left")
+        known_before = f.col("past").isNotNull() & doubtful
+        unknown = f.col("finding") == int(Finding.UNKNOWN)
+        for column in ("rule", "name", "text"):
+            twice, again, anew = (
+                f.lit(getattr(RULES[finding], column))
+                for finding in (Finding.SETTLED_TWICE, Finding.AFTER_SETTLEMENT, Finding.DUPLICATED)
+            )
+            better = f.when(unknown & f.col("settled_at").isNotNull(), twice).when(unknown, again).otherwise(anew)
+            found = found.withColumn(column, f.when(known_before, better).otherwise(f.col(column)))
+        found = found.withColumn(
+            "lsns", f.when(known_before, f.array_union("lsns", f.array("past"))).otherwise(f.col("lsns"))
+        )
+    where = f.concat(f.lit("Message "), f.col("position"), f.lit(" of queue "), f.col("queue"), f.lit(": "))
+    return found.select(
+        "rule",
+        "name",
+        "vhost",
+        "queue",
+        "position",
+        "branch",
+        "lsns",
+        "at",
+        f.concat(where, f.col("text")).alias("explanation"),
+    )

@@ -1,0 +1,230 @@
+"""The life of each message on each queue, put together from events; and what in it breaks a rule.
+
+Everything here works on whole columns: a part of the work is some hundred thousand messages at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from escrowmq.pipeline.columns import Ints, Rows, ragged
+from escrowmq.pipeline.events import Events, Happened
+from escrowmq.pipeline.findings import Finding
+from escrowmq.pipeline.slots import Slots, joined
+
+QUEUE_DELETED = 100
+"""An outcome that no record of the message tells: its queue was deleted."""
+
+HISTORY_GONE = 101
+"""It has left its queue, but the part of the log that says how is not there any more."""
+
+_POSITION_BITS = 44
+
+
+class World(NamedTuple):
+    """What holds for all messages.
+
+    Args:
+        start: from this LSN on the log has no gaps; below, some of its history may be gone.
+        begin: what lies below this LSN was read by earlier runs.
+        published: the highest position of each queue that these have seen published.
+        deleted: of each deleted queue, LSN, frame and time (µs) of its deletion.
+        snapshots: LSNs of the snapshots that are compared with the log; all lie behind what earlier runs read.
+        holes: addresses from … to … that no segment holds any more.
+        priorities: queues whose messages overtake each other by priority.
+        streams: queues that keep what is settled and may be read again and again.
+    """
+
+    start: int = 0
+    begin: int = 0
+    deleted: Mapping[int, tuple[int, int, int]] = {}
+    published: Mapping[int, int] = {}
+    snapshots: Sequence[int] = ()
+    holes: Sequence[tuple[int, int]] = ()
+    priorities: frozenset[int] = frozenset()
+    streams: frozenset[int] = frozenset()
+
+
+def lives(events: Events, open_before: list[Slots], world: World) -> Slots:
+    """The messages that `events` speak of, and those that were open before. Sorted by queue and position."""
+    rows = events.rows
+    old = joined(open_before, 0)
+    owner, inner = ragged(rows["count"])
+    keys = _key(rows["queue"][owner], rows["first"][owner] + inner)
+    handed = rows["what"][owner] == Happened.HANDED_OUT  # speaks of all below it, brings no message into being
+    known = np.unique(np.r_[_key(old["queue"], old["position"]), keys[~handed]])
+    slots = Slots.empty(len(known))
+    slots.texts, slots.consumers = old.texts + events.texts, list(old.consumers)
+    slots["queue"][:], slots["position"][:] = known >> _POSITION_BITS, known & ((1 << _POSITION_BITS) - 1)
+    at = np.searchsorted(known, _key(old["queue"], old["position"]))
+    for name, column in old.columns.items():
+        slots[name][at] = column
+    place = np.searchsorted(known, keys)
+
+    def of(what: Happened) -> tuple[Ints, Rows, Ints]:
+        """Of all positions that such events name: their slots, the events, the numbers within the event."""
+        chosen = np.flatnonzero(rows["what"][owner] == what)
+        return place[chosen], rows[owner[chosen]], inner[chosen]
+
+    for apply in (_publish, _move, _return, _settle):
+        apply(slots, events, of, len(old.texts))
+    _delete(slots, world)
+    _check_order(slots, world)
+    _check_visibility(slots, rows[rows["what"] == Happened.HANDED_OUT])
+    for lsn in world.snapshots:
+        _compare(slots, *of(Happened.HELD_IN_SNAPSHOT)[:2], lsn, world.start)
+    _check_existence(slots)
+    _check_content(slots, world.holes)
+    return slots
+
+
+def is_open(slots: Slots) -> npt.NDArray[np.bool_]:
+    """Whether a message still waits in its queue."""
+    waits: npt.NDArray[np.bool_] = slots["outcome"] == 0
+    return waits
+
+
+def _key(queue: Ints, position: Ints) -> Ints:
+    return (queue.astype(np.int64) << _POSITION_BITS) | position.astype(np.int64)
+
+
+Of = Callable[[Happened], "tuple[Ints, Rows, Ints]"]
+
+
+def _first(slots: Ints) -> Ints:
+    """Of events in order, those that are the first of their slot."""
+    _, first = np.unique(slots, return_index=True)
+    return np.sort(first)
+
+
+def _publish(slots: Slots, events: Events, of: Of, texts: int) -> None:
+    place, rows, nth = of(Happened.PUBLISHED)
+    again = slots["publications"][place] > 0
+    first = _first(place)
+    repeated = np.ones(len(place), bool)
+    repeated[first] = False
+    repeated |= again
+    np.add.at(slots["publications"], place, 1)
+    slots.report(place[repeated], Finding.DUPLICATED, rows["lsn"][repeated])
+    fresh = first[~again[first]]
+    place, rows, nth = place[fresh], rows[fresh], nth[fresh]
+    slots["publish_lsn"][place], slots["publish_order"][place] = rows["lsn"], rows["order"]
+    slots["publish_frame"][place], slots["publish_us"][place] = rows["frame"], rows["time"]
+    slots["came_ms"][place], slots["publish_branch"][place] = rows["came"], rows["branch"]
+    slots["text"][place] = np.where(rows["text"] >= 0, rows["text"] + texts, -1)
+    slots["block"][place], slots["index"][place] = rows["block"], rows["index"] + nth
+    sized = rows["sizes"] >= 0
+    slots["size"][place[sized]] = events.sizes[rows["sizes"][sized] + nth[sized]]
+
+
+def _move(slots: Slots, events: Events, of: Of, texts: int) -> None:
+    place, rows, nth = of(Happened.MOVED)  # of several, the last one counts: assignments are made in order
+    slots["block"][place], slots["index"][place] = rows["block"], rows["index"] + nth
+
+
+def _return(slots: Slots, events: Events, of: Of, texts: int) -> None:
+    place, rows, _ = of(Happened.RETURNED)
+    slots["returned"][place] = rows["index"]
+
+
+def _settle(slots: Slots, events: Events, of: Of, texts: int) -> None:
+    place, rows, _ = of(Happened.SETTLED)
+    again = slots["settlements"][place] > 0
+    first = _first(place)
+    repeated = np.ones(len(place), bool)
+    repeated[first] = False
+    repeated |= again
+    np.add.at(slots["settlements"], place, 1)
+    slots.report(place[repeated], Finding.SETTLED_TWICE, rows["lsn"][repeated])
+    fresh = first[~again[first]]
+    place, rows = place[fresh], rows[fresh]
+    slots["settle_lsn"][place], slots["settle_frame"][place] = rows["lsn"], rows["frame"]
+    slots["settle_us"][place], slots["settle_branch"][place] = rows["time"], rows["branch"]
+    slots["outcome"][place] = rows["code"]
+
+
+def _delete(slots: Slots, world: World) -> None:
+    for queue in np.unique(slots["queue"]).tolist():
+        deletion = world.deleted.get(queue)
+        if deletion is None:
+            continue
+        gone = np.flatnonzero((slots["queue"] == queue) & is_open(slots))
+        slots["outcome"][gone] = QUEUE_DELETED
+        for name, value in zip(("settle_lsn", "settle_frame", "settle_us"), deletion, strict=True):
+            slots[name][gone] = value
+
+
+def _check_order(slots: Slots, world: World) -> None:
+    """Positions are the order of publication: in the order of positions, LSNs never go down."""
+    fresh = slots["publish_lsn"] >= world.begin
+    for ident in np.unique(slots["queue"]).tolist():
+        low, high = np.searchsorted(slots["queue"], (ident, ident + 1))
+        mine = np.arange(low, high)
+        late = mine[fresh[mine] & (slots["position"][mine] <= world.published.get(ident, 0))]
+        slots.report(late, Finding.REORDERED, slots["publish_lsn"][late])
+    known = np.flatnonzero((slots["publish_lsn"] >= 0) & (slots["publish_order"] >= 0))
+    queue, lsn, order = slots["queue"][known], slots["publish_lsn"][known], slots["publish_order"][known]
+    same = queue[1:] == queue[:-1]
+    down = same & ((lsn[1:] < lsn[:-1]) | ((lsn[1:] == lsn[:-1]) & (order[1:] < order[:-1])))
+    late = np.flatnonzero(down)
+    slots.report(known[late], Finding.REORDERED, lsn[late])
+
+
+def _check_visibility(slots: Slots, handed: Rows) -> None:
+    """What a branch published is invisible until its commit is on disk, so what follows is in a later frame (TX-2)."""
+    published = slots["publish_lsn"] >= 0
+    branch = published & (slots["publish_branch"] > 0)
+    settled = slots["settlements"] > 0
+    early = settled & published & (slots["settle_lsn"] < slots["publish_lsn"])
+    early |= settled & branch & (slots["settle_frame"] <= slots["publish_frame"])
+    slots.report(early, Finding.TOO_EARLY, slots["settle_lsn"][early])
+    # "All below this position may have been handed out" must not come before the publication of one of them.
+    for queue in np.unique(handed["queue"]).tolist():
+        said = handed[handed["queue"] == queue]
+        below = np.maximum.accumulate(said["first"])
+        low, high = np.searchsorted(slots["queue"], (queue, queue + 1))
+        mine = np.arange(low, high)
+        first = np.searchsorted(below, slots["position"][mine])  # the first that covers it
+        mine, first = mine[first < len(said)], first[first < len(said)]
+        lsn = said["lsn"][first]
+        wrong = published[mine] & (
+            (slots["publish_lsn"][mine] > lsn) | (branch[mine] & (slots["publish_frame"][mine] >= said["frame"][first]))
+        )
+        slots.report(mine[wrong], Finding.TOO_EARLY, lsn[wrong])
+
+
+def _compare(slots: Slots, place: Ints, rows: Rows, lsn: int, start: int) -> None:
+    """The log up to `lsn` and the snapshot taken there say the same."""
+    here = rows["lsn"] == lsn
+    held = np.zeros(len(slots), bool)
+    held[place[here]] = True
+    published = slots["publish_lsn"] >= 0
+    before = published & (slots["publish_lsn"] < lsn)
+    gone = (slots["outcome"] != 0) & (slots["settle_lsn"] < lsn)
+    absent = before & ~gone & ~held
+    forgotten = absent & (slots["publish_lsn"] < start)
+    slots["outcome"][forgotten & is_open(slots)] = HISTORY_GONE
+    lost = absent & ~forgotten
+    slots.report(lost, Finding.LOST, lsn)
+    slots.report(held & gone, Finding.RESURRECTED, lsn)
+    slots.report(held & published & ~before, Finding.INVENTED, lsn)
+    fresh = np.flatnonzero(here & ~published[place])
+    slots["block"][place[fresh]], slots["held"][place[fresh]] = rows["block"][fresh], lsn
+
+
+def _check_existence(slots: Slots) -> None:
+    """Nothing happens to what was never published. Whether it was before the log begins is not to be seen here."""
+    unknown = (slots["publish_lsn"] < 0) & (slots["findings"] & Finding.UNKNOWN == 0)
+    lsn = np.where(slots["settle_lsn"] >= 0, slots["settle_lsn"], slots["held"])
+    slots.report(unknown, Finding.UNKNOWN, lsn[unknown])
+
+
+def _check_content(slots: Slots, holes: Sequence[tuple[int, int]]) -> None:
+    waiting = is_open(slots) & (slots["block"] >= 0)
+    for begin, end in holes:
+        gone = waiting & (slots["block"] >= begin) & (slots["block"] < end)
+        slots.report(gone, Finding.CONTENT_LOST, slots["block"][gone])

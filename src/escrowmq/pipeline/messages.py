@@ -1,0 +1,157 @@
+"""The silver table `messages`: slots as rows with names and times, and rows as slots again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from escrowmq.core.outcome import Outcome
+from escrowmq.pipeline.columns import Ints
+from escrowmq.pipeline.lifecycle import HISTORY_GONE, QUEUE_DELETED, is_open
+from escrowmq.pipeline.slots import COLUMNS, Slots
+
+BATCH: Final = 50_000
+OUTCOMES: Final[dict[int, str | None]] = {
+    0: None,
+    **{int(outcome): outcome.name.lower().replace("_", " ") for outcome in Outcome},
+    QUEUE_DELETED: "queue deleted",
+    HISTORY_GONE: "history gone",
+}
+_OUTCOME_OF: Final = {name: number for number, name in OUTCOMES.items()}
+
+_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+# Column, type, and the slots' column it is made of; None: made of several.
+_PLAIN: Final[list[tuple[str, pa.DataType, str]]] = [
+    ("queue_id", pa.int64(), "queue"),
+    ("position", pa.int64(), "position"),
+    ("published_at", _TIMESTAMP, "came_ms"),
+    ("committed_at", _TIMESTAMP, "publish_us"),
+    ("publish_lsn", pa.int64(), "publish_lsn"),
+    ("publish_frame_lsn", pa.int64(), "publish_frame"),
+    ("publish_order", pa.int32(), "publish_order"),
+    ("publish_branch", pa.int64(), "publish_branch"),
+    ("publications", pa.int32(), "publications"),
+    ("confirmed_at", _TIMESTAMP, "confirmed_us"),
+    ("bytes", pa.int64(), "size"),
+    ("block_lsn", pa.int64(), "block"),
+    ("block_index", pa.int64(), "index"),
+    ("deliveries", pa.int32(), "deliveries"),
+    ("redeliveries", pa.int32(), "redeliveries"),
+    ("first_delivered_at", _TIMESTAMP, "first_delivered_us"),
+    ("last_delivered_at", _TIMESTAMP, "last_delivered_us"),
+    ("first_delivered_lsn", pa.int64(), "first_delivered_lsn"),
+    ("returned", pa.int32(), "returned"),
+    ("settled_at", _TIMESTAMP, "settle_us"),
+    ("settle_lsn", pa.int64(), "settle_lsn"),
+    ("settle_frame_lsn", pa.int64(), "settle_frame"),
+    ("settle_branch", pa.int64(), "settle_branch"),
+    ("settlements", pa.int32(), "settlements"),
+    ("snapshot_lsn", pa.int64(), "held"),
+    ("findings", pa.int32(), "findings"),
+    ("reported", pa.int32(), "reported"),
+    ("finding_lsn", pa.int64(), "finding_lsn"),
+]
+_ZERO_IS_NULL: Final = frozenset({"publish_branch", "settle_branch", "held"})
+SCHEMA: Final = pa.schema(
+    [
+        ("queue", pa.string()),
+        ("vhost", pa.string()),
+        ("exchange", pa.string()),
+        ("routing_key", pa.string()),
+        ("priority", pa.int16()),
+        ("envelope", pa.binary()),
+        ("consumer", pa.string()),
+        ("outcome", pa.string()),
+        *((name, type_) for name, type_, _ in _PLAIN),
+        ("state", pa.string()),
+        ("day", pa.date32()),
+    ]
+)
+
+
+class Names(NamedTuple):
+    """Queues by number: virtual host, name."""
+
+    queues: Mapping[int, tuple[str, str]]
+
+
+def batches(slots: Slots, names: Names) -> Iterator[pa.RecordBatch]:
+    """Rows of the table, a batch at a time."""
+    for begin in range(0, len(slots), BATCH):
+        yield _batch(slots.take(np.arange(begin, min(begin + BATCH, len(slots)))), names)
+
+
+def _batch(slots: Slots, names: Names) -> pa.RecordBatch:
+    used, inverse = np.unique(slots["queue"], return_inverse=True)
+    known = [names.queues.get(queue, ("", f"queue {queue}")) for queue in used.tolist()]
+    heads = [_names(text) for text in slots.texts]
+    columns = {
+        "queue": _coded([name for _, name in known], inverse),
+        "vhost": _coded([vhost for vhost, _ in known], inverse),
+        "exchange": _coded([head[0] for head in heads], slots["text"]),
+        "routing_key": _coded([head[1] for head in heads], slots["text"]),
+        "priority": _coded([head[2] for head in heads], slots["text"], pa.int16()),
+        "envelope": _coded(slots.texts, slots["text"], pa.binary()),
+        "consumer": _coded([_text(name) for name in slots.consumers], slots["consumer"]),
+        "outcome": _outcomes(slots["outcome"]),
+    }
+    for name, type_, source in _PLAIN:
+        values = slots[source]
+        missing = values == 0 if source in _ZERO_IS_NULL else values < 0
+        if source == "came_ms":
+            values = values * 1000
+        columns[name] = pa.array(values, pa.int64(), mask=missing if missing.any() else None).cast(type_)
+    columns["state"] = _coded(["open", "settled"], (~is_open(slots)).astype(np.int64))
+    moment = np.where(slots["publish_us"] >= 0, slots["publish_us"], slots["settle_us"])
+    columns["day"] = pa.array((moment // 86_400_000_000).astype(np.int32), pa.int32(), mask=moment < 0).cast(
+        pa.date32()
+    )
+    return pa.RecordBatch.from_arrays([columns[field.name] for field in SCHEMA], schema=SCHEMA)
+
+
+def slots(batch: pa.RecordBatch) -> Slots:
+    """Open messages as they stand in the table, as slots."""
+    found = Slots.empty(len(batch))
+    for name, _, source in _PLAIN:
+        column = batch.column(name)
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.int64())
+        values = column.cast(pa.int64()).fill_null(COLUMNS[source]).to_numpy(zero_copy_only=False).astype(np.int64)
+        found[source][:] = np.where(values >= 0, values // 1000, values) if source == "came_ms" else values
+    found["reported"][:] = found["findings"]
+    found.texts, found["text"][:] = _numbers(batch.column("envelope"))
+    found.consumers, found["consumer"][:] = _numbers(batch.column("consumer").cast(pa.binary()))
+    return found
+
+
+def _numbers(column: pa.Array) -> tuple[list[bytes], Ints]:
+    coded = column.dictionary_encode()
+    numbers = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return coded.dictionary.to_pylist(), numbers
+
+
+def _coded(values: list[str] | list[bytes] | list[int], numbers: Ints, type_: pa.DataType | None = None) -> pa.Array:
+    """The values that the numbers name; null for a negative one."""
+    known = pa.array(values, type_ or pa.string())
+    missing = numbers < 0
+    return known.take(pa.array(numbers, pa.int64(), mask=missing if missing.any() else None))
+
+
+def _outcomes(numbers: Ints) -> pa.Array:
+    used, inverse = np.unique(numbers, return_inverse=True)
+    return pa.array([OUTCOMES.get(n, f"outcome {n}") for n in used.tolist()], pa.string()).take(pa.array(inverse))
+
+
+def _names(text: bytes) -> tuple[str, str, int]:
+    """Exchange, routing key and priority of an envelope's head."""
+    if len(text) < 13:
+        return "", "", 0
+    at = 13 + int.from_bytes(text[11:13], "little")
+    return _text(text[13:at]), _text(text[at + 2 :]), text[2]
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "replace")

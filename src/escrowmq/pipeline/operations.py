@@ -1,0 +1,128 @@
+"""From records to operations: what stands alone, and what stands in the record of a branch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from escrowmq.core.records import Kind
+from escrowmq.pipeline.columns import Ints, Rows, take
+from escrowmq.pipeline.frames import Records
+
+COMMIT_HEAD = np.dtype([("branch", "<u8"), ("count", "<u4")])
+OPERATION_HEAD = np.dtype([("kind", "u1"), ("length", "<u4")])
+DECIDE_HEAD = np.dtype([("epoch", "<i8"), ("name", "<u2"), ("lost", "<u4"), ("won", "<u4")])
+
+
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """Lists of operations, one for each branch in a record: which record, which branch, and whether they add up."""
+
+    record: Ints
+    branch: Ints
+    count: Ints
+    whole: Ints
+    """1 if the record holds as many operations as its head says, and nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """Columns of operations. `commit` is the number in `commits`, -1 for a record that stands alone; `order` grows
+    with the operations of a record.
+    """
+
+    kind: Ints
+    at: Ints
+    length: Ints
+    record: Ints
+    order: Ints
+    branch: Ints
+    commit: Ints
+    commits: Commits
+
+    def of_kind(self, *kinds: int) -> Ints:
+        return np.flatnonzero(np.isin(self.kind, kinds))
+
+
+def operations(records: Records) -> Operations:
+    """Everything in `records` that changes queues, in no particular order."""
+    alone = records.of_kind(
+        Kind.PUBLISH,
+        Kind.SETTLE,
+        Kind.RELOCATE,
+        Kind.READDRESSED,
+        Kind.RETURNED,
+        Kind.DELIVERED,
+        Kind.QUEUE_STATE,
+    )
+    record, at, end = _lists(records)
+    heads = take(records.data, at, COMMIT_HEAD)
+    owners, places, kinds, lengths, whole = _walk(records, at + COMMIT_HEAD.itemsize, heads["count"], end)
+    commits = Commits(record, heads["branch"].astype(np.int64), heads["count"].astype(np.int64), whole)
+    none = np.full(len(alone), -1, np.int64)
+    return Operations(
+        np.r_[records.kind[alone], kinds],
+        np.r_[records.at[alone], places],
+        np.r_[records.length[alone], lengths],
+        np.r_[alone, record[owners]],
+        np.r_[np.zeros(len(alone), np.int64), places - records.at[record[owners]]],
+        np.r_[np.zeros(len(alone), np.int64), commits.branch[owners]],
+        np.r_[none, owners],
+        commits,
+    )
+
+
+def _lists(records: Records) -> tuple[Ints, Ints, Ints]:
+    """Where lists of operations begin: the record, the byte, and where the record (or the list's frame in it) ends."""
+    commits, forced = records.of_kind(Kind.COMMIT), records.of_kind(Kind.HEURISTIC)
+    record, at = [*commits, *forced], [*records.at[commits], *(records.at[forced] + 1)]
+    end = [*(records.at + records.length)[commits], *(records.at + records.length)[forced]]
+    for i in records.of_kind(Kind.DECIDE).tolist():
+        for begin, stop in decided(records, i):
+            record.append(i)
+            at.append(begin)
+            end.append(stop)
+    return np.array(record, np.int64), np.array(at, np.int64), np.array(end, np.int64)
+
+
+def decided(records: Records, i: int) -> list[tuple[int, int]]:
+    """Begin and end of the lists in a DECIDE record, one for each branch that it commits."""
+    data, at, stop = records.data, int(records.at[i]), int(records.at[i] + records.length[i])
+    _, name, lost, won = take(data, np.array([at]), DECIDE_HEAD)[0].tolist()
+    at += DECIDE_HEAD.itemsize + name + 8 * lost
+    lists = []
+    for _ in range(won):
+        begin = at
+        _, count = np.frombuffer(data, COMMIT_HEAD, 1, at)[0].tolist()
+        at += COMMIT_HEAD.itemsize
+        for _ in range(count):
+            at += OPERATION_HEAD.itemsize + int(np.frombuffer(data, OPERATION_HEAD, 1, at)[0]["length"])
+        lists.append((begin, min(at, stop)))
+    return lists
+
+
+def _walk(records: Records, at: Ints, count: Rows, end: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """The operations of all lists: the first ones of all, then the second ones, and so on; and which lists add up."""
+    left, at = count.astype(np.int64), at.copy()
+    unfinished = np.arange(len(at), dtype=np.int64)
+    torn = np.zeros(len(at), bool)
+    found: list[tuple[Ints, Ints, Ints, Ints]] = [(unfinished[:0],) * 4]
+    size = OPERATION_HEAD.itemsize
+    while True:
+        unfinished = unfinished[left[unfinished] > 0]
+        if not len(unfinished):
+            break
+        short = at[unfinished] + size > end[unfinished]
+        torn[unfinished[short]] = True
+        unfinished = unfinished[~short]
+        heads = take(records.data, at[unfinished], OPERATION_HEAD)
+        begin, length = at[unfinished] + size, heads["length"].astype(np.int64)
+        fits = begin + length <= end[unfinished]
+        torn[unfinished[~fits]] = True
+        unfinished, begin, length = unfinished[fits], begin[fits], length[fits]
+        found.append((unfinished, begin, heads["kind"][fits].astype(np.int64), length))
+        at[unfinished] = begin + length
+        left[unfinished] -= 1
+    owners, places, kinds, lengths = (np.concatenate(column) for column in zip(*found, strict=True))
+    return owners, places, kinds, lengths, (~torn & (at == end)).astype(np.int64)

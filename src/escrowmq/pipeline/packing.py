@@ -1,0 +1,95 @@
+"""Events on their way between Spark's tasks: as a few large binary values, each for one part of the work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from escrowmq.pipeline.columns import Ints, Rows
+from escrowmq.pipeline.events import BUCKET_BITS, EVENT, Events, by_bucket, chosen
+
+SCHEMA: Final = pa.schema(
+    [
+        ("part", pa.int32()),
+        ("lsn", pa.int64()),
+        ("rows", pa.binary()),
+        ("texts", pa.list_(pa.binary())),
+        ("sizes", pa.binary()),
+        ("open", pa.binary()),
+    ]
+)
+DDL: Final = "part int, lsn long, rows binary, texts array<binary>, sizes binary, open binary"
+"""`lsn` orders what belongs to a part; `open` is set instead of events: what an earlier run left open."""
+
+
+class Packed(NamedTuple):
+    """Events of one part."""
+
+    part: int
+    lsn: int
+    rows: bytes
+    texts: list[bytes]
+    sizes: bytes
+
+
+def part_of(queue: Ints, first: Ints, parts: int) -> Ints:
+    """Which part of the work a position belongs to: all of a bucket to the same."""
+    mixed = (queue.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) ^ (
+        (first.astype(np.uint64) >> np.uint64(BUCKET_BITS)) * np.uint64(0xC2B2AE3D27D4EB4F)
+    )
+    return ((mixed >> np.uint64(17)) % np.uint64(parts)).astype(np.int64)
+
+
+def pack(events: Events, parts: int) -> Iterator[Packed]:
+    """The events, cut at buckets, by part."""
+    events = by_bucket(events)
+    if not len(events):
+        return
+    rows = events.rows
+    owner = part_of(rows["queue"], rows["first"], parts)
+    order = np.argsort(owner, kind="stable")
+    borders = np.flatnonzero(np.diff(owner[order])) + 1
+    for numbers in np.split(order, borders):
+        mine = chosen(events, rows[numbers])
+        yield Packed(
+            int(owner[numbers[0]]),
+            int(mine.rows["lsn"][0]),
+            mine.rows.tobytes(),
+            mine.texts,
+            mine.sizes.astype("<u4").tobytes(),
+        )
+
+
+def batch(packed: list[Packed]) -> pa.RecordBatch:
+    """What Spark is given."""
+    columns = [
+        *(pa.array([item[i] for item in packed], field.type) for i, field in zip(range(5), SCHEMA, strict=False)),
+        pa.nulls(len(packed), pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def unpack(rows: bytes, texts: list[bytes], sizes: bytes) -> Events:
+    """The other way."""
+    found: Rows = np.frombuffer(rows, EVENT)
+    return Events(found, texts, np.frombuffer(sizes, "<u4").astype(np.int64))
+
+
+def joined(parts: list[Events]) -> Events:
+    """Several as one, in order."""
+    rows, texts, sizes = [], list[bytes](), []
+    measured = 0
+    for part in parts:
+        mine = part.rows.copy()
+        mine["text"] += len(texts)
+        mine["sizes"] += np.where(mine["sizes"] >= 0, measured, 0)
+        rows.append(mine)
+        texts += part.texts
+        sizes.append(part.sizes)
+        measured += len(part.sizes)
+    if not rows:
+        return Events(np.empty(0, EVENT), [], np.empty(0, np.int64))
+    return Events(np.concatenate(rows), texts, np.concatenate(sizes))

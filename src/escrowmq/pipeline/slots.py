@@ -1,0 +1,129 @@
+"""One row for each message on each queue, as columns: what is known of its life so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from escrowmq.pipeline.columns import Ints
+
+COLUMNS: Final[dict[str, int]] = {
+    "queue": 0,
+    "position": 0,
+    "publications": 0,
+    "publish_lsn": -1,
+    "publish_order": 0,
+    "publish_frame": -1,
+    "publish_us": -1,
+    "came_ms": -1,
+    "publish_branch": 0,
+    "text": -1,
+    "size": -1,
+    "block": -1,
+    "index": 0,
+    "deliveries": 0,
+    "redeliveries": 0,
+    "first_delivered_us": -1,
+    "last_delivered_us": -1,
+    "first_delivered_lsn": -1,
+    "consumer": -1,
+    "returned": 0,
+    "settlements": 0,
+    "settle_lsn": -1,
+    "settle_frame": -1,
+    "settle_us": -1,
+    "settle_branch": 0,
+    "outcome": 0,
+    "confirmed_us": -1,
+    "findings": 0,
+    "finding_lsn": -1,
+    "reported": 0,
+    "held": 0,
+}
+"""Names, and what a column says as long as nothing is known. Times are microseconds unless the name says otherwise."""
+
+
+@dataclass(slots=True)
+class Slots:
+    """The rows; `texts` are envelopes' heads and names, `consumers` names, by number."""
+
+    columns: dict[str, Ints]
+    texts: list[bytes] = field(default_factory=list)
+    consumers: list[bytes] = field(default_factory=list)
+
+    @classmethod
+    def empty(cls, count: int) -> Slots:
+        """`count` rows of which nothing is known."""
+        return cls({name: np.full(count, value, np.int64) for name, value in COLUMNS.items()})
+
+    def __getitem__(self, name: str) -> Ints:
+        return self.columns[name]
+
+    def __len__(self) -> int:
+        return len(self.columns["queue"])
+
+    def take(self, rows: npt.NDArray[Any]) -> Slots:
+        """Some of the rows."""
+        return Slots({name: column[rows] for name, column in self.columns.items()}, self.texts, self.consumers)
+
+    def report(self, rows: npt.NDArray[Any], finding: int, lsns: Ints | int) -> None:
+        """`finding` holds for these rows; `lsns` is where each of them shows."""
+        self["findings"][rows] |= finding
+        self["finding_lsn"][rows] = lsns
+
+    def pack(self) -> bytes:
+        """As bytes, for the next run."""
+        texts, text = _used(self.texts, self["text"])
+        consumers, consumer = _used(self.consumers, self["consumer"])
+        columns = {**self.columns, "text": text, "consumer": consumer}
+        batch = pa.RecordBatch.from_pydict({name: pa.array(column) for name, column in columns.items()})
+        names = pa.RecordBatch.from_pydict({"name": pa.array(texts + consumers, pa.binary())})
+        sink = pa.BufferOutputStream()
+        for part in (names, batch):
+            schema = part.schema.with_metadata({"texts": str(len(texts))})
+            options = pa.ipc.IpcWriteOptions(compression="zstd")
+            with pa.ipc.new_stream(sink, schema, options=options) as writer:
+                writer.write_batch(part)
+        return bytes(sink.getvalue())
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Slots:
+        """The other way."""
+        source = pa.BufferReader(data)
+        with pa.ipc.open_stream(source) as reader:
+            count = int(reader.schema.metadata[b"texts"])
+            names = reader.read_all().column("name").to_pylist()
+        with pa.ipc.open_stream(source) as reader:
+            table = reader.read_all()
+        columns = {name: table.column(name).to_numpy().copy() for name in COLUMNS}
+        return cls(columns, names[:count], names[count:])
+
+
+def _used(names: list[bytes], numbers: Ints) -> tuple[list[bytes], Ints]:
+    """Only the names that are referred to, and the numbers anew."""
+    used, inverse = np.unique(numbers, return_inverse=True)
+    shift = int(len(used) > 0 and used[0] < 0)
+    return [names[i] for i in used[shift:].tolist()], inverse.astype(np.int64) - shift
+
+
+def joined(parts: list[Slots], count: int) -> Slots:
+    """Rows that are known already, then `count` of which nothing is known."""
+    slots = Slots.empty(count)
+    texts: list[bytes] = []
+    consumers: list[bytes] = []
+    columns: dict[str, list[Ints]] = {name: [] for name in COLUMNS}
+    for part in parts:
+        for name, column in part.columns.items():
+            if name == "text":
+                column = np.where(column >= 0, column + len(texts), column)
+            elif name == "consumer":
+                column = np.where(column >= 0, column + len(consumers), column)
+            columns[name].append(column)
+        texts += part.texts
+        consumers += part.consumers
+    whole = {name: np.concatenate([*columns[name], slots[name]]) for name in COLUMNS}
+    return Slots(whole, texts, consumers)

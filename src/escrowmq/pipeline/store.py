@@ -1,0 +1,132 @@
+"""Where the tables lie, and how far they go: a run counts once its state is written, and not before.
+
+Every table is partitioned by `run`. A run that was killed leaves partitions with its number; the next one has the same
+number and replaces them. So a second attempt gives the same as a first one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+VERSION: Final = 1
+STATE: Final = "state.json"
+GROWING: Final = frozenset({"bronze.records", "silver.messages", "silver.branches"})
+"""Tables to which every run adds; the others are whole in the latest run's partition."""
+
+
+class StoreError(Exception):
+    """The folder cannot be used; the text says why."""
+
+
+@dataclass(slots=True)
+class Queue:
+    """A queue that the journal spoke of. `deleted`: LSN, frame's LSN and time (µs) of its deletion."""
+
+    vhost: str
+    name: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+    deleted: tuple[int, int, int] | None = None
+    published: int = 0
+    """The highest position that was published."""
+    first: int = 0
+    """The lowest position of which the log without gaps tells; 0: of none so far."""
+
+
+@dataclass(slots=True)
+class State:
+    """How far the tables go."""
+
+    journal_id: str = ""
+    run: int = 0
+    lsn: int = 0
+    start: int = 0
+    queues: dict[int, Queue] = field(default_factory=dict)
+    holes: list[tuple[int, int]] = field(default_factory=list)
+    last_time: int = 0
+
+
+class Store:
+    """The tables in one folder."""
+
+    def __init__(self, folder: Path, format_: str = "parquet") -> None:
+        self.folder = folder
+        self.format = format_
+        self.state = _load(folder / STATE)
+
+    @property
+    def run(self) -> int:
+        """The number of the run that is under way."""
+        return self.state.run + 1
+
+    def path(self, table: str) -> Path:
+        """Where a table lies: `silver.messages` → `silver/messages`."""
+        return self.folder.joinpath(*table.split("."))
+
+    def write(self, spark: SparkSession, table: str, frame: DataFrame, *by: str) -> DataFrame:
+        """What this run has for a table, in partitions `by` within the run's; read it back from there."""
+        writer = frame.write.format(self.format).mode("overwrite")
+        if by:
+            writer = writer.partitionBy(*by)
+        path = str(self.path(table) / f"run={self.run}")
+        writer.save(path)
+        return spark.read.format(self.format).schema(frame.schema).load(path)
+
+    def history(self, spark: SparkSession, table: str) -> DataFrame:
+        """What all runs before have written for a table."""
+        paths = [str(self.path(table) / f"run={run}") for run in range(1, self.run)]
+        frames = [spark.read.format(self.format).load(path) for path in paths if Path(path).exists()]
+        whole = frames[0]
+        for frame in frames[1:]:
+            whole = whole.unionByName(frame)
+        return whole
+
+    def read(self, spark: SparkSession, table: str, *, run: int | None = None) -> DataFrame | None:
+        """What a run has written; None if there is nothing."""
+        path = self.path(table) / f"run={self.run if run is None else run}"
+        return spark.read.format(self.format).load(str(path)) if path.exists() else None
+
+    def discard(self) -> None:
+        """Remove what a run that was killed has left: of its own tables, and of those that it had replaced."""
+        for path in self.folder.glob("*/*/run=*"):
+            run = int(path.name.partition("=")[2])
+            table = f"{path.parent.parent.name}.{path.parent.name}"
+            if run > self.state.run or (run < self.state.run and table not in GROWING):
+                shutil.rmtree(path)
+            elif run < self.state.run:
+                shutil.rmtree(path / "state=open", ignore_errors=True)
+
+    def commit(self, state: State) -> None:
+        """The run counts from now on."""
+        state.run = self.run
+        fresh = self.folder / f"{STATE}.{os.getpid()}"
+        with fresh.open("w", encoding="utf-8") as file:
+            json.dump({"version": VERSION, **asdict(state)}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self.folder / STATE)
+        self.state = state
+        self.discard()
+
+
+def _load(path: Path) -> State:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return State()
+    except ValueError as error:
+        raise StoreError(f"{path} is damaged: {error}; remove the folder and audit from the start") from error
+    if values.pop("version", None) != VERSION:
+        raise StoreError(f"{path} was written by another version; use another folder")
+    queues = {int(ident): Queue(**fields) for ident, fields in values.pop("queues").items()}
+    for queue in queues.values():
+        queue.deleted = tuple(queue.deleted) if queue.deleted else None  # type: ignore[assignment]
+    holes = [(begin, end) for begin, end in values.pop("holes")]
+    return State(queues=queues, holes=holes, **values)

@@ -1,0 +1,213 @@
+"""What Spark's executors do with pieces of the journal: functions from Arrow batches to Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from escrowmq.core.records import Kind
+from escrowmq.journal.errors import JournalDamaged
+from escrowmq.journal.frames import JournalFile
+from escrowmq.journal.reader import JournalReader
+from escrowmq.pipeline import branches, frames, lifecycle, messages, packing
+from escrowmq.pipeline.events import Events, events
+from escrowmq.pipeline.frames import Records, records
+from escrowmq.pipeline.operations import operations
+from escrowmq.pipeline.planning import Piece
+from escrowmq.pipeline.slots import Slots
+
+SPECIAL: Final = (
+    *range(Kind.COUNTERS, Kind.TOPIC_PERMISSION_DELETED + 1),
+    Kind.PROGRESS,
+)
+"""Kinds of records that are few, and are looked at one by one."""
+
+SCAN_SCHEMA: Final = pa.schema(
+    [
+        ("file", pa.string()),
+        ("snapshot", pa.int64()),
+        ("lsn", pa.int64()),
+        ("frame", pa.int64()),
+        ("time", pa.int64()),
+        ("kind", pa.int32()),
+        ("number", pa.int64()),
+        ("payload", pa.binary()),
+    ]
+)
+SCAN_DDL: Final = "file string, snapshot long, lsn long, frame long, time long, kind int, number long, payload binary"
+"""A row is a special record; or, with kind 0, a tally of a piece: `number` records, and `payload` tells damage."""
+
+Batches = Iterable[pa.RecordBatch]
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Look through pieces: check every frame, count records, pick out the special ones."""
+
+    journal: str
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        for piece in _pieces_of(batches):
+            rows: list[tuple[str, int, int, int, int, int, int, bytes]] = []
+            count, last, broken, at = 0, 0, b"", piece.first
+            try:
+                for found in _records(self.journal, piece):
+                    for i in found.of_kind(*SPECIAL).tolist():
+                        numbers = (int(column[i]) for column in (found.lsn, found.frame, found.time, found.kind))
+                        lsn, frame, time, kind = numbers
+                        rows.append((piece.file, piece.snapshot, lsn, frame, time, kind, 0, bytes(found.payload(i))))
+                    count += len(found)
+                    last = int(found.time[-1])
+                    at = int(found.frame[-1])
+            except JournalDamaged as error:
+                broken = error.why.encode()
+            rows.append((piece.file, piece.snapshot, at, piece.first, last, 0, count, broken))
+            columns = zip(*rows, strict=True)
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(column, field.type) for column, field in zip(columns, SCAN_SCHEMA, strict=True)],
+                schema=SCAN_SCHEMA,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Bronze:
+    """The records of pieces as they are."""
+
+    journal: str
+    payloads: bool
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        for piece in _pieces_of(batches):
+            if piece.snapshot < 0:
+                for found in _whole(self.journal, piece):
+                    yield frames.table(found, payloads=self.payloads)
+
+
+@dataclass(frozen=True, slots=True)
+class Happenings:
+    """Events of pieces, packed by part of the work."""
+
+    journal: str
+    parts: int
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        reader = JournalReader.open(self.journal)
+        lookup = _Blocks(reader)
+        try:
+            for piece in _pieces_of(batches):
+                for found in _whole(self.journal, piece):
+                    snapshot = piece.snapshot if piece.snapshot >= 0 else None
+                    packed = list(packing.pack(events(found, operations(found), lookup, snapshot), self.parts))
+                    if packed:
+                        yield packing.batch(packed)
+        finally:
+            reader.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Reopen:
+    """Messages that an earlier run left open, packed by part of the work."""
+
+    parts: int
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            slots = messages.slots(batch)
+            owner = packing.part_of(slots["queue"], slots["position"], self.parts)
+            for part in np.unique(owner).tolist():
+                data = slots.take(np.flatnonzero(owner == part)).pack()
+                columns = [[part], [-1], [b""], [[]], [b""], [data]]
+                yield pa.RecordBatch.from_arrays(
+                    [pa.array(column, field.type) for column, field in zip(columns, packing.SCHEMA, strict=True)],
+                    schema=packing.SCHEMA,
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Lives:
+    """The messages of each part; what belongs to a part comes in one piece, in order."""
+
+    world: lifecycle.World
+    names: messages.Names
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        part = None
+        found: list[Events] = []
+        before: list[Slots] = []
+        for batch in batches:
+            for row in batch.to_pylist():
+                if part is not None and row["part"] != part:
+                    yield from self._finish(found, before)
+                    found, before = [], []
+                part = row["part"]
+                if row["open"] is not None:
+                    before.append(Slots.unpack(row["open"]))
+                else:
+                    found.append(packing.unpack(row["rows"], row["texts"], row["sizes"]))
+        if part is not None:
+            yield from self._finish(found, before)
+
+    def _finish(self, found: list[Events], before: list[Slots]) -> Iterator[pa.RecordBatch]:
+        slots = lifecycle.lives(packing.joined(found), before, self.world)
+        found.clear()
+        yield from messages.batches(slots, self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """What pieces say of transaction branches."""
+
+    journal: str
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        for piece in _pieces_of(batches):
+            for found in _whole(self.journal, piece):
+                yield branches.steps(found, operations(found), snapshot=piece.snapshot)
+
+
+class _Blocks:
+    """Reads blocks that lie elsewhere in the log."""
+
+    def __init__(self, reader: JournalReader) -> None:
+        self._reader = reader
+        self._files: dict[str, JournalFile] = {}
+        self._starts = reader.segment_starts()
+
+    def __call__(self, lsn: int, length: int) -> bytes | None:
+        name = next((name for start, name in reversed(self._starts) if start <= lsn), None)
+        if name is None:
+            return None
+        try:
+            file = self._files.get(name) or self._reader.file(name)
+            self._files[name] = file
+            data = file.storage.read(name, file.offset_of(lsn), length)
+        except (FileNotFoundError, JournalDamaged):
+            return None
+        return data if len(data) == length else None
+
+
+def _pieces_of(batches: Batches) -> Iterator[Piece]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            yield Piece(row["file"], row["first"], row["end"], row["snapshot"])
+
+
+def _records(journal: str, piece: Piece) -> Iterator[Records]:
+    reader = JournalReader.open(journal)
+    try:
+        for window in reader.windows(piece.file, piece.first, piece.end):
+            yield records(window)
+    finally:
+        reader.close()
+
+
+def _whole(journal: str, piece: Piece) -> Iterator[Records]:
+    """The records up to what is broken, which the scan has told."""
+    try:
+        yield from _records(journal, piece)
+    except JournalDamaged:
+        return

@@ -1,0 +1,149 @@
+"""Journals made by hand: the real journal and the real encoders, told record by record what to say.
+
+As a program it writes a large one: `python -m tests.pipeline.journals DIR MESSAGES [RUN]`.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from escrowmq.core.message import Envelope
+from escrowmq.core.outcome import Outcome
+from escrowmq.core.records import (
+    Kind,
+    Range,
+    encode_block,
+    encode_change,
+    encode_commit,
+    encode_settle,
+    encode_targets,
+    ranges_of,
+)
+from escrowmq.journal.journal import Journal
+from escrowmq.journal.storage import FileStorage
+
+START_US = 1_700_000_000_000_000
+Operation = tuple[Kind, Sequence[bytes]]
+
+
+class Scribe:
+    """Writes a journal; `frame` ends a frame and lets time pass."""
+
+    def __init__(self, folder: Path, *, segment_bytes: int = 1 << 20) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.now_us = START_US
+        self.journal = Journal.open(FileStorage(folder), segment_bytes=segment_bytes, journal_id=b"0123456789abcdef")
+        for _ in self.journal.replay():
+            pass
+        self.branch = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the last frame, and the journal as a clean stop does."""
+        self.frame()
+        self.journal.close()
+
+    def frame(self, ms: int = 1) -> None:
+        """What was said since the last frame is one frame, written now."""
+        self.now_us += ms * 1000
+        batch = self.journal.take_batch(self.now_us)
+        while batch is not None:
+            batch.write()
+            self.journal.batch_done(batch)
+            batch = self.journal.take_batch(self.now_us)
+
+    def append(self, kind: Kind, *parts: bytes) -> int:
+        """Any record; its LSN."""
+        return self.journal.append(kind, *parts)
+
+    def queue(self, ident: int, name: str, **arguments: object) -> int:
+        """A durable queue is declared."""
+        fields = {"vhost": "/", "id": ident, "name": name, "auto_delete": False, "arguments": arguments}
+        return self.append(Kind.QUEUE_DECLARED, encode_change(**fields))
+
+    def delete(self, ident: int, name: str) -> int:
+        """It is deleted."""
+        return self.append(Kind.QUEUE_DELETED, encode_change(vhost="/", id=ident, name=name))
+
+    def published(
+        self,
+        targets: Sequence[tuple[int, int]],
+        bodies: Sequence[bytes] = (b"body",),
+        *,
+        key: str = "q",
+        priority: int = 0,
+    ) -> Operation:
+        """The operation of a publish: (queue, first position) of each target."""
+        envelope = Envelope("", key, protocol=91, durable=True, priority=priority)
+        block = encode_block(self.now_us // 1000, envelope, bodies)
+        return Kind.PUBLISH, [encode_targets(targets), *block]
+
+    def settled(self, queue: int, positions: Sequence[int], outcome: Outcome = Outcome.ACCEPTED) -> Operation:
+        """The operation of a settlement."""
+        return Kind.SETTLE, [encode_settle(queue, outcome, ranges_of(positions))]
+
+    def publish(self, queue: int, first: int, count: int = 1) -> int:
+        """A run comes to a queue, outside any branch."""
+        kind, parts = self.published([(queue, first)], [b"body"] * count)
+        return self.append(kind, *parts)
+
+    def settle(self, queue: int, positions: Sequence[int], outcome: Outcome = Outcome.ACCEPTED) -> int:
+        """Messages leave a queue, outside any branch."""
+        kind, parts = self.settled(queue, positions, outcome)
+        return self.append(kind, *parts)
+
+    def commit(self, *operations: Operation, branch: int | None = None) -> int:
+        """A branch commits; the next one has the next number."""
+        self.branch += branch is None
+        parts, _ = encode_commit(self.branch if branch is None else branch, operations)
+        return self.append(Kind.COMMIT, *parts)
+
+
+def large(folder: Path, messages: int, run: int = 1, *, queues: int = 8, body: int = 100, seed: int = 1) -> None:
+    """A journal of this many messages in runs of `run`: published, some in branches, and settled a little later."""
+    rng = random.Random(seed)
+    bodies = [rng.randbytes(body)] * run
+    with Scribe(folder, segment_bytes=64 << 20) as scribe:
+        for ident in range(1, queues + 1):
+            scribe.queue(ident, f"orders.{ident}")
+        ends, done = [1] * queues, [1] * queues
+        envelopes = [
+            Envelope("", f"orders.{i}", b"\x10\x00\x02", protocol=91, durable=True) for i in range(1, queues + 1)
+        ]
+        written = turn = 0
+        while written < messages:
+            turn += 1
+            q = turn % queues
+            some: list[Operation] = []
+            for _ in range(max(1, 250 // run)):
+                block = encode_block(scribe.now_us // 1000, envelopes[q], bodies)
+                some.append((Kind.PUBLISH, [encode_targets([(q + 1, ends[q])]), *block]))
+                ends[q] += run
+                written += run
+            if turn % 4:
+                for kind, parts in some:
+                    scribe.append(kind, *parts)
+            else:
+                scribe.commit(*some)
+            late = (q + 3) % queues
+            count = ends[late] - done[late]
+            if count > 500:
+                settled = encode_settle(late + 1, Outcome.ACCEPTED, [Range(done[late], count - 250)])
+                scribe.append(Kind.SETTLE, settled)
+                done[late] += count - 250
+            if turn % 2 == 0:
+                scribe.frame(rng.randint(1, 3))
+
+
+if __name__ == "__main__":
+    large(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 1)

@@ -1,0 +1,63 @@
+"""Frames in bulk: the same as one by one, whatever the windows' size; and no broken one among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from escrowmq.journal import format as fmt
+from escrowmq.journal.bulk import Window
+from escrowmq.journal.errors import JournalDamaged
+from escrowmq.journal.reader import JournalReader
+from tests.unit.journal.journals import fill, memory, start
+
+FIRST = fmt.segment_name(0)
+
+
+def payloads(found: Iterable[Window]) -> list[bytes]:
+    return [window.data[at : at + size] for window in found for at, _, _, size, _ in window.frames]
+
+
+@pytest.mark.parametrize("size", [1, 400, 1000, 1 << 20])
+def test_windows_hold_the_frames_that_the_walk_finds(size: int) -> None:
+    storage = memory()
+    journal = start(storage, segment_bytes=1 << 20)
+    fill(journal, 7)
+    journal.close()
+    reader = JournalReader(storage)
+    (split,) = reader.splits(1 << 20)
+    assert split.end_lsn is not None
+    frames = list(reader.read_split(split))
+    windows = list(reader.windows(FIRST, 0, split.end_lsn, size))
+    assert payloads(windows) == [bytes(frame.payload) for frame in frames]
+    assert [(lsn, time, count) for window in windows for _, lsn, time, _, count in window.frames] == [
+        (frame.lsn, frame.time_us, len(frame.kinds)) for frame in frames
+    ]
+
+
+@pytest.mark.parametrize("size", [400, 1 << 20])
+def test_a_broken_frame_is_told_behind_those_before_it(size: int) -> None:
+    storage = memory()
+    journal = start(storage, segment_bytes=1 << 20)
+    fill(journal, 4)
+    journal.close()
+    reader = JournalReader(storage)
+    (split,) = reader.splits(1 << 20)
+    assert split.end_lsn is not None
+    third = list(reader.read_split(split))[2]
+    storage.flip(FIRST, 8 * (third.lsn + fmt.FILE_HEADER_SIZE + 50))
+    windows = reader.windows(FIRST, 0, split.end_lsn, size)
+    found = [next(windows) for _ in range(2 if size == 400 else 1)]
+    assert len(payloads(found)) == 2
+    with pytest.raises(JournalDamaged, match="checksum"):
+        next(windows)
+
+
+def test_segments_are_listed_with_their_first_addresses() -> None:
+    storage = memory()
+    journal = start(storage)
+    fill(journal, 3)
+    journal.close()
+    reader = JournalReader(storage)
+    assert reader.segment_starts() == [(reader.file(name).origin, name) for name in reader.names(fmt.TYPE_SEGMENT)]
