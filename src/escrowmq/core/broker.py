@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from escrowmq.core.watch import Watch
 
 RESIDENT_LIMIT: Final = 16 * 1024 * 1024
+TIGHT_LIMIT: Final = 64 * 1024
+"""Message bytes that a queue keeps in memory when that runs short."""
 BURY_BYTES: Final = 16 * 1024 * 1024
 """Bodies and headers that are dead-lettered in one record; one message more may come on top."""
 BURY_COUNT: Final = 10_000
@@ -77,7 +79,7 @@ class Broker(Directory):
         self.log = log
         self.random = random
         self.now = 0
-        self.resident_limit = resident_limit
+        self.resident_limit = self._roomy_limit = resident_limit
         self.deadlines = Deadlines()
         self.settlements = Settlements(log)
         self.pager: Pager = LogPager(log)
@@ -91,6 +93,16 @@ class Broker(Directory):
         super().__init__()
         self.coordinator = Coordinator(self)
         self.holds = Holds(self)
+
+    def keep_less(self, *, on: bool) -> None:
+        """While memory is short, what comes to a queue that holds more than a little waits on disk alone.
+
+        What is in memory already stays there: it is the next to be delivered.
+        """
+        self.resident_limit = min(TIGHT_LIMIT, self._roomy_limit) if on else self._roomy_limit
+        for vhost in self.vhosts.values():
+            for queue in vhost.queues.values():
+                queue.limit_memory(self.resident_limit)
 
     # -- publishing
 

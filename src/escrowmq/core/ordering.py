@@ -94,6 +94,10 @@ class Discipline(Protocol):
         """Take over what recovery found, in order of position."""
         ...
 
+    def limit_memory(self, limit: int) -> None:
+        """From now on at most `limit` bytes come into memory; what is there stays."""
+        ...
+
     def detach(self, most: int, parts: int) -> list[Detached]:
         """Like `take`, for at most `parts` parts, but what is in the log alone is not loaded."""
         ...
@@ -275,6 +279,9 @@ class Fifo:
         self.deliveries = deliveries
         self.delivered_below = delivered_below
 
+    def limit_memory(self, limit: int) -> None:
+        self.resident_limit = limit
+
     def detach(self, most: int, parts: int) -> list[Detached]:
         found: list[Detached] = []
         returned, head, tail = self._returned, self.head, self.tail
@@ -421,6 +428,10 @@ class Priority:
             level.tail.append(*reference)
             level.delivered_below = delivered_below
             level.deliveries = deliveries
+
+    def limit_memory(self, limit: int) -> None:
+        for level in self._levels.values():
+            level.limit_memory(limit)
 
     def detach(self, most: int, parts: int) -> list[Detached]:
         found: list[Detached] = []

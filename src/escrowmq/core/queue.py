@@ -399,6 +399,10 @@ class Queue:
         else:
             self._host.delete_queue(self)
 
+    def limit_memory(self, limit: int) -> None:
+        """From now on at most `limit` bytes of messages come into memory."""
+        self.order.limit_memory(limit)
+
     def retire(self) -> None:
         """The queue is deleted: nothing is due any more."""
         self.deleted = True

@@ -41,6 +41,9 @@ class StreamLog:
         self.backlog.append(run.first, len(bodies), lsn, run.index)
         self._recent.append((run, bodies))
         self._resident += _size(bodies)
+        self._forget_old()
+
+    def _forget_old(self) -> None:
         while self._resident > self._resident_limit and len(self._recent) > 1:
             self._resident -= _size(self._recent.popleft()[1])
 
@@ -127,6 +130,10 @@ class StreamLog:
 
     def restore(self, found: Backlog, deliveries: dict[int, int], delivered_below: int) -> None:
         self.backlog.replace(found)
+
+    def limit_memory(self, limit: int) -> None:
+        self._resident_limit = limit
+        self._forget_old()
 
     def detach(self, most: int, parts: int) -> list[Detached]:
         """A stream gives nothing away."""

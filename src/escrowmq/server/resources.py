@@ -17,6 +17,8 @@ _OTHER_DESCRIPTORS: Final = 200
 """Files of the journal, the admin socket and what it needs besides."""
 _M_MMAP_THRESHOLD: Final = -3
 _LARGE_BLOCK: Final = 1 << 20
+_PRESSING: Final = 0.7
+"""The share of the memory limit from which on queues keep hardly anything in memory, long before somebody must wait."""
 _CALMER: Final = 0.95
 """An alarm ends when the figure is this much on the good side, so that it does not flutter."""
 
@@ -76,6 +78,8 @@ class Alarms:
         self.disk_limit = disk_limit
         self.memory = False
         self.disk = False
+        self.pressing = False
+        """Memory is used to such a part of its limit that what can lie on disk alone should."""
         self._resident = resident
         self._free = free
 
@@ -83,8 +87,9 @@ class Alarms:
         """Look at both; whether anything changed. Raises OSError when the disk cannot be asked."""
         before = (self.memory, self.disk)
         if self.memory_limit:
-            mark = self.memory_limit * _CALMER if self.memory else self.memory_limit
-            self.memory = self._resident() >= mark
+            resident = self._resident()
+            self.memory = resident >= self.memory_limit * (_CALMER if self.memory else 1)
+            self.pressing = resident >= self.memory_limit * _PRESSING * (_CALMER if self.pressing else 1)
         if self.disk_limit:
             mark = self.disk_limit / _CALMER if self.disk else self.disk_limit
             self.disk = self._free() < mark

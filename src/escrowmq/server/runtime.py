@@ -23,6 +23,7 @@ UNWRITTEN_LIMIT: Final = 64 << 20
 """Bytes that may wait for the disk; above, publishers are not read until half of it is written."""
 ALARM_CHECK_MS: Final = 100
 TICK_SECONDS: Final = 1.0
+_KEPT: Final = {True: ("running short", "hardly anything"), False: ("there again", "what they may")}
 
 _log = logging.getLogger("escrowmq.server")
 _connections_log = logging.getLogger("escrowmq.connection")
@@ -167,12 +168,15 @@ class Runtime:
     def check_alarms(self) -> None:
         """Look at memory and disk; block or unblock publishers."""
         alarms = self.alarms
-        memory, disk = alarms.memory, alarms.disk
+        memory, disk, pressing = alarms.memory, alarms.disk, alarms.pressing
         try:
             changed = alarms.check()
         except OSError as error:
             _log.error("the disk's free space cannot be read: %s", error)
             return
+        if alarms.pressing != pressing:
+            _log.info("memory is %s: queues keep %s in it", *_KEPT[alarms.pressing])
+            self.broker.keep_less(on=alarms.pressing)
         if not changed:
             return
         if alarms.memory != memory:
@@ -205,7 +209,7 @@ class Runtime:
             connection.abort()
         for connection in list(self.connections):
             connection.tick(now, self._login_ms)
-        if self.alarms.memory:
+        if self.alarms.pressing:
             give_back_memory()
         self.start_ticking()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from escrowmq.core import broker as broker_module
@@ -10,6 +12,7 @@ from escrowmq.core import records as records_module
 from escrowmq.core.branch import Limits, Settlement, State
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.consumer import Consumer
+from escrowmq.core.consumer_arguments import ConsumerOptions, StreamOffset
 from escrowmq.core.message import Entry, Envelope
 from escrowmq.core.outcome import Outcome
 from escrowmq.core.queue import Queue
@@ -516,6 +519,55 @@ class TestTransactions:
         site.turn()
         assert (site.bodies(), site.bodies("other"), branch.state) == ([], [], State.ACTIVE)
         site.broker.rollback(branch)
+
+
+class TestMemory:
+    @pytest.mark.parametrize("arguments", [{}, {"x-max-priority": 5}])
+    def test_while_it_is_short_what_comes_waits_on_disk_alone(self, arguments: dict[str, object]) -> None:
+        site = Site(segment_bytes=1 << 20)
+        queues = [site.queue(name, arguments) for name in ("a", "b")]
+        bodies = [b"%04d" % i + bytes(10_000) for i in range(90)]
+
+        def publish(some: list[bytes]) -> None:
+            for body in some:
+                site.publish("a", body)
+                site.publish("b", body, durable=False)
+            site.turn()
+
+        def in_memory() -> list[int]:
+            return [len(queue.order.in_memory()) for queue in queues]
+
+        publish(bodies[:30])
+        site.broker.keep_less(on=True)
+        publish(bodies[30:60])
+        assert in_memory() == [30, 30], "what was there stays, nothing comes"
+        late = site.queue("late", arguments)
+        for body in bodies:
+            site.publish("late", body)
+        assert len(late.order.in_memory()) < 10
+        site.broker.keep_less(on=False)
+        publish(bodies[60:])
+        assert site.bodies("a") == site.bodies("b") == site.bodies("late") == bodies
+
+    def test_a_stream_lets_go_of_what_is_on_disk_anyway(self) -> None:
+        site = Site(segment_bytes=1 << 20)
+        site.queue("s", {"x-queue-type": "stream"})
+        for i in range(50):
+            site.publish("s", b"%04d" % i + bytes(10_000))
+        site.sync()
+        tracemalloc.start()
+        try:
+            site.broker.keep_less(on=True)
+            site.publish("s", bytes(10_000))
+            sink = Sink()
+            first = ConsumerOptions(stream_offset=StreamOffset("first", 0))
+            site.consume(site.vhost.queue("s"), sink, credit=100, options=first)
+            site.turn()
+            assert len(sink.got) == 51
+            loaded = tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+        assert loaded > 400_000, "they came from disk"
 
 
 class TestTurns:

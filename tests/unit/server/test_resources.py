@@ -47,6 +47,16 @@ def test_an_alarm_comes_at_the_limit_and_goes_a_little_below() -> None:
     ]
 
 
+def test_memory_is_pressing_before_the_alarm() -> None:
+    machine = Machine()
+    alarms = machine.alarms()
+    seen = []
+    for machine.resident in (699, 700, 666, 664, 2000):
+        alarms.check()
+        seen.append(alarms.pressing)
+    assert seen == [False, True, True, False, True]
+
+
 def test_the_disk_likewise() -> None:
     machine = Machine()
     alarms = machine.alarms()

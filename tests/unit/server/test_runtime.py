@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from escrowmq.config import LimitsSection
+from escrowmq.core.broker import TIGHT_LIMIT
 from escrowmq.core.records import RECORD_BYTES
 from escrowmq.journal import format as fmt
 from escrowmq.server import runtime as module
@@ -65,6 +66,21 @@ def test_an_alarm_blocks_those_who_publish_and_ends() -> None:
             assert not connection.paused
         await until(lambda: publisher[2].heard[-1] == b"", "the reading of what was kept back")
         assert late[2].heard == [HEADER], "it has kept nothing back"
+        await scene.bench.close()
+
+    on_loop(test)
+
+
+def test_queues_keep_less_in_memory_before_anybody_must_wait() -> None:
+    async def test() -> None:
+        scene = Scene()
+        broker = scene.bench.broker
+        usual = broker.resident_limit
+        for scene.resident, expected in ((699, usual), (700, TIGHT_LIMIT), (670, TIGHT_LIMIT), (600, usual)):
+            scene.bench.ahead_ms += ALARM_CHECK_MS
+            await scene.bench.turns.synced()
+            assert broker.resident_limit == expected
+            assert not scene.runtime.alarms.reason
         await scene.bench.close()
 
     on_loop(test)
