@@ -190,7 +190,7 @@ class DecisionLog:
             raise
         except (sqlite3.Error, OSError) as error:
             self._disconnect()
-            raise LogError(f"the decision log {self.path} cannot be used: {error}") from error
+            raise _log_error(error, self.path) from error
 
     def _connect(self) -> sqlite3.Connection:
         # psow=0: a sector that is being written may be damaged as a whole, so nothing shares one with older content.
@@ -287,7 +287,7 @@ def read(path: str | os.PathLike[str]) -> Contents:
         with contextlib.closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)) as database:
             found = _read(database, path)
     except sqlite3.Error as error:
-        raise LogError(f"the decision log {path} cannot be read: {error}") from error
+        raise _log_error(error, path) from error
     if found is None:
         raise LogError(f"{path} is no decision log")
     return found
@@ -321,12 +321,15 @@ def _read(database: sqlite3.Connection, path: Path) -> Contents | None:
         if any(_digest(gtrid, body) != checksum for gtrid, body, checksum in rows) or _text(_sum(rows)) != total:
             raise LogDamaged(f"the decision log {path} is damaged: its checksums do not agree with its content")
         return Contents(manager, identity, opened, {gtrid: Decision.of(gtrid, body) for gtrid, body, _ in rows})
-    except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.OperationalError):
-            raise
-        raise LogDamaged(f"the decision log {path} is damaged: {error}") from error
     except (TypeError, ValueError) as error:
         raise LogDamaged(f"the decision log {path} is damaged: {error}") from error
+
+
+def _log_error(error: sqlite3.Error | OSError, path: Path) -> LogError:
+    # SQLite's own words for content that makes no sense; what the system refuses is an OperationalError.
+    if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
+        return LogDamaged(f"the decision log {path} is damaged: {error}")
+    return LogError(f"the decision log {path} cannot be used: {error}")
 
 
 def _row(decision: Decision) -> tuple[str, str, str]:

@@ -1,0 +1,293 @@
+"""The decision log: what it says is on disk, it says after any fault."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from escrowmq.xa.errors import LogDamaged, LogError, LogInUse
+from escrowmq.xa.log import DecisionLog, commit_decision, read
+from escrowmq.xa.states import BranchState
+from tests.unit.sources import ROOT
+
+SECTOR = 512
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "decisions.db"
+
+
+@pytest.fixture
+def log(path: Path) -> Iterator[DecisionLog]:
+    log = DecisionLog(path, "shop")
+    yield log
+    log.close()
+
+
+def test_a_decision_is_there_after_a_restart(path: Path, log: DecisionLog) -> None:
+    log.write(commit_decision("shop.1.a", ["bank.1", "queue.2"]))
+    log.close()
+    again = DecisionLog(path, "shop")
+    found = again.get("shop.1.a")
+    assert found is not None
+    assert found.outcome == "commit"
+    assert found.branches == {"bank.1": BranchState.PREPARED, "queue.2": BranchState.PREPARED}
+    assert again.get("shop.1.b") is None
+    assert again.identity == log.identity
+    again.close()
+
+
+def test_a_finished_decision_goes_with_the_next_write(path: Path, log: DecisionLog) -> None:
+    log.write(commit_decision("a", ["bank.1"]))
+    log.finish("a")
+    assert log.decisions() == {}
+    assert set(read(path).decisions) == {"a"}
+    log.write(commit_decision("b", ["bank.1"]))
+    assert set(read(path).decisions) == {"b"}
+    log.finish("b")
+    log.close()
+    assert read(path).decisions == {}
+
+
+def test_a_log_belongs_to_one_manager_at_a_time(path: Path, log: DecisionLog) -> None:
+    with pytest.raises(LogInUse, match=f"in use by process {os.getpid()}"):
+        DecisionLog(path, "shop")
+    log.close()
+    with pytest.raises(LogError, match="belongs to the manager 'shop', not 'store'"):
+        DecisionLog(path, "store")
+    DecisionLog(path, "shop").close()
+
+
+def test_decisions_of_many_threads_share_syncs(path: Path, log: DecisionLog) -> None:
+    def decide(number: int) -> None:
+        for turn in range(5):
+            log.write(commit_decision(f"{number}.{turn}", ["bank.1"]))
+
+    threads = [threading.Thread(target=decide, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    log.close()
+    assert len(read(path).decisions) == 80
+
+
+def test_what_is_no_log_is_refused(path: Path) -> None:
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE t (v)")
+    other.close()
+    with pytest.raises(LogDamaged, match="is no decision log"):
+        DecisionLog(path, "shop")
+    path.write_bytes(b"something else" * 1000)
+    with pytest.raises(LogDamaged, match="not a database"):
+        DecisionLog(path, "shop")
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(LogError, match="No such file"):
+        DecisionLog(tmp_path / "nowhere" / "decisions.db", "shop")
+
+
+@pytest.mark.parametrize("statement", ["DELETE FROM decision WHERE id = 'b'", "UPDATE decision SET body = '[]'"])
+def test_a_log_that_lost_something_is_not_believed(path: Path, log: DecisionLog, statement: str) -> None:
+    for gtrid in ("a", "b"):
+        log.write(commit_decision(gtrid, ["bank.1"]))
+    log.close()
+    with sqlite3.connect(path) as other:
+        other.execute(statement.replace("WHERE id", "WHERE gtrid"))
+    other.close()
+    with pytest.raises(LogDamaged, match="checksums"):
+        DecisionLog(path, "shop")
+
+
+# ---- power cuts: between a sync and the next, any sectors of what was written may be on disk, and others not ----
+
+
+def image(path: Path) -> dict[str, bytes]:
+    """The files of a log as they are now."""
+    names = (path, path.with_name(path.name + "-wal"))
+    return {name.name: name.read_bytes() for name in names if name.exists()}
+
+
+def cut(before: bytes, after: bytes, kept: list[bool]) -> bytes:
+    """`before`, with those sectors of `after` that came to the disk."""
+    length = len(after) if kept and kept[-1] else max(len(before), 0)
+    result = bytearray(before.ljust(length, b"\0"))
+    changed = [at for at in range(0, len(after), SECTOR) if before[at : at + SECTOR] != after[at : at + SECTOR]]
+    for number, at in enumerate(changed):
+        if kept and kept[number % len(kept)]:
+            piece = after[at : at + SECTOR]
+            result[len(result) :] = b"\0" * max(0, at - len(result))
+            result[at : at + len(piece)] = piece
+    return bytes(result)
+
+
+@pytest.mark.rule("DTX-15")
+@given(data=st.data())
+def test_a_power_cut_leaves_a_decision_whole_or_absent(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("log")
+    path = folder / "decisions.db"
+    log = DecisionLog(path, "shop")
+    earlier = data.draw(st.integers(0, 3), label="earlier")
+    for number in range(earlier):
+        log.write(commit_decision(f"earlier{number}", ["bank.1"]))
+    before = image(path)
+    log.write(commit_decision("new", [f"bank.{number}" for number in range(data.draw(st.integers(1, 200)))]))
+    after = image(path)
+    log.close()
+    kept = data.draw(st.lists(st.booleans(), min_size=1, max_size=40), label="sectors on disk")
+    crashed = folder / "crashed"
+    crashed.mkdir()
+    for name, content in after.items():
+        (crashed / name).write_bytes(cut(before[name], content, kept))
+    again = DecisionLog(crashed / "decisions.db", "shop")
+    found = set(again.decisions())
+    again.close()
+    assert found - {"new"} == {f"earlier{number}" for number in range(earlier)}
+    if all(kept):
+        assert "new" in found
+    # What recovery has read once stays so, whatever happens to the machine after that.
+    assert set(read(crashed / "decisions.db").decisions) == found
+    shutil.rmtree(folder)
+
+
+@given(data=st.data())
+def test_damage_never_loses_a_decision_silently_from_the_main_file(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """A byte that flips after all was synced and checkpointed: refused, or without effect."""
+    folder = tmp_path_factory.mktemp("log")
+    path = folder / "decisions.db"
+    log = DecisionLog(path, "shop")
+    for number in range(20):
+        log.write(commit_decision(f"g{number}", ["bank.1", "queue.2"]))
+    log.close()
+    content = bytearray(path.read_bytes())
+    used = 40 * 1024
+    content[data.draw(st.integers(0, used - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    path.write_bytes(content)
+    try:
+        again = DecisionLog(path, "shop")
+    except LogError:
+        return
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    assert len(again.decisions()) == 20
+    again.close()
+
+
+# ---- a full disk, a failing sync, a kill at any call of the system ----
+
+DECIDE = """
+import resource, sys
+from escrowmq.xa.log import DecisionLog, commit_decision
+from escrowmq.xa.errors import LogError
+
+log = DecisionLog(sys.argv[1], "shop")
+print("open", flush=True)
+if int(sys.argv[2]):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+for number in range(int(sys.argv[3])):
+    print("try", number, flush=True)
+    try:
+        log.write(commit_decision(f"g{number}", [f"bank.{n}" for n in range(40)]))
+    except LogError as error:
+        print("failed", error.uncertain, error, flush=True)
+        try:
+            log.write(commit_decision("later", ["bank.1"]))
+        except LogError as error:
+            print("still", error.uncertain, flush=True)
+        try:
+            log.decisions()
+        except LogError:
+            print("says nothing", flush=True)
+        if int(sys.argv[2]):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            log.reopen()
+            print("reopened", *sorted(log.decisions()), flush=True)
+        break
+    print("decided", number, flush=True)
+"""
+
+
+def decide(path: Path, limit: int, count: int, *prefix: str) -> list[list[str]]:
+    command = [*prefix, sys.executable, "-c", DECIDE, str(path), str(limit), str(count)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, cwd=ROOT)
+    assert "Traceback" not in done.stderr or prefix, done.stderr
+    return [line.split() for line in done.stdout.splitlines()]
+
+
+def acknowledged(lines: list[list[str]]) -> set[str]:
+    return {f"g{line[1]}" for line in lines if line[0] == "decided"}
+
+
+def tried(lines: list[list[str]]) -> set[str]:
+    return {f"g{line[1]}" for line in lines if line[0] == "try"}
+
+
+@pytest.mark.parametrize("limit", [2_000_000, 2_000_700, 2_001_023, 2_004_096, 2_010_001])
+def test_a_full_disk(path: Path, limit: int) -> None:
+    lines = decide(path, limit, 5000)
+    kinds = [line[0] for line in lines]
+    assert kinds[-4:] == ["failed", "still", "says", "reopened"], lines[-5:]
+    assert lines[-4][1] == "True"
+    assert lines[-3][1] == "False"
+    assert len(acknowledged(lines)) > 200, "the reserve is room for so many at least"
+    found = set(lines[-1][1:])
+    assert acknowledged(lines) <= found <= tried(lines)
+    assert set(read(path).decisions) == found
+
+
+def can_trace() -> bool:
+    strace = shutil.which("strace")
+    if strace is None:
+        return False
+    done = subprocess.run([strace, "-o", "/dev/null", "true"], capture_output=True, check=False)
+    return done.returncode == 0
+
+
+needs_strace = pytest.mark.skipif(not can_trace(), reason="strace is not installed, or may not trace here")
+
+
+@needs_strace
+@pytest.mark.parametrize("number", range(1, 26, 3))
+def test_a_sync_that_fails(path: Path, number: int) -> None:
+    """It is not retried as if nothing had happened: the log says nothing until it was read and written anew."""
+    fault = ("-e", "trace=fsync,fdatasync", "-e", f"inject=fsync,fdatasync:error=EIO:when={number}+")
+    lines = decide(path, 0, 30, "strace", "-f", "-o", "/dev/null", *fault)
+    if lines and lines[0] == ["open"]:
+        assert [line[0] for line in lines[-3:]] == ["failed", "still", "says"], lines[-4:]
+    again = DecisionLog(path, "shop")
+    assert acknowledged(lines) <= set(again.decisions()) <= tried(lines)
+    again.close()
+
+
+@needs_strace
+@pytest.mark.parametrize("call", ["pwrite64", "fsync,fdatasync", "unlink", "ftruncate"])
+@pytest.mark.parametrize("number", [1, 2, 4, 7, 11, 17, 29])
+def test_a_kill_at_any_call_of_the_system(path: Path, call: str, number: int) -> None:
+    fault = ("-e", f"trace={call}", "-e", f"inject={call}:signal=SIGKILL:when={number}")
+    lines = decide(path, 0, 30, "strace", "-f", "-o", "/dev/null", *fault)
+    again = DecisionLog(path, "shop")
+    assert acknowledged(lines) <= set(again.decisions()) <= tried(lines)
+    again.close()
+
+
+def test_the_system_s_reason_is_said(tmp_path: Path) -> None:
+    (tmp_path / "decisions.db").mkdir()
+    with pytest.raises(LogError, match=os.strerror(errno.EISDIR)):
+        DecisionLog(tmp_path / "decisions.db", "shop")
