@@ -53,7 +53,7 @@ class Directory:
         """The virtual host of that name. Raises NOT_FOUND."""
         vhost = self.vhosts.get(name)
         if vhost is None:
-            raise BrokerError(Condition.NOT_FOUND, f"vhost '{name}' not found")
+            raise BrokerError(Condition.NOT_FOUND, f"no such vhost '{name}'")
         return vhost
 
     def add_vhost(self, name: str) -> bool:

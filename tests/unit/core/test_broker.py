@@ -349,6 +349,17 @@ class TestDeadLettering:
         assert max(map(len, site.records(Kind.COMMIT))) < 13_000
         assert dead.ready == 30
 
+    def test_a_full_queue_does_not_refuse_it(self, site: Site) -> None:
+        """There is nobody to tell; RabbitMQ drops it then."""
+        site.queue("dead", {"x-max-length": 1, "x-overflow": "reject-publish"})
+        queue = site.queue("q", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
+        site.publish("q", b"a", b"b", b"c")
+        consumer, entries = taken(site, queue)
+        site.broker.settle(consumer, entries, Outcome.REJECTED)
+        site.turn()
+        assert site.bodies("dead") == site.restart().bodies("dead") == [b"a", b"b", b"c"]
+        assert site.publish("dead", b"d").refused == (0,)
+
     def test_to_a_replicated_queue_it_becomes_durable(self, site: Site) -> None:
         site.queue("dead", {"x-queue-type": "quorum"})
         site.queue("q", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead", "x-message-ttl": 1})

@@ -51,7 +51,7 @@ class TestVirtualHosts:
 
     def test_one_that_is_not_there(self, site: Site) -> None:
         for do in (site.broker.vhost, site.broker.delete_vhost):
-            with pytest.raises(BrokerError, match="vhost 'no' not found") as refused:
+            with pytest.raises(BrokerError, match="no such vhost 'no'") as refused:
                 do("no")
             assert refused.value.condition is Condition.NOT_FOUND
 
