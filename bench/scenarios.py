@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from bench.brokers import Broker
-from bench.measure import MeasureError, Measurement, details, perf
+from bench.measure import MeasureError, Measurement, details, perf, sync_rate
 
 MB = 1_000_000
 _QUEUE = "bench-backlog"
@@ -90,6 +90,47 @@ class Latency(Scenario):
         result = perf(broker, "--scenario", "latency", "--duration", str(settings.duration))
         latency = result["latency_us"]
         return Measurement({"latency": latency["p99"] / 1000, "latency.p50": latency["p50"] / 1000}, details(result))
+
+
+class Branches(Scenario):
+    """Distributed transactions of one publish each, beside `tx` and the syncs that the disk gives meanwhile."""
+
+    escrowmq_only = True
+
+    def __init__(self) -> None:
+        super().__init__(
+            "xa",
+            (
+                Figure("xa.one-phase", "dtx, one-phase, one branch at a time", "commits/s"),
+                Figure("xa.one-phase-by-tx", "— by the rate of tx of 1", ""),
+                Figure("xa.two-phase", "dtx, two-phase, one branch at a time", "commits/s"),
+                Figure("xa.two-phase-share", "— by half the syncs/s of the disk", ""),
+                Figure("xa.concurrent", "dtx, two-phase, 32 branches at once", "commits/s"),
+                Figure("xa.per-sync", "— branches for each sync", "", at_least=10),
+            ),
+        )
+
+    def measure(self, broker: Broker, settings: Settings) -> Measurement:
+        duration = str(settings.duration / 2)
+        results = {
+            name: perf(broker, "--scenario", name, "--duration", duration)
+            for name in ("tx1", "xa1-one-phase", "xa1", "xa32")
+        }
+        rates = {name: result["rates"]["confirm"] for name, result in results.items()}
+        syncs = sync_rate(broker.directory, 0.5)
+        kept = {name: details(result) for name, result in results.items()}
+        figures = {
+            "xa.one-phase": rates["xa1-one-phase"],
+            "xa.one-phase-by-tx": rates["xa1-one-phase"] / rates["tx1"],
+            "xa.two-phase": rates["xa1"],
+            "xa.two-phase-share": rates["xa1"] / (syncs / 2),
+            "xa.concurrent": rates["xa32"],
+            "xa.per-sync": kept["xa32"].get("commits_per_sync", 0.0),
+        }
+        return Measurement(figures, kept)
+
+    def warm_up(self, broker: Broker, settings: Settings) -> None:
+        perf(broker, "--scenario", "xa32", "--duration", str(min(1.5, settings.duration)))
 
 
 class Backlog(Scenario):
@@ -233,6 +274,7 @@ SCENARIOS: dict[str, Scenario] = {
         Rate("tx100", "persistent, tx of 100, each commit awaited, acked", 8),
         Rate("tx1", "persistent, tx of 1, each commit awaited", 1.2, "confirm"),
         Rate("tx1x64", "— on 64 channels at once", 3, "confirm"),
+        Branches(),
         Rate("fanout", "fanout to 10 queues, persistent, confirms (delivered)", 3),
         Latency(),
         Backlog(),

@@ -8,6 +8,7 @@ from typing import Any
 import click
 from rich.console import Console
 
+from escrowmq.perf.branches import ONE_PHASE, TWO_PHASE
 from escrowmq.perf.errors import PerfError, WrongUsage
 from escrowmq.perf.report import LiveDisplay, document, summary
 from escrowmq.perf.runner import run
@@ -48,6 +49,11 @@ _SECONDS = click.FloatRange(min=0, min_open=True)
 @click.option("--confirms/--no-confirms", default=None, help="Publisher confirms.")
 @click.option("--window", type=_POSITIVE, help="With confirms: unconfirmed messages a channel may have.")
 @click.option("--tx-size", type=_COUNT, help="Publishes in a transaction; each commit is awaited.")
+@click.option(
+    "--xa",
+    type=click.Choice([TWO_PHASE, ONE_PHASE]),
+    help="The transactions are branches of distributed ones (dtx), each committed so.",
+)
 @click.option("--rate", type=_SECONDS, help="Publish so many messages/s in all, and measure latency.")
 @click.option("--latency/--no-latency", default=None, help="Measure the time from publish to delivery.")
 @click.option("--auto-ack", is_flag=True, help="Consume without acknowledgements.")

@@ -66,6 +66,18 @@ TX_SELECT_OK: Final = method_id(90, 11)
 TX_COMMIT: Final = method_id(90, 20)
 TX_COMMIT_OK: Final = method_id(90, 21)
 
+DTX_SELECT: Final = method_id(101, 10)
+DTX_SELECT_OK: Final = method_id(101, 11)
+DTX_START: Final = method_id(101, 20)
+DTX_START_OK: Final = method_id(101, 21)
+DTX_END: Final = method_id(101, 30)
+DTX_END_OK: Final = method_id(101, 31)
+DTX_COMMIT: Final = method_id(105, 10)
+DTX_COMMIT_OK: Final = method_id(105, 11)
+DTX_PREPARE: Final = method_id(105, 40)
+DTX_PREPARE_OK: Final = method_id(105, 41)
+XA_OK: Final = 8
+
 ACK_FRAME: Final = Struct(">BHIIQBB")
 """A whole basic.ack or basic.nack: type, channel, length, method, tag, bits, end."""
 
@@ -212,6 +224,21 @@ def tx_select(channel: int) -> bytes:
 def tx_commit(channel: int) -> bytes:
     """tx.commit."""
     return method(channel, TX_COMMIT)
+
+
+def dtx_select(channel: int) -> bytes:
+    """dtx-demarcation.select."""
+    return method(channel, DTX_SELECT)
+
+
+def xid(gtrid: bytes) -> bytes:
+    """An xid of the tool's own format, with one branch."""
+    return pack(">IBB", 0x70657266, len(gtrid), 1) + gtrid + b"\1"
+
+
+def dtx(channel: int, number: int, branch: bytes, bits: int | None = None) -> bytes:
+    """A dtx method about the branch `branch`, an `xid`."""
+    return method(channel, number, b"\0\0" + longstr(branch) + (b"" if bits is None else bytes((bits,))))
 
 
 def publish_prefix(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from struct import Struct
+
 from escrowmq.perf import frames
 from escrowmq.perf.connection import Connection
 from escrowmq.perf.errors import PerfError
@@ -108,6 +110,11 @@ class Producer(Peer):
                 publisher = self._publisher(channel)
                 publisher.on_commit_ok(now)
                 woken.append(publisher)
+            elif kind == frames.METHOD and size == _BRANCH_ANSWER.size:
+                answer, flags = _BRANCH_ANSWER.unpack(payload)
+                publisher = self._publisher(channel)
+                if publisher.on_branch_answer(answer, flags, now):
+                    woken.append(publisher)
             else:
                 self.on_frame(kind, payload)
             at += size + frames.FRAME_OVERHEAD
@@ -125,4 +132,5 @@ class Producer(Peer):
             raise PerfError(f"the broker sent a confirm on channel {channel}, which is not open") from None
 
 
+_BRANCH_ANSWER = Struct(">IH")  # method, flags
 _COMMIT_OK = frames.TX_COMMIT_OK.to_bytes(4, "big")

@@ -83,6 +83,10 @@ class Publisher:
         """A tx.commit-ok. PerfError where none is expected."""
         raise PerfError(f"the broker sent tx.commit-ok on channel {self.channel}, which has committed nothing")
 
+    def on_branch_answer(self, answer: int, flags: int, now: int) -> bool:
+        """A dtx answer; whether there may be something to send now. PerfError where none is expected."""
+        raise PerfError(f"the broker sent method {answer:#x} on channel {self.channel}, which knows no branches")
+
 
 class ConfirmingPublisher(Publisher):
     """Keeps at most `window` messages unconfirmed."""
@@ -154,14 +158,18 @@ class TransactingPublisher(Publisher):
         return self.pace.time_of(self.published + min(self.block.count, self.limit - self.published) - 1)
 
     def take(self, now: int) -> memoryview | None:
+        data = self.take_messages(now)
+        return None if data is None else memoryview(b"".join((data, self._commit)))
+
+    def take_messages(self, now: int) -> memoryview | None:
+        """The publishes of the next transaction, whose answer is awaited from now on; None as in `take`."""
         self._at = 0
         before = self.published
         data = super().take(now)
-        if data is None:
-            return None
-        self._open = self.published - before
-        self._committed_at = now
-        return memoryview(b"".join((data, self._commit)))
+        if data is not None:
+            self._open = self.published - before
+            self._committed_at = now
+        return data
 
     def on_commit_ok(self, now: int) -> None:
         if not self._open:

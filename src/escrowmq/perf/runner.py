@@ -11,6 +11,7 @@ from struct import unpack_from
 
 from escrowmq.perf import frames
 from escrowmq.perf.block import PublishBlock
+from escrowmq.perf.branches import BranchPublisher
 from escrowmq.perf.connection import Connection
 from escrowmq.perf.consumer import Consumer
 from escrowmq.perf.errors import PerfError
@@ -211,6 +212,8 @@ class Load:
             workload.spread,
             workload.ids,
         )
+        if workload.xa:
+            return BranchPublisher(channel, block, self._totals, count, workload.stamped, workload.xa)
         if workload.tx_size:
             return TransactingPublisher(channel, block, self._totals, count, workload.stamped)
         if workload.confirms:

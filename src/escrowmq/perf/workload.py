@@ -40,6 +40,8 @@ class Workload:
     """Unconfirmed messages a channel may have, with confirms."""
     tx_size: int = 0
     """Publishes in a transaction; 0: no transactions."""
+    xa: str = ""
+    """The transactions are branches of distributed ones (AMQP's dtx classes): "two-phase" or "one-phase"."""
     ack_every: int = 100
     """0: auto-ack."""
     prefetch: int = 1000
@@ -86,6 +88,8 @@ class Workload:
             raise WrongUsage("--ack-every must not exceed --prefetch: the broker would wait for the consumer for ever")
         if self.confirms and self.tx_size:
             raise WrongUsage("--confirms and --tx-size exclude each other: a channel is in one mode or in the other")
+        if self.xa and not self.tx_size:
+            raise WrongUsage("--xa needs --tx-size, the publishes in a branch")
         if self.fanout and self.queues != 1:
             raise WrongUsage("--fanout and --queues exclude each other")
         if not self.producers and self.queue is None:
@@ -116,6 +120,9 @@ SCENARIOS: dict[str, Workload] = {
     "tx100": Workload(persistent=True, tx_size=100),
     "tx1": Workload(persistent=True, tx_size=1, consumers=0),
     "tx1x64": Workload(persistent=True, tx_size=1, channels=64, consumers=0),
+    "xa1": Workload(persistent=True, tx_size=1, xa="two-phase", consumers=0),
+    "xa1-one-phase": Workload(persistent=True, tx_size=1, xa="one-phase", consumers=0),
+    "xa32": Workload(persistent=True, tx_size=1, xa="two-phase", channels=32, consumers=0),
     "fanout": Workload(persistent=True, confirms=True, fanout=10, consumers=10),
     "latency": Workload(persistent=True, confirms=True, rate=5000.0, latency=True),
     "backlog": Workload(persistent=True, confirms=True, consumers=0, count=1_000_000, size=1000),

@@ -54,6 +54,7 @@ def test_an_unknown_name_is_refused_with_those_there_are() -> None:
         ({"size": 7, "rate": 5.0}, "8 bytes"),
         ({"prefetch": 10, "ack_every": 11}, "--ack-every"),
         ({"confirms": True, "tx_size": 1}, "exclude"),
+        ({"xa": "two-phase"}, "needs --tx-size"),
         ({"fanout": 2, "queues": 2}, "exclude"),
         ({"queues": 3, "tx_size": 4}, "multiple of 3"),
         ({"queues": 2, "queue": "q" * 250}, "too long"),

@@ -1,0 +1,75 @@
+"""Publishing in branches: what goes out when, and that only xa-ok is taken for an answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.perf import frames
+from escrowmq.perf.block import PublishBlock
+from escrowmq.perf.branches import ONE_PHASE, TWO_PHASE, BranchPublisher
+from escrowmq.perf.errors import PerfError
+from escrowmq.perf.totals import Totals
+
+
+def publisher(phases: str, totals: Totals | None = None) -> BranchPublisher:
+    block = PublishBlock(3, "", ["queue"], 100, persistent=True, frame_max=131072, count=2)
+    return BranchPublisher(3, block, totals or Totals(), 4, False, phases)
+
+
+def methods(data: memoryview | None) -> list[int]:
+    """The methods in some frames, in order."""
+    assert data is not None
+    found = []
+    at = 0
+    while at < len(data):
+        kind, channel, size = frames.FRAME_HEAD.unpack_from(data, at)
+        assert channel == 3
+        if kind == frames.METHOD:
+            found.append(int.from_bytes(data[at + 7 : at + 11], "big"))
+        at += size + frames.FRAME_OVERHEAD
+    return found
+
+
+def test_two_phases() -> None:
+    totals = Totals()
+    work = publisher(TWO_PHASE, totals)
+    assert work.setup == (frames.dtx_select(3), frames.DTX_SELECT_OK)
+    publish = [frames.BASIC_PUBLISH] * 2
+    assert methods(work.take(0)) == [frames.DTX_START, *publish, frames.DTX_END, frames.DTX_PREPARE]
+    assert work.take(1) is None
+    assert not work.on_branch_answer(frames.DTX_START_OK, frames.XA_OK, 2)
+    assert not work.on_branch_answer(frames.DTX_END_OK, frames.XA_OK, 2)
+    assert work.room(2) == 0
+    assert work.on_branch_answer(frames.DTX_PREPARE_OK, frames.XA_OK, 3)
+    assert work.room(3) == 1
+    assert methods(work.take(3)) == [frames.DTX_COMMIT]
+    assert (work.room(4), totals.confirmed) == (0, 0)
+    assert work.on_branch_answer(frames.DTX_COMMIT_OK, frames.XA_OK, 5)
+    assert (work.room(6), totals.confirmed) == (2, 2)
+    assert not work.finished
+
+
+def test_one_phase() -> None:
+    work = publisher(ONE_PHASE)
+    for _ in range(2):
+        assert methods(work.take(0))[-2:] == [frames.DTX_END, frames.DTX_COMMIT]
+        assert work.on_branch_answer(frames.DTX_COMMIT_OK, frames.XA_OK, 1)
+    assert work.finished
+
+
+def test_each_branch_has_an_xid_of_its_own() -> None:
+    work = publisher(ONE_PHASE)
+    taken = set()
+    for _ in range(2):
+        data = work.take(0)
+        assert data is not None
+        taken.add(bytes(data[:60]))
+        work.on_branch_answer(frames.DTX_COMMIT_OK, frames.XA_OK, 1)
+    assert len(taken) == 2
+
+
+def test_a_rollback_is_an_error() -> None:
+    work = publisher(TWO_PHASE)
+    work.take(0)
+    with pytest.raises(PerfError, match="answered 2"):
+        work.on_branch_answer(frames.DTX_PREPARE_OK, 2, 1)
