@@ -202,8 +202,9 @@ def test_confirms_and_returns(channel: Channel, queue: str) -> None:
 
 
 def test_a_refused_publish_is_a_nack(channel: Channel) -> None:
-    arguments = {"x-max-length": 2, "x-overflow": "reject-publish"}
-    queue = channel.queue_declare("", exclusive=True, arguments=arguments).method.queue
+    queue = channel.queue_declare(
+        "", exclusive=True, arguments={"x-max-length": 2, "x-overflow": "reject-publish"}
+    ).method.queue
     channel.confirm_delivery()
     with pytest.raises(mq.NackError) as caught:
         channel.publish_many("", queue, [b"1", b"2", b"3", b"4"])
@@ -214,7 +215,7 @@ def test_a_refused_publish_is_a_nack(channel: Channel) -> None:
 
 def test_returns_come_by_callback(connection: Connection, channel: Channel) -> None:
     came: list[bytes] = []
-    channel.add_on_return_callback(lambda channel, method, properties, body: came.append(body))
+    channel.add_on_return_callback(lambda *returned: came.append(returned[-1]))
     channel.basic_publish("", "nowhere", b"back", mandatory=True)
     connection.process_data_events(10)
     assert came == [b"back"]
@@ -299,7 +300,7 @@ def test_the_broker_goes(tmp_path: Path) -> None:
         with pytest.raises(mq.ConnectionClosed):
             channel.queue_declare("q")
         connection.close()
-        with pytest.raises(mq.ConnectionClosed, match="127.0.0.1"):
+        with pytest.raises(mq.ConnectionClosed, match=r"127\.0\.0\.1"):
             mq.connect(broker.url)
 
 

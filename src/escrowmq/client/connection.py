@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable
@@ -67,6 +68,18 @@ class Connection(Link):
                     channel.close()
                     raise
         return channel
+
+    def close(self, reply_code: int = 200, reply_text: str = "Normal shutdown", *, timeout: Timeout = DEFAULT) -> None:
+        """Close it. A branch that is not prepared is rolled back, one that is prepared stays in doubt.
+
+        That the broker is gone already is no error.
+        """
+        if self.is_open and not self.guard.forked and self._tpc.state is State.ACTIVE:
+            with contextlib.suppress(
+                errors.DatabaseError
+            ):  # the broker does it, too, but remembers the xid for a while
+                self.tpc_rollback(timeout=timeout)
+        super().close(reply_code, reply_text, timeout=timeout)
 
     def update_secret(self, new_secret: str | bytes, reason: str, *, timeout: Timeout = DEFAULT) -> None:
         """Give the broker a fresh password or token."""

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
 
 from escrowmq.client.errors import ProgrammingError
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.xid import MAX_FORMAT, MAX_PART, Xid
-
-_FORMATS: Final = range(MAX_FORMAT + 1)
 
 
 def make_xid(format_id: int, gtrid: str | bytes, bqual: str | bytes) -> Xid:
@@ -17,12 +14,7 @@ def make_xid(format_id: int, gtrid: str | bytes, bqual: str | bytes) -> Xid:
 
     Raises ProgrammingError if the format id is not 0 to 2**32 - 1 or a part is over 64 bytes, or `gtrid` is empty.
     """
-    if format_id not in _FORMATS:
-        raise ProgrammingError(f"an xid's format id is a number from 0 to {MAX_FORMAT}, not {format_id!r}")
-    xid = Xid(format_id, _part("gtrid", gtrid), _part("bqual", bqual))
-    if not xid.gtrid:
-        raise ProgrammingError("an xid's gtrid must not be empty")
-    return xid
+    return _made(format_id, gtrid, bqual)
 
 
 def as_xid(given: object) -> Xid:
@@ -37,12 +29,18 @@ def as_xid(given: object) -> Xid:
             return Xid.parse(given)
         except (BrokerError, ValueError) as error:
             raise ProgrammingError(f"no xid: {given!r} ({error})") from None
-    parts: tuple[Any, ...]
     if isinstance(given, Sequence) and len(given) == 3:
-        parts = tuple(given)
-    else:
-        parts = tuple(getattr(given, name, None) for name in ("format_id", "gtrid", "bqual"))
-    return make_xid(*parts)
+        return _made(*given)
+    return _made(*(getattr(given, name, None) for name in ("format_id", "gtrid", "bqual")))
+
+
+def _made(format_id: object, gtrid: object, bqual: object) -> Xid:
+    if not isinstance(format_id, int) or not 0 <= format_id <= MAX_FORMAT:
+        raise ProgrammingError(f"an xid's format id is a number from 0 to {MAX_FORMAT}, not {format_id!r}")
+    xid = Xid(format_id, _part("gtrid", gtrid), _part("bqual", bqual))
+    if not xid.gtrid:
+        raise ProgrammingError("an xid's gtrid must not be empty")
+    return xid
 
 
 def _part(name: str, value: object) -> bytes:

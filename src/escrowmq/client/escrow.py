@@ -1,0 +1,230 @@
+"""The class escrow (240) for those who read and write in bulk: ranges that are held, and decisions over many branches.
+
+docs/internals/bulk.md has the methods. All calls go over a channel of their own, which is opened anew after a refusal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from escrowmq.client.errors import (
+    CommandInvalid,
+    InternalError,
+    NotAllowed,
+    NotFound,
+    NotSupportedError,
+    OperationalError,
+    ProgrammingError,
+    Returned,
+    RolledBack,
+)
+from escrowmq.core.xid import Xid
+from escrowmq.wire.amqp091 import bulk, codes, spec
+from escrowmq.wire.amqp091.bulk import Bulk
+
+if TYPE_CHECKING:
+    from escrowmq.client.channel import Channel
+    from escrowmq.client.connection import Connection
+
+__all__ = ["Block", "Bulk", "Escrow", "HoldState", "QueueState", "Settle"]
+
+MOST_BYTES: Final = 4 << 20
+"""Bodies in a block, if nothing else is asked for."""
+
+
+class HoldState(NamedTuple):
+    """What a group holds of a queue: the messages numbered `first` to `end` - 1, of which `added` are new.
+
+    All below `settled` were settled by the group. Numbers are never used twice for a group and queue.
+    """
+
+    first: int
+    end: int
+    added: int
+    settled: int
+
+
+class QueueState(NamedTuple):
+    """What can be read: of a stream the positions `first` to `next` - 1; of a classic queue, `ready` messages.
+
+    `kind` is "classic" or "stream".
+    """
+
+    kind: str
+    first: int
+    next: int
+    ready: int
+
+
+class Block(NamedTuple):
+    """Messages numbered `first` to `next` - 1, in columns; there are none if the two are equal."""
+
+    first: int
+    next: int
+    bulk: Bulk
+
+
+class Settle(NamedTuple):
+    """Everything of `queue` that `group` holds below number `end` is accepted."""
+
+    queue: str
+    group: str
+    end: int
+
+
+class Escrow:
+    """Bulk reading and deciding on a connection. Raises what `Channel.rpc` raises.
+
+    What needs a queue: NotFound, AccessRefused. A broker without this class: NotSupportedError.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._own: Channel | None = None
+        self._branch: Channel | None = None  # where branches are worked for, so that nothing else gets into them
+
+    # -- holding and reading
+
+    def describe(self, queue: str) -> QueueState:
+        """What there is to be read."""
+        answer = self._rpc(spec.EscrowDescribe(queue))
+        return QueueState(answer.kind, answer.first, answer.next, answer.ready)
+
+    def hold(self, queue: str, group: str, most: int = 0, until: int = 0) -> HoldState:
+        """Hold `most` further messages, or so many that the hold ends with number `until` - 1; with neither, just look.
+
+        It may be fewer: there are no more, or it was enough for one call. Durable when it returns. PreconditionFailed
+        for a stream, which is read without holding it.
+        """
+        answer = self._rpc(spec.EscrowHold(queue, group, most, until))
+        return HoldState(answer.first, answer.end, answer.count, answer.settled)
+
+    def release(self, queue: str, group: str) -> int:
+        """What a group holds goes back to its places; how many messages that were.
+
+        ResourceLocked while a prepared branch will settle some of it.
+        """
+        return int(self._rpc(spec.EscrowRelease(queue, group)).count)
+
+    def blocks(self, queue: str, group: str, first: int, end: int, most_bytes: int = MOST_BYTES) -> Iterator[Block]:
+        """What `group` holds from number `first` to `end` - 1, or what lies at these positions of a stream.
+
+        What is gone is passed over, as the blocks' numbers tell. While a block is worked on, the broker makes the next.
+        """
+        channel = self._channel()
+        request = channel.begin(spec.EscrowRead(queue, group, first, end, most_bytes))
+        while True:
+            answer, content = channel.finish(request)
+            if content is None or answer.count == 0:
+                return
+            first = answer.next
+            more = first < end
+            if more:
+                request = channel.begin(spec.EscrowRead(queue, group, first, end, most_bytes))
+            try:
+                columns = bulk.decode(content.body)
+            except bulk.BulkError as error:
+                raise InternalError(f"queue {queue!r}: {error}") from error
+            yield Block(answer.first, answer.next, columns)
+            if not more:
+                return
+
+    def settle(self, work: Settle) -> None:
+        """At once, and durable when it returns. What was settled before is no error."""
+        self._rpc(spec.EscrowSettle(*work))
+
+    # -- branches, by their xid
+
+    def enlist(self, xid: Xid, settlements: Iterable[Settle], seconds: int) -> bool:
+        """Have a branch settle this; it is begun or, if somebody has done that, joined, and may be active for `seconds`.
+
+        False if the branch is prepared already, so that nothing can be added. RolledBack if it can only be rolled back.
+        """
+        try:
+            return self._enlist(xid, settlements, seconds, join=False)
+        except NotAllowed:
+            pass
+        try:
+            return self._enlist(xid, settlements, seconds, join=True)
+        except CommandInvalid:
+            return False
+
+    def _enlist(self, xid: Xid, settlements: Iterable[Settle], seconds: int, *, join: bool) -> bool:
+        channel = self._branch_channel()
+        name = xid.encode()
+        started = channel.begin(spec.DtxDemarcationStart(name, join))
+        flags = channel.finish(started).method.flags
+        if flags != codes.XA_OK:
+            raise RolledBack(xid, timed_out=flags == codes.XA_RBTIMEOUT)
+        if not join:
+            channel.rpc(spec.DtxCoordinationSetTimeout(name, seconds))
+        requests = [channel.begin(spec.EscrowSettle(*work)) for work in settlements]
+        requests.append(channel.begin(spec.DtxDemarcationEnd(name)))
+        flags = [channel.finish(request) for request in requests][-1].method.flags
+        if flags != codes.XA_OK:
+            raise RolledBack(xid, timed_out=flags == codes.XA_RBTIMEOUT)
+        return True
+
+    def prepare(self, xid: Xid) -> bool:
+        """Prepare a branch that others have worked for; whether there is something to be committed.
+
+        False as well for one that is unknown, or can only be rolled back, which it then is. True for one that is
+        prepared already.
+        """
+        try:
+            flags = self._rpc(spec.DtxCoordinationPrepare(xid.encode())).flags
+        except NotFound:
+            return False
+        except CommandInvalid:
+            return xid in self.connection.tpc_recover()
+        return bool(flags == codes.XA_OK)
+
+    def rollback(self, xid: Xid) -> bool:
+        """Roll a branch back; False if it is unknown."""
+        try:
+            self._rpc(spec.DtxCoordinationRollback(xid.encode()))
+        except NotFound:
+            return False
+        return True
+
+    def decide(self, format_id: int, gtrid: bytes, winners: Sequence[bytes], application: str, epoch: int) -> None:
+        """Commit the prepared branches of a global transaction that are named, in this order, and roll its others back.
+
+        All in one record, which also says that `application` has come to `epoch`; nothing is committed if it was there
+        before. Without an application none is noted. Raises NotFound or CommandInvalid, and nothing has happened, if a
+        winner is unknown or not prepared.
+        """
+        names: list[Any] = list(winners)
+        self._rpc(spec.EscrowDecide(format_id, gtrid, {"bqual": names}, application, epoch))
+
+    def progress(self, application: str) -> int | None:
+        """The last epoch of an application that was decided, None for none. What it says is durable."""
+        answer = self._rpc(spec.EscrowProgress(application))
+        return int(answer.epoch) if answer.known else None
+
+    def take_returned(self) -> list[Returned]:
+        """Mandatory messages that no queue took when they were committed by `decide`."""
+        return self._own.take_returned() if self._own is not None else []
+
+    # -- channels
+
+    def _channel(self) -> Channel:
+        if self._own is None or not self._own.is_open:
+            self._own = self.connection.channel()
+        return self._own
+
+    def _branch_channel(self) -> Channel:
+        if self._branch is None or not self._branch.is_open:
+            self._branch = self.connection.channel()
+            self._branch.rpc(spec.DtxDemarcationSelect())
+        return self._branch
+
+    def _rpc(self, method: Any) -> Any:
+        try:
+            return self._channel().rpc(method).method
+        except (OperationalError, ProgrammingError) as error:
+            code = getattr(error, "code", 0)
+            if code in {codes.NOT_IMPLEMENTED, codes.SYNTAX_ERROR} and not self.connection.is_open:
+                raise NotSupportedError(f"this broker cannot be read in bulk: {error}") from error
+            raise

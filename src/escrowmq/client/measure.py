@@ -1,0 +1,94 @@
+"""How fast the client is in bulk: `python -m escrowmq.client.measure amqp://127.0.0.1/`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from escrowmq.client.connection import Connection, connect
+from escrowmq.wire.amqp091.properties import PERSISTENT, Properties
+
+_QUEUE = "escrowmq.client.measure"
+
+
+class Rate(NamedTuple):
+    """Messages that went through, and the seconds that it took."""
+
+    messages: int
+    seconds: float
+
+    @property
+    def per_second(self) -> float:
+        """Messages/s."""
+        return self.messages / self.seconds
+
+
+def publish_in_branches(
+    url: str, *, branches: int = 10, messages: int = 100_000, size: int = 100, make: Callable[[list[bytes]], Any] = list
+) -> Rate:
+    """Publish persistent messages to a durable queue: so many branches, each begun, prepared and committed.
+
+    `messages` are those of one branch, `size` is in octets, `make` turns the list of bodies into what is published.
+    The queue is emptied between the branches, which is not counted.
+    """
+    bodies = make([bytes([i % 251]) * size for i in range(messages)])
+    seconds = 0.0
+    with connect(url) as connection:
+        channel = connection.channel()
+        channel.queue_declare(_QUEUE, durable=True)
+        properties = Properties(delivery_mode=PERSISTENT)
+        for number in range(branches):
+            start = time.perf_counter()
+            connection.tpc_begin(connection.xid(1, _QUEUE, str(number)))
+            channel.publish_many("", _QUEUE, bodies, properties)
+            connection.tpc_prepare()
+            connection.tpc_commit()
+            seconds += time.perf_counter() - start
+            channel.queue_purge(_QUEUE)
+        channel.queue_delete(_QUEUE)
+    return Rate(branches * messages, seconds)
+
+
+def consume(url: str, *, messages: int = 500_000, size: int = 100) -> Rate:
+    """Fetch so many messages, acknowledged in batches, into lists of tags and bodies."""
+    with connect(url) as connection:
+        channel = connection.channel()
+        channel.queue_declare(_QUEUE, durable=True)
+        channel.publish_many("", _QUEUE, [bytes(size)] * messages, Properties(delivery_mode=PERSISTENT))
+        _wait_for(connection, messages)
+        channel.basic_qos(prefetch_count=20_000)
+        start = time.perf_counter()
+        consumer = channel.subscribe(_QUEUE)
+        tags: list[int] = []
+        bodies: list[bytes] = []
+        while len(tags) < messages:
+            batch = consumer.fetch()
+            tags += batch.tags
+            bodies += batch.bodies
+            channel.basic_ack(batch.tags[-1], multiple=True)
+        channel.basic_qos()  # answered when the acknowledgements are in
+        seconds = time.perf_counter() - start
+        channel.queue_delete(_QUEUE)
+    return Rate(messages, seconds)
+
+
+def _wait_for(connection: Connection, messages: int) -> None:
+    """Until all is in the queue: counting comes behind publishing."""
+    with connection.channel() as channel:
+        while channel.message_count(_QUEUE) < messages:
+            connection.sleep(0.01)
+
+
+def main(arguments: list[str]) -> None:
+    """Measure on the broker of the URL, and print it."""
+    (url,) = arguments
+    published = publish_in_branches(url)
+    sys.stdout.write(f"published in branches of 100,000: {published.per_second:,.0f} messages/s of 100 bytes\n")
+    consumed = consume(url)
+    sys.stdout.write(f"consumed and acknowledged:        {consumed.per_second:,.0f} messages/s of 100 bytes\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
