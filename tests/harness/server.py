@@ -80,6 +80,7 @@ class SimServer:
         self._sparse: list[SparseSegment] = []
         self._relocation: Relocation | None = None
         self._relocated_to = 0
+        self._in_vain: set[int] = set()
         self.journal = Journal.open(
             storage,
             segment_bytes=self.options.segment_bytes,
@@ -284,7 +285,9 @@ class SimServer:
         if self._relocation is None:
             if self.snapshot is not None:
                 return False
-            self._sparse = self._sparse or self.journal.sparse_segments(ratio)
+            self._sparse = self._sparse or [
+                segment for segment in self.journal.sparse_segments(ratio) if segment.first_lsn not in self._in_vain
+            ]
             if not self._sparse:
                 return False
             segment = self._sparse.pop()
@@ -292,6 +295,8 @@ class SimServer:
         if self.journal.synced_lsn < self._relocated_to:
             return False
         if not self._relocation.step():
+            if not self._relocation.moved:  # what lives there cannot move, like a branch that is in doubt
+                self._in_vain.add(self._relocation.first_lsn)
             self._relocation = None
         self._relocated_to = self.journal.end_lsn
         return True
