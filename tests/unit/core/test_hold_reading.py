@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -23,7 +23,7 @@ runs = st.lists(
 
 def bodies(batch: Batch) -> list[bytes]:
     data, ends = b"".join(batch.bodies), list(accumulate(batch.lengths, initial=0))
-    return [data[begin:end] for begin, end in zip(ends, ends[1:], strict=False)]
+    return [data[begin:end] for begin, end in pairwise(ends)]
 
 
 def written(site: Site, blocks: list[tuple[list[bytes], str, int]]) -> list[tuple[int, int, int, int, int]]:
