@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from escrowmq.client.errors import (
     CommandInvalid,
+    ConnectionClosed,
     InternalError,
     NotAllowed,
     NotFound,
     NotSupportedError,
-    OperationalError,
-    ProgrammingError,
     Returned,
     RolledBack,
 )
@@ -86,10 +85,12 @@ class Escrow:
 
     # -- holding and reading
 
-    def describe(self, queue: str) -> QueueState:
-        """What there is to be read."""
-        answer = self._rpc(spec.EscrowDescribe(queue))
-        return QueueState(answer.kind, answer.first, answer.next, answer.ready)
+    def describe(self, *queues: str) -> list[QueueState]:
+        """What there is to be read, of each; asked in one go."""
+        channel = self._channel()
+        requests = [channel.begin(spec.EscrowDescribe(queue)) for queue in queues]
+        answers = [self._finish(channel, request) for request in requests]
+        return [QueueState(answer.kind, answer.first, answer.next, answer.ready) for answer in answers]
 
     def hold(self, queue: str, group: str, most: int = 0, until: int = 0) -> HoldState:
         """Hold `most` further messages, or so many that the hold ends with number `until` - 1; with neither, just look.
@@ -136,35 +137,55 @@ class Escrow:
 
     # -- branches, by their xid
 
-    def enlist(self, xid: Xid, settlements: Iterable[Settle], seconds: int) -> bool:
-        """Have a branch settle this; it is begun or, if somebody has done that, joined, and may be active for `seconds`.
+    def start(self, xid: Xid, seconds: int, *, join: bool = False) -> Channel:
+        """Begin a branch that may be active for `seconds`, or join one: the channel that works for it until `end`.
 
-        False if the branch is prepared already, so that nothing can be added. RolledBack if it can only be rolled back.
+        NotAllowed if it is known and not to be joined, CommandInvalid if it is prepared, RolledBack if it timed out.
         """
-        try:
-            return self._enlist(xid, settlements, seconds, join=False)
-        except NotAllowed:
-            pass
-        try:
-            return self._enlist(xid, settlements, seconds, join=True)
-        except CommandInvalid:
-            return False
-
-    def _enlist(self, xid: Xid, settlements: Iterable[Settle], seconds: int, *, join: bool) -> bool:
         channel = self._branch_channel()
         name = xid.encode()
-        started = channel.begin(spec.DtxDemarcationStart(name, join))
-        flags = channel.finish(started).method.flags
-        if flags != codes.XA_OK:
-            raise RolledBack(xid, timed_out=flags == codes.XA_RBTIMEOUT)
+        requests = [channel.begin(spec.DtxDemarcationStart(name, join))]
         if not join:
-            channel.rpc(spec.DtxCoordinationSetTimeout(name, seconds))
-        requests = [channel.begin(spec.EscrowSettle(*work)) for work in settlements]
-        requests.append(channel.begin(spec.DtxDemarcationEnd(name)))
-        flags = [channel.finish(request) for request in requests][-1].method.flags
+            requests.append(channel.begin(spec.DtxCoordinationSetTimeout(name, seconds)))
+        flags = [channel.finish(request) for request in requests][0].method.flags
         if flags != codes.XA_OK:
             raise RolledBack(xid, timed_out=flags == codes.XA_RBTIMEOUT)
+        return channel
+
+    def end(self, xid: Xid) -> None:
+        """The channel works for the branch no longer; anybody may prepare it. RolledBack if that is too late."""
+        flags = self._branch_channel().rpc(spec.DtxDemarcationEnd(xid.encode())).method.flags
+        if flags != codes.XA_OK:
+            raise RolledBack(xid, timed_out=flags == codes.XA_RBTIMEOUT)
+
+    def enlist(self, xid: Xid, settlements: Iterable[Settle], seconds: int) -> bool:
+        """Have a branch settle this; it is begun or, if somebody has done that, joined.
+
+        False if it is prepared already, so that nothing can be added.
+        """
+        try:
+            channel = self.start(xid, seconds)
+        except NotAllowed:
+            try:
+                channel = self.start(xid, seconds, join=True)
+            except CommandInvalid:
+                return False
+        requests = [channel.begin(spec.EscrowSettle(*work)) for work in settlements]
+        for request in requests:
+            channel.finish(request)
+        self.end(xid)
         return True
+
+    def begin_prepare(self, xid: Xid) -> Any:
+        """Ask for a branch to be prepared, without waiting for it; for `finish_prepare`."""
+        return self._channel().begin(spec.DtxCoordinationPrepare(xid.encode()))
+
+    def finish_prepare(self, xid: Xid, request: Any) -> bool:
+        """It is on disk, and can be committed whatever happens; False if there was nothing to do. RolledBack."""
+        flags = self._finish(self._channel(), request).flags
+        if flags not in (codes.XA_OK, codes.XA_RDONLY):
+            raise RolledBack(xid, timed_out=flags == codes.XA_RBTIMEOUT)
+        return bool(flags == codes.XA_OK)
 
     def prepare(self, xid: Xid) -> bool:
         """Prepare a branch that others have worked for; whether there is something to be committed.
@@ -173,12 +194,11 @@ class Escrow:
         prepared already.
         """
         try:
-            flags = self._rpc(spec.DtxCoordinationPrepare(xid.encode())).flags
-        except NotFound:
+            return self.finish_prepare(xid, self.begin_prepare(xid))
+        except (NotFound, RolledBack):
             return False
         except CommandInvalid:
             return xid in self.connection.tpc_recover()
-        return bool(flags == codes.XA_OK)
 
     def rollback(self, xid: Xid) -> bool:
         """Roll a branch back; False if it is unknown."""
@@ -221,10 +241,13 @@ class Escrow:
         return self._branch
 
     def _rpc(self, method: Any) -> Any:
+        channel = self._channel()
+        return self._finish(channel, channel.begin(method))
+
+    def _finish(self, channel: Channel, request: Any) -> Any:
         try:
-            return self._channel().rpc(method).method
-        except (OperationalError, ProgrammingError) as error:
-            code = getattr(error, "code", 0)
-            if code in {codes.NOT_IMPLEMENTED, codes.SYNTAX_ERROR} and not self.connection.is_open:
+            return channel.finish(request).method
+        except ConnectionClosed as error:
+            if error.code in {codes.NOT_IMPLEMENTED, codes.COMMAND_INVALID, codes.SYNTAX_ERROR}:
                 raise NotSupportedError(f"this broker cannot be read in bulk: {error}") from error
             raise

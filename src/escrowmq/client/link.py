@@ -26,7 +26,7 @@ from escrowmq.wire.amqp091.table import FieldTable
 
 C = TypeVar("C", bound=ChannelBase)
 M = TypeVar("M", bound=Method)
-_LAST_WORDS: Final = 1.0  # seconds for telling the broker why the connection ends
+_LAST_WORDS: Final = 1.0  # seconds for a farewell that perhaps nobody reads
 
 
 class Link(ABC):
@@ -138,7 +138,9 @@ class Link(ABC):
                     method = spec.ConnectionClose(reply_code, reply_text, 0, 0)
                     self.send(method_frame(0, method), timeout)
                     request = self._requests.add(method)
-                    self.wait(lambda: request is None or request.answer is not None, timeout)
+                    # A broker that holds publishes of this connection back reads nothing that comes behind them.
+                    limit = timeout if self.blocked is None else _LAST_WORDS
+                    self.wait(lambda: request is None or request.answer is not None, limit)
             except OperationalError:
                 pass  # which is what was wanted
             finally:
