@@ -60,6 +60,9 @@ COMMANDS: dict[str, Mount] = {
         "Look after the journal of a running broker; it does so by itself, too.",
     ),
     "inspect": Mount("escrowmq.inspection.command", "inspect", "Show and check what a journal holds."),
+    "audit": Mount(
+        "escrowmq.pipeline.command", "audit", "Prove from the journal that no rule was broken, or show where one was."
+    ),
     "perf": Mount("escrowmq.perf.command", "perf", "Load an AMQP 0-9-1 broker and measure rates and latency."),
 }
 

@@ -34,6 +34,7 @@ class Options:
     resident_limit: int = RESIDENT_LIMIT
     limits: EndpointLimits = field(default_factory=EndpointLimits)
     users: tuple[str, ...] = ("guest",)
+    keep_dead_bytes: int = 0
 
 
 @dataclass(eq=False)
@@ -86,6 +87,7 @@ class SimServer:
             segment_bytes=self.options.segment_bytes,
             batch_bytes=self.options.batch_bytes,
             journal_id=b"simulated-server",
+            keep_dead_bytes=self.options.keep_dead_bytes,
         )
         self.broker = make_broker(self.journal, random.Random(seed), resident_limit=self.options.resident_limit)
         self.broker.now = now

@@ -32,6 +32,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "journal.format",
         "journal.frames",
         "journal.reader",
+        "units",
     ),
     "java": (),
     "perf": ("text", "__version__"),  # it measures any broker, so it knows none
@@ -46,6 +47,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "inspection.command",
         "journal.errors",
         "perf.command",
+        "pipeline.command",
         "server.admin_commands",
         "server.admin_tx_commands",
         "server.main",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Progress = Callable[[str], object]
+WORST: Final = 10
 PART_RECORDS = 400_000
 PART_BYTES = 48 << 20
 
@@ -50,6 +51,8 @@ class Verdict(NamedTuple):
     records: int
     messages: int
     bytes: int
+    worst: tuple[str, ...] = ()
+    """Explanations of the first few violations."""
 
     @property
     def clean(self) -> bool:
@@ -202,8 +205,9 @@ class Audit:
         kept = found.count()
         if late:
             found = found.unionAll(spark.createDataFrame(late, gold.VIOLATIONS_DDL))
-        store.write(spark, "gold.violations", found)
+        found = store.write(spark, "gold.violations", found)
         return Verdict(
+            worst=tuple(f"{row.rule} {row.name}: {row.explanation}" for row in found.limit(WORST).collect()),
             violations=kept + len(late),
             fresh=kept - (before.count() if before is not None else 0) + len(late),
             undecided=doubt.count(),
@@ -231,6 +235,7 @@ def audit(
     *,
     spark: SparkSession | None = None,
     master: str = "local[*]",
+    conf: Mapping[str, str] | None = None,
     options: Options = OPTIONS,
     progress: Progress = lambda _: None,
 ) -> Verdict:
@@ -242,6 +247,7 @@ def audit(
         out: the folder of the tables.
         spark: the session to use; without one, one is started on `master` and stopped at the end.
         master: where that session runs.
+        conf: settings for that session.
         options: what else can be chosen.
         progress: is told what begins.
 
@@ -254,7 +260,7 @@ def audit(
         from escrowmq.pipeline.session import session
 
         progress("starting Spark")
-        spark = session(master)
+        spark = session(master, conf=conf)
     try:
         return Audit(spark, journal, store, options, progress).run()
     finally:

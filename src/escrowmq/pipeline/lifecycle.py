@@ -51,7 +51,7 @@ class World(NamedTuple):
 
 def lives(events: Events, open_before: list[Slots], world: World) -> Slots:
     """The messages that `events` speak of, and those that were open before. Sorted by queue and position."""
-    rows = events.rows
+    rows = events.rows[np.lexsort((events.rows["order"], events.rows["lsn"]))]  # a snapshot's come in between
     old = joined(open_before, 0)
     owner, inner = ragged(rows["count"])
     keys = _key(rows["queue"][owner], rows["first"][owner] + inner)
@@ -65,9 +65,9 @@ def lives(events: Events, open_before: list[Slots], world: World) -> Slots:
         slots[name][at] = column
     place = np.searchsorted(known, keys)
 
-    def of(what: Happened) -> tuple[Ints, Rows, Ints]:
+    def of(*what: Happened) -> tuple[Ints, Rows, Ints]:
         """Of all positions that such events name: their slots, the events, the numbers within the event."""
-        chosen = np.flatnonzero(rows["what"][owner] == what)
+        chosen = np.flatnonzero(np.isin(rows["what"][owner], what))
         return place[chosen], rows[owner[chosen]], inner[chosen]
 
     for apply in (_publish, _move, _return, _settle):
@@ -92,7 +92,7 @@ def _key(queue: Ints, position: Ints) -> Ints:
     return (queue.astype(np.int64) << _POSITION_BITS) | position.astype(np.int64)
 
 
-Of = Callable[[Happened], "tuple[Ints, Rows, Ints]"]
+Of = Callable[..., "tuple[Ints, Rows, Ints]"]
 
 
 def _first(slots: Ints) -> Ints:
@@ -122,7 +122,8 @@ def _publish(slots: Slots, events: Events, of: Of, texts: int) -> None:
 
 
 def _move(slots: Slots, events: Events, of: Of, texts: int) -> None:
-    place, rows, nth = of(Happened.MOVED)  # of several, the last one counts: assignments are made in order
+    # Of several, the last one counts: assignments are made in order.
+    place, rows, nth = of(Happened.MOVED, Happened.HELD_IN_SNAPSHOT)
     slots["block"][place], slots["index"][place] = rows["block"], rows["index"] + nth
 
 
@@ -203,17 +204,17 @@ def _compare(slots: Slots, place: Ints, rows: Rows, lsn: int, start: int) -> Non
     held = np.zeros(len(slots), bool)
     held[place[here]] = True
     published = slots["publish_lsn"] >= 0
-    before = published & (slots["publish_lsn"] < lsn)
+    before = slots["publish_lsn"] < lsn
     gone = (slots["outcome"] != 0) & (slots["settle_lsn"] < lsn)
     absent = before & ~gone & ~held
     forgotten = absent & (slots["publish_lsn"] < start)
     slots["outcome"][forgotten & is_open(slots)] = HISTORY_GONE
-    lost = absent & ~forgotten
+    lost = absent & published & ~forgotten
     slots.report(lost, Finding.LOST, lsn)
     slots.report(held & gone, Finding.RESURRECTED, lsn)
     slots.report(held & published & ~before, Finding.INVENTED, lsn)
     fresh = np.flatnonzero(here & ~published[place])
-    slots["block"][place[fresh]], slots["held"][place[fresh]] = rows["block"][fresh], lsn
+    slots["held"][place[fresh]] = lsn
 
 
 def _check_existence(slots: Slots) -> None:

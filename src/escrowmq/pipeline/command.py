@@ -1,0 +1,141 @@
+"""The command `escrowmq audit`."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from escrowmq.units import parse_duration
+
+ERROR = 2
+
+
+class AuditError(click.ClickException):
+    """The audit could not be made; that is no verdict."""
+
+    exit_code = ERROR
+
+
+def _seconds(_context: click.Context, _option: click.Parameter, value: str) -> float:
+    try:
+        return parse_duration(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@click.command()
+@click.argument("journal", type=click.Path(path_type=Path))
+@click.option(
+    "--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="The folder of the tables."
+)
+@click.option(
+    "--master", default="local[*]", show_default=True, help="Where Spark runs: local[N], spark://…, yarn, k8s://…"
+)
+@click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting for Spark; may be given several times.")
+@click.option("--payloads/--no-payloads", default=True, show_default=True, help="Keep the records' content in bronze.")
+@click.option(
+    "--prepared-limit",
+    "prepared",
+    default="1h",
+    show_default=True,
+    callback=_seconds,
+    metavar="TIME",
+    help="How long a branch may be in doubt.",
+)
+@click.option("--nice/--no-nice", default=True, show_default=True, help="Leave the processor to others who want it.")
+@click.option("--json", "as_json", is_flag=True, help="Print the verdict as one JSON object.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+def audit(
+    journal: Path,
+    out: Path,
+    master: str,
+    conf: tuple[str, ...],
+    prepared: float,
+    *,
+    payloads: bool,
+    nice: bool,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    """Find out from the journal what happened to every message and every transaction, and whether a rule was broken.
+
+    JOURNAL is the data directory of a broker, which may be running. The tables in --out are brought up to date: a
+    second run reads only what is new. Its report.html tells everything in a minute. The last line says CLEAN, with exit
+    code 0, or how many violations there are, with 1; an audit that could not be made ends with 2.
+
+    \b
+    Examples:
+      escrowmq audit /var/lib/escrowmq --out /var/lib/escrowmq-audit
+      escrowmq audit /var/lib/escrowmq --out audit --json --quiet
+      escrowmq audit /mnt/journal --out /mnt/audit --master spark://head:7077
+    """
+    from escrowmq.java import SparkUnavailableError, prepare
+    from escrowmq.pipeline.planning import NoJournalError, plan
+    from escrowmq.pipeline.store import Store, StoreError
+
+    settings = dict(_setting(text) for text in conf)
+    try:
+        plan(journal)  # what can be refused is refused before Spark is started
+        Store(out)
+        prepare()
+        from escrowmq.pipeline.audit import Options
+        from escrowmq.pipeline.audit import audit as run
+
+        with _progress(quiet=quiet) as progress:
+            if nice:
+                _be_nice()
+            verdict = run(
+                journal,
+                out,
+                master=master,
+                conf=settings,
+                options=Options(payloads=payloads, prepared_seconds=prepared),
+                progress=progress,
+            )
+    except (NoJournalError, StoreError, SparkUnavailableError) as error:
+        raise AuditError(str(error)) from error
+    if as_json:
+        click.echo(json.dumps({**verdict._asdict(), "clean": verdict.clean, "report": str(out / "report.html")}))
+    else:
+        click.echo(f"{verdict.records} new records, {verdict.messages} messages; report: {out / 'report.html'}")
+        for line in verdict.worst:
+            click.echo(f"  {line}")
+        click.echo("CLEAN" if verdict.clean else f"{verdict.violations} violation{'s' * (verdict.violations > 1)}")
+    return 0 if verdict.clean else 1
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _be_nice() -> None:
+    """Run only on time that nobody else wants, as do all processes that are started from here."""
+    with suppress(OSError):
+        os.nice(19)
+    with suppress(OSError, AttributeError):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """A line for each stage on stderr: when it began, and what it is."""
+    console = Console(stderr=True, quiet=quiet)
+    begin = time.monotonic()
+    with console.status("reading the journal") as status:
+
+        def tell(stage: str) -> None:
+            if not console.is_terminal:
+                console.print(f"{time.monotonic() - begin:6.1f} s  {stage}", highlight=False)
+            status.update(f"{stage} …")
+
+        yield tell

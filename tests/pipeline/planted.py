@@ -1,0 +1,204 @@
+"""Broken journals: what a broker must never write, in the middle of what it does write.
+
+`PLANTED` has a function for each fault. It says good and bad things about one queue, and returns what must be found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from escrowmq.core.branch import State
+from escrowmq.core.branch_records import (
+    Item,
+    Prepared,
+    SettlementItem,
+    encode_number,
+    encode_placed,
+    encode_prepare,
+    encode_settlement,
+    run_head,
+)
+from escrowmq.core.message import Envelope
+from escrowmq.core.outcome import Outcome
+from escrowmq.core.records import Kind, Range, encode_block, encode_delivered
+from escrowmq.core.xid import Xid
+from tests.pipeline.journals import Scribe
+
+
+class Expected(NamedTuple):
+    """A breach: rule ID, name, subject (`queue position` or `branch number`), and an LSN that must be named."""
+
+    rule: str
+    name: str
+    subject: str
+    lsn: int
+
+
+def duplicated(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A position is published twice."""
+    scribe.publish(queue, 1, 3)
+    scribe.frame()
+    again = scribe.publish(queue, 3)
+    return Expected("ORD-4", "duplicated", f"{name} 3", again)
+
+
+def reordered(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A position is published after a higher one."""
+    scribe.publish(queue, 1, 2)
+    scribe.publish(queue, 4)
+    late = scribe.publish(queue, 3)
+    return Expected("ORD-1", "reordered", f"{name} 3", late)
+
+
+def settled_twice(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A message is settled again in a later frame."""
+    scribe.publish(queue, 1, 5)
+    scribe.frame()
+    scribe.settle(queue, [1, 2, 3])
+    scribe.frame()
+    again = scribe.settle(queue, [2], Outcome.REJECTED)
+    return Expected("SET-4", "settled twice", f"{name} 2", again)
+
+
+def never_published(scribe: Scribe, queue: int, name: str) -> Expected:
+    """Something is settled that never came."""
+    scribe.publish(queue, 1, 2)
+    scribe.frame()
+    lsn = scribe.settle(queue, [1, 2, 3])
+    return Expected("DUR-3", "never published", f"{name} 3", lsn)
+
+
+def settled_before_commit(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A message is settled in the frame of its commit: it was handed out before that was on disk."""
+    scribe.publish(queue, 1)
+    scribe.frame()
+    scribe.commit(scribe.published([(queue, 2)]), scribe.settled(queue, [1]))
+    lsn = scribe.settle(queue, [2])
+    scribe.frame()
+    return Expected("TX-2", "visible too early", f"{name} 2", lsn)
+
+
+def handed_out_before_commit(scribe: Scribe, queue: int, name: str) -> Expected:
+    """It is said to have been handed out, and is published only then."""
+    scribe.publish(queue, 1)
+    scribe.frame()
+    lsn = scribe.append(Kind.DELIVERED, encode_delivered(queue, 3))
+    scribe.frame()
+    scribe.commit(scribe.published([(queue, 2)]))
+    return Expected("TX-2", "visible too early", f"{name} 2", lsn)
+
+
+def half_applied(scribe: Scribe, queue: int, name: str) -> Expected:
+    """What a branch does stands in two records."""
+    scribe.publish(queue, 1)
+    scribe.frame()
+    scribe.commit(scribe.published([(queue, 2)]))
+    second = scribe.commit(scribe.settled(queue, [1]), branch=scribe.branch)
+    return Expected("TX-5", "half-applied transaction", f"branch {scribe.branch}", second)
+
+
+def torn_commit(scribe: Scribe, queue: int, name: str) -> Expected:
+    """The record of a commit holds fewer operations than it says."""
+    from escrowmq.core.records import encode_commit
+
+    scribe.branch += 1
+    parts, _ = encode_commit(scribe.branch, [scribe.published([(queue, 1)]), scribe.published([(queue, 2)])])
+    whole = b"".join(parts)
+    first = 12 + 5 + int.from_bytes(whole[13:17], "little")
+    lsn = scribe.append(Kind.COMMIT, whole[:first])
+    return Expected("TX-5", "half-applied transaction", f"branch {scribe.branch}", lsn)
+
+
+def _prepare(scribe: Scribe, queue: int, settle: int, *, ago_ms: int = 0) -> tuple[int, int]:
+    """A branch that brings two messages and settles one is prepared; LSNs of the record and of its block."""
+    scribe.branch += 1
+    xid = Xid(1, b"global", scribe.branch.to_bytes(4, "big")).encode()
+    now = scribe.now_us // 1000 - ago_ms
+    head = run_head([queue], mandatory=False)
+    block = encode_block(now, Envelope("", "q", protocol=91, durable=True), [b"one", b"two"])
+    items = [
+        (Item.RUN, [head, *block]),
+        encode_settlement(SettlementItem(queue, Outcome.ACCEPTED, [Range(settle, 1)], requeue=False)),
+    ]
+    branch = Prepared(scribe.branch, State.PREPARED, now, now, 0, xid, "a client", [], [])
+    parts, offsets = encode_prepare(branch, items)
+    lsn = scribe.append(Kind.PREPARE, *parts)
+    return lsn, lsn + offsets[0] + len(head)
+
+
+def differently_applied(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A commit leaves out a part of what was prepared."""
+    scribe.publish(queue, 1)
+    scribe.frame()
+    _, block = _prepare(scribe, queue, 1)
+    scribe.frame()
+    lsn = scribe.commit((Kind.PLACED, [encode_placed([(queue, 2)], block, 2)]), branch=scribe.branch)
+    return Expected("TX-5", "half-applied transaction", f"branch {scribe.branch}", lsn)
+
+
+def contradicted(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A branch is rolled back, and committed after that."""
+    scribe.publish(queue, 1)
+    scribe.frame()
+    _, block = _prepare(scribe, queue, 1)
+    scribe.append(Kind.ROLLBACK, encode_number(scribe.branch))
+    scribe.frame()
+    operations = (Kind.PLACED, [encode_placed([(queue, 2)], block, 2)]), scribe.settled(queue, [1])
+    lsn = scribe.commit(*operations, branch=scribe.branch)
+    return Expected("HALF-3", "decision contradicted", f"branch {scribe.branch}", lsn)
+
+
+def undecided(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A branch was prepared two hours ago, and nobody has decided it."""
+    scribe.publish(queue, 1)
+    scribe.frame()
+    lsn, _ = _prepare(scribe, queue, 1, ago_ms=7_200_000)
+    return Expected("PIPE-5", "undecided too long", f"branch {scribe.branch}", lsn)
+
+
+Plant = Callable[[Scribe, int, str], Expected]
+PLANTED: Final[dict[str, Plant]] = {
+    plant.__name__: plant
+    for plant in (
+        duplicated,
+        reordered,
+        settled_twice,
+        never_published,
+        settled_before_commit,
+        handed_out_before_commit,
+        half_applied,
+        torn_commit,
+        differently_applied,
+        contradicted,
+        undecided,
+    )
+}
+
+
+def good(scribe: Scribe, queue: int) -> None:
+    """A queue about which nothing can be said against: publishes, transactions, two-phase commits, settlements."""
+    scribe.publish(queue, 1, 3)
+    scribe.commit(scribe.published([(queue, 4)]), scribe.published([(queue, 5)]))
+    scribe.frame()
+    scribe.append(Kind.DELIVERED, encode_delivered(queue, 6))
+    scribe.settle(queue, [1, 2], Outcome.EXPIRED)
+    _, block = _prepare(scribe, queue, 3)
+    scribe.frame()
+    placed = (Kind.PLACED, [encode_placed([(queue, 6)], block, 2)])
+    scribe.commit(placed, scribe.settled(queue, [3]), branch=scribe.branch)
+    scribe.frame()
+    _prepare(scribe, queue, 4)
+    scribe.append(Kind.ROLLBACK, encode_number(scribe.branch))
+    scribe.commit(scribe.settled(queue, [4, 6]))
+    scribe.frame()
+
+
+def all_planted(scribe: Scribe) -> Iterator[Expected]:
+    """Every fault, on queues of their own, among good ones."""
+    for number, (name, plant) in enumerate(PLANTED.items(), 1):
+        scribe.queue(2 * number, name)
+        yield plant(scribe, 2 * number, name)
+        scribe.frame()
+        scribe.queue(2 * number + 1, f"good {number}")
+        good(scribe, 2 * number + 1)
