@@ -81,6 +81,8 @@ class Connection:
                 new = self._path(self._xid, "new")
                 new.write_text(" ".join(self._work))
                 new.rename(self._path(self._xid, "prepared"))
+            else:
+                self._xid = None  # a read-only branch is over
             return bool(self._work)
 
         return self._call("prepare", prepare)

@@ -124,13 +124,13 @@ def _one_round(kill: Kill, broker: BrokerProcess, bank: PostgreSQL, folder: Path
             broker.kill()
             worker.go()
             # What follows on the broken connection fails, and shows that the others are not harmed.
-            worker.run_until(lambda step: step in ("failed", "done"))
+            worker.run_until(lambda step: step in ("failed", "done", "recover"))
             broker.start()
             worker.finish()
         case _:
             bank.kill()
             worker.go()
-            worker.run_until(lambda step: step in ("failed", "done"))
+            worker.run_until(lambda step: step in ("failed", "done", "recover"))
             bank.start()
             worker.finish()
 

@@ -141,6 +141,7 @@ def main(mode: str, broker: str, database: str, log: str, orders: str) -> None:
             except Exception as error:  # noqa: BLE001 - somebody was killed
                 print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
                 step("failed")
+        step("recover")
     deadline = time.monotonic() + DEADLINE_SECONDS
     while True:
         report = manager.recover()

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from escrowmq.xa.drivers import Answer, answer_of, as_decided, begin, heuristic_state, is_closed, is_reply, unsound
+from escrowmq.xa.drivers import (
+    Answer,
+    answer_of,
+    as_decided,
+    begin,
+    end_read_only,
+    heuristic_state,
+    is_closed,
+    is_reply,
+    unsound,
+)
 from escrowmq.xa.errors import XaError
 from escrowmq.xa.states import COMMIT, ROLLBACK, BranchState
 from escrowmq.xa.xids import FORMAT_ID, BranchId
@@ -55,9 +66,14 @@ class Branch:
         try:
             needed = self.connection.tpc_prepare()
         except Exception as error:  # noqa: BLE001 - every driver has its own
-            over = answer_of(error) in (Answer.ROLLED_BACK, Answer.UNKNOWN_XID)
-            return Result(BranchState.ROLLED_BACK if over else BranchState.UNANSWERED, error)
-        return Result(BranchState.READ_ONLY if needed is False else BranchState.PREPARED)
+            if answer_of(error) not in (Answer.ROLLED_BACK, Answer.UNKNOWN_XID):
+                return Result(BranchState.UNANSWERED, error)
+            self._leave_branch()
+            return Result(BranchState.ROLLED_BACK, error)
+        if needed is False:  # oracledb and escrowmq.client say so; others return None
+            end_read_only(self.connection)
+            return Result(BranchState.READ_ONLY)
+        return Result(BranchState.PREPARED)
 
     def commit(self) -> Result:
         """The second phase, after a decision."""
@@ -74,9 +90,10 @@ class Branch:
             state = heuristic_state(error)
             if state is not None:
                 return self._ended(Result(state, error), COMMIT)
-            return Result(
-                BranchState.ROLLED_BACK if is_reply(self.connection, error) else BranchState.UNANSWERED, error
-            )
+            if not is_reply(self.connection, error):
+                return Result(BranchState.UNANSWERED, error)
+            self._leave_branch()
+            return Result(BranchState.ROLLED_BACK, error)
         return Result(BranchState.COMMITTED)
 
     def rollback(self) -> Result:
@@ -88,6 +105,11 @@ class Branch:
         if was_active and result.state is BranchState.UNANSWERED and is_closed(self.connection):
             return Result(BranchState.ROLLED_BACK, result.problem)
         return result
+
+    def _leave_branch(self) -> None:
+        """The branch is over; some drivers want to be told, so that the connection can be used again."""
+        with contextlib.suppress(Exception):
+            self.connection.tpc_rollback()
 
     def _ended(self, result: Result, decided: str) -> Result:
         return _acknowledged(self.connection, self.connection.xid(FORMAT_ID, *self.id), result, decided)

@@ -84,6 +84,12 @@ def begin(connection: Any, xid: Any, seconds: float | None) -> None:
         connection.tpc_begin(xid)
 
 
+def end_read_only(connection: Any) -> None:
+    """After a read-only vote the branch is over at the participant; escrowmq.client has to be told as well."""
+    if isinstance(connection, Connection):
+        connection.tpc_commit()
+
+
 def is_reply(connection: Any, error: BaseException) -> bool:
     """Whether an error came from the participant, so that it has not done what it was asked for."""
     if isinstance(error, ChannelClosed | BranchRolledBack):
