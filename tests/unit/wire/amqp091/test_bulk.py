@@ -1,0 +1,134 @@
+"""Messages in columns: what is written is read, and anything else is refused."""
+
+from __future__ import annotations
+
+from array import array
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from escrowmq.core.hold_reading import Batch, Shared
+from escrowmq.core.message import Death, Envelope
+from escrowmq.wire.amqp091 import bulk
+from escrowmq.wire.amqp091.bulk import BulkError, Message
+from escrowmq.wire.amqp091.properties import Properties, scan
+from escrowmq.wire.amqp091.publication import PROTOCOL
+
+PLAIN = Properties(content_type="text/plain", delivery_mode=2).encode()
+ENVELOPES = [
+    Envelope(exchange, key, header, protocol=PROTOCOL)
+    for exchange, key, header in (("", "q", PLAIN), ("amq.topic", "ä.b", b"\0\0"), ("x", "", PLAIN))
+]
+messages = st.lists(
+    st.tuples(
+        st.integers(1, 2**63),
+        st.sampled_from(ENVELOPES),
+        st.integers(0, 2**40),
+        st.booleans(),
+        st.binary(max_size=20),
+    ),
+    max_size=12,
+)
+
+
+def batch_of(first: int, content: list[tuple[int, Envelope, int, bool, bytes]]) -> Batch:
+    """Equal neighbours share a run."""
+    runs: list[Shared] = []
+    for i, (_, envelope, time, redelivered, _) in enumerate(content, 1):
+        if runs and runs[-1][1:] == (envelope, time, redelivered):
+            runs[-1] = runs[-1]._replace(end=i)
+        else:
+            runs.append(Shared(i, envelope, time, redelivered))
+    return Batch(
+        first,
+        first + len(content),
+        array("Q", [each[0] for each in content]),
+        array("I", [len(each[4]) for each in content]),
+        [each[4] for each in content],
+        runs,
+    )
+
+
+@given(st.integers(1, 2**60), messages)
+def test_what_is_written_is_read(first: int, content: list[tuple[int, Envelope, int, bool, bytes]]) -> None:
+    found = bulk.decode(bulk.encode(batch_of(first, content)))
+    assert list(found.messages()) == [
+        Message(
+            first + i, position, env.exchange.encode(), env.routing_key.encode(), env.header, time * 1000, again, body
+        )
+        for i, (position, env, time, again, body) in enumerate(content)
+    ]
+    assert (found.first, found.count) == (first, len(content))
+
+
+def test_columns_are_views_of_the_bytes_and_aligned() -> None:
+    data = bytearray(bulk.encode(batch_of(1, [(9, ENVELOPES[0], 3, True, b"body")])))
+    found = bulk.decode(data)
+    assert bytes(found.bodies.data) == b"body"
+    data[-4:] = b"BODY"
+    assert found.bodies[0] == b"BODY"
+    assert (found.positions.tolist(), found.bodies.offsets.tolist()) == ([9], [0, 4])
+    assert len(bulk.encode(batch_of(1, [(9, ENVELOPES[0], 3, True, b"")]))) % bulk.ALIGNMENT == 0
+
+
+def test_properties_are_those_of_a_delivery() -> None:
+    dead = Envelope("", "q", PLAIN, protocol=PROTOCOL, deaths=(Death("q", "expired", 1, 5000, "", ("k",), None),))
+    (message,) = bulk.decode(bulk.encode(batch_of(1, [(1, dead, 0, False, b"")]))).messages()
+    assert message.properties != PLAIN
+    assert b"x-death" in message.properties
+    assert scan(message.properties).delivery_mode == 2
+
+
+@given(st.binary(max_size=200))
+def test_any_octets_are_refused_or_read(data: bytes) -> None:
+    for given_ in (data, bulk.MAGIC + b"\1\0\0\0" + data):
+        try:
+            found = bulk.decode(given_)
+        except BulkError:
+            continue
+        assert len(list(found.messages())) == found.count
+
+
+@given(messages.filter(bool), st.data())
+def test_damaged_octets_are_refused_or_read(
+    content: list[tuple[int, Envelope, int, bool, bytes]], data: st.DataObject
+) -> None:
+    whole = bytearray(bulk.encode(batch_of(1, content)))
+    for _ in range(data.draw(st.integers(1, 3))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    cut = whole[: data.draw(st.integers(0, len(whole)))]
+    for damaged in (whole, cut):
+        try:
+            found = bulk.decode(damaged)
+        except BulkError:
+            continue
+        assert len(list(found.messages())) == found.count
+
+
+@given(messages, st.data())
+def test_a_part_is_refused_and_so_is_more(
+    content: list[tuple[int, Envelope, int, bool, bytes]], data: st.DataObject
+) -> None:
+    whole = bulk.encode(batch_of(1, content))
+    with pytest.raises(BulkError):
+        bulk.decode(whole[: data.draw(st.integers(0, len(whole) - 1))])
+    with pytest.raises(BulkError, match="bytes follow"):
+        bulk.decode(whole + b"\0" * data.draw(st.integers(1, 9)))
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "text"),
+    [
+        (0, b"X", "begins with b'EMQB'"),
+        (4, b"\2", "version 2"),
+        (6, b"\1", "flags 0x1"),
+        (20, b"\0", "ascend|cover|column|follow"),
+        (16, b"\xff\xff\xff\xff", "in the middle of a column"),
+    ],
+)
+def test_faults_of_the_head(at: int, value: bytes, text: str) -> None:
+    data = bytearray(bulk.encode(batch_of(1, [(1, ENVELOPES[0], 0, False, b"x"), (2, ENVELOPES[0], 0, False, b"y")])))
+    data[at : at + len(value)] = value
+    with pytest.raises(BulkError, match=text):
+        bulk.decode(data)
