@@ -1,0 +1,59 @@
+"""One address for all messages, or one for each."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.client.addressing import Addresses, SomeProperties, octets
+from escrowmq.client.encoding import Encoder, Heads
+from escrowmq.client.errors import ProgrammingError
+from escrowmq.wire.amqp091.properties import NO_PROPERTIES, Properties
+
+ENCODER = Encoder(1, 0)
+PROPS = Properties(delivery_mode=2)
+
+
+def heads(key: str, properties: SomeProperties = None) -> Heads:
+    return ENCODER.heads("e", key, octets(properties), False)
+
+
+def test_one_for_all() -> None:
+    addresses = Addresses(ENCODER, "e", "k", PROPS, False)
+    assert addresses.next(5) is heads("k", PROPS)
+    assert addresses.next(7) is heads("k", PROPS.encode())
+    addresses.finish()
+
+
+def test_one_for_each() -> None:
+    addresses = Addresses(ENCODER, "e", ["a", "b", "a", "a"], iter([PROPS, None, PROPS, PROPS]), False)
+    assert addresses.next(2) == [heads("a", PROPS), heads("b")]
+    assert addresses.next(2) is heads("a", PROPS)  # a run
+    addresses.finish()
+
+
+def test_keys_for_each_with_the_same_properties_and_the_other_way_round() -> None:
+    assert Addresses(ENCODER, "e", ["a", "b"], PROPS, False).next(2) == [heads("a", PROPS), heads("b", PROPS)]
+    given: list[SomeProperties] = [None, PROPS, b"\x00\x00"]
+    assert Addresses(ENCODER, "e", "k", given, False).next(3) == [heads("k"), heads("k", PROPS), heads("k")]
+
+
+@pytest.mark.parametrize(("keys", "message"), [(["a"], "fewer"), (["a", "b", "c"], "more")])
+def test_as_many_as_there_are_bodies(keys: list[str], message: str) -> None:
+    def publish(addresses: Addresses) -> None:
+        addresses.next(2)
+        addresses.finish()
+
+    with pytest.raises(ProgrammingError, match=f"{message} routing keys than bodies"):
+        publish(Addresses(ENCODER, "e", keys, None, False))
+    with pytest.raises(ProgrammingError, match=f"{message} properties than bodies"):
+        publish(Addresses(ENCODER, "e", "k", [None] * len(keys), False))
+
+
+def test_what_does_not_fit() -> None:
+    with pytest.raises(ProgrammingError, match="cannot be published"):
+        Addresses(ENCODER, "e", "k" * 256, None, False).next(1)
+    with pytest.raises(ProgrammingError, match="priority"):
+        Addresses(ENCODER, "e", "k", Properties(priority=256), False)
+    with pytest.raises(ProgrammingError, match="cannot be encoded"):
+        octets(Properties(message_id=7))  # type: ignore[arg-type]
+    assert octets(None) == NO_PROPERTIES

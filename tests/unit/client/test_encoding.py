@@ -1,0 +1,100 @@
+"""Publishes as bytes are what the broker's own codec reads back."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from escrowmq.client.encoding import Encoder, Heads, pieces
+from escrowmq.wire.amqp091 import codes
+from escrowmq.wire.amqp091.frames import decode_header, decode_method, next_frame
+from escrowmq.wire.amqp091.properties import NO_PROPERTIES, Properties
+from escrowmq.wire.amqp091.spec import BasicPublish
+
+FRAME_MAX = 4096
+ROOM = FRAME_MAX - 8
+Seen = tuple[BasicPublish, bytes, bytes]
+
+bodies_of_any_size = st.lists(
+    st.one_of(st.binary(max_size=20), st.sampled_from([b"", bytes(ROOM), bytes(ROOM + 1), bytes(3 * ROOM)])),
+    min_size=1,
+    max_size=12,
+)
+
+
+def read(data: bytes, channel: int) -> list[Seen]:
+    """The publishes in `data`, frame by frame."""
+    seen: list[Seen] = []
+    at = 0
+
+    def frame(kind: int) -> bytes:
+        nonlocal at
+        found = next_frame(data, at, FRAME_MAX)
+        assert found is not None
+        assert found[:2] == (kind, channel)
+        at = found[3]
+        return found[2]
+
+    while at < len(data):
+        method = decode_method(frame(codes.FRAME_METHOD))
+        assert isinstance(method, BasicPublish)
+        size, props = decode_header(frame(codes.FRAME_HEADER))
+        body = b""
+        while len(body) < size:
+            body += frame(codes.FRAME_BODY)
+        seen.append((method, props, body))
+    return seen
+
+
+def test_one() -> None:
+    encoder = Encoder(7, FRAME_MAX)
+    props = Properties(delivery_mode=2, headers={"a": 1}).encode()
+    heads = encoder.heads("e", "k", props, True)
+    for body in (b"", b"x", bytes(ROOM), bytes(ROOM + 1)):
+        assert read(encoder.one(heads, body), 7) == [(BasicPublish("e", "k", True), props, body)]
+
+
+@given(bodies_of_any_size)
+def test_alike_is_one_after_another(bodies: list[bytes]) -> None:
+    encoder = Encoder(1, FRAME_MAX)
+    heads = encoder.heads("e", "k", NO_PROPERTIES, False)
+    seen = read(encoder.alike(heads, bodies, list(map(len, bodies))), 1)
+    assert seen == [(BasicPublish("e", "k"), NO_PROPERTIES, body) for body in bodies]
+
+
+@given(st.lists(st.binary(min_size=3, max_size=3), min_size=1))
+def test_alike_of_one_size(bodies: list[bytes]) -> None:
+    encoder = Encoder(1, FRAME_MAX)
+    heads = encoder.heads("", "k", NO_PROPERTIES, False)
+    assert [body for _, _, body in read(encoder.alike(heads, bodies, [3] * len(bodies)), 1)] == bodies
+
+
+@given(bodies_of_any_size)
+def test_mixed_has_an_address_for_each(bodies: list[bytes]) -> None:
+    encoder = Encoder(1, FRAME_MAX)
+    keys = [f"k{i % 3}" for i in range(len(bodies))]
+    heads = [encoder.heads("e", key, NO_PROPERTIES, False) for key in keys]
+    seen = read(encoder.mixed(heads, bodies, list(map(len, bodies))), 1)
+    assert [(method.routing_key, body) for method, _, body in seen] == list(zip(keys, bodies, strict=True))
+
+
+def test_heads_are_found_again_and_not_for_ever() -> None:
+    encoder = Encoder(1, 0)
+    assert encoder.heads("e", "k", b"", False) is encoder.heads("e", "k", b"", False)
+    assert encoder.heads("e", "k", b"", False) is not encoder.heads("e", "k", b"", True)
+    for i in range(10_000):
+        encoder.heads("e", str(i), b"", False)
+    assert len(encoder._heads) <= 4096
+    heads = Heads(1, b"", b"")
+    for size in range(1, 10_000):
+        assert heads[size] == heads.bare(size) + b"\x03\x00\x01" + size.to_bytes(4, "big")
+    assert len(heads) <= 4096
+
+
+@given(st.lists(st.integers(0, 500), min_size=1), st.integers(1, 1000))
+def test_pieces_are_whole_and_bounded(sizes: list[int], most: int) -> None:
+    found = list(pieces(sizes, most))
+    assert [at for start, end in found for at in range(start, end)] == list(range(len(sizes)))
+    for start, end in found:
+        assert end > start
+        assert end - start == 1 or sum(sizes[start:end]) <= most
