@@ -43,6 +43,11 @@ COMMANDS: dict[str, Mount] = {
         "Show what a running broker is doing: load, journal, memory, alarms.",
     ),
     "queues": Mount("escrowmq.server.admin_commands", "queues", "List queues with what waits in them."),
+    "holds": Mount(
+        "escrowmq.server.admin_hold_commands",
+        "holds",
+        "List what groups of bulk readers hold of queues, or release it.",
+    ),
     "connections": Mount(
         "escrowmq.server.admin_commands", "connections", "List the clients' connections, or close one."
     ),

@@ -43,8 +43,9 @@ def status(data_dir: Path, as_json: bool) -> None:
 def queues(data_dir: Path, as_json: bool, vhost: str | None) -> None:
     """List queues with what waits in them.
 
-    `ready` waits for a consumer, `unsettled` is with one and not acknowledged yet. Where transactions are in doubt,
-    `locked` is what they have taken, and `withheld` what they would bring.
+    `ready` waits for a consumer, `unsettled` is with one and not acknowledged yet, `held` is kept for bulk readers (see
+    `escrowmq holds`). Where transactions are in doubt, `locked` is what they have taken, and `withheld` what they would
+    bring.
 
     \b
     Example:

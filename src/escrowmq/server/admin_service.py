@@ -20,6 +20,7 @@ from escrowmq.core.access import Access
 from escrowmq.core.broker import Broker
 from escrowmq.core.permissions import Entry, Permission, TopicPermission
 from escrowmq.server.admin import Command, Refused
+from escrowmq.server.admin_holds import HoldAdmin
 from escrowmq.server.admin_transactions import NOTHING_IN_DOUBT, TransactionAdmin
 from escrowmq.server.auth import hash_password
 from escrowmq.server.connection import ClientConnection
@@ -51,6 +52,7 @@ class AdminService:
         self._free_bytes = free_bytes
         self._started = time.monotonic()
         self._transactions = TransactionAdmin(runtime.broker, self._durably)
+        self._holds = HoldAdmin(runtime.broker, self._durably)
         self.listeners: list[str] = []
         self.commands: Mapping[str, Command] = {
             "status": self.status,
@@ -74,6 +76,7 @@ class AdminService:
             "journal.snapshot": self.snapshot,
             "journal.compact": self.compact,
             **self._transactions.commands,
+            **self._holds.commands,
         }
 
     # -- looking
@@ -127,6 +130,7 @@ class AdminService:
                 "auto_delete": queue.auto_delete,
                 "ready": queue.ready,
                 "unsettled": queue.unsettled,
+                "held": sum(map(len, queue.holds.values())),
                 **in_doubt.get((queue.vhost, queue.name), NOTHING_IN_DOUBT),
                 "consumers": len(queue.consumers),
                 "arguments": dict(queue.arguments),

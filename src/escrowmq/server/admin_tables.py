@@ -23,10 +23,10 @@ def show_rows(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
 
 
 def show_queues(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Queues, longest first; what is in doubt only where something is."""
+    """Queues, longest first; what is held, or in doubt, only where something is."""
     ordered = sorted(rows, key=lambda row: (-row["ready"] - row["unsettled"], row["vhost"], row["name"]))
-    doubtful = [key for key in ("locked", "withheld") if any(row.get(key) for row in rows)]
-    show_rows(ordered, ("vhost", "name", "type", "durable", "ready", "unsettled", *doubtful, "consumers"))
+    special = [key for key in ("held", "locked", "withheld") if any(row.get(key) for row in rows)]
+    show_rows(ordered, ("vhost", "name", "type", "durable", "ready", "unsettled", *special, "consumers"))
 
 
 def show_connections(rows: Sequence[Mapping[str, Any]]) -> None:

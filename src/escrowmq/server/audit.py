@@ -21,6 +21,7 @@ TOLD: Final[Mapping[str, tuple[str, ...]]] = {
     "topic.set": ("user", "vhost", "exchange", "write", "read"),
     "topic.clear": ("user", "vhost", "exchange"),
     "connection.close": ("peer", "reason"),
+    "hold.release": ("vhost", "queue", "group"),
     "tx.commit": ("xid",),
     "tx.rollback": ("xid",),
     "tx.forget": ("xid",),

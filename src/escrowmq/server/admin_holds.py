@@ -1,0 +1,44 @@
+"""What the admin socket can do with holds: show what groups of bulk readers keep, and free what nobody will settle."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from escrowmq.core.broker import Broker
+from escrowmq.server.admin import Command
+
+
+class HoldAdmin:
+    """The commands by name (`commands`). Raises BrokerError.
+
+    `durably` makes a change in a turn, and waits until it is on disk.
+    """
+
+    def __init__(self, broker: Broker, durably: Callable[[Callable[[], int]], Awaitable[int]]) -> None:
+        self._broker = broker
+        self._durably = durably
+        self.commands: Mapping[str, Command] = {"hold.list": self.list_holds, "hold.release": self.release}
+
+    async def list_holds(self) -> list[dict[str, Any]]:
+        """Every group that a queue remembers."""
+        return [
+            {
+                "vhost": queue.vhost,
+                "queue": queue.name,
+                "group": hold.group,
+                "held": len(hold),
+                "first": hold.first,
+                "end": hold.end,
+                "settled": hold.settled,
+                "in_doubt": len(hold.pledged),
+            }
+            for vhost in self._broker.vhosts.values()
+            for queue in vhost.queues.values()
+            for hold in queue.holds.values()
+        ]
+
+    async def release(self, vhost: str, queue: str, group: str) -> int:
+        """What a group holds goes back to its queue; how many messages that were."""
+        found = self._broker.vhost(vhost).queue(queue)
+        return await self._durably(lambda: self._broker.holds.release(found, group)[0])

@@ -1,0 +1,64 @@
+"""What operators see of holds, and release."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.server.admin_holds import HoldAdmin
+from escrowmq.wire.amqp091 import spec
+from tests.unit.wire.amqp091.clients import bodies, pair
+
+
+class Bench:
+    """A broker with a queue of three, of which a group holds two."""
+
+    def __init__(self) -> None:
+        self.server, self.client = pair()
+        self.client.declare(1, "q")
+        self.client.publish(1, "q", b"a", b"b", b"c")
+        self.client.call(1, spec.EscrowHold("q", "etl", 2), spec.EscrowHoldOk)
+        self.admin = HoldAdmin(self.server.broker, self._durably)
+
+    async def _durably(self, change: Callable[[], int]) -> int:
+        result = change()
+        self.server.end_turn()
+        self.server.run_disk()
+        return result
+
+    def do(self, command: str, **arguments: Any) -> Any:
+        return asyncio.run(self.admin.commands[command](**arguments))  # type: ignore[arg-type]
+
+
+def test_every_group_is_listed() -> None:
+    bench = Bench()
+    bench.client.call(1, spec.EscrowSettle("q", "etl", 2), spec.EscrowSettleOk)
+    (row,) = bench.do("hold.list")
+    assert row == {
+        "vhost": "/",
+        "queue": "q",
+        "group": "etl",
+        "held": 1,
+        "first": 2,
+        "end": 3,
+        "settled": 2,
+        "in_doubt": 0,
+    }
+
+
+def test_what_is_released_is_ready() -> None:
+    bench = Bench()
+    assert bodies(bench.server) == [b"c"]
+    assert bench.do("hold.release", vhost="/", queue="q", group="etl") == 2
+    assert bodies(bench.server) == [b"a", b"b", b"c"]
+    assert bench.do("hold.release", vhost="/", queue="q", group="etl") == 0
+
+
+def test_a_queue_that_is_not_there() -> None:
+    with pytest.raises(BrokerError) as caught:
+        Bench().do("hold.release", vhost="/", queue="x", group="etl")
+    assert caught.value.condition is Condition.NOT_FOUND
