@@ -27,9 +27,9 @@ def status(broker: BrokerProcess) -> Any:
 
 
 class Publisher(threading.Thread):
-    """Publishes transient messages of a megabyte, confirmed one by one."""
+    """Publishes messages of a megabyte, confirmed one by one; transient ones if they are not to be `durable`."""
 
-    def __init__(self, broker: BrokerProcess, count: int) -> None:
+    def __init__(self, broker: BrokerProcess, count: int, *, durable: bool = False) -> None:
         super().__init__(daemon=True)
         self.blocked: list[str] = []
         self.unblocked = 0
@@ -37,6 +37,7 @@ class Publisher(threading.Thread):
         self.fault: Exception | None = None
         self._broker = broker
         self._count = count
+        self._durable = durable
 
     def run(self) -> None:
         try:
@@ -49,16 +50,36 @@ class Publisher(threading.Thread):
         connection.add_on_connection_blocked_callback(lambda _, frame: self.blocked.append(frame.method.reason))
         connection.add_on_connection_unblocked_callback(lambda *_: self._unblock())
         channel = connection.channel()
-        channel.queue_declare("q")
+        channel.queue_declare("q", durable=self._durable)
         channel.confirm_delivery()
+        properties = pika.BasicProperties(delivery_mode=2 if self._durable else 1)
         for i in range(self._count):
-            channel.basic_publish("", "q", i.to_bytes(4, "big") * (MIB // 4))
+            channel.basic_publish("", "q", i.to_bytes(4, "big") * (MIB // 4), properties)
             self.confirmed += 1
         connection.sleep(0)  # pika tells of blocking only here
         connection.close()
 
     def _unblock(self) -> None:
         self.unblocked += 1
+
+
+class Holder(threading.Thread):
+    """Takes messages and settles none, until it leaves: deliveries stay in the broker's memory."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        super().__init__(daemon=True)
+        self._connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+        self._channel = self._connection.channel()
+        self._channel.queue_declare("q")
+        self._channel.basic_consume("q", lambda *_: None)
+
+    def run(self) -> None:
+        self._channel.start_consuming()
+        self._connection.close()
+
+    def leave(self) -> None:
+        self._connection.add_callback_threadsafe(self._channel.stop_consuming)
+        self.join(20)
 
 
 @contextmanager
@@ -86,14 +107,16 @@ def test_the_memory_alarm_blocks_publishers_until_consumers_have_made_room(tmp_p
     with running_broker(tmp_path) as broker:
         base = status(broker)["memory"]["resident_bytes"]
     count = 120
-    text = f"[memory]\nhigh_watermark = {base + 60 * MIB}\nqueue_resident_bytes = '1GiB'\n"
-    with limited(tmp_path, text) as broker:
+    with limited(tmp_path, f"[memory]\nhigh_watermark = {base + 60 * MIB}\n") as broker:
+        holder = Holder(broker)
+        holder.start()
         publisher = Publisher(broker, count)
         publisher.start()
         wait_until(lambda: status(broker)["alarms"] == ["memory"] or publisher.fault, 30, "the alarm")
         assert publisher.fault is None
         assert publisher.confirmed < count
         wait_until(lambda: held_back(broker) == ["alarm"], what="the publisher's next message")
+        holder.leave()
         assert consume(broker, count) == list(range(count))
         publisher.join(20)
         assert publisher.confirmed == count
@@ -101,6 +124,20 @@ def test_the_memory_alarm_blocks_publishers_until_consumers_have_made_room(tmp_p
         assert publisher.unblocked == len(publisher.blocked)
         assert "memory alarm on, publishers are blocked" in broker.log()
         wait_until(lambda: status(broker)["alarms"] == [], what="the end of the alarm")
+
+
+def test_queues_alone_do_not_bring_the_memory_alarm(tmp_path: Path) -> None:
+    """What waits in them can wait on disk, whatever each of them may keep in memory."""
+    with running_broker(tmp_path) as broker:
+        base = status(broker)["memory"]["resident_bytes"]
+    count = 300
+    text = f"[memory]\nhigh_watermark = {base + 200 * MIB}\nqueue_resident_bytes = '1GiB'\n"
+    with limited(tmp_path, text) as broker:
+        publisher = Publisher(broker, count, durable=True)
+        publisher.start()
+        publisher.join(60)
+        assert (publisher.confirmed, publisher.blocked, publisher.fault) == (count, [], None)
+        assert consume(broker, count) == list(range(count))
 
 
 def test_the_disk_alarm_blocks_publishers_but_no_consumers(tmp_path: Path) -> None:

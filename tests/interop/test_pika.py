@@ -220,18 +220,22 @@ def test_a_client_without_heartbeats_is_dropped(broker: BrokerProcess, name: str
 
 
 def test_publishers_are_blocked_while_memory_runs_short(own_broker: Start, name: str) -> None:
-    broker = own_broker('[memory]\nhigh_watermark = "160MiB"\nqueue_resident_bytes = "1GiB"\n')
+    broker = own_broker('[memory]\nhigh_watermark = "160MiB"\n')
     with connect(broker) as publisher, connect(broker) as consumer:
         heard: list[str] = []
         publisher.add_on_connection_blocked_callback(lambda _, frame: heard.append(frame.method.reason))
         publisher.add_on_connection_unblocked_callback(lambda *_: heard.append("unblocked"))
         channel = publisher.channel()
         channel.queue_declare(name)
+        holder = consumer.channel()
+        holder.basic_consume(name, lambda *_: None)  # what it does not settle cannot wait on disk
         sent = 0
         while not heard:
             channel.basic_publish("", name, bytes(MIB))
             sent += 1
             publisher.process_data_events(0.001)
+            consumer.process_data_events(0)
+        holder.close()
         assert heard == ["low on memory"]
         bodies = received(consumer.channel(), name, sent)
         assert all(len(body) == MIB for body in bodies)
