@@ -186,6 +186,12 @@ class JournalSection(Section):
         le=1,
         description="Segments of which a smaller share is alive are compacted; 0 compacts nothing.",
     )
+    retain_bytes: Size = Field(
+        default=0, description="History that is kept for audits although the broker needs it no more, newest first."
+    )
+    detail: Literal["none", "deliveries"] = Field(
+        default="none", description="Whether the log tells what was delivered to whom and when, for audits."
+    )
 
 
 class SecuritySection(Section):

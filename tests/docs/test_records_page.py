@@ -10,7 +10,7 @@ from struct import Struct
 
 import pytest
 
-from escrowmq.core import hold_records, message, records
+from escrowmq.core import deliveries, hold_records, message, records
 from escrowmq.core.broker import Broker
 from escrowmq.core.directory import Declaration
 from escrowmq.core.hold_records import Held, HeldRange, encode_held, encode_released
@@ -43,6 +43,8 @@ LAYOUTS = {
     "Held range": [hold_records._RANGE],
     "Copy": [hold_records._COPY],
     "Released head": [hold_records._RELEASED],
+    "Deliveries head": [deliveries._HEAD],
+    "Part head": [deliveries._PART],
 }
 
 ENVELOPE = Envelope("", "q", Properties(delivery_mode=2).encode(), protocol=PROTOCOL, durable=True)
@@ -68,6 +70,13 @@ EXAMPLES = {
         encode_held(Held(3, "etl", 1, 7, [HeldRange(41, 2, 0), HeldRange(40, 1, 1)], [Reference(42, 1, 4142, 0)]))
     ),
     "released": encode_released(3, "etl", 9, 9),
+    "deliveries": deliveries.encode_deliveries(
+        deliveries.Delivered(
+            3,
+            7,
+            [deliveries.Part("c", deliveries.REDELIVERED, [Range(40, 1)]), deliveries.Part("c", 0, [Range(41, 1)])],
+        )
+    ),
 }
 
 

@@ -40,7 +40,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "units": (),
     "text": (),
     "config": ("units",),
-    "inspection": ("core.records", "core.message", "journal", "text"),
+    "inspection": ("core.deliveries", "core.records", "core.message", "journal", "text"),
     "cli": (
         "__version__",
         "config",

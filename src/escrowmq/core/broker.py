@@ -13,6 +13,7 @@ from escrowmq.core.coordinator import Coordinator
 from escrowmq.core.dead_letter import circular, dead_envelope
 from escrowmq.core.deadlines import Deadlines
 from escrowmq.core.decision import Decision, place_one
+from escrowmq.core.deliveries import Deliveries
 from escrowmq.core.directory import Directory
 from escrowmq.core.holds import Holds
 from escrowmq.core.message import Entry, Envelope, Run
@@ -82,6 +83,7 @@ class Broker(Directory):
         self.resident_limit = self._roomy_limit = resident_limit
         self.deadlines = Deadlines()
         self.settlements = Settlements(log)
+        self.deliveries: Deliveries | None = None
         self.pager: Pager = LogPager(log)
         self.stirred: dict[Queue, None] = {}
         self.reserved: dict[Queue, tuple[int, int]] = {}  # room for prepared branches: messages, bytes
@@ -93,6 +95,10 @@ class Broker(Directory):
         super().__init__()
         self.coordinator = Coordinator(self)
         self.holds = Holds(self)
+
+    def record_deliveries(self) -> None:
+        """From now on the log tells what is delivered to whom, for audit."""
+        self.deliveries = self.settlements.deliveries = Deliveries(self)
 
     def keep_less(self, *, on: bool) -> None:
         """While memory is short, what comes to a queue that holds more than a little waits on disk alone.
@@ -200,8 +206,8 @@ class Broker(Directory):
         else:
             self.stirred[queue] = None
 
-    def get(self, queue: Queue, *, auto_settle: bool) -> Entry | None:
-        """The next entry, for a client that asks for just one."""
+    def get(self, queue: Queue, *, auto_settle: bool, label: str = "") -> Entry | None:
+        """The next entry, for a client that asks for just one; `label` is what the log calls it."""
         queue.touch()
         if queue.keeps:
             return None
@@ -209,6 +215,8 @@ class Broker(Directory):
         while queue.ready:
             entries = queue.take(1)
             if entries:
+                if self.deliveries is not None:
+                    self.deliveries.note(queue, label, entries, settled=auto_settle)
                 if auto_settle:
                     self.settlements.add(queue, entries, Outcome.ACCEPTED)
                 else:
@@ -274,6 +282,8 @@ class Broker(Directory):
         if queue.options.dead_letter_exchange is None:
             self.settlements.add(queue, entries, outcome)
             return
+        if self.deliveries is not None:
+            self.deliveries.flush()
         for some in _in_parts(entries):  # a record has a longest length, whatever is settled at once
             decision = Decision(self)
             self.place_dead(decision, queue, some, outcome)

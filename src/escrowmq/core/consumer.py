@@ -43,7 +43,8 @@ class Consumer:
     """A subscription of `receiver` to `queue`.
 
     `credit` is how many more entries it may hold unsettled. With `auto_settle` entries are settled as they are handed
-    over. `tag` and `view` belong to the protocol; `cursor` is where it stands in a stream.
+    over. `tag` and `view` belong to the protocol; `label` is what the log calls it; `cursor` is where it stands in a
+    stream.
     """
 
     __slots__ = (
@@ -51,6 +52,7 @@ class Consumer:
         "credit",
         "cursor",
         "exclusive",
+        "label",
         "options",
         "priority",
         "queue",
@@ -71,10 +73,12 @@ class Consumer:
         auto_settle: bool = False,
         exclusive: bool = False,
         options: ConsumerOptions = _NO_OPTIONS,
+        label: str = "",
     ) -> None:
         self.queue = queue
         self.receiver = receiver
         self.tag = tag
+        self.label = label
         self.credit = credit or UNLIMITED
         self.window = window
         self.auto_settle = auto_settle

@@ -16,6 +16,7 @@ from escrowmq.core.outcome import Outcome
 
 if TYPE_CHECKING:
     from escrowmq.core.deadlines import Deadline, Deadlines
+    from escrowmq.core.deliveries import Deliveries
     from escrowmq.core.hold import Hold
     from escrowmq.core.records import Reference
     from escrowmq.core.settlement import Settlements
@@ -40,6 +41,7 @@ class Host(Protocol):
     now: int
     deadlines: Deadlines
     settlements: Settlements
+    deliveries: Deliveries | None
     pager: Pager
     resident_limit: int
     stirred: dict[Queue, None]
@@ -317,6 +319,8 @@ class Queue:
         receiver = consumer.receiver
         if receiver is None:
             raise AssertionError("a consumer without a receiver has no room")
+        if self._host.deliveries is not None:
+            self._host.deliveries.note(self, consumer.label, entries, settled=consumer.auto_settle)
         if consumer.auto_settle:
             receiver.deliver(consumer, entries)
             self._host.settlements.add(self, entries, Outcome.ACCEPTED)

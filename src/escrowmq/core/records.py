@@ -56,6 +56,7 @@ class Kind(IntEnum):
     PROGRESS = 31
     HELD = 32
     RELEASED = 33
+    DELIVERIES = 34
 
 
 RECORD_BYTES: Final = 1 << 30

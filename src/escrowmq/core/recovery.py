@@ -86,7 +86,7 @@ class Recovery:
         handler = self._handlers.get(kind)
         if handler is not None:
             handler(lsn, payload)
-        elif kind == Kind.PAGE:
+        elif kind in (Kind.PAGE, Kind.DELIVERIES):
             return
         elif kind in Kind._value2member_map_:
             self._broker.restore(Kind(kind), decode_change(payload))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from escrowmq.core.records import Kind, encode_settle, ranges_of
 
 if TYPE_CHECKING:
+    from escrowmq.core.deliveries import Deliveries
     from escrowmq.core.message import Entry, Run
     from escrowmq.core.outcome import Outcome
     from escrowmq.core.ports import Log
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
 class Settlements:
     """Entries that left their queues in this turn, until `flush` writes them down."""
 
-    __slots__ = ("_log", "_waiting")
+    __slots__ = ("_log", "_waiting", "deliveries")
 
     def __init__(self, log: Log) -> None:
         self._log = log
+        self.deliveries: Deliveries | None = None
         self._waiting: dict[tuple[Queue, Outcome], list[Entry]] = {}
 
     def add(self, queue: Queue, entries: Iterable[Entry], outcome: Outcome) -> None:
@@ -36,6 +38,8 @@ class Settlements:
 
     def flush(self) -> None:
         """Append the records, and give back what the log kept for these entries."""
+        if self.deliveries is not None:  # what was delivered comes before what became of it
+            self.deliveries.flush()
         if not self._waiting:
             return
         for (queue, outcome), entries in self._waiting.items():

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from escrowmq.core.deliveries import REDELIVERED, decode_deliveries
 from escrowmq.core.message import Envelope
 from escrowmq.core.records import (
     BLOCK,
@@ -113,6 +114,15 @@ def _delivered(data: bytes | memoryview) -> Fields:
     return {"queue": target.queue, "below": target.first}
 
 
+def _deliveries(data: bytes | memoryview) -> Fields:
+    found = decode_deliveries(data)
+    parts = [
+        {"consumer": part.consumer, "redelivered": bool(part.flags & REDELIVERED), "positions": _pairs(part.ranges)}
+        for part in found.parts
+    ]
+    return {"queue": found.queue, "time_ms": found.time, "parts": parts}
+
+
 def _queue_state(data: bytes | memoryview) -> Fields:
     state = decode_queue_state(data)
     return {
@@ -181,4 +191,5 @@ _DECODERS: dict[Kind, Callable[[bytes | memoryview], Fields]] = {
     Kind.QUEUE_STATE: _queue_state,
     Kind.PAGE: _page,
     Kind.DELIVERED: _delivered,
+    Kind.DELIVERIES: _deliveries,
 }

@@ -60,9 +60,13 @@ def _run(config: Config, bound: Sequence[Bound], context: ssl.SSLContext | None)
     storage = FileStorage(config.data_dir)
     gc.disable()  # nothing that recovery makes is garbage
     try:
-        journal = Journal.open(storage, segment_bytes=config.journal.segment_bytes)
+        journal = Journal.open(
+            storage, segment_bytes=config.journal.segment_bytes, keep_dead_bytes=config.journal.retain_bytes
+        )
         broker = Broker(journal, SystemRandom(), resident_limit=config.memory.queue_resident_bytes)
         recover(journal, broker)
+        if config.journal.detail == "deliveries":
+            broker.record_deliveries()
     except JournalDamaged as error:
         raise advice(error, config.data_dir) from error
     sys.setswitchinterval(SWITCH_SECONDS)

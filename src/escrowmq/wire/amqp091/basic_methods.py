@@ -61,6 +61,7 @@ def basic_consume(channel: Channel, method: spec.BasicConsume) -> None:
         auto_settle=method.no_ack,
         exclusive=method.exclusive,
         options=options,
+        label=f"{channel.connection.label} channel {channel.number} {tag}",
     )
     consumer.view = Deliveries(
         channel.number, tag, channel.connection.frame_max, _PROPERTIES.get(queue.options.queue_type)
@@ -108,7 +109,9 @@ def basic_get(channel: Channel, method: spec.BasicGet) -> None:
     queue = queue_named(channel, method.queue, "read")
     if queue.keeps:
         raise SyntaxFault(codes.NOT_IMPLEMENTED, f"basic.get is not supported by stream queue '{queue.name}'")
-    entry = channel.broker.get(queue, auto_settle=method.no_ack)
+    entry = channel.broker.get(
+        queue, auto_settle=method.no_ack, label=f"{channel.connection.label} channel {channel.number} get"
+    )
     if entry is None:
         channel.send(spec.BasicGetEmpty())
         return
