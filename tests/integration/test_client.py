@@ -189,6 +189,36 @@ def test_fetch_is_bounded_and_returns_what_is_there(channel: Channel, queue: str
     assert time.monotonic() - before >= 0.2
 
 
+def test_keys_and_properties_for_each(channel: Channel) -> None:
+    queue = channel.queue_declare("", exclusive=True).method.queue
+    channel.queue_bind(queue, "amq.topic", "#")
+    count = 5000
+    keys = [f"k{i % 3}" for i in range(count)]
+    properties = [Properties(message_id=str(i)) if i % 2 else None for i in range(count)]
+    bodies = [b"%d" % i for i in range(count)]
+    expected = list(zip(keys, properties, bodies, strict=True))
+    consumer = channel.subscribe(queue, auto_ack=True)
+
+    def seen() -> list[tuple[str, Properties | None, bytes]]:
+        batch = consumer.fetch(count, least=count)
+        return [
+            (run.deliver.routing_key, given if (given := Properties.decode(run.props)) != Properties() else None, body)
+            for run in batch.runs
+            for body in run.bodies
+        ]
+
+    channel.publish_many("amq.topic", keys, bodies, properties)
+    assert seen() == expected
+    channel.publish_many("amq.topic", keys, bodies, grouped=True)
+    got = seen()
+    assert sorted(int(body) for _, _, body in got) == list(range(count))
+    for kind in range(3):  # the order of each is kept
+        numbers = [int(body) for key, _, body in got if key == f"k{kind}"]
+        assert numbers == list(range(kind, count, 3))
+    with pytest.raises(mq.ProgrammingError, match="fewer routing keys"):
+        channel.publish_many("amq.topic", ["k"], bodies)
+
+
 def test_confirms_and_returns(channel: Channel, queue: str) -> None:
     channel.confirm_delivery()
     channel.basic_publish("", queue, b"1", PERSISTENT)

@@ -461,3 +461,12 @@ def test_an_unprepared_branch_is_gone_after_kill_9(tmp_path: Path) -> None:
             assert again.channel().message_count("q") == 0
             again.tpc_begin(Xid(*XID))
             again.tpc_rollback()
+
+
+def test_a_broker_without_distributed_transactions_is_told(connection: Connection) -> None:
+    connection.server_properties = {"product": "RabbitMQ"}
+    for call in (lambda: connection.tpc_begin(XID), connection.tpc_recover):
+        with pytest.raises(mq.NotSupportedError, match="RabbitMQ has no distributed transactions"):
+            call()
+    assert connection.is_open
+    connection.server_properties = {}

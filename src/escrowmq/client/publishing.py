@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from escrowmq.client.addressing import Addresses, SomeProperties
@@ -66,6 +66,7 @@ class Publishing(ChannelBase):
         properties: SomeProperties | Iterable[SomeProperties] = None,
         mandatory: bool = False,
         *,
+        grouped: bool = False,
         wait: bool = True,
         timeout: Timeout = DEFAULT,
     ) -> int:
@@ -75,13 +76,21 @@ class Publishing(ChannelBase):
         `properties` are for all, or an iterable with one for each body. Nothing much is held in memory twice: the call
         goes on as the broker reads. `timeout` is for how long nothing may move. Confirms as in `basic_publish`, awaited
         once for all. After an error, a part of the messages may have been published: use a transaction or a branch.
+
+        With `grouped`, messages with the same routing key and properties are brought together, a few thousand at a
+        time, which the broker takes several times as fast. Only those keep their order among themselves then.
         """
         count = 0
         with self.connection.guard:
             self._may_publish(timeout)
             addresses = Addresses(self._encoder, exchange, routing_key, properties, mandatory)
             for chunk in chunks(bodies):
-                self._send(addresses.next(len(chunk)), chunk, timeout)
+                heads = addresses.next(len(chunk))
+                if grouped and not isinstance(heads, Heads):
+                    for head, part in _groups(heads, chunk):
+                        self._send(head, part, timeout)
+                else:
+                    self._send(heads, chunk, timeout)
                 count += len(chunk)
             addresses.finish()
             if self._confirms is not None and wait:
@@ -178,3 +187,11 @@ class Publishing(ChannelBase):
             for callback in self._on_return:
                 callback(self, method, properties, body)
         return len(returned) + super().dispatch()
+
+
+def _groups(heads: list[Heads], bodies: list[bytes]) -> Iterator[tuple[Heads, list[bytes]]]:
+    """The bodies that have the same head, in their order."""
+    groups: dict[int, tuple[Heads, list[bytes]]] = {}
+    for head, body in zip(heads, bodies, strict=True):
+        groups.setdefault(id(head), (head, []))[1].append(body)
+    yield from groups.values()

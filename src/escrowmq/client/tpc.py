@@ -206,6 +206,8 @@ class TwoPhase:
     # -- inside
 
     def _coordinator(self) -> Coordinating:
+        if self._connection.server_properties.get("product") == "RabbitMQ":  # it would cut the connection
+            raise NotSupportedError("RabbitMQ has no distributed transactions")
         if self._own is None or not self._own.is_open:
             self._own = self._connection.open_channel(Coordinating)
             self._own.returned = self.returned
