@@ -11,7 +11,9 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from traceback import format_exception
 
+from tests.simulation.branch_world import BranchWorld
 from tests.simulation.history import Failure, attempt, history, shrink
+from tests.simulation.world import World
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     events: Counter[str] = Counter()
     done = 0
     seeds = range(given.start, given.start + given.seeds)
-    one: Callable[[int], Failure | dict[str, int]] = partial(history, steps=given.steps)
+    one: Callable[[int], Failure | dict[str, int]] = partial(both, steps=given.steps)
     with ProcessPoolExecutor(given.jobs) as pool:
         for result in pool.map(one, seeds, chunksize=4) if given.jobs > 1 else map(one, seeds):
             if isinstance(result, Failure):
@@ -48,9 +50,20 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+def both(seed: int, steps: int) -> Failure | dict[str, int]:
+    """The history of clients that belongs to a seed, then that of distributed transactions."""
+    events: Counter[str] = Counter()
+    for world in (World, BranchWorld):
+        result = history(seed, steps, world)
+        if isinstance(result, Failure):
+            return result
+        events.update(result)
+    return events
+
+
 def report(failure: Failure) -> str:
     """The failure with its trace: steps, and every message in both directions."""
-    told = attempt(failure.seed, failure.steps, messages=True)
+    told = attempt(failure.seed, failure.steps, failure.make_world, messages=True)
     failure = told if isinstance(told, Failure) else failure
     error = "".join(format_exception(failure.error)) if not failure.is_violation else str(failure.error)
     return "\n".join([f"{len(failure.steps)} steps:", *failure.trace, error])

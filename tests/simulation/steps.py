@@ -62,8 +62,8 @@ class Step(NamedTuple):
         return f"{self.kind} {self.who} {self.what} {self.how}"
 
 
-def steps_of(seed: int, number: int) -> list[Step]:
+def steps_of(seed: int, number: int, weights: dict[str, int] = WEIGHTS) -> list[Step]:
     """The history that belongs to a seed."""
     rng = random.Random(f"steps {seed}")
-    kinds = rng.choices(list(WEIGHTS), list(WEIGHTS.values()), k=number)
+    kinds = rng.choices(list(weights), list(weights.values()), k=number)
     return [Step(kind, rng.randrange(256), rng.randrange(256), rng.randrange(256)) for kind in kinds]

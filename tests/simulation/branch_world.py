@@ -1,0 +1,482 @@
+"""Distributed transactions in a simulated world: channels, a coordinator, an operator, a disk that fails.
+
+The broker is called as endpoints call it. The model says what every call must answer and every client may see; as each
+call is one record at most, a restart must find the model's state as of the last record that is on disk, exactly.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Iterable
+from typing import Any, Final
+
+from escrowmq.core.branch import Limits, Publication, Settlement
+from escrowmq.core.conditions import BrokerError
+from escrowmq.core.consumer import Consumer
+from escrowmq.core.directory import Declaration
+from escrowmq.core.message import Entry, Envelope
+from escrowmq.core.outcome import Outcome
+from escrowmq.core.queue import Queue, Session
+from escrowmq.core.xa_branch import XaBranch
+from escrowmq.core.xid import Xid
+from escrowmq.journal.errors import JournalFailed, SnapshotFailed
+from escrowmq.journal.memory import Faults, MemoryStorage
+from tests.harness.server import Options, SimServer
+from tests.simulation.branch_model import DEAD, HEURISTIC, QUEUES, TRANSIENT, Model
+from tests.simulation.ledger import Ledger, Violation
+from tests.simulation.steps import Step
+
+WEIGHTS: Final[dict[str, int]] = {
+    "publish": 30,
+    "get": 30,
+    "settle": 20,
+    "begin": 30,
+    "end": 24,
+    "work": 60,
+    "prepare": 24,
+    "commit": 24,
+    "rollback": 6,
+    "leave": 3,
+    "force": 4,
+    "forget": 4,
+    "decide": 5,
+    "recover": 4,
+    "pass time": 2,
+    "turn": 20,
+    "take": 16,
+    "write": 16,
+    "report": 16,
+    "maintain": 30,
+    "tidy": 2,
+    "compare": 4,
+    "crash": 1,
+    "kill": 1,
+    "power fails in": 1,
+    "sync fails in": 1,
+}
+XIDS: Final = tuple(Xid(1, gtrid, bqual) for gtrid in (b"g", b"h") for bqual in (b"1", b"2", b"3"))
+WORKERS: Final = 4
+OPTIONS: Final = Options(segment_bytes=3000, batch_bytes=2000, resident_limit=1000)
+OUTCOMES: Final = {"accept": Outcome.ACCEPTED, "reject": Outcome.REJECTED, "requeue": Outcome.ACCEPTED}
+
+
+class Worker:
+    """A channel."""
+
+    def __init__(self) -> None:
+        self.branch: XaBranch | None = None
+
+    def branch_expired(self, branch: XaBranch) -> None:
+        """It goes on working, for nothing."""
+
+
+class Clients:
+    """What clients hold outside of branches."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[Consumer, Entry]] = []
+
+    def held(self) -> list[tuple[Consumer, Entry]]:
+        return self.entries
+
+    def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry] | None]:
+        return list(self.entries[start : start + most])
+
+
+class BranchWorld:
+    """A history of steps, as of `World`."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(f"branches {seed}")
+        self.storage = MemoryStorage(random.Random(f"disk {seed}"))
+        self.ledger = Ledger()
+        self.trace: list[str] = []
+        self.now = 1_700_000_000_000
+        self.model = Model()
+        self.states: list[tuple[int, Model]] = []
+        self._serial = 0
+        self._lives = 0
+        self._start()
+
+    def read_along(self) -> None:
+        """There are no messages on a wire; the trace has every call already."""
+
+    def note(self, text: str) -> None:
+        self.trace.append(text)
+
+    # -- the server's life
+
+    def _start(self) -> None:
+        self._lives += 1
+        self.server = SimServer(self.storage, OPTIONS, now=self.now, seed=self._lives)
+        self.broker = self.server.broker
+        self.coordinator = self.broker.coordinator
+        self.found_end = self.server.journal.synced_lsn
+        self.workers = [Worker() for _ in range(WORKERS)]
+        self.clients = Clients()
+        self.broker.holders[self.clients] = None
+
+    def _declare(self) -> None:
+        vhost = self.broker.vhost("/")
+        arguments = {"rejects": {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": DEAD}}
+        for name in QUEUES:
+            declaration = Declaration(durable=name != TRANSIENT, arguments=arguments.get(name, {}))
+            self.broker.declare_queue(vhost, name, declaration, Session("simulation"))
+        self.server.end_turn()
+        self.server.run_disk()
+        self._record()
+
+    def _queue(self, name: str) -> Queue:
+        return self.broker.vhost("/").queue(name)
+
+    def _record(self) -> None:
+        """Remember the model as it is now that the log ends here."""
+        end = self.server.journal.end_lsn
+        while self.states and self.states[-1][0] >= end:
+            self.states.pop()
+        self.states.append((end, copy.deepcopy(self.model)))
+
+    def restart(self, *, power_fails: bool) -> None:
+        """The process ends; what it finds must be what the log holds."""
+        promised = self.server.journal.synced_lsn
+        if power_fails:
+            self.storage.crash()
+        self.storage.faults = Faults()
+        self._start()
+        if self.found_end < promised:
+            raise Violation(f"the log was on disk up to {promised}, and ends at {self.found_end}")
+        before = [model for lsn, model in self.states if lsn <= self.found_end]
+        self.model = (before[-1] if before else Model()).survive()
+        for branch in self.model.branches.values():
+            self.ledger.count(f"survived: {branch.state}")
+        self.note(f"restart, the log ends at {self.found_end}")
+        self.states.clear()
+        if "a" in self.broker.vhost("/").queues:
+            self.compare()
+        self._declare()
+        self.ledger.count("restarts")
+
+    # -- looking
+
+    def compare(self) -> None:
+        """Queues, branches and progress are as they must be."""
+        for name in QUEUES:
+            if name not in self.broker.vhost("/").queues:
+                continue
+            queue = self._queue(name)
+            found: list[tuple[int, int, Any]] = []
+            for holder in self.broker.holders:
+                for consumer, entry in holder.held():
+                    if consumer.queue is queue:
+                        found.append((entry.position, int(entry.body), getattr(holder, "xid", "")))
+            found += [(entry.position, int(entry.body), None) for entry in queue.order.in_memory()]
+            for backlog in queue.order.backlogs():
+                for reference in backlog:
+                    bodies = self.broker.pager.load(reference).bodies
+                    found += [(reference.first + i, int(body), None) for i, body in enumerate(bodies)]
+            there = [(serial, holder) for _, serial, holder in sorted(found, key=lambda item: item[0])]
+            if queue.escrow:
+                raise Violation(f"{name} hides messages although all is on disk")
+            expected = [(i.serial, None if isinstance(i.holder, int) else i.holder) for i in self.model.queues[name]]
+            if there != expected:
+                raise Violation(f"{name} holds {there}, it must be {expected}")
+            counted = sum(holder is not None for _, holder in expected)
+            if queue.unsettled != counted:
+                raise Violation(f"{name} counts {queue.unsettled} unsettled messages, there are {counted}")
+        known = {view.xid: view.state for view in self.coordinator.branches()}
+        names = {"forced commit": "heuristic_committed", "forced rollback": "heuristic_rolled_back"}
+        states = {x: names.get(b.state, b.state.replace(" ", "_")) for x, b in self.model.branches.items()}
+        if known != states:
+            raise Violation(f"branches are {known}, they must be {states}")
+        if (self.coordinator.progress("app") or -1) != (self.model.progress or -1):
+            raise Violation(f"progress is {self.coordinator.progress('app')}, it must be {self.model.progress}")
+        self._compare_log()
+
+    def _compare_log(self) -> None:
+        """The log keeps what queues, clients and branches hold, and nothing else."""
+        kept = sum(segment.live for segment in self.server.journal._table)
+        held = sum(bool(entry.run.lsn) for holder in self.broker.holders for _, entry in holder.held())
+        for queue in self.broker.vhost("/").queues.values():
+            held += sum(bool(entry.run.lsn) for entry in queue.order.in_memory())
+            held += sum(backlog.messages for backlog in queue.order.backlogs())
+        for holder in self.broker.holders:
+            if isinstance(holder, XaBranch):
+                held += sum(run.retained for run in holder.runs)
+        if kept != held:
+            raise Violation(f"the log keeps {kept} messages, {held} are held")
+
+    def rest(self) -> None:
+        """Everything is on disk, and known to be."""
+        self.server.end_turn()
+        self.server.run_disk()
+        self._record()
+
+    # -- steps
+
+    def run(self, steps: Iterable[Step]) -> None:
+        """Do the steps, then look at everything. Raises Violation."""
+        self._declare()
+        for step in steps:
+            self.note(str(step))
+            self._guarded(step)
+        self.storage.faults = Faults()
+        self.rest()
+        self.compare()
+        self.server.tidy()
+        self.rest()
+        self.restart(power_fails=True)
+
+    def _guarded(self, step: Step) -> None:
+        faults = self.storage.faults
+        dying = faults.dies_in is not None
+        try:
+            self._step(step)
+        except (JournalFailed, SnapshotFailed, OSError) as error:
+            if not dying and faults.fail_sync_in is None:
+                raise
+            if not isinstance(error, JournalFailed) and not dying:
+                return
+            self.ledger.count("power failures" if dying else "failed syncs")
+            self.restart(power_fails=dying or step.how % 2 == 0)
+
+    def _step(self, step: Step) -> None:
+        server = self.server
+        match step.kind:
+            case "turn":
+                server.end_turn()
+            case "take":
+                server.take_batch()
+            case "write":
+                server.write_batch()
+            case "report":
+                server.report_batch()
+            case "maintain":
+                for work in (server.run_files, server.write_snapshot, server.housekeep, server.relocate):
+                    if work():
+                        break
+                else:
+                    server.begin_snapshot()
+            case "tidy":
+                server.tidy()
+            case "compare":
+                self.rest()
+                self.compare()
+            case "crash" | "kill":
+                self.restart(power_fails=step.kind == "crash")
+                return
+            case "power fails in":
+                self.storage.faults.dies_in = 1 + step.what % 8
+            case "sync fails in":
+                self.storage.faults.fail_sync_in = 1 + step.what % 4
+            case "pass time":
+                self.now += (1000, 20_000, 61_000, 40 * 60_000)[step.what % 4]
+                server.now = self.now
+                server.end_turn()
+                self.model.pass_time(self.now)
+            case kind:
+                getattr(self, "_" + kind)(step, self._worker(step), XIDS[step.what % len(XIDS)])
+                server.end_turn()  # so that what was settled has its record at once
+        self._record()
+
+    def _worker(self, step: Step) -> Worker:
+        """Mostly one that can do it."""
+        busy = [i for i in range(WORKERS) if self.model.at_work(i) is not None]
+        idle = [i for i in range(WORKERS) if i not in busy]
+        fit = {"end": busy, "work": busy, "begin": idle}.get(step.kind)
+        return self.workers[fit[step.who % len(fit)] if fit and step.how % 8 else step.who % WORKERS]
+
+    def _entry(self, name: str) -> Entry | None:
+        """The next message of a queue, which must be the right one."""
+        visible = self.model.visible(name, self.server.journal.synced_lsn)
+        entry = self.broker.get(self._queue(name), auto_settle=False)
+        if entry is None or not visible:
+            if entry is not None or visible:
+                found = entry and entry.body
+                raise Violation(f"{name} gives {found!r}, visible are {[item.serial for item in visible]}")
+            return None
+        item = visible[0]
+        if int(entry.body) != item.serial:
+            raise Violation(f"{name} gives message {int(entry.body)}, {item.serial} comes first")
+        if item.seen and not entry.deliveries:
+            raise Violation(f"message {item.serial} of {name} comes again, not marked as redelivered")
+        item.holder, item.seen = "", True
+        self.clients.entries.append((self._queue(name).getter, entry))
+        return entry
+
+    def _bodies(self, step: Step) -> list[int]:
+        count = 1 + step.how % 3
+        self._serial += count
+        return list(range(self._serial - count + 1, self._serial + 1))
+
+    def _publish(self, step: Step, worker: Worker, xid: Xid) -> None:
+        name, durable = QUEUES[step.what % 4], step.how % 5 > 0
+        for serial in self._bodies(step):
+            envelope = Envelope("", name, durable=durable)
+            self.broker.publish(envelope, [b"%d" % serial], (self._queue(name),))
+            self.model.add(name, serial, durable=durable)
+            self._record()
+
+    def _get(self, step: Step, worker: Worker, xid: Xid) -> None:
+        self._entry(QUEUES[step.how % len(QUEUES)])
+
+    def _settle(self, step: Step, worker: Worker, xid: Xid) -> None:
+        entries = self.clients.entries
+        if not entries:
+            return
+        getter, entry = entries.pop(step.what % len(entries))
+        queue = getter.queue
+        name = queue.name
+        how = ("accept", "requeue", "reject")[step.how % 3]
+        if how == "requeue":
+            self.broker.requeue(getter, [entry])
+        else:
+            self.broker.settle(getter, [entry], OUTCOMES[how])
+        self.model.settle(name, int(entry.body), how)
+
+    def _ask(self, what: str, call: Any, answer: Any) -> Any:
+        """Make the call, and compare: `answer(lsn)` is asked of the model; what the call returned."""
+        before = self.model.survive()
+        end = self.server.journal.end_lsn
+        result: Any = None
+        try:
+            result = call()
+        except BrokerError as refused:
+            said = refused.condition.name
+        else:
+            said = "" if isinstance(result, int) else result.status.name
+        lsn = self.server.journal.end_lsn
+        expected = answer(getattr(result, "lsn", lsn))
+        self.note(f"  {what}: {said}")
+        self.ledger.count(f"{what}: {said}")
+        if said != expected:
+            raise Violation(f"{what} says {said}, it must be {expected}")
+        after = self.model.survive()
+        changed = (before.queues, before.branches, before.progress) != (after.queues, after.branches, after.progress)
+        waits = result if isinstance(result, int) else getattr(result, "lsn", 0)
+        if changed and (waits < lsn or lsn == end):
+            raise Violation(f"{what} is answered before it is on disk")
+        return result
+
+    def _begin(self, step: Step, worker: Worker, xid: Xid) -> None:
+        who = self.workers.index(worker)
+        how = ("start", "start", "join", "resume")[step.how // 8 % 4]
+        if how == "start" and step.what % 8:
+            xid = next((x for x in XIDS if x not in self.model.branches), xid)
+        elif how == "join":
+            xid = self._aim(step, xid, "active")
+        suspended = [x for x, b in self.model.branches.items() if b.workers.get(who) == "suspended"]
+        if suspended and step.what % 8:
+            how, xid = "resume", suspended[0]
+        result = self._ask(
+            how,
+            lambda: self.coordinator.start(worker, xid, join=how == "join", resume=how == "resume", limits=Limits())[0],
+            lambda _: self.model.start(who, xid, how, self.now),
+        )
+        if result is not None and result.status.name == "OK":
+            worker.branch = self.coordinator._branches[xid]
+
+    def _end(self, step: Step, worker: Worker, xid: Xid) -> None:
+        who = self.workers.index(worker)
+        at_work = self.model.at_work(who)
+        if at_work is not None and step.how % 8:
+            xid = at_work
+        how = ("end", "end", "end", "end", "suspend", "fail")[step.what % 6]
+        self._ask(
+            how,
+            lambda: self.coordinator.end(worker, xid, fail=how == "fail", suspend=how == "suspend"),
+            lambda _: self.model.end(who, xid, how, self.now),
+        )
+        if self.model.at_work(who) is None:
+            worker.branch = None
+
+    def _work(self, step: Step, worker: Worker, xid: Xid) -> None:
+        who = self.workers.index(worker)
+        at_work = self.model.at_work(who)
+        branch = worker.branch
+        if at_work is None or branch is None:
+            return
+        known = self.model.branches[at_work]
+        live = known.state == "active"
+        if step.how % 2:
+            durable = step.what % 7 > 0
+            names = (QUEUES[step.what % 4],) if step.what % 3 else ("a", TRANSIENT, "b")
+            for serial in self._bodies(step):
+                queues = tuple(self._queue(name) for name in names)
+                envelope = Envelope("", names[0], durable=durable)
+                self.broker.enlist(branch, Publication(envelope, [b"%d" % serial], queues))
+                if live:
+                    known.publishes.append((serial, names, durable))
+            return
+        name = QUEUES[step.what % len(QUEUES)]
+        entry = self._entry(name)
+        if entry is None:
+            return
+        self.clients.entries.pop()
+        how = ("accept", "accept", "reject", "requeue")[step.how // 2 % 4]
+        work = Settlement(self._queue(name).getter, [entry], OUTCOMES[how], requeue=how == "requeue")
+        self.broker.enlist(branch, work)
+        self.model.item(name, int(entry.body)).holder = at_work if live else None
+        if live:
+            known.settles.append((name, int(entry.body), how))
+
+    def _aim(self, step: Step, xid: Xid, *states: str) -> Xid:
+        """Mostly one for which it makes sense."""
+        fit = [x for x, b in self.model.branches.items() if b.state in states and (b.publishes or b.settles)]
+        fit = [x for x in fit if not self.model.branches[x].occupied] or fit
+        return fit[step.who % len(fit)] if fit and step.how % 8 else xid
+
+    def _prepare(self, step: Step, worker: Worker, xid: Xid) -> None:
+        xid = self._aim(step, xid, "active")
+        self._ask("prepare", lambda: self.coordinator.prepare(xid), lambda _: self.model.prepare(xid))
+
+    def _commit(self, step: Step, worker: Worker, xid: Xid) -> None:
+        one_phase = step.how % 4 == 0
+        xid = self._aim(step, xid, "active" if one_phase else "prepared")
+        self._ask(
+            "commit one-phase" if one_phase else "commit",
+            lambda: self.coordinator.commit(xid, one_phase=one_phase),
+            lambda lsn: self.model.commit(xid, one_phase=one_phase, seal=lsn),
+        )
+
+    def _rollback(self, step: Step, worker: Worker, xid: Xid) -> None:
+        xid = self._aim(step, xid, "active", "prepared")
+        self._ask("rollback", lambda: self.coordinator.rollback(xid), lambda lsn: self.model.rollback(xid, lsn))
+
+    def _leave(self, step: Step, worker: Worker, xid: Xid) -> None:
+        self.coordinator.leave(worker)
+        self.model.leave(self.workers.index(worker))
+        worker.branch = None
+
+    def _force(self, step: Step, worker: Worker, xid: Xid) -> None:
+        commit = step.how % 2 == 0
+        xid = self._aim(step, xid, "prepared")
+        self._ask(
+            "force",
+            lambda: self.coordinator.force(xid, commit=commit),
+            lambda lsn: self.model.force(xid, commit=commit, lsn=lsn),
+        )
+
+    def _forget(self, step: Step, worker: Worker, xid: Xid) -> None:
+        xid = next((x for x, b in self.model.branches.items() if b.state in HEURISTIC), xid)
+        self._ask("forget", lambda: self.coordinator.forget(xid), lambda _: self.model.forget(xid))
+
+    def _decide(self, step: Step, worker: Worker, xid: Xid) -> None:
+        xid = self._aim(step, xid, "prepared")
+        prepared = [x.bqual for x, b in self.model.branches.items() if x.gtrid == xid.gtrid and b.state == "prepared"]
+        winners = [bqual for i, bqual in enumerate(prepared) if step.how >> i & 1]
+        if step.how % 16 == 0:
+            winners.append(xid.bqual)
+        if not prepared and step.how % 8:
+            return
+        epoch = self.model.progress + (step.how // 16) % 3
+        self._ask(
+            "decide",
+            lambda: self.coordinator.decide(xid.gtrid, 1, winners, application="app", epoch=epoch),
+            lambda lsn: self.model.decide(xid.gtrid, winners, epoch, lsn),
+        )
+
+    def _recover(self, step: Step, worker: Worker, xid: Xid) -> None:
+        expected = {x for x, b in self.model.branches.items() if b.state in ("prepared", *HEURISTIC)}
+        if set(self.coordinator.recover()) != expected:
+            raise Violation(f"recover says {self.coordinator.recover()}, it must be {expected}")

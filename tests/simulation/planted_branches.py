@@ -1,0 +1,84 @@
+"""Bugs in distributed transactions, to be found; some of them are known from other brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+from unittest import mock
+
+from escrowmq.core.branch_recovery import FoundBranches
+from escrowmq.core.coordinator import Coordinator
+from escrowmq.core.preparation import Preparation, discard
+from escrowmq.core.records import Kind
+from escrowmq.core.resolution import Outcomes
+from escrowmq.core.xa import XaResult
+from escrowmq.core.xa_branch import XaBranch
+from escrowmq.core.xid import Xid
+
+_apply = Preparation.apply
+_finish = FoundBranches.finish
+_forget = Coordinator._forget
+_operations = Outcomes.operations
+_take_effect = Outcomes.take_effect
+_force = Coordinator.force
+
+
+def answered_before_sync(self: Preparation) -> int:
+    _apply(self)
+    return 0
+
+
+def committed_by_recovery(self: FoundBranches) -> None:
+    """What was prepared when the process died is committed when it comes back."""
+    _finish(self)
+    for xid in self._broker.coordinator.recover():
+        if self._broker.coordinator._branches[xid].runs:
+            self._broker.coordinator.commit(xid, one_phase=False)
+
+
+def forgotten_by_recovery(self: FoundBranches) -> None:
+    """Nothing is in doubt after a restart, and nothing is locked."""
+    self._found.clear()
+
+
+def seen_before_its_rollback(self: Coordinator, branch: XaBranch, lsn: int) -> None:
+    """What a rollback gives back is there at once."""
+    discard(self._broker, branch)
+    self._undo(branch)
+    self._let_go(branch)
+
+
+def visible_at_once(self: Outcomes, payloads: Any, end: int) -> None:
+    _take_effect(self, payloads, 0)
+
+
+def lost_settlements(self: Outcomes, next_positions: Any, settled: Any) -> Any:
+    """The record of a commit says what comes, and not what goes."""
+    return [each for each in _operations(self, next_positions, settled) if each[0] != Kind.SETTLE]
+
+
+def forced_and_forgotten(self: Coordinator, xid: Xid, *, commit: bool) -> XaResult:
+    """After an operator's decision nobody is told."""
+    result = _force(self, xid, commit=commit)
+    _forget(self, self._branches[xid])
+    return result
+
+
+PLANTED: Final[dict[str, tuple[object, str, object]]] = {
+    "prepare answered before the sync": (Preparation, "apply", answered_before_sync),
+    "prepared branches committed by recovery": (FoundBranches, "finish", committed_by_recovery),
+    "prepared branches forgotten by recovery": (FoundBranches, "begin", forgotten_by_recovery),
+    "given back before the rollback is on disk": (Coordinator, "_return_later", seen_before_its_rollback),
+    "visible before the commit is on disk": (Outcomes, "take_effect", visible_at_once),
+    "settlements missing in the commit's record": (Outcomes, "operations", lost_settlements),
+    "forced and forgotten": (Coordinator, "force", forced_and_forgotten),
+}
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """The broker has this bug."""
+    owner, attribute, bug = PLANTED[name]
+    with mock.patch.object(owner, attribute, bug):
+        yield

@@ -1,0 +1,68 @@
+"""Histories of distributed transactions, by seed and by Hypothesis; the planted bugs are found."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.simulation.__main__ import report
+from tests.simulation.branch_world import WEIGHTS, BranchWorld
+from tests.simulation.history import Failure, history, shrink
+from tests.simulation.planted_branches import PLANTED, planted
+from tests.simulation.steps import Step
+
+HISTORIES = 400
+NUMBER = st.integers(0, 255)
+STEPS = st.lists(st.builds(Step, st.sampled_from(sorted(WEIGHTS)), NUMBER, NUMBER, NUMBER), max_size=80)
+
+NEVER_MISSING = {
+    *("start: OK", "start: NOT_ALLOWED", "start: COMMAND_INVALID", "join: OK", "join: RB_TIMEOUT", "resume: OK"),
+    *("end: OK", "end: RB_ROLLBACK", "end: RB_TIMEOUT", "fail: RB_ROLLBACK", "suspend: OK", "suspend: NOT_FOUND"),
+    *("prepare: OK", "prepare: RDONLY", "prepare: RB_ROLLBACK", "prepare: RB_TIMEOUT", "prepare: ILLEGAL_STATE"),
+    *("commit: OK", "commit: RB_ROLLBACK", "commit one-phase: OK", "commit one-phase: ILLEGAL_STATE"),
+    *("rollback: OK", "force: HEUR_COM", "force: HEUR_RB", "forget: ", "decide: OK", "decide: NOT_FOUND"),
+    *("survived: prepared", "survived: forced commit", "survived: forced rollback", "failed syncs", "power failures"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.rule("DTX-3", "DTX-4", "DTX-5", "DTX-7", "DTX-8", "DTX-9", "DTX-10", "DTX-11", "DTX-12", "DTX-14")
+@pytest.mark.rule("TX-5", "TX-8", "ORD-2", "ORD-4", "ORD-5", "PIPE-2")
+@pytest.mark.parametrize("first", range(0, 300, 100))
+def test_histories_by_seed(first: int) -> None:
+    for seed in range(first, first + 100):
+        result = history(seed, make_world=BranchWorld)
+        if isinstance(result, Failure):
+            pytest.fail(f"seed {seed}: {report(shrink(result, tries=300))}")
+
+
+@pytest.mark.slow
+def test_histories_by_seed_meet_everything() -> None:
+    events: Counter[str] = Counter()
+    for seed in range(HISTORIES):
+        result = history(seed, make_world=BranchWorld)
+        assert not isinstance(result, Failure), result
+        events.update({event: number for event, number in result.items() if number})
+        if events.keys() >= NEVER_MISSING:
+            return
+    pytest.fail(f"not met in {HISTORIES} histories: {NEVER_MISSING - events.keys()}")
+
+
+@pytest.mark.rule("DTX-8", "DTX-9", "TX-5")
+@given(STEPS, st.integers(0, 2**16))
+@settings(max_examples=60)
+def test_histories_that_shrink(steps: list[Step], seed: int) -> None:
+    BranchWorld(seed).run(steps)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", PLANTED)
+def test_planted_bugs_are_found(bug: str) -> None:
+    with planted(bug):
+        for seed in range(HISTORIES):
+            if isinstance(history(seed, make_world=BranchWorld), Failure):
+                return
+    pytest.fail(f"not found in {HISTORIES} histories")
