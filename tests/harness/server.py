@@ -35,6 +35,7 @@ class Options:
     limits: EndpointLimits = field(default_factory=EndpointLimits)
     users: tuple[str, ...] = ("guest",)
     keep_dead_bytes: int = 0
+    deliveries: bool = False
 
 
 @dataclass(eq=False)
@@ -96,6 +97,8 @@ class SimServer:
             recovery.apply(lsn, kind, payload)
         recovery.finish()
         self.broker.end_restore()
+        if self.options.deliveries:
+            self.broker.record_deliveries()
         if not self.broker.vhosts:
             self._prepare()
 

@@ -23,6 +23,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "core.branch",
         "core.branch_records",
         "core.conditions",
+        "core.deliveries",
+        "core.hold_records",
         "core.outcome",
         "core.records",
         "core.xid",

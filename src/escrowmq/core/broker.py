@@ -22,7 +22,6 @@ from escrowmq.core.outcome import Outcome
 from escrowmq.core.records import (
     Kind,
     encode_block,
-    encode_delivered,
     encode_returned,
     encode_single,
     encode_targets,
@@ -468,9 +467,7 @@ class Broker(Directory):
             for queue in stirred:
                 if not queue.deleted:
                     queue.dispatch()
-                    if queue.durable and queue.delivered_below > queue.delivered_recorded:
-                        queue.delivered_recorded = queue.delivered_below
-                        self.log.append(Kind.DELIVERED, encode_delivered(queue.ident, queue.delivered_below))
+                    queue.record_delivered()
         self.settlements.flush()
 
     def next_deadline(self) -> int | None:

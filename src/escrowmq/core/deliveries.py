@@ -99,5 +99,6 @@ class Deliveries:
             return
         for queue, parts in self._waiting.items():
             if parts:
+                queue.record_delivered()  # whoever knows of the delivery knows that it has to be marked next time
                 self._host.log.append(Kind.DELIVERIES, encode_deliveries(Delivered(queue.ident, self._host.now, parts)))
         self._waiting.clear()

@@ -13,11 +13,13 @@ from escrowmq.core.equivalence import locked_text
 from escrowmq.core.message import Entry, Envelope, Run
 from escrowmq.core.ordering import Discipline, Fifo, Pager, Priority
 from escrowmq.core.outcome import Outcome
+from escrowmq.core.records import Kind, encode_delivered
 
 if TYPE_CHECKING:
     from escrowmq.core.deadlines import Deadline, Deadlines
     from escrowmq.core.deliveries import Deliveries
     from escrowmq.core.hold import Hold
+    from escrowmq.core.ports import Log
     from escrowmq.core.records import Reference
     from escrowmq.core.settlement import Settlements
 
@@ -40,6 +42,7 @@ class Host(Protocol):
 
     now: int
     deadlines: Deadlines
+    log: Log
     settlements: Settlements
     deliveries: Deliveries | None
     pager: Pager
@@ -332,8 +335,15 @@ class Queue:
     def note_delivered(self, entries: list[Entry]) -> None:
         """`entries` are in a client's hands, unsettled."""
         self.unsettled += len(entries)
-        if entries[-1].position >= self.delivered_below:
-            self.delivered_below = entries[-1].position + 1
+        last = max(entries).position if self.options.max_priority else entries[-1].position
+        if last >= self.delivered_below:
+            self.delivered_below = last + 1
+
+    def record_delivered(self) -> None:
+        """Let the log know how far the queue has been handed out."""
+        if self.durable and self.delivered_below > self.delivered_recorded:
+            self.delivered_recorded = self.delivered_below
+            self._host.log.append(Kind.DELIVERED, encode_delivered(self.ident, self.delivered_below))
 
     def put_back(self, entries: list[Entry]) -> None:
         """Entries return to their places (ORD-2)."""

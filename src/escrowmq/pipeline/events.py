@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from escrowmq.core.hold_records import decode_held
 from escrowmq.core.records import TRANSIENT, Kind
 from escrowmq.pipeline.columns import U32, U64, Ints, Rows, integers, ragged, slices, take, texts
 from escrowmq.pipeline.frames import Records
@@ -27,6 +28,9 @@ class Happened(IntEnum):
     RETURNED = 4
     HANDED_OUT = 5
     HELD_IN_SNAPSHOT = 6
+    DELIVERED = 7
+    COPIED = 8
+    TAKEN = 9
 
 
 EVENT = np.dtype(
@@ -35,7 +39,7 @@ EVENT = np.dtype(
         ("first", "<i8"),
         ("count", "<i8"),
         ("what", "u1"),
-        ("code", "u1"),  # outcome; for deliveries 1 if marked as redelivered
+        ("code", "u1"),  # outcome; of deliveries the flags
         ("order", "<i4"),  # number of the operation in its record
         ("lsn", "<i8"),
         ("frame", "<i8"),
@@ -57,6 +61,8 @@ BLOCK = np.dtype([("length", "<u4"), ("came", "<u8"), ("count", "<u4"), ("envelo
 SETTLE = np.dtype([("queue", "<u4"), ("outcome", "u1"), ("ranges", "<u4")])
 RANGE = np.dtype([("first", "<u8"), ("count", "<u4")])
 MOVE = np.dtype([("queue", "<u4"), ("count", "<u4")])
+DELIVERIES = np.dtype([("queue", "<u4"), ("time", "<u8"), ("parts", "<u4")])
+PART = np.dtype([("flags", "u1"), ("name", "<u2"), ("ranges", "<u4")])
 STATE = np.dtype([("queue", "<u4"), ("next", "<u8"), ("below", "<u8"), ("references", "<u4"), ("counted", "<u4")])
 ENVELOPE_HEAD = 11
 
@@ -107,6 +113,8 @@ def events(records: Records, operations: Operations, lookup: Lookup, snapshot_ls
     _moved(builder)
     _returned(builder)
     _handed_out(builder)
+    _delivered(builder)
+    _taken(builder, lookup)
     if snapshot_lsn is not None:
         _held(builder, snapshot_lsn)
     rows = np.concatenate(builder.rows) if builder.rows else np.empty(0, EVENT)
@@ -163,19 +171,27 @@ def _placed(builder: Builder, lookup: Lookup) -> None:
         run = np.zeros(int(number[i]), np.int64)
         targets = take(data, at[i] + 4 + TARGET.itemsize * np.arange(len(run)), TARGET)
         rows = builder.add(chosen[i] + run, Happened.PUBLISHED, len(run))
-        rows["queue"], rows["first"], rows["count"], rows["block"] = targets["queue"], targets["first"], count, lsn
-        head = lookup(lsn, BLOCK.itemsize)
-        if head is None:
-            rows["text"] = -1
-            continue
-        ((_, came, _, size),) = np.frombuffer(head, BLOCK).tolist()
-        rest = lookup(lsn + BLOCK.itemsize, size + 4 * count) or b""
-        names = ENVELOPE_HEAD + 2 + int.from_bytes(rest[ENVELOPE_HEAD : ENVELOPE_HEAD + 2], "little")
-        names += 2 + int.from_bytes(rest[names : names + 2], "little")
-        rows["came"], rows["text"], rows["sizes"] = came, len(builder.texts), builder.measured
-        builder.texts.append(rest[:names])
-        builder.sizes.append(integers(np.frombuffer(rest, U32, count, size)))
-        builder.measured += count
+        rows["queue"], rows["first"], rows["count"] = targets["queue"], targets["first"], count
+        _look_up(builder, rows, lsn, lookup)
+
+
+def _look_up(builder: Builder, rows: Rows, lsn: int, lookup: Lookup) -> None:
+    """Fill in what the block at `lsn` says of these events."""
+    rows["block"], rows["text"] = lsn, -1
+    head = lookup(lsn, BLOCK.itemsize)
+    if head is None:
+        return
+    ((_, came, count, size),) = np.frombuffer(head, BLOCK).tolist()
+    rest = lookup(lsn + BLOCK.itemsize, size + 4 * count)
+    if rest is None:
+        return
+    names = ENVELOPE_HEAD + 2 + int.from_bytes(rest[ENVELOPE_HEAD : ENVELOPE_HEAD + 2], "little")
+    names += 2 + int.from_bytes(rest[names : names + 2], "little")
+    rows["came"], rows["text"] = came, len(builder.texts)
+    rows["sizes"] = builder.measured + rows["index"]
+    builder.texts.append(rest[:names])
+    builder.sizes.append(integers(np.frombuffer(rest, U32, count, size)))
+    builder.measured += count
 
 
 def _settled(builder: Builder) -> None:
@@ -249,6 +265,44 @@ def _handed_out(builder: Builder) -> None:
     rows["queue"], rows["first"], rows["count"] = targets["queue"], integers(targets["first"]) - 1, 1
 
 
+def _delivered(builder: Builder) -> None:
+    """Parts are walked as operations are: the first ones of all records, then the second ones, and so on."""
+    data, operations = builder.records.data, builder.operations
+    chosen = operations.of_kind(Kind.DELIVERIES)
+    heads = take(data, operations.at[chosen], DELIVERIES)
+    at, left = operations.at[chosen] + DELIVERIES.itemsize, integers(heads["parts"])
+    more = np.flatnonzero(left > 0)
+    while len(more):
+        parts = take(data, at[more], PART)
+        name, ranges = integers(parts["name"]), integers(parts["ranges"])
+        begin = at[more] + PART.itemsize
+        text, values = texts(data, begin, name)
+        owner, nth = ragged(ranges)
+        found = take(data, (begin + name)[owner] + RANGE.itemsize * nth, RANGE)
+        rows = builder.add(chosen[more][owner], Happened.DELIVERED, len(owner))
+        rows["queue"], rows["came"] = heads["queue"][more][owner], heads["time"][more][owner]
+        rows["code"], rows["text"] = parts["flags"][owner], text[owner] + len(builder.texts)
+        rows["first"], rows["count"] = found["first"], found["count"]
+        builder.texts += values
+        at[more] = begin + name + RANGE.itemsize * ranges
+        left[more] -= 1
+        more = more[left[more] > 0]
+
+
+def _taken(builder: Builder, lookup: Lookup) -> None:
+    """Messages that are held for a group of bulk readers; what was not in the log till then is written there."""
+    operations, records = builder.operations, builder.records
+    for i in operations.of_kind(Kind.HELD).tolist():
+        held = decode_held(records.payload(int(operations.record[i])))
+        rows = builder.add(np.full(len(held.ranges), i), Happened.TAKEN, len(held.ranges))
+        rows["queue"] = held.queue
+        rows["first"], rows["count"] = [each.first for each in held.ranges], [each.length for each in held.ranges]
+        for first, length, lsn, start in held.copies:
+            rows = builder.add(np.array([i]), Happened.COPIED, 1)
+            rows["queue"], rows["first"], rows["count"], rows["index"] = held.queue, first, length, start
+            _look_up(builder, rows, lsn, lookup)
+
+
 def _held(builder: Builder, lsn: int) -> None:
     data, operations = builder.records.data, builder.operations
     for i in operations.of_kind(Kind.QUEUE_STATE).tolist():
@@ -291,7 +345,9 @@ def chosen(events: Events, rows: Rows) -> Events:
     counts = rows["count"][sized]
     sizes = slices(events.sizes, rows["sizes"][sized], counts)  # type: ignore[arg-type]
     rows["sizes"][sized] = np.cumsum(counts) - counts
-    texted = np.flatnonzero(np.isin(rows["what"], (Happened.PUBLISHED,)) & (rows["text"] >= 0))
+    texted = np.flatnonzero(
+        np.isin(rows["what"], (Happened.PUBLISHED, Happened.COPIED, Happened.DELIVERED)) & (rows["text"] >= 0)
+    )
     used, numbers = np.unique(rows["text"][texted], return_inverse=True)
     rows["text"][texted] = numbers
     return Events(rows, [events.texts[i] for i in used.tolist()], sizes.astype(np.int64))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from escrowmq.core.deliveries import REDELIVERED, SETTLED
 from escrowmq.pipeline.columns import Ints, Rows, ragged
 from escrowmq.pipeline.events import Events, Happened
 from escrowmq.pipeline.findings import Finding
@@ -21,6 +22,9 @@ QUEUE_DELETED = 100
 
 HISTORY_GONE = 101
 """It has left its queue, but the part of the log that says how is not there any more."""
+
+LATE = -1
+"""The order of what came to the log only after it had come to its queue, so that it says nothing about order."""
 
 _POSITION_BITS = 44
 
@@ -58,7 +62,7 @@ def lives(events: Events, open_before: list[Slots], world: World) -> Slots:
     handed = rows["what"][owner] == Happened.HANDED_OUT  # speaks of all below it, brings no message into being
     known = np.unique(np.r_[_key(old["queue"], old["position"]), keys[~handed]])
     slots = Slots.empty(len(known))
-    slots.texts, slots.consumers = old.texts + events.texts, list(old.consumers)
+    slots.texts, slots.consumers = old.texts + events.texts, old.consumers + events.texts
     slots["queue"][:], slots["position"][:] = known >> _POSITION_BITS, known & ((1 << _POSITION_BITS) - 1)
     at = np.searchsorted(known, _key(old["queue"], old["position"]))
     for name, column in old.columns.items():
@@ -70,10 +74,13 @@ def lives(events: Events, open_before: list[Slots], world: World) -> Slots:
         chosen = np.flatnonzero(np.isin(rows["what"][owner], what))
         return place[chosen], rows[owner[chosen]], inner[chosen]
 
-    for apply in (_publish, _move, _return, _settle):
-        apply(slots, events, of, len(old.texts))
+    _publish(slots, events, of, len(old.texts))
+    for apply in (_move, _return, _settle):
+        apply(slots, of)
+    _deliver(slots, of, len(old.consumers), world)
     _delete(slots, world)
     _check_order(slots, world)
+    _check_delivery_order(slots, world)
     _check_visibility(slots, rows[rows["what"] == Happened.HANDED_OUT])
     for lsn in world.snapshots:
         _compare(slots, *of(Happened.HELD_IN_SNAPSHOT)[:2], lsn, world.start)
@@ -102,7 +109,7 @@ def _first(slots: Ints) -> Ints:
 
 
 def _publish(slots: Slots, events: Events, of: Of, texts: int) -> None:
-    place, rows, nth = of(Happened.PUBLISHED)
+    place, rows, nth = of(Happened.PUBLISHED, Happened.COPIED)
     again = slots["publications"][place] > 0
     first = _first(place)
     repeated = np.ones(len(place), bool)
@@ -112,7 +119,10 @@ def _publish(slots: Slots, events: Events, of: Of, texts: int) -> None:
     slots.report(place[repeated], Finding.DUPLICATED, rows["lsn"][repeated])
     fresh = first[~again[first]]
     place, rows, nth = place[fresh], rows[fresh], nth[fresh]
-    slots["publish_lsn"][place], slots["publish_order"][place] = rows["lsn"], rows["order"]
+    slots["publish_lsn"][place], slots["publish_order"][place] = (
+        rows["lsn"],
+        np.where(rows["what"] == Happened.COPIED, LATE, rows["order"]),
+    )
     slots["publish_frame"][place], slots["publish_us"][place] = rows["frame"], rows["time"]
     slots["came_ms"][place], slots["publish_branch"][place] = rows["came"], rows["branch"]
     slots["text"][place] = np.where(rows["text"] >= 0, rows["text"] + texts, -1)
@@ -121,18 +131,18 @@ def _publish(slots: Slots, events: Events, of: Of, texts: int) -> None:
     slots["size"][place[sized]] = events.sizes[rows["sizes"][sized] + nth[sized]]
 
 
-def _move(slots: Slots, events: Events, of: Of, texts: int) -> None:
+def _move(slots: Slots, of: Of) -> None:
     # Of several, the last one counts: assignments are made in order.
     place, rows, nth = of(Happened.MOVED, Happened.HELD_IN_SNAPSHOT)
     slots["block"][place], slots["index"][place] = rows["block"], rows["index"] + nth
 
 
-def _return(slots: Slots, events: Events, of: Of, texts: int) -> None:
+def _return(slots: Slots, of: Of) -> None:
     place, rows, _ = of(Happened.RETURNED)
     slots["returned"][place] = rows["index"]
 
 
-def _settle(slots: Slots, events: Events, of: Of, texts: int) -> None:
+def _settle(slots: Slots, of: Of) -> None:
     place, rows, _ = of(Happened.SETTLED)
     again = slots["settlements"][place] > 0
     first = _first(place)
@@ -148,6 +158,50 @@ def _settle(slots: Slots, events: Events, of: Of, texts: int) -> None:
     slots["outcome"][place] = rows["code"]
 
 
+def _deliver(slots: Slots, of: Of, consumers: int, world: World) -> None:
+    slots["taken"][of(Happened.TAKEN)[0]] = 1
+    place, rows, _ = of(Happened.DELIVERED)
+    side = np.argsort(place, kind="stable")  # the deliveries of a message side by side, in order
+    place, rows = place[side], rows[side]
+    code, lsn = rows["code"].astype(np.int64), rows["lsn"]
+    follows = np.zeros(len(place), bool)
+    follows[1:] = place[1:] == place[:-1]
+    again = follows | (slots["deliveries"][place] > 0)
+    flags = slots["last_flags"][place]  # of the delivery before
+    flags[1:] = np.where(follows[1:], code[:-1], flags[1:])
+    marked = (code & REDELIVERED) > 0
+    once = ~np.isin(slots["queue"][place], list(world.streams))
+    unmarked = again & ~marked & once & ((flags & SETTLED) == 0)
+    slots.report(place[unmarked], Finding.NOT_MARKED, lsn[unmarked])
+    late = once & (slots["settlements"][place] > 0) & (lsn > slots["settle_lsn"][place])
+    slots.report(place[late], Finding.AFTER_SETTLEMENT, lsn[late])
+    published = (slots["publish_lsn"][place] >= 0) & (slots["publish_order"][place] != LATE)
+    sealed = (slots["publish_branch"][place] > 0) & (rows["frame"] <= slots["publish_frame"][place])
+    early = published & (sealed | (lsn < slots["publish_lsn"][place]))
+    slots.report(place[early], Finding.TOO_EARLY, lsn[early])
+    us, first = rows["came"] * 1000, ~again
+    slots["first_delivered_us"][place[first]], slots["first_delivered_lsn"][place[first]] = us[first], lsn[first]
+    np.add.at(slots["deliveries"], place, 1)
+    np.add.at(slots["redeliveries"], place, marked)
+    slots["last_delivered_us"][place], slots["last_flags"][place] = us, code
+    slots["consumer"][place] = rows["text"] + consumers
+
+
+def _check_delivery_order(slots: Slots, world: World) -> None:
+    """What is delivered for the first time is delivered in order of position, in a priority queue by priority."""
+    first = (slots["first_delivered_lsn"] >= 0) & (slots["deliveries"] > slots["redeliveries"]) & (slots["taken"] == 0)
+    rows = np.flatnonzero(first & ~np.isin(slots["queue"], list(world.streams)))
+    group = slots["queue"][rows] << 8
+    ranked = np.isin(slots["queue"][rows], list(world.priorities)) & (slots["text"][rows] >= 0)
+    levels = np.array([text[2] if len(text) > 2 else 0 for text in slots.texts] or [0], np.int64)
+    group[ranked] += levels[slots["text"][rows[ranked]]]
+    order = np.lexsort((slots["position"][rows], group))
+    rows, group = rows[order], group[order]
+    lsn = slots["first_delivered_lsn"][rows]
+    late = np.flatnonzero((group[1:] == group[:-1]) & (lsn[1:] < lsn[:-1]))
+    slots.report(rows[late], Finding.OUT_OF_ORDER, lsn[late])
+
+
 def _delete(slots: Slots, world: World) -> None:
     for queue in np.unique(slots["queue"]).tolist():
         deletion = world.deleted.get(queue)
@@ -161,13 +215,13 @@ def _delete(slots: Slots, world: World) -> None:
 
 def _check_order(slots: Slots, world: World) -> None:
     """Positions are the order of publication: in the order of positions, LSNs never go down."""
-    fresh = slots["publish_lsn"] >= world.begin
+    fresh = (slots["publish_lsn"] >= world.begin) & (slots["publish_order"] != LATE)
     for ident in np.unique(slots["queue"]).tolist():
         low, high = np.searchsorted(slots["queue"], (ident, ident + 1))
         mine = np.arange(low, high)
         late = mine[fresh[mine] & (slots["position"][mine] <= world.published.get(ident, 0))]
         slots.report(late, Finding.REORDERED, slots["publish_lsn"][late])
-    known = np.flatnonzero((slots["publish_lsn"] >= 0) & (slots["publish_order"] >= 0))
+    known = np.flatnonzero((slots["publish_lsn"] >= 0) & (slots["publish_order"] != LATE))
     queue, lsn, order = slots["queue"][known], slots["publish_lsn"][known], slots["publish_order"][known]
     same = queue[1:] == queue[:-1]
     down = same & ((lsn[1:] < lsn[:-1]) | ((lsn[1:] == lsn[:-1]) & (order[1:] < order[:-1])))
@@ -192,7 +246,7 @@ def _check_visibility(slots: Slots, handed: Rows) -> None:
         first = np.searchsorted(below, slots["position"][mine])  # the first that covers it
         mine, first = mine[first < len(said)], first[first < len(said)]
         lsn = said["lsn"][first]
-        wrong = published[mine] & (
+        wrong = (published & (slots["publish_order"] != LATE))[mine] & (
             (slots["publish_lsn"][mine] > lsn) | (branch[mine] & (slots["publish_frame"][mine] >= said["frame"][first]))
         )
         slots.report(mine[wrong], Finding.TOO_EARLY, lsn[wrong])

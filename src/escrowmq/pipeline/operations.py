@@ -55,6 +55,8 @@ def operations(records: Records) -> Operations:
         Kind.RETURNED,
         Kind.DELIVERED,
         Kind.QUEUE_STATE,
+        Kind.HELD,
+        Kind.DELIVERIES,
     )
     record, at, end = _lists(records)
     heads = take(records.data, at, COMMIT_HEAD)

@@ -38,11 +38,12 @@ COLUMNS: Final[dict[str, int]] = {
     "settle_us": -1,
     "settle_branch": 0,
     "outcome": 0,
-    "confirmed_us": -1,
     "findings": 0,
     "finding_lsn": -1,
     "reported": 0,
     "held": 0,
+    "taken": 0,
+    "last_flags": 0,
 }
 """Names, and what a column says as long as nothing is known. Times are microseconds unless the name says otherwise."""
 

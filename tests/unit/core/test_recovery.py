@@ -194,3 +194,15 @@ def test_a_position_is_not_used_twice_though_its_message_was_lost() -> None:
     again.sync()
     last = again.restart()
     assert last.ready(last.vhost.queue("q")) == [(2, b"b", False)]
+
+
+@pytest.mark.rule("ORD-3")
+def test_what_a_priority_queue_has_delivered_comes_back_marked() -> None:
+    site = Site()
+    queue = site.queue("q", {"x-max-priority": 3})
+    for priority in (1, 2, 3):
+        site.publish("q", bytes([priority]), priority=priority)
+    site.consume(queue)
+    site.turn()
+    again = site.restart()
+    assert [marked for _, _, marked in again.ready(again.vhost.queue("q"))] == [True, True, True]
