@@ -29,6 +29,8 @@ class Vault:
         self.folder = folder
         self.fault = fault
         self.open = 0
+        self.lists: int | None = None
+        """How many branches `tpc_recover` lists at most."""
         self.mutex = threading.Lock()
         folder.mkdir(exist_ok=True)
 
@@ -117,7 +119,7 @@ class Connection:
         def listed() -> list[VaultXid]:
             paths = [*self.vault.folder.glob("*.prepared"), *self.vault.folder.glob("*.heuristic")]
             found = [path.name.rpartition(".")[0].split(",") for path in paths]
-            return [VaultXid(int(format_id), gtrid, bqual) for format_id, gtrid, bqual in found]
+            return [VaultXid(int(format_id), gtrid, bqual) for format_id, gtrid, bqual in found][: self.vault.lists]
 
         return self._call("recover", listed)
 

@@ -209,7 +209,7 @@ class TransactionManager:
             with self._mutex:
                 before = {gtrid: made for gtrid, made in decisions.items() if gtrid not in self._live}
             report = Report(unresolved=unregistered(before, known))
-            functions = [partial(ask, name, connect, self.log, self._lives) for name, connect in known.items()]
+            functions = [partial(ask, name, connect, self.log, self._lives, before) for name, connect in known.items()]
             answers: dict[str, Answers] = {}
             for name, answer in zip(known, self.callers.run(functions, self.call_timeout), strict=True):
                 if isinstance(answer, Answers):

@@ -17,7 +17,7 @@ from escrowmq.xa.branch import Result, complete
 from escrowmq.xa.drivers import wrong_place
 from escrowmq.xa.log import Decision, DecisionLog
 from escrowmq.xa.states import COMMIT, HEURISTIC, ROLLBACK, BranchState
-from escrowmq.xa.xids import BranchId, is_of, is_of_namesake, parse
+from escrowmq.xa.xids import FORMAT_ID, BranchId, is_of, is_of_namesake, parse
 
 logger = logging.getLogger("escrowmq.xa")
 
@@ -60,13 +60,23 @@ class Answers:
     foreign: list[BranchId] = field(default_factory=list)
 
 
-def ask(name: str, connect: Callable[[], Any], log: DecisionLog, lives: Callable[[str], bool]) -> Answers:
+def ask(
+    name: str,
+    connect: Callable[[], Any],
+    log: DecisionLog,
+    lives: Callable[[str], bool],
+    before: Mapping[str, Decision],
+) -> Answers:
     """Complete everything at the participant `name` that is ours and has no living transaction.
+
+    `before` are decisions of transactions that do not live. What of them is not listed is told all the same: a list
+    need not be complete, and only the participant's own word that it has no such branch makes a decision superfluous.
 
     The order matters: first the list, then whether it lives, then what the log says. A transaction writes its decision
     before it stops to live, so what is listed, dead and not in the log was never decided.
     """
     answers = Answers()
+    listed: set[BranchId] = set()
     connection = connect()
     try:
         for xid in connection.tpc_recover():
@@ -77,6 +87,7 @@ def ask(name: str, connect: Callable[[], Any], log: DecisionLog, lives: Callable
                 if is_of_namesake(branch.gtrid, log.manager, log.identity):
                     answers.foreign.append(branch)
                 continue
+            listed.add(branch)
             if lives(branch.gtrid):
                 continue
             decision = log.get(branch.gtrid)
@@ -91,10 +102,25 @@ def ask(name: str, connect: Callable[[], Any], log: DecisionLog, lives: Callable
                 result = Result(BranchState.UNANSWERED, problem)
             answers.branches[branch] = (decided, result)
             _leave_transaction(connection)
+        for branch, decided in _told_before(before, name, listed):
+            result = complete(connection, connection.xid(FORMAT_ID, *branch), decided)
+            if result.state in HEURISTIC or result.state is BranchState.UNANSWERED:
+                answers.branches[branch] = (decided, result)
+            _leave_transaction(connection)
     finally:
         with contextlib.suppress(Exception):
             connection.close()
     return answers
+
+
+def _told_before(before: Mapping[str, Decision], name: str, listed: Collection[BranchId]) -> list[tuple[BranchId, str]]:
+    branches = [
+        (BranchId(gtrid, bqual), decision.outcome)
+        for gtrid, decision in before.items()
+        for bqual, state in decision.branches.items()
+        if state is BranchState.PREPARED
+    ]
+    return [(branch, decided) for branch, decided in branches if branch.participant == name and branch not in listed]
 
 
 def _leave_transaction(connection: Any) -> None:
@@ -126,7 +152,7 @@ def settle(log: DecisionLog, before: Mapping[str, Decision], answers: Mapping[st
             if state is not BranchState.PREPARED or name not in answers:
                 continue
             done = BranchState.COMMITTED if decision.outcome == COMMIT else BranchState.ROLLED_BACK
-            state = outcomes.get(gtrid, {}).get(bqual, done)  # not listed any more: it was told before
+            state = outcomes.get(gtrid, {}).get(bqual, done)  # nothing else was said: it is done
             states[bqual] = BranchState.PREPARED if state is BranchState.UNANSWERED else state
         _keep(log, decision, states)
 

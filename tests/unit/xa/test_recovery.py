@@ -174,6 +174,28 @@ def test_a_branch_completed_by_hand_while_nobody_looked(tmp_path: Path, left: Va
     assert os.listdir(left.folder) == [f"{FORMAT_ID},{gtrid},left.1.committed"]
 
 
+def test_a_list_that_is_not_complete_finishes_no_decision(tmp_path: Path, left: Vault) -> None:
+    right = Vault(tmp_path / "right")
+    log = tmp_path / "decisions.db"
+    participants = {"left": left.connect, "right": right.connect}
+    manager = TransactionManager("site", log, participants)
+
+    def lose(name: str) -> None:
+        if name in ("right commit", "right connect"):
+            raise ConnectionError("lost")
+
+    with manager.transaction("left", "right") as tx:
+        right.fault = lose
+        tx["left"].work("x")
+        tx["right"].work("x")
+    manager.close()
+    right.fault = len
+    right.lists = 0
+    with TransactionManager("site", log, participants) as manager:
+        assert manager.unfinished() == []
+    assert left.contents() == right.contents() == ["x"]
+
+
 def test_nothing_in_doubt(tmp_path: Path, left: Vault) -> None:
     with TransactionManager("site", tmp_path / "decisions.db", {"left": left.connect}) as manager:
         assert str(manager.recover()) == "nothing was in doubt"
