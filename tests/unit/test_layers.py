@@ -18,7 +18,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "client": ("wire", "core"),
     "xa": ("client", "core.xid", "core.xa", "text"),
     "server": ("core", "journal", "wire", "client", "config", "units", "text", "__version__"),
-    "spark": ("client", "core.records"),
+    "spark": ("client", "core.records", "java"),
     "pipeline": (
         "core.branch",
         "core.branch_records",

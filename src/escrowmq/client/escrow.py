@@ -85,6 +85,13 @@ class Escrow:
 
     # -- holding and reading
 
+    def queues(self) -> list[str]:
+        """The names of all queues of the virtual host that the user may read, in order."""
+        found: list[str] = []
+        while some := self._rpc(spec.EscrowList(found[-1] if found else "")).queues["name"]:
+            found += some
+        return found
+
     def describe(self, *queues: str) -> list[QueueState]:
         """What there is to be read, of each; asked in one go."""
         channel = self._channel()
@@ -147,7 +154,7 @@ class Escrow:
         requests = [channel.begin(spec.DtxDemarcationStart(name, join))]
         if not join:
             requests.append(channel.begin(spec.DtxCoordinationSetTimeout(name, seconds)))
-        flags = [channel.finish(request) for request in requests][0].method.flags
+        flags = next(iter([channel.finish(request) for request in requests])).method.flags
         if flags != codes.XA_OK:
             raise RolledBack(xid, timed_out=flags == codes.XA_RBTIMEOUT)
         return channel
@@ -178,11 +185,12 @@ class Escrow:
 
     def begin_prepare(self, xid: Xid) -> Any:
         """Ask for a branch to be prepared, without waiting for it; for `finish_prepare`."""
-        return self._channel().begin(spec.DtxCoordinationPrepare(xid.encode()))
+        channel = self._channel()
+        return channel, channel.begin(spec.DtxCoordinationPrepare(xid.encode()))
 
     def finish_prepare(self, xid: Xid, request: Any) -> bool:
         """It is on disk, and can be committed whatever happens; False if there was nothing to do. RolledBack."""
-        flags = self._finish(self._channel(), request).flags
+        flags = self._finish(*request).flags
         if flags not in (codes.XA_OK, codes.XA_RDONLY):
             raise RolledBack(xid, timed_out=flags == codes.XA_RBTIMEOUT)
         return bool(flags == codes.XA_OK)

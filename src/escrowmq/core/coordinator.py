@@ -356,8 +356,9 @@ class Coordinator:
         """Commit the prepared branches of a global transaction that `winners` names by their qualifiers, roll back its
         others, and note `epoch` as the progress of `application`: all in one record (PIPE-2).
 
-        OK at once, without committing anything, if the application is as far already. Raises NOT_FOUND and
-        ILLEGAL_STATE for a winner that is unknown, or not prepared.
+        OK at once, without committing anything, if the application is as far already. Without an application's name no
+        progress is noted: that is for a transaction that happens once. Raises NOT_FOUND and ILLEGAL_STATE for a winner
+        that is unknown, or not prepared.
         """
         broker = self._broker
         known = [b for x, b in self._branches.items() if x.gtrid == gtrid and x.format_id == format_id]
@@ -387,7 +388,8 @@ class Coordinator:
 
         outcomes = resolve(broker, chosen, write)
         lsn = broker.log.end_lsn
-        self._progress[application] = (max(epoch, done), lsn)
+        if application:
+            self._progress[application] = (max(epoch, done), lsn)
         for branch in chosen:
             branch.step(Input.COMMIT)
             discard(broker, branch)
@@ -429,7 +431,8 @@ class Coordinator:
 
     def restore_progress(self, application: str, epoch: int) -> None:
         """It has come so far, as a record says."""
-        self._progress[application] = (epoch, 0)
+        if application:
+            self._progress[application] = (epoch, 0)
 
     def records(self) -> Iterator[tuple[Kind, list[bytes]]]:
         """Records that rebuild what is to survive a restart, for a snapshot."""

@@ -11,12 +11,15 @@ from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.wire.amqp091 import bulk, spec
 from escrowmq.wire.amqp091.frames import content_frames, method_frame
 from escrowmq.wire.amqp091.queue_methods import Handler, queue_named
+from escrowmq.wire.amqp091.table import FieldValue
 
 if TYPE_CHECKING:
     from escrowmq.core.queue import Queue
     from escrowmq.wire.amqp091.channel import Channel
 
 _NO_PROPERTIES: Final = b"\0\0"
+_LIST: Final = 64  # of list-ok, beside the names
+_ITEM: Final = 5
 _MOST_EPOCH: Final = (1 << 63) - 1
 
 
@@ -69,8 +72,8 @@ def decide(channel: Channel, method: spec.EscrowDecide) -> None:
     names = [name.encode() if isinstance(name, str) else name for name in winners]
     if not all(isinstance(name, bytes) for name in names):
         raise BrokerError(Condition.INVALID_ARGUMENT, "branch qualifiers are byte strings")
-    if not method.application or method.epoch > _MOST_EPOCH:
-        raise BrokerError(Condition.INVALID_ARGUMENT, "an application has a name, and its epochs are below 2^63")
+    if method.epoch > _MOST_EPOCH:
+        raise BrokerError(Condition.INVALID_ARGUMENT, "epochs are below 2^63")
     result = channel.broker.coordinator.decide(
         method.gtrid,
         method.format_id,
@@ -89,6 +92,22 @@ def progress(channel: Channel, method: spec.EscrowProgress) -> None:
     channel.send(spec.EscrowProgressOk(epoch is not None, epoch or 0), channel.broker.log.end_lsn)
 
 
+def list_(channel: Channel, method: spec.EscrowList) -> None:
+    """The names of queues that the user may read, in order, those behind `after`; as many as fit into a frame."""
+    room = channel.connection.frame_max - _LIST
+    found: list[FieldValue] = []
+    for name in sorted(name for name in channel.vhost.queues if name > method.after):
+        try:
+            queue_named(channel, name, "read")
+        except BrokerError:
+            continue  # not his, or exclusive to somebody else
+        room -= len(name.encode("utf-8", "surrogatepass")) + _ITEM
+        if room < 0:
+            break
+        found.append(name)
+    channel.send(spec.EscrowListOk({"name": found}))
+
+
 def _readable(channel: Channel, name: str, group: str) -> Queue:
     queue = queue_named(channel, name, "read")
     if not group:
@@ -104,4 +123,5 @@ HANDLERS: Final[dict[int, Handler]] = {
     spec.EscrowDescribe.INDEX: describe,
     spec.EscrowDecide.INDEX: decide,
     spec.EscrowProgress.INDEX: progress,
+    spec.EscrowList.INDEX: list_,
 }

@@ -3988,6 +3988,76 @@ class EscrowProgressOk(Method):
         return cls(known, epoch)
 
 
+class EscrowList(Method):
+    """escrow.list (240, 80): client to server."""
+
+    __slots__ = ("after",)
+
+    CLASS_ID = 240
+    METHOD_ID = 80
+    INDEX = 0x00F00050
+    NAME = "escrow.list"
+    HAS_CONTENT = False
+    SYNCHRONOUS = True
+    TO_SERVER = True
+    TO_CLIENT = False
+    FIELDS = (("after", "shortstr"),)
+
+    def __init__(self, after: str = "") -> None:
+        self.after = after
+
+    def encode(self) -> bytes:
+        after = self.after.encode()
+        try:
+            return _HHB.pack(240, 80, len(after)) + after
+        except struct.error as error:
+            raise ValueError(f"escrow.list: {error}") from None
+
+    @classmethod
+    def decode(cls, payload: bytes, at: int = 4) -> Self:
+        try:
+            end = at + 1 + payload[at]
+            after = payload[at + 1 : end].decode()
+            at = end
+        except (IndexError, struct.error, UnicodeDecodeError) as error:
+            raise SyntaxFault(SYNTAX_ERROR, f"escrow.list: {error}") from None
+        if at != len(payload):
+            raise SyntaxFault(SYNTAX_ERROR, "escrow.list: arguments do not fill the frame")
+        return cls(after)
+
+
+class EscrowListOk(Method):
+    """escrow.list-ok (240, 81): server to client."""
+
+    __slots__ = ("queues",)
+
+    CLASS_ID = 240
+    METHOD_ID = 81
+    INDEX = 0x00F00051
+    NAME = "escrow.list-ok"
+    HAS_CONTENT = False
+    SYNCHRONOUS = True
+    TO_SERVER = False
+    TO_CLIENT = True
+    FIELDS = (("queues", "table"),)
+
+    def __init__(self, queues: FieldTable | None = None) -> None:
+        self.queues = {} if queues is None else queues
+
+    def encode(self) -> bytes:
+        return b"\x00\xf0\x00\x51" + encode_table(self.queues)
+
+    @classmethod
+    def decode(cls, payload: bytes, at: int = 4) -> Self:
+        try:
+            queues, at = decode_table(payload, at)
+        except (IndexError, struct.error, UnicodeDecodeError) as error:
+            raise SyntaxFault(SYNTAX_ERROR, f"escrow.list-ok: {error}") from None
+        if at != len(payload):
+            raise SyntaxFault(SYNTAX_ERROR, "escrow.list-ok: arguments do not fill the frame")
+        return cls(queues)
+
+
 METHODS: Final[dict[int, type[Method]]] = {
     ConnectionStart.INDEX: ConnectionStart,
     ConnectionStartOk.INDEX: ConnectionStartOk,
@@ -4087,5 +4157,7 @@ METHODS: Final[dict[int, type[Method]]] = {
     EscrowDecideOk.INDEX: EscrowDecideOk,
     EscrowProgress.INDEX: EscrowProgress,
     EscrowProgressOk.INDEX: EscrowProgressOk,
+    EscrowList.INDEX: EscrowList,
+    EscrowListOk.INDEX: EscrowListOk,
 }
 """All methods by `INDEX`."""

@@ -1,0 +1,64 @@
+"""Reading once, as `spark.read` does: ranges are fixed when the DataFrame is loaded, and can be read again and again.
+
+Of a stream nothing is changed. Of a classic queue the messages are held for the group, so that nobody else gets them;
+they are not consumed: that is what `escrowmq.spark.settle` does, when what was made of them is safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSourceReader
+
+from escrowmq.client.escrow import Escrow, QueueState
+from escrowmq.spark.options import SourceOptions
+from escrowmq.spark.plan import STREAM, Part, Span, cut
+from escrowmq.spark.pool import escrow, explained
+from escrowmq.spark.queues import Queues, position
+from escrowmq.spark.reading import read
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+ROLE: Final = "driver"
+_NOTHING: Final = Part(Span("", STREAM, 0, 0))
+
+
+class BatchReader(DataSourceReader):
+    """`spark.read`."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> list[Part]:
+        pieces = cut(ranges(self._options), self._options.most_of_partition, self._options.partitions)
+        return [Part(piece) for piece in pieces] or [_NOTHING]
+
+    def read(self, partition: Part) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+        if partition.span.first < partition.span.end:
+            yield from read(self._options, self._schema, partition, streaming=False)
+
+
+def ranges(options: SourceOptions) -> list[Span]:
+    """What there is to be read now; of classic queues it is held. Raises OptionError, BrokerUnavailableError."""
+    with explained(options.endpoint):
+        broker = escrow(options.endpoint, ROLE)
+        queues = Queues(options)
+        return [_range(broker, queues, options, name, state) for name, state in queues.states(broker).items()]
+
+
+def _range(broker: Escrow, queues: Queues, options: SourceOptions, name: str, state: QueueState) -> Span:
+    first = queues.begin(broker, name, state, options.starting)
+    if state.kind == STREAM:
+        end = min(position(state, name, options.ending), state.next)
+        explicit = isinstance(options.starting, dict) and name in options.starting
+        return Span(name, state.kind, first, max(end, first), exact=explicit)
+    until = queues.end(broker, name) + state.ready
+    if isinstance(options.ending, dict):
+        until = options.ending.get(name, until)
+    elif options.ending == "earliest":
+        until = first
+    return Span(name, state.kind, first, max(queues.hold(broker, name, until), first))

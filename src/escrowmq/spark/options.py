@@ -1,0 +1,194 @@
+"""Options of source and sink: read, checked, and refused if they are unknown.
+
+Names are those of Spark's Kafka source where the meaning is the same. They are compared without regard to case.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from escrowmq.spark.endpoint import Endpoint
+from escrowmq.spark.errors import OptionError
+
+MESSAGES_PER_TRIGGER: Final = 500_000
+MESSAGES_PER_PARTITION: Final = 100_000
+TRANSACTION_SECONDS: Final = 3600
+BRANCH_SECONDS: Final = (1, 86_400)
+_MOST: Final = 1 << 62
+_SHORT: Final = 255
+
+_CONNECTION: Final = ("connection", "url", "txn.app_id", "txn.sink_id", "txn.timeout")
+_SOURCE: Final = (
+    *_CONNECTION,
+    "subscribe",
+    "subscribePattern",
+    "group",
+    "startingPosition",
+    "endingPosition",
+    "maxMessagesPerTrigger",
+    "maxMessagesPerPartition",
+    "minPartitions",
+    "failOnDataLoss",
+    "acknowledge",
+)
+_SINK: Final = (*_CONNECTION, "exchange", "queue", "routingKey", "txn.version")
+_SPARKS: Final = frozenset({"path", "checkpointlocation", "queryname", "outputmode"})
+"""What Spark puts beside ours."""
+
+Positions = str | dict[str, int]
+"""`earliest`, `latest`, or a position for each queue."""
+
+
+class Options:
+    """What was given, without regard to case. Raises OptionError for names that nobody knows."""
+
+    def __init__(self, given: Mapping[str, str], known: tuple[str, ...], what: str) -> None:
+        self._given = {name.lower(): value for name, value in given.items()}
+        names = {name.lower() for name in known}
+        unknown = sorted(name for name in self._given if name not in names and name not in _SPARKS)
+        if unknown:
+            raise OptionError(f"unknown option of the {what}: {', '.join(unknown)}; there are {', '.join(known)}")
+
+    def text(self, name: str) -> str | None:
+        """As it was given; None if it was not, or is empty."""
+        return self._given.get(name.lower()) or None
+
+    def name(self, name: str) -> str | None:
+        """A name of AMQP, at most 255 bytes."""
+        found = self.text(name)
+        if found is not None and len(found.encode()) > _SHORT:
+            raise OptionError(f"option {name} has at most {_SHORT} bytes")
+        return found
+
+    def number(self, name: str, default: int | None, least: int = 1, most: int = _MOST) -> int | None:
+        """A whole number from `least` to `most`."""
+        found = self.text(name)
+        if found is None:
+            return default
+        try:
+            value = int(found)
+        except ValueError:
+            value = least - 1
+        if not least <= value <= most:
+            limit = f"from {least} to {most}" if most < _MOST else f"of at least {least}"
+            raise OptionError(f"option {name} is a whole number {limit}, not {found!r}")
+        return value
+
+    def flag(self, name: str, default: bool) -> bool:
+        """True or false."""
+        found = (self.text(name) or str(default)).lower()
+        if found not in {"true", "false"}:
+            raise OptionError(f"option {name} is true or false, not {found!r}")
+        return found == "true"
+
+    def choice(self, name: str, *choices: str) -> str:
+        """One of them, the first if nothing is given."""
+        found = self.text(name) or choices[0]
+        if found.lower() not in choices:
+            raise OptionError(f"option {name} is {' or '.join(choices)}, not {found!r}")
+        return found.lower()
+
+    def positions(self, name: str, default: str) -> Positions:
+        """`earliest`, `latest`, or JSON with a position for each queue."""
+        found = self.text(name) or default
+        if found.lower() in {"earliest", "latest"}:
+            return found.lower()
+        try:
+            value = json.loads(found)
+        except ValueError:
+            value = None
+        if isinstance(value, dict) and all(type(each) is int and 0 <= each < _MOST for each in value.values()):
+            return value
+        example = '{"orders": 1000}'
+        raise OptionError(f"option {name} is earliest, latest, or JSON as {example}, not {found!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """Of `readStream` and `read`. What may be left out and has no default is empty or None."""
+
+    endpoint: Endpoint
+    queues: tuple[str, ...]
+    pattern: str
+    group: str
+    starting: Positions
+    ending: Positions
+    most: int
+    most_of_partition: int
+    partitions: int | None
+    fail_on_loss: bool
+    in_transaction: bool
+    app_id: str | None
+    sink_id: str | None
+    seconds: int
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> SourceOptions:
+        """Raises OptionError."""
+        options = Options(given, _SOURCE, "source")
+        names, pattern = options.text("subscribe"), options.text("subscribePattern")
+        if (names is None) == (pattern is None):
+            raise OptionError("give one of the options subscribe (queues, with commas) and subscribePattern")
+        queues = tuple(dict.fromkeys(name.strip() for name in (names or "").split(",") if name.strip()))
+        if names is not None and not queues:
+            raise OptionError("option subscribe names no queue")
+        if pattern is not None:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise OptionError(f"option subscribePattern is no regular expression: {error}") from None
+        return cls(
+            endpoint=Endpoint.of(options.text("connection"), options.text("url")),
+            queues=queues,
+            pattern=pattern or "",
+            group=options.name("group") or "",
+            starting=options.positions("startingPosition", "earliest"),
+            ending=options.positions("endingPosition", "latest"),
+            most=options.number("maxMessagesPerTrigger", MESSAGES_PER_TRIGGER) or 0,
+            most_of_partition=options.number("maxMessagesPerPartition", MESSAGES_PER_PARTITION) or 0,
+            partitions=options.number("minPartitions", None),
+            fail_on_loss=options.flag("failOnDataLoss", True),
+            in_transaction=options.choice("acknowledge", "transaction", "commit") == "transaction",
+            app_id=options.text("txn.app_id"),
+            sink_id=options.text("txn.sink_id"),
+            seconds=options.number("txn.timeout", TRANSACTION_SECONDS, *BRANCH_SECONDS) or 0,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """Of `writeStream` and `write`. What was left out is None."""
+
+    endpoint: Endpoint
+    exchange: str | None
+    queue: str | None
+    routing_key: str | None
+    app_id: str | None
+    sink_id: str | None
+    version: int | None
+    seconds: int
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> SinkOptions:
+        """Raises OptionError."""
+        options = Options(given, _SINK, "sink")
+        queue, exchange, key = (options.name(name) for name in ("queue", "exchange", "routingKey"))
+        if queue is not None and (exchange is not None or key is not None):
+            raise OptionError("option queue goes with neither exchange nor routingKey")
+        version = options.number("txn.version", None, 0)
+        if version is not None and options.text("txn.app_id") is None:
+            raise OptionError("option txn.version needs txn.app_id, whose versions they are")
+        return cls(
+            endpoint=Endpoint.of(options.text("connection"), options.text("url")),
+            exchange=exchange,
+            queue=queue,
+            routing_key=key,
+            app_id=options.text("txn.app_id"),
+            sink_id=options.text("txn.sink_id"),
+            version=version,
+            seconds=options.number("txn.timeout", TRANSACTION_SECONDS, *BRANCH_SECONDS) or 0,
+        )

@@ -1,0 +1,89 @@
+"""What a task reads: the blocks of its range as record batches, and the settlement of the epoch's ranges."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from escrowmq.client import NotFound, RolledBack
+from escrowmq.client.escrow import Escrow
+from escrowmq.spark.columns import Columns
+from escrowmq.spark.errors import DataLossError
+from escrowmq.spark.identity import Epoch, required_epoch
+from escrowmq.spark.options import SourceOptions
+from escrowmq.spark.plan import STREAM, Part, Span
+from escrowmq.spark.pool import escrow, explained
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+ROLE: Final = "source"
+_log: Final = logging.getLogger(__name__)
+_enlisted: Final[dict[str, Epoch]] = {}
+"""By application, the epoch whose settlement this process has enlisted last."""
+
+
+def read(options: SourceOptions, schema: StructType, part: Part, *, streaming: bool) -> Iterator[pa.RecordBatch]:
+    """The messages of `part`, to be called in a task. Raises DataLossError, BrokerUnavailableError, OptionError."""
+    with explained(options.endpoint):
+        broker = escrow(options.endpoint, ROLE)
+        epoch = required_epoch(options.app_id, options.sink_id) if streaming else None
+        if epoch is not None and part.settlements:
+            _enlist(broker, epoch, part, options.seconds)
+        columns = Columns(schema)
+        span = part.span
+        expected = span.first if span.exact else 0
+        for block in broker.blocks(span.queue, options.group, span.first, span.end):
+            if block.first != expected and expected:
+                _missing(broker, options, span, epoch, expected, block.first)
+            expected = block.next
+            yield columns.batch(span.queue, block.bulk)
+        if expected != span.end:
+            _missing(broker, options, span, epoch, expected, span.end)
+
+
+def _enlist(broker: Escrow, epoch: Epoch, part: Part, seconds: int) -> None:
+    """What the epoch has read is to be settled by the decision over what it writes, if that is taken by this broker.
+
+    It is an offer: without a sink that takes it up, it is over when the next epoch makes its own, or after its timeout,
+    and Spark's commit settles the range.
+    """
+    before = _enlisted.get(epoch.application)
+    if before is not None and before.number < epoch.number:
+        broker.rollback(before.settle)
+    for _ in range(2):
+        try:
+            broker.enlist(epoch.settle, part.settlements, seconds)
+        except RolledBack:  # by the timeout, or since a worker was killed amid of it: there is nothing in it any more
+            broker.rollback(epoch.settle)
+        else:
+            break
+    _enlisted[epoch.application] = epoch
+
+
+def _missing(broker: Escrow, options: SourceOptions, span: Span, epoch: Epoch | None, first: int, end: int) -> None:
+    """Numbers `first` to `end` - 1 are not there. That is well if this epoch is decided: nobody needs them any more."""
+    if epoch is not None and _settled(broker, options, span, end):
+        done = broker.progress(epoch.application)
+        if done is not None and done >= epoch.number:
+            return
+        why = f"group {options.group!r} has settled them, but not in epoch {epoch.number} of {epoch.application}"
+    elif span.kind == STREAM:
+        why = "the stream's limits have dropped them"
+    else:
+        why = f"group {options.group!r} does not hold them any more"
+    text = f"queue {span.queue!r}: messages {first} to {end - 1} cannot be read: {why}"
+    if options.fail_on_loss:
+        raise DataLossError(f"{text}; to go on without them, set option failOnDataLoss to false")
+    _log.warning("%s", text)
+
+
+def _settled(broker: Escrow, options: SourceOptions, span: Span, end: int) -> bool:
+    if span.kind == STREAM:
+        return False
+    try:
+        return broker.hold(span.queue, options.group).settled >= end
+    except NotFound:
+        return False

@@ -1,0 +1,161 @@
+"""The streaming source (PIPE-1). All but `read` is called in one process of the driver, for one run of a query."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from escrowmq.client import NotFound, PreconditionFailed
+from escrowmq.client.escrow import Escrow, QueueState, Settle
+from escrowmq.spark import offsets
+from escrowmq.spark.errors import EscrowSparkError
+from escrowmq.spark.offsets import Offsets
+from escrowmq.spark.options import SourceOptions
+from escrowmq.spark.plan import STREAM, Part, Span, cut
+from escrowmq.spark.pool import close, escrow, explained
+from escrowmq.spark.queues import Queues
+from escrowmq.spark.reading import read
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+ROLE: Final = "driver"
+_log: Final = logging.getLogger(__name__)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches as ranges of numbers, holds what is in them, and settles what is committed.
+
+    A hold is durable, and its numbers name the same messages for ever. So it does no harm if it was extended and the
+    driver was killed before it had noted the offset: the same messages are in the next range that is planned.
+    """
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._queues = Queues(options)
+        self._target: Offsets | None = None
+        self._available: Offsets = {}
+
+    # -- planning, in the driver
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        with explained(self._options.endpoint):
+            broker = self._broker()
+            found = self._queues.states(broker)
+            begin = {
+                name: self._queues.begin(broker, name, state, self._options.starting) for name, state in found.items()
+            }
+        return offsets.encode(self._options.group, begin)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self._options.most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        with explained(self._options.endpoint):
+            broker = self._broker()
+            found = self._queues.states(broker)
+            self._target = {name: self._end(broker, name, state) for name, state in found.items()}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        with explained(self._options.endpoint):
+            broker = self._broker()
+            begin = offsets.decode(self._options.group, start)
+            found = self._queues.states(broker)
+            ends = dict(begin)
+            available: Offsets = {}
+            for name, state in found.items():
+                end = self._available[name] = self._end(broker, name, state)
+                if name not in begin:
+                    begin[name] = self._queues.begin(broker, name, state, "earliest")
+                self._queues.check_begin(name, begin[name], end)
+                if self._target is not None:
+                    end = min(end, self._target.get(name, begin[name]))
+                available[name] = max(end - begin[name], 0)
+            for name, count in share(available, _most(limit)).items():
+                ends[name] = until = begin[name] + count
+                if count and found[name].kind != STREAM:
+                    ends[name] = max(self._queues.hold(broker, name, until), begin[name])
+        return offsets.encode(self._options.group, ends)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        return offsets.encode(self._options.group, self._available) if self._available else None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Part]:
+        with explained(self._options.endpoint):
+            begin, ends = (offsets.decode(self._options.group, given) for given in (start, end))
+            broker = self._broker()
+            kinds = self._queues.kinds_of(broker, ends)
+            spans = []
+            for name, stop in ends.items():
+                first = begin.get(name)
+                exact = first is not None
+                if first is None:
+                    first = 0 if kinds[name] == STREAM else self._queues.look(broker, name).first
+                if first < stop:
+                    spans.append(Span(name, kinds[name], first, stop, exact))
+        pieces = cut(spans, self._options.most_of_partition, self._options.partitions)
+        group = self._options.group
+        settlements = tuple(Settle(span.queue, group, span.end) for span in spans if span.kind != STREAM)
+        if not self._options.in_transaction:
+            settlements = ()
+        return [Part(piece, settlements if i == 0 else ()) for i, piece in enumerate(pieces)]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark has noted the epoch that ends here as done. What the sink's decision has settled is settled again,
+        which does nothing.
+        """
+        with explained(self._options.endpoint):
+            broker = self._broker()
+            ends = offsets.decode(self._options.group, end)
+            for name, number in ends.items():
+                try:
+                    if self._queues.kinds_of(broker, [name])[name] != STREAM:
+                        broker.settle(Settle(name, self._options.group, number))
+                except (NotFound, PreconditionFailed) as error:
+                    _log.warning("queue %r below %d: nothing to settle: %s", name, number, error.text)
+
+    def stop(self) -> None:
+        close(self._options.endpoint, ROLE)
+
+    def _broker(self) -> Escrow:
+        return escrow(self._options.endpoint, ROLE)
+
+    def _end(self, broker: Escrow, name: str, state: QueueState) -> int:
+        """The number behind all that is there now."""
+        return state.next if state.kind == STREAM else self._queues.end(broker, name) + state.ready
+
+    # -- reading, in a task
+
+    def read(self, partition: Part) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+        return read(self._options, self._schema, partition, streaming=True)
+
+
+def share(available: Offsets, most: int | None) -> Offsets:
+    """How many messages to take of each queue so that they are `most` together: of each in proportion, one at least."""
+    total = sum(available.values())
+    if most is None or total <= most:
+        return available
+    taken: Offsets = {}
+    left = most
+    for name, count in available.items():
+        taken[name] = min(count, max(most * count // total, 1 if count else 0), left)
+        left -= taken[name]
+    for name, count in available.items():
+        more = min(count - taken[name], left)
+        taken[name] += more
+        left -= more
+    return taken
+
+
+def _most(limit: ReadLimit) -> int | None:
+    if isinstance(limit, ReadMaxRows):
+        return limit.max_rows
+    if isinstance(limit, ReadAllAvailable):
+        return None
+    raise EscrowSparkError(f"the source does not know the limit {type(limit).__name__}; it knows a number of messages")

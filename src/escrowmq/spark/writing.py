@@ -1,0 +1,197 @@
+"""What a task writes: branches of the epoch's global transaction, published in bulk and prepared (PIPE-2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from escrowmq.client import Channel, NotFound, Xid
+from escrowmq.client.escrow import Escrow
+from escrowmq.spark.encoding import PropertiesEncoder, names, runs
+from escrowmq.spark.errors import EscrowSparkError, OptionError
+from escrowmq.spark.identity import Epoch, attempt
+from escrowmq.spark.options import SinkOptions
+from escrowmq.spark.pool import escrow, explained
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROLE: Final = "sink"
+BRANCH_BYTES: Final = 16 << 20
+BRANCH_MESSAGES: Final = 200_000
+"""What one branch holds at most; a partition that is larger has several."""
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task has done: its prepared branches, in order; `decided` if the epoch was decided before."""
+
+    epoch: Epoch
+    branches: tuple[bytes, ...] = ()
+    messages: int = 0
+    decided: bool = False
+
+
+def write(options: SinkOptions, epoch: Epoch, batches: Iterator[pa.RecordBatch], job: str = "") -> Written:
+    """Publish all rows in branches that are prepared on return. Raises BrokerUnavailableError, OptionError, …"""
+    with explained(options.endpoint):
+        broker = escrow(options.endpoint, ROLE)
+        if _decided(broker, epoch):
+            for _ in batches:
+                pass  # a replay: what it says was written by the epoch's first run
+            return Written(epoch, decided=True)
+        task = _Task(broker, options, epoch, attempt(job))
+        try:
+            for batch in batches:
+                task.publish(batch)
+            task.prepare()
+            task.wait()
+        except BaseException:
+            task.drop()
+            raise
+        # Asked for behind `prepare`: either this answer tells of a decision that did not know of us, or that decision
+        # will find our branches, and commit them or roll them back.
+        if _decided(broker, epoch):
+            task.drop()
+            return Written(epoch, decided=True)
+        return Written(epoch, tuple(xid.bqual for xid in task.prepared), task.messages)
+
+
+def _decided(broker: Escrow, epoch: Epoch) -> bool:
+    if not epoch.application:
+        return False
+    done = broker.progress(epoch.application)
+    return done is not None and done >= epoch.number
+
+
+class _Task:
+    """One attempt at a partition."""
+
+    def __init__(self, broker: Escrow, options: SinkOptions, epoch: Epoch, name: bytes) -> None:
+        self.prepared: list[Xid] = []
+        self.messages = 0
+        self._broker = broker
+        self._options = options
+        self._epoch = epoch
+        self._name = name
+        self._encoder = PropertiesEncoder()
+        self._channel: Channel | None = None
+        self._xid: Xid | None = None
+        self._bytes = self._rows = self._number = 0
+        self._requests: list[tuple[Xid, Any]] = []
+        self._known: set[tuple[bool, str]] = set()
+
+    def publish(self, batch: pa.RecordBatch) -> None:
+        """All rows of a batch, in order."""
+        if not batch.num_rows:
+            return
+        if self._bytes >= BRANCH_BYTES or self._rows >= BRANCH_MESSAGES:
+            self.prepare()
+        columns = {name: batch.column(i) for i, name in enumerate(batch.schema.names)}
+        bodies = columns["body"]
+        if bodies.null_count:
+            raise EscrowSparkError("column body is null in a row; a message has a body, if only an empty one")
+        properties = self._encoder.encode(columns.get("properties"), columns.get("headers"))
+        for exchange, keys, begin, end in self._targets(columns):
+            whole = end - begin == len(bodies)
+            some = properties if whole or isinstance(properties, bytes) else properties[begin:end]
+            body = bodies if whole else bodies.slice(begin, end - begin)
+            self._work().publish_many(exchange, keys, body, some)
+        self.messages += len(bodies)
+        self._rows += len(bodies)
+        self._bytes += bodies.nbytes
+
+    def _targets(self, columns: dict[str, pa.Array]) -> Iterator[tuple[str, str | list[str], int, int]]:
+        """Exchange and routing keys of rows (from, to)."""
+        options, count = self._options, len(columns["body"])
+        if options.queue is not None:
+            self._check("queue", options.queue)
+            yield "", options.queue, 0, count
+        elif options.exchange is None and "queue" in columns:
+            keys = names(columns["queue"], "queue")
+            for name in {keys} if isinstance(keys, str) else set(keys):
+                self._check("queue", name)
+            yield "", keys, 0, count
+        else:
+            key = options.routing_key
+            if key is None:
+                key_of = names(columns["routing_key"], "routing_key")
+            else:
+                key_of = key
+            if options.exchange is not None:
+                self._check("exchange", options.exchange)
+                yield options.exchange, key_of, 0, count
+                return
+            for exchange, begin, end in runs(columns["exchange"], "exchange"):
+                self._check("exchange", exchange)
+                yield exchange, key_of if isinstance(key_of, str) else key_of[begin:end], begin, end
+
+    def _check(self, kind: str, name: str) -> None:
+        """A queue that is not there would take nothing, and say nothing. Raises OptionError."""
+        if (kind == "queue", name) in self._known:
+            return
+        check_target(self._broker, kind, name)
+        self._known.add((kind == "queue", name))
+
+    def _work(self) -> Channel:
+        if self._channel is None:
+            self._xid = self._epoch.branch(self._name + b".%d" % self._number)
+            self._number += 1
+            self._channel = self._broker.start(self._xid, self._options.seconds)
+        return self._channel
+
+    def prepare(self) -> None:
+        """End the branch that is worked for, and ask for it to be prepared; the next row begins another one."""
+        if self._channel is None or self._xid is None:
+            return
+        self._broker.end(self._xid)
+        self._requests.append((self._xid, self._broker.begin_prepare(self._xid)))
+        self._channel = None
+        self._bytes = self._rows = 0
+
+    def wait(self) -> None:
+        """Until all branches are prepared. Raises RolledBack."""
+        while self._requests:
+            xid, request = self._requests.pop(0)
+            if self._broker.finish_prepare(xid, request):
+                self.prepared.append(xid)
+
+    def drop(self) -> None:
+        """Roll back what this attempt has done."""
+        if self._broker.connection.is_open:
+            discard(self._broker, [*self.prepared, *(xid for xid, _ in self._requests)])
+            if self._channel is not None:
+                self._channel.close()  # which rolls back what is worked for
+
+
+def check_target(broker: Escrow, kind: str, name: str) -> None:
+    """Raises OptionError if there is no such queue or exchange."""
+    if kind == "exchange" and not name:
+        return  # the default exchange
+    with broker.connection.channel() as channel:
+        try:
+            if kind == "queue":
+                channel.queue_declare(name, passive=True)
+            else:
+                channel.exchange_declare(name, passive=True)
+        except NotFound:
+            raise OptionError(f"there is no {kind} {name!r} to write to; declare it first") from None
+
+
+def discard(broker: Escrow, branches: list[Xid]) -> None:
+    """Roll back prepared branches, if they are still undecided."""
+    for xid in branches:
+        broker.rollback(xid)
+
+
+def in_order(messages: list[Written | None]) -> list[Written]:
+    """What tasks have said, by partition. Raises EscrowSparkError if that is not of one epoch."""
+    found = [message for message in messages if message is not None]
+    for one, other in pairwise(found):
+        if one.epoch != other.epoch:
+            raise EscrowSparkError(f"tasks of one batch wrote for epochs {one.epoch} and {other.epoch}")
+    return found
