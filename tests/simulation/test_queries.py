@@ -1,0 +1,36 @@
+"""Exactly once from queue to queue, whoever dies when (PIPE-1, PIPE-2, PIPE-3)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.simulation.query import World
+
+pytestmark = [pytest.mark.rule("PIPE-1"), pytest.mark.rule("PIPE-2"), pytest.mark.rule("PIPE-3")]
+
+
+def history(seed: int, trouble: float) -> Counter[str]:
+    world = World(seed, trouble=trouble)
+    world.run(40)
+    world.check()
+    return world.events
+
+
+def test_without_trouble() -> None:
+    assert history(0, 0.0)["power"] == 0
+
+
+@pytest.mark.parametrize("first", range(0, 60, 10))
+def test_everything_comes_through_once(first: int) -> None:
+    for seed in range(first, first + 10):
+        history(seed, 0.02)
+
+
+@pytest.mark.slow
+def test_everything_that_can_happen_does() -> None:
+    events: Counter[str] = Counter()
+    for seed in range(1000, 1100):
+        events += history(seed, 0.03)
+    assert events.keys() >= {"power", "kill", "client", "take", "tidy", "snapshot", "found decided"}
