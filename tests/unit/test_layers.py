@@ -15,7 +15,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "core": (),
     "journal": ("core.records",),
     "wire": ("core", "__version__"),  # the version is what a peer is told at the handshake
-    "client": ("wire", "core"),
+    "client": ("wire", "core", "__version__"),
     "xa": ("client", "core.xid", "core.xa", "text"),
     "server": ("core", "journal", "wire", "client", "config", "units", "text", "__version__"),
     "spark": ("client", "core.records", "java"),
