@@ -351,17 +351,26 @@ class Coordinator:
     # -- many at once
 
     def decide(
-        self, gtrid: bytes, format_id: int, winners: Sequence[bytes], *, application: str, epoch: int
+        self,
+        gtrid: bytes,
+        format_id: int,
+        winners: Sequence[bytes],
+        *,
+        application: str,
+        epoch: int,
+        vhost: str | None = None,
     ) -> XaResult:
         """Commit the prepared branches of a global transaction that `winners` names by their qualifiers, roll back its
         others, and note `epoch` as the progress of `application`: all in one record (PIPE-2).
 
         OK at once, without committing anything, if the application is as far already. Without an application's name no
-        progress is noted: that is for a transaction that happens once. Raises NOT_FOUND and ILLEGAL_STATE for a winner
-        that is unknown, or not prepared.
+        progress is noted: that is for a transaction that happens once. With `vhost`, branches of other virtual hosts
+        are unknown. Raises NOT_FOUND and ILLEGAL_STATE for a winner that is unknown, or not prepared.
         """
         broker = self._broker
         known = [b for x, b in self._branches.items() if x.gtrid == gtrid and x.format_id == format_id]
+        if vhost is not None:
+            known = [branch for branch in known if branch.vhost == vhost]
         by_name = {branch.xid.bqual: branch for branch in known}
         done, lsn = self._progress.get(application, (-1, 0))
         chosen: list[XaBranch] = []

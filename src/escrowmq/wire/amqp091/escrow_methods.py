@@ -78,8 +78,9 @@ def decide(channel: Channel, method: spec.EscrowDecide) -> None:
         method.gtrid,
         method.format_id,
         [name for name in names if isinstance(name, bytes)],
-        application=method.application,
+        application=_named(channel, method.application),
         epoch=method.epoch,
+        vhost=channel.vhost.name,
     )
     for publication in result.returned:
         channel.send_returns(publication.envelope, publication.bodies, result.lsn)
@@ -88,7 +89,7 @@ def decide(channel: Channel, method: spec.EscrowDecide) -> None:
 
 def progress(channel: Channel, method: spec.EscrowProgress) -> None:
     """The answer waits for the disk: a decision that it tells of is final."""
-    epoch = channel.broker.coordinator.progress(method.application)
+    epoch = channel.broker.coordinator.progress(_named(channel, method.application))
     channel.send(spec.EscrowProgressOk(epoch is not None, epoch or 0), channel.broker.log.end_lsn)
 
 
@@ -106,6 +107,11 @@ def list_(channel: Channel, method: spec.EscrowList) -> None:
             break
         found.append(name)
     channel.send(spec.EscrowListOk({"name": found}))
+
+
+def _named(channel: Channel, application: str) -> str:
+    """Applications of different virtual hosts have nothing to do with each other, whatever they are called."""
+    return f"{channel.vhost.name}\0{application}" if application else ""
 
 
 def _readable(channel: Channel, name: str, group: str) -> Queue:

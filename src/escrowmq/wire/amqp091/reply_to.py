@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from escrowmq.core.arguments import QueueOptions
@@ -30,7 +31,7 @@ class ReplyAddress(Queue):
         """`consumer` gets the replies."""
         self._consumer = consumer
 
-    def _admit(self, run: Run, bodies: list[bytes]) -> None:
+    def _admit(self, run: Run, bodies: Sequence[bytes]) -> None:
         if self._consumer is None or self.deleted:
             return
         entries = [Entry(run.first + i, body, run) for i, body in enumerate(bodies)]

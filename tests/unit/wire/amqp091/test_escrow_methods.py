@@ -227,6 +227,23 @@ class TestDecisions:
         state = client.call(5, spec.EscrowHold("q", GROUP), spec.EscrowHoldOk)
         assert (state.first, state.end, state.settled) == (4, 4, 4)
 
+    def test_other_virtual_hosts_have_branches_and_applications_of_their_own(self) -> None:
+        client = filled(1)
+        broker = client.server.broker
+        broker.add_vhost("other")
+        broker.access.set_permission("guest", "other", ".*", ".*", ".*")
+        xid = begin(client, 2, b"0")
+        client.publish(2, "q", b"x")
+        prepare(client, 2, xid)
+        other = SimClient(client.server, vhost="other")
+        other.open_channel(1)
+        other.call(1, spec.EscrowDecide(1, b"query:7", {"bqual": []}, "app", 9), spec.EscrowDecideOk)
+        other.send(1, spec.EscrowDecide(1, b"query:7", {"bqual": [b"0"]}, "app", 10))
+        fails_channel(other, 1, codes.NOT_FOUND, "no branch 30 of")
+        assert not client.call(1, spec.EscrowProgress("app"), spec.EscrowProgressOk).known
+        client.call(1, spec.EscrowDecide(1, b"query:7", {"bqual": [b"0"]}, "app", 1), spec.EscrowDecideOk)
+        assert client.count(1, "q") == 2
+
     def test_a_winner_that_is_not_prepared(self) -> None:
         client = filled()
         client.send(1, spec.EscrowDecide(1, b"query:7", {"bqual": [b"0"]}, "app", 7))
@@ -248,7 +265,7 @@ class TestListing:
     def names(self, client: SimClient, after: str = "") -> list[object]:
         found = client.call(1, spec.EscrowList(after), spec.EscrowListOk).queues["name"]
         assert isinstance(found, list)
-        return found
+        return list(found)
 
     def test_names_in_order_and_behind_one(self) -> None:
         client = filled(0)
