@@ -38,7 +38,7 @@ class SparkUnavailableError(Exception):
     """Spark cannot run here; the text is one line that says why and what helps."""
 
 
-def require_pyspark() -> str:
+def require_pyspark(oldest: tuple[int, int] = OLDEST_PYSPARK) -> str:
     """The version of PySpark. Raises SparkUnavailableError if there is none, or it is too old or too new."""
     try:
         found = version("pyspark")
@@ -46,8 +46,8 @@ def require_pyspark() -> str:
     except PackageNotFoundError as error:
         raise SparkUnavailableError(f"{error.name} is not installed; pip install 'escrowmq[spark]'") from error
     parts = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
-    if parts < OLDEST_PYSPARK or parts[0] >= NEWEST_PYSPARK:
-        wanted = f"{'.'.join(map(str, OLDEST_PYSPARK))} or newer, below {NEWEST_PYSPARK}"
+    if parts < oldest or parts[0] >= NEWEST_PYSPARK:
+        wanted = f"{'.'.join(map(str, oldest))} or newer, below {NEWEST_PYSPARK}"
         raise SparkUnavailableError(f"PySpark {found} is installed, {wanted} is needed; pip install 'escrowmq[spark]'")
     return found
 

@@ -2,19 +2,33 @@
 
     import escrowmq.spark
     escrowmq.spark.register(spark)
-    spark.readStream.format("escrowmq").option("subscribe", "orders").option("group", "etl").load()
+    orders = spark.readStream.format("escrowmq").option("subscribe", "orders").option("group", "etl").load()
 
 PySpark is imported when it is needed.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Final
+
+from escrowmq.spark.errors import BrokerUnavailableError, DataLossError, EscrowSparkError, OptionError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["register"]
+__all__ = [
+    "BrokerUnavailableError",
+    "DataLossError",
+    "EscrowSparkError",
+    "OptionError",
+    "held",
+    "register",
+    "release",
+]
+
+OLDEST_PYSPARK: Final = (4, 2)
+"""The first one whose Python sources are told how much they may read."""
 
 
 def register(spark: SparkSession) -> None:
@@ -23,7 +37,31 @@ def register(spark: SparkSession) -> None:
     """
     from escrowmq.java import require_pyspark
 
-    require_pyspark()
+    require_pyspark(OLDEST_PYSPARK)
     from escrowmq.spark.source_format import EscrowDataSource
 
     spark.dataSource.register(EscrowDataSource)
+
+
+def held(spark: SparkSession, **options: str) -> AbstractContextManager[DataFrame]:
+    """What queues have now, held and as a DataFrame; settled when the block ends, still held if it raises.
+
+        with escrowmq.spark.held(spark, subscribe="orders", group="nightly") as orders:
+            orders.write.parquet(…)
+
+    Options as of `spark.read.format("escrowmq")`. Raises EscrowSparkError.
+    """
+    from escrowmq.spark.held import held as hold
+
+    register(spark)
+    return hold(spark, options)
+
+
+def release(**options: str) -> int:
+    """Give back what a group holds of queues, for a group that will read no more; how many messages that were.
+
+    Options as of `spark.read.format("escrowmq")`. Raises EscrowSparkError.
+    """
+    from escrowmq.spark.held import release as give_back
+
+    return give_back(options)
