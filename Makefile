@@ -62,6 +62,7 @@ docs: $(VENV)/.ready ## write the generated pages: guarantees, configuration, co
 	$(BIN)/python -m tools.guarantees
 	$(BIN)/python -m tools.configuration
 	$(BIN)/python -m tools.commands
+	$(BIN)/python -m tools.branches
 	$(BIN)/python -m tools.readme_figures
 
 bench: $(VENV)/.ready ## measure against RabbitMQ side by side, write bench/results/latest.json

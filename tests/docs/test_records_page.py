@@ -10,7 +10,9 @@ from struct import Struct
 
 import pytest
 
-from escrowmq.core import deliveries, hold_records, message, records
+from escrowmq.core import branch_records, deliveries, hold_records, message, records
+from escrowmq.core.branch import State
+from escrowmq.core.branch_records import Item, Prepared, SettlementItem
 from escrowmq.core.broker import Broker
 from escrowmq.core.directory import Declaration
 from escrowmq.core.hold_records import Held, HeldRange, encode_held, encode_released
@@ -20,6 +22,7 @@ from escrowmq.core.permissions import Entry
 from escrowmq.core.queue import Session
 from escrowmq.core.records import Kind, Move, QueueState, Range, Reference
 from escrowmq.core.snapshot import snapshot
+from escrowmq.core.xid import Xid
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp091.publication import PROTOCOL
 from tests.docs.pages import blocks
@@ -38,6 +41,11 @@ LAYOUTS = {
     "Commit head": [records._COMMIT],
     "Operation head": [records._OPERATION],
     "Move head": [records._MOVE],
+    "Prepare head": [branch_records.PREPARE],
+    "Item head": [branch_records.ITEM],
+    "Publication head": [branch_records.PUBLICATION],
+    "Address": [branch_records.ADDRESS],
+    "Decide head": [branch_records.DECIDE],
     "Queue state head": [records._STATE],
     "Held head": [hold_records._HELD],
     "Held range": [hold_records._RANGE],
@@ -51,7 +59,19 @@ ENVELOPE = Envelope("", "q", Properties(delivery_mode=2).encode(), protocol=PROT
 BLOCK = b"".join(records.encode_block(7, ENVELOPE, [b"a", b"bc"]))
 PUBLISH = records.encode_targets([(3, 40)]) + BLOCK
 SETTLE = records.encode_settle(3, Outcome.ACCEPTED, [Range(40, 2)])
+PREPARED = branch_records.encode_prepare(
+    Prepared(5, 3, 6, 7, 60, Xid(1, b"g", b"b").encode(), "app", [], []),
+    [
+        (Item.RUN, [branch_records.run_head([3], mandatory=False), BLOCK]),
+        branch_records.encode_settlement(SettlementItem(4, Outcome.ACCEPTED, [Range(40, 1)], requeue=False)),
+    ],
+)[0]
 EXAMPLES = {
+    "prepare": b"".join(PREPARED),
+    "placed": branch_records.encode_placed([(3, 40)], 4096, 2),
+    "rollback": branch_records.encode_number(5),
+    "heuristic": b"".join(branch_records.encode_heuristic(5, [], commit=True)[0]),
+    "decide": b"".join(branch_records.encode_decide("app", 9, [6], [(5, [])])[0]),
     "block": BLOCK,
     "publish": PUBLISH,
     "settle": SETTLE,
@@ -100,6 +120,18 @@ def hexdump(data: bytes) -> str:
 
 def test_kinds() -> None:
     assert numbers("Kinds") == {kind.name: kind.value for kind in Kind}
+
+
+def test_items() -> None:
+    assert numbers("Item head") == {item.name: item.value for item in Item}
+
+
+def test_states_in_a_prepare_record() -> None:
+    states = (State.PREPARED, State.HEURISTIC_COMMITTED, State.HEURISTIC_ROLLED_BACK)
+    words = ("prepared", "committed by an operator", "rolled back by an operator")
+    assert ", ".join(f"{state.value} {word}" for state, word in zip(states, words, strict=True)) in section(
+        "Prepare head"
+    )
 
 
 def test_outcomes() -> None:

@@ -24,6 +24,7 @@ ABOUT_THE_REPOSITORY = {
     "test_guarantees.py": "tools/guarantees.py",
     "test_configuration_page.py": "tools/configuration.py",
     "test_commands_page.py": "tools/commands.py",
+    "test_branches_page.py": "tools/branches.py",
     "test_pages.py": "tools/pages.py",
     "test_gen_amqp.py": "tools/gen_amqp.py",
     "test_documentation.py": "the pages, the Makefile and the locks",

@@ -106,7 +106,7 @@ Operations = Sequence[tuple[Kind, Sequence[bytes]]]
 
 def encode_prepare(branch: Prepared, items: Sequence[tuple[Item, Sequence[bytes]]]) -> tuple[list[bytes], list[int]]:
     """The parts of a PREPARE record, `items` instead of the branch's own; for each item the offset of its payload."""
-    owner = branch.owner.encode("utf-8", "surrogatepass")[: 1 << 15]
+    owner = branch.owner.encode("utf-8", "surrogatepass")
     vhost = branch.vhost.encode("utf-8", "surrogatepass")
     head = PREPARE.pack(*branch[:5], len(branch.xid), len(owner), len(vhost), len(items))
     parts = [head, branch.xid, owner, vhost]

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT: Final = 60
 """Seconds that a branch may be active."""
+MAX_OWNER: Final = 255
+"""Characters of an owner's name that are kept."""
 UNDONE: Final = frozenset((State.ROLLBACK_ONLY, State.TIMED_OUT))
 """States in which its work is undone already."""
 
@@ -109,7 +111,7 @@ class XaBranch(TransactionBranch):
     ) -> None:
         super().__init__(number, limits, watch)
         self.xid = xid
-        self.owner = owner
+        self.owner = owner[:MAX_OWNER]
         self.vhost = vhost
         self.started = started
         self.prepared_at = 0

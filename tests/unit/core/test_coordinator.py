@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from escrowmq.core.branch import Limits, Publication, Settlement, State
+from escrowmq.core.branch import Limits, Settlement, State
 from escrowmq.core.branch_records import decode_decide, decode_prepare
 from escrowmq.core.conditions import BrokerError, Condition
-from escrowmq.core.message import Envelope
 from escrowmq.core.outcome import Outcome
 from escrowmq.core.records import Kind, decode_block, decode_commit
 from escrowmq.core.xa import XaStatus
@@ -341,157 +340,6 @@ class TestPrepare:
         assert not site.broker.reserved
         assert site.broker.get(small, auto_settle=True) is not None
         assert site.publish("small", b"d").refused == ()
-
-
-@pytest.mark.rule("DTX-9", "ORD-4", "TX-5")
-class TestCommit:
-    def test_the_publishes_lie_together_where_the_commit_comes(self, site: XaSite) -> None:
-        site.prepared(publish=(b"a", b"b"), settle=0)
-        site.publish("to", b"before")
-        site.coordinator.commit(X, one_phase=False)
-        site.publish("to", b"after")
-        site.turn()
-        assert site.bodies("to") == [b"before", b"a", b"b", b"after"]
-        assert site.restart().bodies("to") == [b"before", b"a", b"b", b"after"]
-
-    @pytest.mark.rule("TX-2", "TX-8")
-    def test_nothing_is_seen_before_it_is_on_disk(self, site: XaSite) -> None:
-        site.prepared(settle=0)
-        result = site.coordinator.commit(X, one_phase=False)
-        site.turn(sync=False)
-        assert site.bodies("to") == []
-        assert result.lsn > site.journal.synced_lsn
-        site.sync()
-        assert site.bodies("to") == [b"new"]
-
-    @pytest.mark.rule("TX-11")
-    def test_a_queue_that_is_gone_is_left_out(self, site: XaSite) -> None:
-        site.queue("other")
-        made = Envelope("", "both", durable=True)
-        branch = site.start()
-        queues = (site.vhost.queue("to"), site.vhost.queue("other"))
-        site.broker.enlist(branch, Publication(made, [b"both"], queues))
-        site.broker.enlist(branch, site.publication("to", b"lost"))
-        site.broker.enlist(branch, site.publication("to", b"back", mandatory=True))
-        site.end()
-        site.coordinator.prepare(X)
-        site.broker.delete_queue(site.vhost.queue("to"))
-        result = site.coordinator.commit(X, one_phase=False)
-        assert [(p.bodies, p.mandatory) for p in result.returned] == [([b"back"], True)]
-        site.turn()
-        assert site.bodies("other") == [b"both"]
-        assert site.live() == 1
-
-    @pytest.mark.rule("TX-11")
-    def test_a_queue_that_is_gone_with_what_is_locked(self, site: XaSite) -> None:
-        site.prepared()
-        site.broker.delete_queue(site.q)
-        assert site.coordinator.commit(X, one_phase=False).status is OK
-        site.turn()
-        assert site.bodies("to") == [b"new"]
-        assert site.live() == 1
-
-    def test_rejected_messages_are_dead_lettered_in_the_same_record(self, site: XaSite) -> None:
-        site.broker.delete_queue(site.q)
-        site.queue("q", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "to"})
-        branch = site.prepared(outcome=Outcome.REJECTED, publish=())
-        assert site.waiting() == ([b"old 1"], [])
-        site.coordinator.commit(X, one_phase=False)
-        site.turn()
-        assert site.waiting() == ([b"old 1"], [b"old 0"])
-        found = [decode_commit(record) for record in site.records(Kind.COMMIT)]
-        (operations,) = [operations for number, operations in found if number == branch.number]
-        assert [kind for kind, _, _ in operations] == [Kind.PUBLISH, Kind.SETTLE]
-
-    def test_requeued_messages_go_back_at_commit(self, site: XaSite) -> None:
-        site.prepared(requeue=True, publish=())
-        assert site.bodies("q") == [b"old 1"]
-        site.coordinator.commit(X, one_phase=False)
-        site.turn()
-        assert site.ready(site.q) == [(1, b"old 0", True), (2, b"old 1", False)]
-        assert site.q.unsettled == 0
-
-    def test_a_requeue_over_the_delivery_limit_leaves_in_the_commit(self, site: XaSite) -> None:
-        site.queue("dead")
-        site.broker.delete_queue(site.q)
-        letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
-        site.queue("q", {**letters, "x-queue-type": "quorum", "x-delivery-limit": 0})
-        site.prepared(requeue=True, publish=())
-        site.coordinator.commit(X, one_phase=False)
-        site.turn()
-        assert (site.bodies("q"), site.bodies("dead")) == ([b"old 1"], [b"old 0"])
-
-    def test_a_message_lives_from_its_commit_on(self, site: XaSite) -> None:
-        to = site.queue("brief", {"x-message-ttl": 1000})
-        branch = site.start()
-        site.broker.enlist(branch, site.publication("brief", b"new"))
-        site.end()
-        site.coordinator.prepare(X)
-        site.after(10_000)
-        site.coordinator.commit(X, one_phase=False)
-        site.turn()
-        site.after(900)
-        assert site.ready(to) == [(1, b"new", False)]
-        again = site.restart()
-        again.after(50)
-        assert again.bodies("brief") == [b"new"]
-        again.after(60)
-        assert again.bodies("brief") == []
-        assert site.live() == 1
-
-    def test_transient_messages_and_queues(self, site: XaSite) -> None:
-        site.queue("passing", durable=False)
-        branch = site.start()
-        site.broker.enlist(branch, site.publication("passing", b"1"))
-        site.broker.enlist(branch, site.publication("to", b"2", durable=False))
-        site.broker.enlist(branch, site.publication("to", b"3"))
-        site.end()
-        site.coordinator.prepare(X)
-        site.turn()
-        again = site.restart()
-        assert again.coordinator.commit(X, one_phase=False).status is OK
-        again.turn()
-        assert again.bodies("to") == [b"3"]
-        site.coordinator.commit(X, one_phase=False)
-        site.turn()
-        assert (site.bodies("passing"), site.bodies("to")) == ([b"1"], [b"2", b"3"])
-
-    def test_streams(self, site: XaSite) -> None:
-        stream = site.queue("stream", {"x-queue-type": "stream"})
-        branch = site.start()
-        site.broker.enlist(branch, site.publication("stream", b"1", b"2", durable=False))
-        site.end()
-        site.coordinator.prepare(X)
-        site.after(5)
-        site.coordinator.commit(X, one_phase=False)
-        site.turn()
-        assert stream.ready == 2
-        assert site.restart().vhost.queue("stream").ready == 2
-
-    def test_bodies_that_are_not_kept_in_memory(self, site: XaSite) -> None:
-        bodies = tuple(b"%06d" % i * 100 for i in range(1000))
-        site.prepared(publish=bodies, settle=0)
-        site.coordinator.commit(X, one_phase=False)
-        site.turn()
-        assert site.bodies("to") == list(bodies)
-
-    def test_in_one_phase(self, site: XaSite) -> None:
-        site.worked()
-        result = site.coordinator.commit(X, one_phase=True)
-        assert (result.status, result.lsn) == (OK, site.journal.end_lsn)
-        site.turn()
-        assert site.waiting() == ([b"old 1"], [b"new"])
-        assert site.restart().waiting() == ([b"old 1"], [b"new"])
-        assert site.coordinator.branches() == []
-
-    def test_in_one_phase_without_room(self, site: XaSite) -> None:
-        site.queue("small", {"x-max-length": 1, "x-overflow": "reject-publish"})
-        site.publish("small", b"x")
-        branch = site.worked(publish=())
-        branch.enlist(site.publication("small", b"y"))
-        result = site.coordinator.commit(X, one_phase=True)
-        assert (result.status, "full" in result.reason) == (RB, True)
-        assert site.bodies("q") == [b"old 0", b"old 1"]
 
 
 @pytest.mark.rule("DTX-14")
