@@ -51,7 +51,7 @@ def held(spark: SparkSession, **options: str) -> AbstractContextManager[DataFram
 
     Options as of `spark.read.format("escrowmq")`. Raises EscrowSparkError.
     """
-    from escrowmq.spark.held import held as hold
+    from escrowmq.spark.holding import held as hold
 
     register(spark)
     return hold(spark, options)
@@ -62,6 +62,6 @@ def release(**options: str) -> int:
 
     Options as of `spark.read.format("escrowmq")`. Raises EscrowSparkError.
     """
-    from escrowmq.spark.held import release as give_back
+    from escrowmq.spark.holding import release as give_back
 
     return give_back(options)
