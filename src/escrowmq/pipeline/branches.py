@@ -141,6 +141,7 @@ def _prepared(records: Records, *, taken: bool) -> list[dict[str, object]]:
         settle = [item for item in found.settlements if not item.requeue]
         effects = [f"publish {queue} {run.length}" for run in found.runs for queue in run.queues]
         effects += [f"settle {item.queue} {first} {count}" for item in settle for first, count in merged(item.ranges)]
+        effects += [f"release {hold.queue}" for hold in found.holds]
         rows.append(
             {
                 "branch": found.number,
