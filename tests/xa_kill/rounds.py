@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import selectors
 import subprocess
@@ -9,6 +10,8 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from escrowmq.client import BasicProperties, Connection, connect
 from tests.broker import BrokerProcess, wait_until
@@ -52,7 +55,9 @@ class Worker:
 
     def go(self) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write("\n")
+        # The manager's own thread may have said a step while the program came to its end; its code tells if it is good.
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write("\n")
 
     def run_until(self, wanted: Callable[[str], bool]) -> str | None:
         """Let it go on until it waits at a step that is wanted; None when it ended before."""
@@ -65,6 +70,14 @@ class Worker:
     def kill(self) -> None:
         self._process.kill()
         self._end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.kill()
 
     def finish(self) -> None:
         """Let it come to its end, and demand that it is a good one."""
@@ -80,10 +93,8 @@ class Worker:
         code = self._process.wait(STEP_SECONDS)
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
-                try:
+                with contextlib.suppress(BrokenPipeError):
                     stream.close()
-                except BrokenPipeError:
-                    continue
         return code
 
 
@@ -107,7 +118,13 @@ def run_rounds(folder: Path, kills: list[Kill], report: Callable[[str], object] 
 
 
 def _one_round(kill: Kill, broker: BrokerProcess, bank: PostgreSQL, folder: Path) -> None:
-    worker = Worker("transfer", broker, bank, folder)
+    with Worker("transfer", broker, bank, folder) as worker:
+        _kill_at(kill, worker, broker, bank)
+    if kill.victim == "application":
+        _recover(kill, broker, bank, folder)
+
+
+def _kill_at(kill: Kill, worker: Worker, broker: BrokerProcess, bank: PostgreSQL) -> None:
     order = -1
 
     def here(step: str) -> bool:
@@ -119,7 +136,6 @@ def _one_round(kill: Kill, broker: BrokerProcess, bank: PostgreSQL, folder: Path
     match kill.victim:
         case "application":
             worker.kill()
-            _recover(kill, broker, bank, folder)
         case "broker":
             broker.kill()
             worker.go()
@@ -137,10 +153,10 @@ def _one_round(kill: Kill, broker: BrokerProcess, bank: PostgreSQL, folder: Path
 
 def _recover(kill: Kill, broker: BrokerProcess, bank: PostgreSQL, folder: Path) -> None:
     if kill.manager is not None:
-        first = Worker("recover", broker, bank, folder)
-        assert first.run_until(lambda step: step == kill.manager), f"recovery never came there\n{first.said()}"
-        first.kill()
-    Worker("recover", broker, bank, folder).finish()
+        with Worker("recover", broker, bank, folder) as first:
+            assert first.run_until(lambda step: step == kill.manager), f"recovery never came there\n{first.said()}"
+    with Worker("recover", broker, bank, folder) as second:
+        second.finish()
 
 
 def _check_outcome(kill: Kill, moved: int) -> None:
