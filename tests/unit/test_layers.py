@@ -38,7 +38,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "java": (),
     "perf": ("text", "__version__"),  # it measures any broker, so it knows none
-    "demo": (),  # it is a user: the command line and a real client
+    # It is a user: the command line, real clients, Spark.
+    "demo": ("client", "java", "pipeline.session", "spark"),
     "units": (),
     "text": (),
     "config": ("units",),

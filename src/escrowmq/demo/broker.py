@@ -12,6 +12,11 @@ from typing import IO, Final
 
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 30.0
+CONFIG: Final = """\
+[journal]
+retain_bytes = "4GiB"   # what the audit reads: without it, the broker deletes what it needs no more
+detail = "deliveries"   # and what it delivered to whom
+"""
 
 
 class BrokerFailed(Exception):  # noqa: N818 - named for what happened
@@ -21,9 +26,10 @@ class BrokerFailed(Exception):  # noqa: N818 - named for what happened
 class Broker:
     """Starts, kills and starts again one broker, on one data directory and one port."""
 
-    def __init__(self, data_dir: Path, log_file: Path) -> None:
+    def __init__(self, data_dir: Path, log_file: Path, config: Path) -> None:
         self.data_dir = data_dir
         self.log_file = log_file
+        self._config = config
         self.port = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._down = True
@@ -41,8 +47,9 @@ class Broker:
         """Start it; the line with which it says that it is ready. Raises BrokerFailed."""
         command = [
             *(sys.executable, "-m", "escrowmq", "serve", "--data-dir", str(self.data_dir)),
-            *("--listen", f"127.0.0.1:{self.port}", "--log-level", "warning"),
+            *("--listen", f"127.0.0.1:{self.port}", "--log-level", "warning", "--config", str(self._config)),
         ]
+        self._config.write_text(CONFIG, encoding="utf-8")
         with self.log_file.open("ab") as log:
             # In a session of its own, so that Ctrl-C reaches this process alone, which then ends the broker in order.
             self._process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What the user sees: two bars on a terminal, plain lines anywhere else, and the story line by line in both."""
+"""What the user sees: three bars on a terminal, plain lines anywhere else, and the story line by line in both."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Display(Protocol):
         """A line of the story: a word, and what there is to tell; further lines are put below it."""
         ...
 
-    def show(self, published: int, settled: int) -> None:
-        """So far."""
+    def show(self, published: int, settled: int, processed: int) -> None:
+        """So far: sent, acknowledged by the consumer, decided by Spark."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -63,6 +63,7 @@ class Bars:
         )
         self._published = self._progress.add_task("published", total=total)
         self._settled = self._progress.add_task("consumed", total=total)
+        self._processed = self._progress.add_task("by Spark", total=total)
 
     def say(self, label: str, text: str) -> None:
         first, *others = text.split("\n")
@@ -70,9 +71,10 @@ class Bars:
         for other in others:
             self._console.print(Text(" " * INDENT + other))
 
-    def show(self, published: int, settled: int) -> None:
+    def show(self, published: int, settled: int, processed: int) -> None:
         self._progress.update(self._published, completed=published)
         self._progress.update(self._settled, completed=settled)
+        self._progress.update(self._processed, completed=processed)
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -89,21 +91,23 @@ class Lines:
 
     def __init__(self, total: int) -> None:
         self._total = total
-        self._began = self._shown = time.monotonic()
+        self._shown = time.monotonic()
+        self._last = 0, 0, 0
 
     def say(self, label: str, text: str) -> None:
         first, *others = text.split("\n")
         print(f"{label:<{INDENT}}{first}", *(" " * INDENT + other for other in others), sep="\n", flush=True)
 
-    def show(self, published: int, settled: int) -> None:
+    def show(self, published: int, settled: int, processed: int) -> None:
         now = time.monotonic()
-        if now - self._shown < EVERY:
+        if now - self._shown < EVERY or self._last == (published, settled, processed):
             return
         self._shown = now
-        self.say("", progress_line(published, settled, self._total, now - self._began))
+        self._last = published, settled, processed
+        self.say("", progress_line(published, settled, processed, self._total))
 
     def __enter__(self) -> Self:
-        self._began = self._shown = time.monotonic()
+        self._shown = time.monotonic()
         return self
 
     def __exit__(
@@ -112,9 +116,7 @@ class Lines:
         pass
 
 
-def progress_line(published: int, settled: int, total: int, seconds: float) -> str:
-    """How far it is, how fast it went, how long it will take."""
-    rate = settled / seconds if seconds > 0 else 0.0
-    left = f", about {(total - settled) / rate:,.0f} s left" if rate else ""
-    share = settled / total if total else 1.0
-    return f"published {published:,}, consumed {settled:,} of {total:,} ({share:.0%}), {rate:,.0f}/s{left}"
+def progress_line(published: int, settled: int, processed: int, total: int) -> str:
+    """How far each of them is."""
+    share = processed / total if total else 1.0
+    return f"published {published:,}, consumed {settled:,}, by Spark {processed:,} of {total:,} ({share:.0%})"

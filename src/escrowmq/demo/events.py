@@ -1,4 +1,4 @@
-"""What the publisher, the consumer and the one who watches them tell each other (over pipes, pickled)."""
+"""What publisher, consumer, Spark's driver and the one who watches them tell each other (over pipes, pickled)."""
 
 from __future__ import annotations
 
@@ -88,10 +88,53 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Publisher or consumer: it cannot go on."""
+    """Publisher, consumer or driver: it cannot go on."""
 
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Up:
+    """Driver: the Spark session is there, the query is about to be started."""
+
+    pyspark: str
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Driver: this epoch is under way."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tabled:
+    """Driver: the epoch's share of the table is written; the broker's decision comes next."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """Driver: the broker has decided this epoch; `before` if it had done so when the epoch was begun."""
+
+    epoch: int
+    rows: int
+    before: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Driver: the query has failed, and is started again as soon as the broker can be reached."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Driver: the query was stopped, as it was told to be."""
+
+
 FromPublisher: TypeAlias = Committing | Committed | Interrupted | Published | Failed
 FromConsumer: TypeAlias = Progress | Marked | Tally | Failed
+FromDriver: TypeAlias = Up | Begun | Tabled | Decided | Lost | Stopped | Failed

@@ -15,7 +15,7 @@ from pika.exceptions import AMQPError
 
 from escrowmq.demo import flights
 from escrowmq.demo.events import Committed, Committing, Failed, Found, Interrupted, Published
-from escrowmq.demo.link import QUEUE, connect
+from escrowmq.demo.link import EXCHANGE, QUEUE, connect
 from escrowmq.demo.process import prepare
 
 PERSISTENT: Final = pika.BasicProperties(content_type="application/json", delivery_mode=2)
@@ -61,16 +61,16 @@ class Publisher:
         return answer.count
 
     def mark(self, first: int, count: int, *, end: bool = False) -> None:
-        """Put a marker onto the queue. When it arrives, everything before it has arrived."""
+        """Put a marker onto the consumer's queue. When it arrives, everything before it has arrived."""
         self._markers += 1
         marker = {"marker": self._markers, "first": first, "count": count, "end": end}
-        self._publish([json.dumps(marker).encode()])
+        self._channel.basic_publish("", QUEUE, json.dumps(marker).encode(), PERSISTENT)
         self._channel.tx_commit()
 
     def _publish(self, bodies: list[bytes]) -> None:
         publish = self._channel.basic_publish
         for body in bodies:
-            publish("", QUEUE, body, PERSISTENT)
+            publish(EXCHANGE, "", body, PERSISTENT)
 
 
 class Broken(Exception):  # noqa: N818 - named for what happened

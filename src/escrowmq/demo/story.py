@@ -1,4 +1,6 @@
-"""The programme: publish, consume, kill -9 in the middle, start again, resolve what was in doubt, count."""
+"""The programme: publish, consume, have Spark process, kill -9 in the middle, start again, resolve what was in doubt,
+count.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +28,17 @@ from escrowmq.demo.events import (
     Resolution,
     Tally,
 )
+from escrowmq.demo.streaming import Broken, Streaming
 
 STALL_SECONDS: Final = 120.0
+EPOCHS: Final = 2
+"""After so many epochs the broker may be killed: the query is well under way."""
+LATEST: Final = 0.8
+"""The share of all transactions after which it is killed in any case."""
 ACKNOWLEDGED: Final = 450
 """Deliveries that the consumer acknowledges in one transaction; not the publisher's number, so it mostly holds some."""
 KILLS: Final = 8
 """How often the broker is killed at most until that was while a commit was on its way."""
-
-
-class Broken(Exception):  # noqa: N818 - named for what happened
-    """The programme cannot be played to its end; the text says why."""
 
 
 @dataclass(slots=True)
@@ -47,6 +50,7 @@ class Result:
     kills: int
     doubts: int
     seconds: float
+    processed: int
 
     def faults(self) -> list[str]:
         """What is wrong with it; nothing, if all is well."""
@@ -54,6 +58,8 @@ class Result:
         wrong = []
         if tally.settled != published.count:
             wrong.append(f"{published.count:,} published, but {tally.settled:,} consumed")
+        if self.processed != published.count:
+            wrong.append(f"{published.count:,} published, but {self.processed:,} processed by Spark")
         if tally.lost:
             wrong.append(f"{tally.lost:,} lost")
         if tally.twice:
@@ -68,10 +74,11 @@ class Result:
 
 
 class Story:
-    """Watches a publisher and a consumer, and kills the broker between them while a commit is on its way."""
+    """Watches a publisher, a consumer and Spark, and kills the broker between them while a commit is on its way."""
 
-    def __init__(self, broker: Broker, display: Display, size: int, target: int) -> None:
+    def __init__(self, broker: Broker, streaming: Streaming, display: Display, size: int, target: int) -> None:
         self._broker = broker
+        self._streaming = streaming
         self._display = display
         self._size = size
         self._target = target
@@ -88,7 +95,7 @@ class Story:
         self._began = self._moved = time.monotonic()
 
     def play(self, data: Path, limit: int) -> Result:
-        """From the first message to the last. Raises Broken, BrokerFailed."""
+        """From the first message to the last; Spark's driver is started already. Raises Broken, BrokerFailed."""
         context = multiprocessing.get_context("spawn")
         from_consumer, consumer_pipe = context.Pipe()
         from_publisher, publisher_pipe = context.Pipe()
@@ -103,40 +110,46 @@ class Story:
                 child.start()
                 pipe.close()
             self._began = self._moved = time.monotonic()
-            while self._tally is None or self._end is None:
+            while self._tally is None or self._end is None or not self._streaming.stopped:
                 self._turn(from_publisher, from_consumer)
         finally:
+            self._streaming.kill()
             for child in children:
                 child.terminate()
                 child.join()
-        return Result(self._end, self._tally, self._kills, self._doubts, time.monotonic() - self._began)
+        seconds = time.monotonic() - self._began
+        return Result(self._end, self._tally, self._kills, self._doubts, seconds, self._streaming.processed)
 
     def _turn(self, from_publisher: Connection, from_consumer: Connection) -> None:
         pipes = [from_publisher] if self._end is None else []
         pipes += [from_consumer] if self._tally is None else []
+        pipes += [] if self._streaming.stopped else [self._streaming.pipe]
         ready = wait(pipes, 0.5)
         for pipe in ready:
             assert isinstance(pipe, Connection)
             try:
                 event = pipe.recv()
             except EOFError:
-                name = "publisher" if pipe is from_publisher else "consumer"
+                name = {from_publisher: "publisher", from_consumer: "consumer"}.get(pipe, "driver of Spark")
                 raise Broken(f"the {name} has ended by itself") from None
             self._moved = time.monotonic()
             if pipe is from_publisher:
                 self._from_publisher(event, from_publisher)
-            else:
+            elif pipe is from_consumer:
                 self._from_consumer(event, from_publisher)
+            else:
+                self._streaming.told(event)
+        self._direct_spark()
         self._broker.check()
         if time.monotonic() - self._moved > STALL_SECONDS:
             raise Broken(f"nothing has happened for {STALL_SECONDS:.0f} s")
-        self._display.show(self._published, self._settled)
+        self._display.show(self._published, self._settled, self._streaming.processed)
 
     def _from_publisher(self, event: Any, pipe: Connection) -> None:
         match event:
             case Committing():
                 self._committing_at = time.monotonic()
-                if self._target <= event.number < self._last and not self._doubts and self._kills < KILLS:
+                if self._due(event.number):
                     self._kill_within(pipe)
             case Committed():
                 self._published = event.published
@@ -149,6 +162,18 @@ class Story:
                 self._end = event
             case Failed():
                 raise Broken(event.reason)
+
+    def _direct_spark(self) -> None:
+        """Its driver is killed after the broker was, and told to stop when everything is processed."""
+        self._streaming.may_kill = self._end is not None or (self._doubts > 0 and self._interrupted is None)
+        if self._end is not None and self._streaming.processed >= self._end.count:
+            self._streaming.finish()
+
+    def _due(self, number: int) -> bool:
+        """Whether to kill the broker in this transaction: in the second half, when Spark works or it gets late."""
+        if not self._target <= number < self._last or self._doubts or self._kills >= KILLS:
+            return False
+        return len(self._streaming.rows) >= EPOCHS or number >= LATEST * self._last
 
     def _kill_within(self, pipe: Connection) -> None:
         """Kill the broker at some moment of the commit that goes out now; not if its answer comes first.

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from escrowmq.demo import display as module
 from escrowmq.demo.display import Lines, display, progress_line
 
 
-def test_a_line_tells_how_far_how_fast_and_how_long() -> None:
-    line = progress_line(6000, 5000, 20_000, 2.5)
-    assert line == "published 6,000, consumed 5,000 of 20,000 (25%), 2,000/s, about 8 s left"
-
-
-def test_before_the_first_message_nothing_is_promised() -> None:
-    assert progress_line(0, 0, 20_000, 0.0) == "published 0, consumed 0 of 20,000 (0%), 0/s"
+def test_a_line_tells_how_far_each_of_them_is() -> None:
+    line = progress_line(6000, 5500, 5000, 20_000)
+    assert line == "published 6,000, consumed 5,500, by Spark 5,000 of 20,000 (25%)"
 
 
 def test_without_a_terminal_there_are_lines(capsys: pytest.CaptureFixture[str]) -> None:
@@ -22,3 +19,16 @@ def test_without_a_terminal_there_are_lines(capsys: pytest.CaptureFixture[str]) 
     with shown:
         shown.say("word", "first\nsecond")
     assert capsys.readouterr().out == "word      first\n          second\n"
+
+
+def test_where_nothing_moves_no_line_is_repeated(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "EVERY", 0.0)
+    shown = Lines(10)
+    for processed in (1, 1, 2):
+        shown.show(10, 10, processed)
+    assert [line.strip() for line in capsys.readouterr().out.splitlines()] == [
+        "published 10, consumed 10, by Spark 1 of 10 (10%)",
+        "published 10, consumed 10, by Spark 2 of 10 (20%)",
+    ]

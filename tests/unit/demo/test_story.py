@@ -9,7 +9,7 @@ import pytest
 from escrowmq.demo.events import Interrupted, Published, Resolution, Tally
 from escrowmq.demo.story import Result, consumer_verdict, publisher_verdict
 
-GOOD = Result(Published(10, 99, 0), Tally(10, 99, 0, 0, 0, 3, 0), kills=1, doubts=1, seconds=1.0)
+GOOD = Result(Published(10, 99, 0), Tally(10, 99, 0, 0, 0, 3, 0), kills=1, doubts=1, seconds=1.0, processed=10)
 LOST = Interrupted(7, 3000, 500, commit_sent=True)
 
 
@@ -31,6 +31,10 @@ def test_a_right_count_has_no_faults() -> None:
 def test_each_fault_is_named(tally: Tally, words: str) -> None:
     faults = replace(GOOD, tally=tally).faults()
     assert any(words in fault for fault in faults), faults
+
+
+def test_what_spark_has_not_processed_is_a_fault() -> None:
+    assert replace(GOOD, processed=9).faults() == ["10 published, but 9 processed by Spark"]
 
 
 @pytest.mark.parametrize(

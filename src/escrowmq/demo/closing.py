@@ -1,0 +1,89 @@
+"""The closing lines: what was counted where, what the audit says, and whether all is well."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from escrowmq.demo.auditing import Audited
+from escrowmq.demo.checks import Outcome, worst
+from escrowmq.demo.display import Display
+from escrowmq.demo.link import LATE
+from escrowmq.demo.query import LATE_MINUTES
+from escrowmq.demo.story import Result
+from escrowmq.demo.streaming import Streaming
+
+OFTEN = 100
+"""So many arrivals at least are behind a mean that is worth a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """What there is to tell at the end."""
+
+    shown: Display
+    result: Result
+    streaming: Streaming
+    outcome: Outcome
+    audited: Audited
+
+    def tell(self, transactions: int, wrong: list[str]) -> bool:
+        """Tell it; whether all is well. `wrong` is what table and queue of late flights have against them."""
+        say, published, tally = self.shown.say, self.result.published, self.result.tally
+        faults = [*self.result.faults(), *wrong, *self._of_audit()]
+        if faults:
+            say("WRONG", "\n".join(faults))
+            say("report", str(self.audited.report))
+            return False
+        again = "none came to the client twice"
+        if tally.repeated:
+            again = f"{tally.repeated:,} came to the client a second time, none of which a commit had acknowledged"
+        say(
+            "counted",
+            f"{transactions:,} transactions, {published.resent} of them sent again, {len(self.streaming.rows)} epochs "
+            f"of Spark, in {self.result.seconds:,.1f} s;\n{again}",
+        )
+        if not self.result.doubts:
+            say("note", f"in {self.result.kills} kills of the broker no commit was caught on its way")
+        if not self.streaming.kills:
+            say("note", "Spark was done with every epoch before its driver could be killed")
+        self._found()
+        say(
+            "audit",
+            f"CLEAN: {self.audited.messages:,} messages on all queues, {self.audited.records:,} records; "
+            "no rule broken, nothing in doubt",
+        )
+        say("report", str(self.audited.report))
+        say(
+            "result",
+            f"published {published.count:,} = consumed {tally.settled:,}; none lost, none twice, "
+            f"each in its order and with its content;\n"
+            f"published {published.count:,} = processed by Spark {self.result.processed:,} "
+            f"= counted in the table {self.outcome.flights:,}",
+        )
+        return True
+
+    def _of_audit(self) -> list[str]:
+        audited = self.audited
+        faults = []
+        if not audited.clean:
+            faults.append(f"the audit found {audited.violations:,} violations:")
+            faults += audited.worst
+        if audited.undecided:
+            faults.append(f"the audit found {audited.undecided:,} branches in doubt")
+        return faults
+
+    def _found(self) -> None:
+        table, late = self.outcome.table, self.outcome.late
+        ordered = all(one < other for one, other in pairwise(late))
+        self.shown.say(
+            "late",
+            f"{len(late):,} flights came {LATE_MINUTES} minutes late or more, as the data set says; each is on queue "
+            f"{LATE} once{', in order' if ordered else ''}",
+        )
+        text = f"{len(table)} rows by carrier and hour in {self.outcome.files} files, each one as the data set says"
+        place = worst(table, OFTEN)
+        if place is not None:
+            (carrier, hour), mean = place
+            text += f";\nwho flew with {carrier} at {hour} h came {mean:.0f} minutes late on average"
+        self.shown.say("table", text)

@@ -1,0 +1,158 @@
+"""Who watches Spark's driver: starts it, kills it in an epoch, starts it again, and says what became of that epoch."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import time
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any, Final
+
+import escrowmq.client
+from escrowmq.demo import driver
+from escrowmq.demo.display import Display
+from escrowmq.demo.driver import Job
+from escrowmq.demo.events import Begun, Decided, Failed, Lost, Stopped, Tabled, Up
+
+FAILURES: Final = 10
+"""How often the query may fail without an epoch between."""
+
+
+class Broken(Exception):  # noqa: N818 - named for what happened
+    """The programme cannot be played to its end; the text says why."""
+
+
+class Streaming:
+    """The driver's process, and what it has told."""
+
+    def __init__(self, display: Display, job: Job) -> None:
+        self.rows: dict[int, int] = {}
+        """By epoch: run again, it counts once."""
+        self.known = 0
+        self.kills = 0
+        self.stopped = False
+        self.may_kill = False
+        self._display = display
+        self._job = job
+        self._process: BaseProcess | None = None
+        self._pipe: Connection | None = None
+        self._epoch: int | None = None
+        self._doubtful: int | None = None
+        self._tabled_at = 0.0
+        self._decision_seconds = 0.0
+        self._failures = 0
+        self._started = 0.0
+        self._stopping = False
+
+    @property
+    def pipe(self) -> Connection:
+        """Where it tells."""
+        assert self._pipe is not None
+        return self._pipe
+
+    @property
+    def processed(self) -> int:
+        """Flights in epochs that are decided."""
+        return sum(self.rows.values())
+
+    def start(self) -> None:
+        """Start the driver; it needs some seconds until it tells something."""
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=driver.run, args=(theirs, self._job))
+        self._process.start()
+        theirs.close()
+        self._started = time.monotonic()
+
+    def kill(self) -> None:
+        """End it and its JVM with SIGKILL, which they cannot see coming."""
+        if self._process is None or self._process.pid is None:
+            return
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.kill()  # should it not have come to a group of its own yet
+        self._process.join()
+        if self._pipe is not None:
+            self._pipe.close()
+
+    def finish(self) -> None:
+        """Have it stop: there is nothing more to come."""
+        if not self._stopping:
+            self._stopping = True
+            self.pipe.send("stop")
+
+    def told(self, event: Any) -> None:
+        """What the driver has told. Raises Broken."""
+        match event:
+            case Up():
+                again = "again, and goes on from its checkpoint" if self.kills else "and waits for flights"
+                took = time.monotonic() - self._started
+                self._display.say("spark", f"PySpark {event.pyspark} is up {again}, after {took:.1f} s")
+            case Begun():
+                self._epoch = event.epoch
+            case Tabled():
+                self._tabled_at = time.monotonic()
+                if self.may_kill and not self.kills:
+                    self._kill_within(event.epoch)
+            case Decided():
+                self._decided(event)
+            case Lost():
+                self._failures += 1
+                if self._failures > FAILURES:
+                    raise Broken(f"the query fails again and again: {event.reason}; Spark's log: {self._job.log}")
+                self._doubtful = self._epoch if self._doubtful is None else self._doubtful
+                within = "between two epochs" if self._epoch is None else f"in epoch {self._epoch}"
+                self._display.say("spark", f"the query has failed {within}: {event.reason}")
+                self._epoch = None
+            case Stopped():
+                self.stopped = True
+            case Failed():
+                raise Broken(f"{event.reason}; Spark's log: {self._job.log}")
+
+    def _decided(self, event: Decided) -> None:
+        took = time.monotonic() - self._tabled_at
+        self._decision_seconds = took if not self.rows else (self._decision_seconds + took) / 2
+        self.rows[event.epoch] = event.rows
+        self.known += event.before
+        self._failures = 0
+        self._epoch = None
+        if self._doubtful is not None:
+            self._display.say("spark", verdict(self._doubtful, event))
+            self._doubtful = None
+
+    def _kill_within(self, epoch: int) -> None:
+        """Kill the driver at some moment of the decision that it is about to bring about; not if that was quicker."""
+        if self.pipe.poll(random.uniform(0, self._decision_seconds)):  # noqa: S311 - no secret
+            return
+        assert self._process is not None
+        killed = self._process.pid
+        self.kill()
+        self.kills += 1
+        self._doubtful, self._epoch = epoch, None
+        doubt = in_doubt(self._job.url)
+        branches = "no branch is" if not doubt else "1 branch is" if doubt == 1 else f"{doubt} branches are"
+        self._display.say(
+            "kill -9",
+            f"Spark's driver and its JVM, process {killed}, in epoch {epoch}, on its way to the decision;\n"
+            f"{branches} prepared at the broker, and not decided",
+        )
+        self.start()
+
+
+def in_doubt(url: str) -> int:
+    """How many branches the broker has that are prepared and not decided."""
+    with escrowmq.client.connect(url) as connection:
+        return len(connection.tpc_recover())
+
+
+def verdict(epoch: int, event: Decided) -> str:
+    """What became of the epoch that was under way, as the next one that is told shows."""
+    if event.epoch > epoch:
+        return f"epoch {epoch} was complete, and is not done again"
+    if event.before:
+        return f"epoch {epoch} had been decided by the broker: Spark ran it again, and nothing was written twice"
+    return f"epoch {epoch} was not decided, and nothing of it was seen: it was done again, for {event.rows:,} flights"

@@ -1,0 +1,76 @@
+"""What the demonstration concludes from what Spark's driver tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from escrowmq.demo.display import Lines
+from escrowmq.demo.driver import Job, reason
+from escrowmq.demo.events import Begun, Decided, Failed, Lost, Stopped
+from escrowmq.demo.streaming import FAILURES, Broken, Streaming, verdict
+
+
+@pytest.fixture
+def streaming(tmp_path: Path) -> Streaming:
+    return Streaming(Lines(100), Job("amqp://127.0.0.1:1/", "app", tmp_path, 10))
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (Decided(7, 30, before=False), "epoch 7 was not decided, and nothing of it was seen: it was done again"),
+        (Decided(7, 30, before=True), "epoch 7 had been decided by the broker: Spark ran it again, and nothing was"),
+        (Decided(8, 30, before=False), "epoch 7 was complete, and is not done again"),
+    ],
+)
+def test_the_epoch_in_which_somebody_died_is_resolved(event: Decided, words: str) -> None:
+    assert words in verdict(7, event)
+
+
+def test_an_epoch_that_is_told_twice_counts_once(streaming: Streaming) -> None:
+    first, again, next_one = Decided(0, 30, before=False), Decided(0, 30, before=True), Decided(1, 5, before=False)
+    for event in (Begun(0), first, Begun(0), again, next_one):
+        streaming.told(event)
+    assert streaming.processed == 35
+    assert streaming.known == 1
+
+
+def test_a_query_that_was_lost_in_an_epoch_is_told_with_its_outcome(
+    streaming: Streaming, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for event in (Begun(3), Lost("the broker has gone"), Begun(3), Decided(3, 30, before=True)):
+        streaming.told(event)
+    out = capsys.readouterr().out
+    assert "the query has failed in epoch 3: the broker has gone" in out
+    assert "epoch 3 had been decided by the broker" in out
+
+
+def test_a_query_that_only_fails_ends_the_programme(streaming: Streaming) -> None:
+    for _ in range(FAILURES):
+        streaming.told(Lost("no"))
+    with pytest.raises(Broken, match="fails again and again: no"):
+        streaming.told(Lost("no"))
+
+
+def test_a_driver_that_cannot_go_on_ends_the_programme(streaming: Streaming) -> None:
+    with pytest.raises(Broken, match=r"driver: no Java; Spark's log: .*spark\.log"):
+        streaming.told(Failed("driver: no Java"))
+
+
+def test_its_end_is_known(streaming: Streaming) -> None:
+    streaming.told(Stopped())
+    assert streaming.stopped
+
+
+def test_of_sparks_failures_the_line_that_is_ours_is_told() -> None:
+    text = (
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted\n"
+        "  File spark/pool.py, line 1\n"
+        "escrowmq.spark.errors.BrokerUnavailableError: 127.0.0.1:5672: nobody answers\n\n"
+        "JVM stacktrace:\n"
+    )
+    assert reason(text) == "127.0.0.1:5672: nobody answers"
+    assert reason("something else\nand more") == "something else"
+    assert reason("") == "unknown"
