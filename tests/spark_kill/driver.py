@@ -1,0 +1,28 @@
+"""`python -m tests.spark_kill.driver FOLDER`: what is killed. It moves what is in the queue `in` to the queue `out`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from escrowmq.pipeline.session import session
+from tests.spark_kill.points import MortalDataSource
+
+
+def main(folder: Path) -> None:
+    spark = session("local[2,3]")
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    (folder / "driver.pids").write_text(f"{gateway.proc.pid} {os.getpid()}")
+    spark.dataSource.register(MortalDataSource)
+    source = spark.readStream.format("escrowmq").option("subscribe", "in").option("group", "mover")
+    source = source.option("maxMessagesPerTrigger", os.environ["KILL_BATCH"]).option("minPartitions", "2")
+    sink = source.load().select("body").writeStream.format("escrowmq").option("queue", "out")
+    sink = sink.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
+    sink.start().awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
