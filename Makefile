@@ -29,7 +29,8 @@ $(VENV)/.python:
 	  || { echo "python3 cannot make virtual environments here; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	@touch $@
 
-# Wheels only, so that no compiler is ever needed. The data set is published as an sdist without any code to compile.
+# Wheels only, so that no compiler is ever needed. The data set and PySpark are published as sdists without any code to
+# compile.
 $(VENV)/.ready: $(VENV)/.python pyproject.toml $(LOCKED)
 	@echo "Installing into $(VENV) …"
 	@$(INSTALL) --require-hashes --only-binary :all: -r requirements/dev.lock
