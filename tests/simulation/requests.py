@@ -20,6 +20,7 @@ class Requests(Watch):
 
     def __init__(self, ledger: Ledger) -> None:
         super().__init__(ledger)
+        self._last_work = -1  # the turn in which a client last asked for something that moves messages
         self._handlers: dict[int, Callable[[Connection, Channel, Any], None]] = {
             spec.TxSelect.INDEX: self._tx_select,
             spec.ConfirmSelect.INDEX: self._confirm_select,
@@ -56,6 +57,8 @@ class Requests(Watch):
                 self._release_all(connection)
             return
         channel = connection.channels.get(message.channel)
+        if not isinstance(method, (spec.QueueDeclare, spec.QueueDelete, spec.QueuePurge)):
+            self._last_work = self.ledger.turn
         if isinstance(method, spec.ChannelOpen):
             assert channel is None
             connection.channels[message.channel] = channel = Channel(message.channel)
@@ -104,9 +107,15 @@ class Requests(Watch):
         """How many messages wait in a queue, if that can be known."""
         ready = queue.ready()
         moves = queue.lossy or queue.refuses or queue.name == DEAD  # at other moments than a client's doing
+        if self._last_work == self.ledger.turn and self._has_consumers(queue):
+            moves = True  # what came in this turn, or what there is room for since, goes out before messages are counted
         if queue.sealed_by or moves or any(copy.maybe for copy in ready) or not self.settled:
             return None
         return len(ready)
+
+    def _has_consumers(self, queue: Queue) -> bool:
+        channels = [channel for connection in self.connections for channel in connection.channels.values()]
+        return any(subscription.queue is queue for c in channels for subscription in c.consumers.values())
 
     def _counted(self, name: str, what: str, known: int | None) -> Callable[[Message], None]:
         def check(message: Message) -> None:
