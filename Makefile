@@ -17,7 +17,7 @@ SPECS := /usr/share/amqp/specs
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(VENV)/.ready ## install everything into .venv (about a minute the first time)
+setup: $(VENV)/.ready ## install everything but Spark into .venv (about a minute the first time)
 	@echo "EscrowMQ is installed in $(VENV). Next: make run, or $(BIN)/escrowmq serve --data-dir data"
 
 $(VENV)/.python:
@@ -30,7 +30,7 @@ $(VENV)/.python:
 	@touch $@
 
 # Wheels only, so that no compiler is ever needed. The data set and PySpark are published as sdists without any code to
-# compile.
+# compile. Spark, some 900 MB, is installed by what needs it: a broker alone does without.
 $(VENV)/.ready: $(VENV)/.python pyproject.toml $(LOCKED)
 	@echo "Installing into $(VENV) …"
 	@$(INSTALL) --require-hashes --only-binary :all: -r requirements/dev.lock
@@ -38,13 +38,18 @@ $(VENV)/.ready: $(VENV)/.python pyproject.toml $(LOCKED)
 	@$(INSTALL) --no-build-isolation --editable .
 	@touch $@
 
-run: $(VENV)/.ready ## start the broker, stream 336,776 events through it, kill it in the middle, count
-	@exec $(BIN)/python -u -m escrowmq.demo $(ARGS)
+$(VENV)/.spark: $(VENV)/.ready requirements/spark.lock
+	@echo "Installing Spark into $(VENV), which takes another minute or two …"
+	@$(INSTALL) --require-hashes --only-binary :all: --no-binary pyspark --no-build-isolation -r requirements/spark.lock
+	@touch $@
 
-test: $(VENV)/.ready ## run the tests, long ones in their short form
+run: $(VENV)/.spark ## stream 336,776 events through broker and Spark, kill both in the middle, count, audit
+	@exec $(BIN)/python -u -m escrowmq.demo --out build/run $(ARGS)
+
+test: $(VENV)/.spark ## run the tests, long ones in their short form
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 $(ARGS)
 
-lint: $(VENV)/.ready ## check style, types, generated files
+lint: $(VENV)/.spark ## check style, types, generated files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy src tests tools bench
@@ -66,10 +71,10 @@ docs: $(VENV)/.ready ## write the generated pages: guarantees, configuration, co
 	$(BIN)/python -m tools.branches
 	$(BIN)/python -m tools.readme_figures
 
-bench: $(VENV)/.ready ## measure against RabbitMQ side by side, write bench/results/latest.json
+bench: $(VENV)/.spark ## measure against RabbitMQ side by side, write bench/results/latest.json
 	@exec $(BIN)/python -u bench/run.py $(ARGS)
 
-soak: $(VENV)/.ready ## run the long forms of the long tests
+soak: $(VENV)/.spark ## run the long forms of the long tests
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -m soak -n 0 --timeout 0 $(ARGS)
 
 lock: $(VENV)/.python ## pin the newest versions that pyproject.toml allows
@@ -78,6 +83,8 @@ lock: $(VENV)/.python ## pin the newest versions that pyproject.toml allows
 	  --custom-compile-command "make lock" --group dev pyproject.toml -o requirements/dev.lock
 	build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
 	  --custom-compile-command "make lock" --no-deps --group pyproject.toml:data -o requirements/data.lock
+	build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
+	  --custom-compile-command "make lock" -c requirements/dev.lock --group pyproject.toml:spark -o requirements/spark.lock
 	@rm -rf build/lock
 
 clean: ## remove what was installed and generated
