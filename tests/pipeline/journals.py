@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Sequence
+from array import array
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from escrowmq.core.deliveries import Delivered, Part, encode_deliveries
 from escrowmq.core.message import Envelope
 from escrowmq.core.outcome import Outcome
 from escrowmq.core.records import (
     Kind,
+    QueueState,
     Range,
     encode_block,
     encode_change,
     encode_commit,
+    encode_queue_state,
     encode_settle,
     encode_targets,
     ranges_of,
@@ -101,6 +105,27 @@ class Scribe:
         """Messages leave a queue, outside any branch."""
         kind, parts = self.settled(queue, positions, outcome)
         return self.append(kind, *parts)
+
+    def deliver(self, queue: int, positions: Sequence[int], flags: int = 0) -> int:
+        """Messages are handed to a client."""
+        part = Part("a client", flags, ranges_of(positions))
+        return self.append(Kind.DELIVERIES, encode_deliveries(Delivered(queue, self.now_us // 1000, [part])))
+
+    def snapshot(self, held: Mapping[int, Sequence[tuple[int, int]]]) -> int:
+        """A snapshot in force, in which queues hold these ranges (of no particular content); the LSN it stands for."""
+        self.frame()
+        records = []
+        for queue, ranges in held.items():
+            firsts, counts = array("Q", [first for first, _ in ranges]), array("I", [count for _, count in ranges])
+            blocks, indexes = array("Q", [0] * len(ranges)), array("I", [0] * len(ranges))
+            state = QueueState(queue, 1 << 20, 0, firsts, blocks, counts, indexes, [])
+            records.append((int(Kind.QUEUE_STATE), b"".join(encode_queue_state(state))))
+        taken = self.journal.begin_snapshot(records, self.now_us)
+        taken.write()
+        self.journal.snapshot_done(taken)
+        while (work := self.journal.housekeeping()) is not None:
+            work()
+        return taken.lsn
 
     def commit(self, *operations: Operation, branch: int | None = None) -> int:
         """A branch commits; the next one has the next number."""

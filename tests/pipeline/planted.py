@@ -19,9 +19,10 @@ from escrowmq.core.branch_records import (
     encode_settlement,
     run_head,
 )
+from escrowmq.core.deliveries import REDELIVERED
 from escrowmq.core.message import Envelope
 from escrowmq.core.outcome import Outcome
-from escrowmq.core.records import Kind, Range, encode_block, encode_delivered
+from escrowmq.core.records import Kind, Range, encode_block, encode_commit, encode_delivered
 from escrowmq.core.xid import Xid
 from tests.pipeline.journals import Scribe
 
@@ -100,8 +101,6 @@ def half_applied(scribe: Scribe, queue: int, name: str) -> Expected:
 
 def torn_commit(scribe: Scribe, queue: int, name: str) -> Expected:
     """The record of a commit holds fewer operations than it says."""
-    from escrowmq.core.records import encode_commit
-
     scribe.branch += 1
     parts, _ = encode_commit(scribe.branch, [scribe.published([(queue, 1)]), scribe.published([(queue, 2)])])
     whole = b"".join(parts)
@@ -149,6 +148,43 @@ def contradicted(scribe: Scribe, queue: int, name: str) -> Expected:
     return Expected("HALF-3", "decision contradicted", f"branch {scribe.branch}", lsn)
 
 
+def delivered_after_settlement(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A message is delivered once more after it was settled for good."""
+    scribe.publish(queue, 1, 2)
+    scribe.frame()
+    scribe.deliver(queue, [1, 2])
+    scribe.settle(queue, [1])
+    scribe.frame()
+    lsn = scribe.deliver(queue, [1], REDELIVERED)
+    return Expected("TX-8", "delivered again", f"{name} 1", lsn)
+
+
+def not_marked(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A message comes a second time as if it were the first."""
+    scribe.publish(queue, 1, 2)
+    scribe.frame()
+    scribe.deliver(queue, [1, 2])
+    scribe.frame()
+    lsn = scribe.deliver(queue, [2])
+    return Expected("ORD-3", "not marked", f"{name} 2", lsn)
+
+
+def delivered_out_of_order(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A message is passed over, and delivered for the first time behind a later one."""
+    scribe.publish(queue, 1, 3)
+    scribe.frame()
+    scribe.deliver(queue, [1, 3])
+    lsn = scribe.deliver(queue, [2])
+    return Expected("ORD-1", "delivered out of order", f"{name} 2", lsn)
+
+
+def delivered_before_commit(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A message is delivered in the frame of its commit: that was not on disk yet."""
+    scribe.commit(scribe.published([(queue, 1)]))
+    lsn = scribe.deliver(queue, [1])
+    return Expected("TX-2", "visible too early", f"{name} 1", lsn)
+
+
 def undecided(scribe: Scribe, queue: int, name: str) -> Expected:
     """A branch was prepared two hours ago, and nobody has decided it."""
     scribe.publish(queue, 1)
@@ -171,6 +207,10 @@ PLANTED: Final[dict[str, Plant]] = {
         torn_commit,
         differently_applied,
         contradicted,
+        delivered_after_settlement,
+        not_marked,
+        delivered_out_of_order,
+        delivered_before_commit,
         undecided,
     )
 }
@@ -182,6 +222,8 @@ def good(scribe: Scribe, queue: int) -> None:
     scribe.commit(scribe.published([(queue, 4)]), scribe.published([(queue, 5)]))
     scribe.frame()
     scribe.append(Kind.DELIVERED, encode_delivered(queue, 6))
+    scribe.deliver(queue, [3, 4])
+    scribe.deliver(queue, [3], REDELIVERED)
     scribe.settle(queue, [1, 2], Outcome.EXPIRED)
     _, block = _prepare(scribe, queue, 3)
     scribe.frame()
@@ -202,3 +244,29 @@ def all_planted(scribe: Scribe) -> Iterator[Expected]:
         scribe.frame()
         scribe.queue(2 * number + 1, f"good {number}")
         good(scribe, 2 * number + 1)
+
+
+# -- faults of the log as a whole: each spoils a journal of its own
+
+
+def lost(scribe: Scribe) -> Expected:
+    """The snapshot does not hold a message that nobody has settled."""
+    scribe.queue(1, "q")
+    scribe.publish(1, 1, 3)
+    scribe.frame()
+    lsn = scribe.snapshot({1: [(1, 2)]})
+    return Expected("DUR-1", "lost", "q 3", lsn)
+
+
+def came_back(scribe: Scribe) -> Expected:
+    """The snapshot holds a message that was settled."""
+    scribe.queue(1, "q")
+    scribe.publish(1, 1, 3)
+    scribe.frame()
+    scribe.settle(1, [2])
+    scribe.frame()
+    lsn = scribe.snapshot({1: [(1, 3)]})
+    return Expected("TX-8", "came back", "q 2", lsn)
+
+
+WHOLE: Final = (lost, came_back)

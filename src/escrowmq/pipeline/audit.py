@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -15,7 +16,7 @@ from escrowmq.pipeline.frames import SCHEMA as RECORDS
 from escrowmq.pipeline.lifecycle import World
 from escrowmq.pipeline.messages import SCHEMA as MESSAGES
 from escrowmq.pipeline.messages import Names
-from escrowmq.pipeline.planning import Plan, plan
+from escrowmq.pipeline.planning import PIECE, Plan, plan
 from escrowmq.pipeline.report import write_report
 from escrowmq.pipeline.store import Queue, State, Store, StoreError
 
@@ -112,7 +113,8 @@ class Audit:
     def _over(self, rows: list[tuple[Any, ...]]) -> DataFrame:
         context = self.spark.sparkContext
         schema = "file string, first long, end long, snapshot long"
-        return self.spark.createDataFrame(context.parallelize(rows, max(len(rows), 1)), schema)
+        tasks_wanted = min(len(rows), 1 + self.plan.bytes // PIECE)  # small pieces share a task
+        return self.spark.createDataFrame(context.parallelize(rows, max(tasks_wanted, 1)), schema)
 
     def _mapped(self, task: Callable[..., Any], schema: str) -> DataFrame:
         return self._over([tuple(piece) for piece in self.plan.pieces]).mapInArrow(task, schema)
@@ -181,7 +183,7 @@ class Audit:
         steps = self.store.write(self.spark, "staging.steps", steps)
         before = self.before("state.branches")
         deleted = [ident for ident, queue in self.state.queues.items() if queue.deleted]
-        rows = decisions.branches(self.spark, steps, before, deleted)
+        rows = decisions.branches(steps, before, deleted)
         rows = rows.selectExpr("*", "if(outcome = 'prepared', 'open', 'settled') state")
         rows = self.store.write(self.spark, "silver.branches", rows, "state")
         self.store.write(self.spark, "state.branches", decisions.open_steps(steps, before, rows))
@@ -190,33 +192,50 @@ class Audit:
     # -- gold
 
     def _judge(self, messages: DataFrame, branches: DataFrame) -> Verdict:
-        spark, store = self.spark, self.store
+        """Gold tables do not depend on each other, so the little work that each is goes on side by side."""
+        with ThreadPoolExecutor(4) as pool:
+            found = pool.submit(self._violations, messages, branches)
+            others = [pool.submit(self._throughput, messages), pool.submit(self._latency, messages)]
+            count = pool.submit(messages.count)
+            for other in others:
+                other.result()
+            kept, fresh, late, undecided, worst = found.result()
+        return Verdict(
+            violations=kept + late,
+            fresh=fresh + late,
+            undecided=undecided,
+            run=self.store.run,
+            lsn=self.plan.end,
+            records=self.records,
+            messages=count.result(),
+            bytes=self.plan.bytes,
+            worst=worst,
+        )
+
+    def _throughput(self, messages: DataFrame) -> None:
         keys = ["vhost", "queue", "minute"]
-        flow = gold.merged(self.before("gold.throughput"), gold.throughput(spark, messages, self.begin), keys)
-        store.write(spark, "gold.throughput", flow)
+        now = gold.throughput(messages, self.begin)
+        self.store.write(self.spark, "gold.throughput", gold.merged(self.before("gold.throughput"), now, keys))
+
+    def _latency(self, messages: DataFrame) -> None:
         keys = ["vhost", "queue", "hour", "stage", "class"]
-        classes = gold.merged(self.before("state.latencies"), gold.latencies(spark, messages), keys)
-        classes = store.write(spark, "state.latencies", classes)
-        store.write(spark, "gold.latency", gold.percentiles(classes))
-        found = store.write(spark, "state.violations", judging.violations(self, messages, branches))
+        classes = gold.merged(self.before("state.latencies"), gold.latencies(messages), keys)
+        classes = self.store.write(self.spark, "state.latencies", classes)
+        self.store.write(self.spark, "gold.latency", gold.percentiles(classes))
+
+    def _violations(self, messages: DataFrame, branches: DataFrame) -> tuple[int, int, int, int, tuple[str, ...]]:
+        """How many violations stay, are new, are of undecided branches; how many branches are undecided; texts."""
+        spark, store = self.spark, self.store
         before = self.before("state.violations")
+        found = store.write(spark, "state.violations", judging.violations(self, messages, branches))
         doubt = store.write(spark, "gold.undecided", judging.undecided(branches))
         late = judging.overdue(self, doubt)
         kept = found.count()
         if late:
             found = found.unionAll(spark.createDataFrame(late, gold.VIOLATIONS_DDL))
         found = store.write(spark, "gold.violations", found)
-        return Verdict(
-            worst=tuple(f"{row.rule} {row.name}: {row.explanation}" for row in found.limit(WORST).collect()),
-            violations=kept + len(late),
-            fresh=kept - (before.count() if before is not None else 0) + len(late),
-            undecided=doubt.count(),
-            run=store.run,
-            lsn=self.plan.end,
-            records=self.records,
-            messages=messages.count(),
-            bytes=self.plan.bytes,
-        )
+        worst = tuple(f"{row.rule} {row.name}: {row.explanation}" for row in found.limit(WORST).collect())
+        return kept, kept - (before.count() if before is not None else 0), len(late), doubt.count(), worst
 
     def _commit(self) -> None:
         plan, state = self.plan, self.state

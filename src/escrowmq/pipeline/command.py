@@ -64,7 +64,7 @@ def audit(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Find out from the journal what happened to every message and every transaction, and whether a rule was broken.
+    """Prove from the journal that no rule was broken, or show where one was.
 
     JOURNAL is the data directory of a broker, which may be running. The tables in --out are brought up to date: a
     second run reads only what is new. Its report.html tells everything in a minute. The last line says CLEAN, with exit

@@ -12,7 +12,7 @@ from escrowmq.core.conditions import BrokerError
 from escrowmq.core.xid import Xid
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
 DDL: Final = (
     "branch long, kind string, xid string, owner string, application string, epoch long, started_at timestamp, "
@@ -21,49 +21,45 @@ DDL: Final = (
 )
 COMMITS: Final = ("committed", "decided", "heuristically committed")
 ROLLBACKS: Final = ("rolled back", "heuristically rolled back")
+ALONE: Final = (
+    "branch",
+    "'transaction' kind",
+    "cast(null as string) xid",
+    "cast(null as string) owner",
+    "cast(null as string) application",
+    "cast(null as long) epoch",
+    "cast(null as timestamp) started_at",
+    "cast(null as timestamp) prepared_at",
+    "timestamp_micros(at_us) decided_at",
+    "cast(null as timestamp) forgotten_at",
+    "'committed' outcome",
+    "operations",
+    "published",
+    "settled",
+    "cast(null as long) prepare_lsn",
+    "lsn decide_lsn",
+    "array(lsn) records",
+    "if(whole, null, 'torn') wrong",
+)
+FEW: Final = 200_000
 TWO_PHASE: Final = ("prepared", "decided", "rolled back", "forgotten", *COMMITS[2:], *ROLLBACKS[1:])
 
 
-def branches(spark: SparkSession, steps: DataFrame, before: DataFrame | None, deleted: Collection[int]) -> DataFrame:
+def branches(steps: DataFrame, before: DataFrame | None, deleted: Collection[int]) -> DataFrame:
     """One row for each branch that `steps` speak of, or that an earlier run left open (its steps are `before`).
 
     `deleted`: queues that are gone; what was prepared for them is left out of a commit (TX-11).
     """
-    steps.createOrReplaceTempView("escrowmq_steps")
-    names = ", ".join(f"'{step}'" for step in TWO_PHASE)
-    special = steps.where(f"step in ({names})").select("branch").distinct()
-    repeated = spark.sql(
-        "select branch from escrowmq_steps where step = 'committed' group by branch having count(1) > 1"
-    )
-    several = special.unionAll(repeated)
-    if before is not None:
-        several = several.unionAll(before.select("branch"))
-    several = several.distinct().persist()
-    alone = steps.join(several, "branch", "left_anti").selectExpr(
-        "branch",
-        "'transaction' kind",
-        "cast(null as string) xid",
-        "cast(null as string) owner",
-        "cast(null as string) application",
-        "cast(null as long) epoch",
-        "cast(null as timestamp) started_at",
-        "cast(null as timestamp) prepared_at",
-        "timestamp_micros(at_us) decided_at",
-        "cast(null as timestamp) forgotten_at",
-        "'committed' outcome",
-        "operations",
-        "published",
-        "settled",
-        "cast(null as long) prepare_lsn",
-        "lsn decide_lsn",
-        "array(lsn) records",
-        "if(whole, null, 'torn') wrong",
-    )
-    mine = steps.join(several, "branch", "left_semi")
-    if before is not None:
-        mine = mine.unionAll(before.select(steps.columns))
-    grouped = mine.groupBy("branch").agg(_gathered(steps.columns))
-    return alone.unionAll(grouped.mapInArrow(Together(frozenset(deleted)), DDL))
+    mine = steps if before is None else steps.unionAll(before.select(steps.columns))
+    alone = None
+    if steps.count() > FEW:  # most branches have one step, and are what it says
+        several = mine.where(f"step in ({', '.join(repr(step) for step in TWO_PHASE)})").select("branch")
+        repeated = steps.groupBy("branch").count().where("count > 1").select("branch")
+        several = several.unionAll(repeated).distinct()
+        alone = steps.join(several, "branch", "left_anti").selectExpr(*ALONE)
+        mine = mine.join(several, "branch", "left_semi")
+    together = mine.groupBy("branch").agg(_gathered(steps.columns)).mapInArrow(Together(frozenset(deleted)), DDL)
+    return together if alone is None else alone.unionAll(together)
 
 
 def open_steps(steps: DataFrame, before: DataFrame | None, rows: DataFrame) -> DataFrame:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from escrowmq.pipeline.findings import RULES, Finding
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 VIOLATIONS_DDL: Final = (
     "rule string, name string, vhost string, queue string, position long, branch string, lsns array<long>, "
@@ -18,12 +18,11 @@ STEPS: Final = 32
 PERCENTILES: Final = (0.5, 0.9, 0.99, 0.999)
 
 
-def of_messages(spark: SparkSession, messages: DataFrame) -> DataFrame:
+def of_messages(messages: DataFrame) -> DataFrame:
     """Breaches that show in `messages`, as far as they are new."""
     found = messages.where("findings & ~reported != 0")
-    found.createOrReplaceTempView("escrowmq_found")
     cases = "\nunion all\n".join(_select(finding) for finding in Finding)
-    return spark.sql(cases)
+    return messages.sparkSession.sql(cases, found=found)
 
 
 def _select(finding: Finding) -> str:
@@ -33,42 +32,46 @@ def _select(finding: Finding) -> str:
             cast(coalesce(settle_branch, publish_branch) as string) branch,
             array_sort(array_distinct(filter(array(publish_lsn, settle_lsn, finding_lsn), x -> x is not null))) lsns,
             coalesce(settled_at, committed_at) at, settled_at, "{rule.text}" text
-        from escrowmq_found where (findings & ~reported & {finding.value}) != 0"""
+        from {{found}} where (findings & ~reported & {finding.value}) != 0"""
 
 
-def throughput(spark: SparkSession, messages: DataFrame, begin: int) -> DataFrame:
+def throughput(messages: DataFrame, begin: int) -> DataFrame:
     """How many messages came and went, by queue and minute, of those that are new since LSN `begin`."""
-    messages.createOrReplaceTempView("escrowmq_messages")
-    return spark.sql(f"""
+    return messages.sparkSession.sql(
+        f"""
         select vhost, queue, minute, sum(published) published, sum(published_bytes) published_bytes,
             sum(delivered) delivered, sum(settled) settled
         from (
             select vhost, queue, date_trunc('minute', committed_at) minute, 1L published, bytes published_bytes,
                 0L delivered, 0L settled
-            from escrowmq_messages where publish_lsn >= {begin}
+            from {{messages}} where publish_lsn >= {begin}
             union all
             select vhost, queue, date_trunc('minute', settled_at), 0L, 0L, cast(deliveries as long), 1L
-            from escrowmq_messages where state = 'settled' and settled_at is not null
-        ) group by vhost, queue, minute""")
+            from {{messages}} where state = 'settled' and settled_at is not null
+        ) group by vhost, queue, minute""",
+        messages=messages,
+    )
 
 
-def latencies(spark: SparkSession, messages: DataFrame) -> DataFrame:
+def latencies(messages: DataFrame) -> DataFrame:
     """How many accepted messages took how long from commit to settlement, by queue and hour, in classes."""
-    messages.createOrReplaceTempView("escrowmq_messages")
-    return spark.sql(f"""
+    return messages.sparkSession.sql(
+        f"""
         select vhost, queue, hour, stage, class, count(1) messages from (
             select vhost, queue, date_trunc('hour', settled_at) hour, 'published to settled' stage,
                 cast(floor(log2(greatest(unix_micros(settled_at) - unix_micros(committed_at), 0) + 1) * {STEPS}) as int)
                     class
-            from escrowmq_messages
+            from {{messages}}
             where outcome = 'accepted' and committed_at is not null and settled_at is not null
             union all
             select vhost, queue, date_trunc('hour', first_delivered_at), 'published to delivered',
                 cast(floor(log2(greatest(unix_micros(first_delivered_at) - unix_micros(committed_at), 0) + 1)
                     * {STEPS}) as int)
-            from escrowmq_messages
+            from {{messages}}
             where state = 'settled' and committed_at is not null and first_delivered_at is not null
-        ) group by vhost, queue, hour, stage, class""")
+        ) group by vhost, queue, hour, stage, class""",
+        messages=messages,
+    )
 
 
 def merged(before: DataFrame | None, now: DataFrame, keys: list[str]) -> DataFrame:

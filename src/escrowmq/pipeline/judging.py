@@ -25,7 +25,7 @@ WRONG: Final = {
 def violations(audit: Audit, messages: DataFrame, branches: DataFrame) -> DataFrame:
     """The table `violations`: those of earlier runs, and what this one has found."""
     spark = audit.spark
-    found = _refined(audit, gold.of_messages(spark, messages))
+    found = _refined(audit, gold.of_messages(messages))
     few = [*_of_log(audit), *_of_order(audit, messages)]
     whole = found.unionAll(_of_branches(branches))
     if few:

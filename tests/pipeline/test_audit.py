@@ -1,0 +1,163 @@
+"""The pipeline as it is used, on Spark: tables, verdict, report; again and again on a journal that grows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from escrowmq.core.outcome import Outcome
+from escrowmq.pipeline.audit import Audit, Options, audit
+from escrowmq.pipeline.planning import NoJournalError
+from escrowmq.pipeline.store import Store, StoreError
+from tests.pipeline.journals import Scribe
+from tests.pipeline.planted import all_planted, good
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def rows(spark: SparkSession, out: Path, table: str) -> list[dict[str, object]]:
+    found = spark.read.parquet(str(out.joinpath(*table.split("."))))
+    return [row.asDict() for row in found.collect()]
+
+
+@pytest.mark.rule("PIPE-5")
+def test_all_planted_faults_are_found_in_one_journal(spark: SparkSession, tmp_path: Path) -> None:
+    with Scribe(tmp_path / "journal") as scribe:
+        expected = list(all_planted(scribe))
+    out = tmp_path / "out"
+    verdict = audit(tmp_path / "journal", out, spark=spark)
+    found = rows(spark, out, "gold.violations")
+    told = {
+        (row["rule"], row["name"], f"{row['queue']} {row['position']}" if row["queue"] else f"branch {row['branch']}")
+        for row in found
+    }
+    assert told == {(each.rule, each.name, each.subject) for each in expected}
+    for each in expected:
+        (row,) = [
+            row for row in found if each.subject in (f"{row['queue']} {row['position']}", f"branch {row['branch']}")
+        ]
+        lsns = row["lsns"]
+        assert isinstance(lsns, list)
+        assert each.lsn in lsns
+        assert row["explanation"]
+    assert verdict.violations == verdict.fresh == len(expected)
+    assert not verdict.clean
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert f"{len(expected)} violations" in page
+    assert "http" not in page.replace("http-equiv", "")  # nothing is fetched from anywhere
+
+
+def die(_: Audit) -> None:
+    raise KeyboardInterrupt
+
+
+def write(scribe: Scribe, part: int) -> None:
+    """The next part of a journal: what is settled in it was published in the part before."""
+    first = 10 * part + 1
+    scribe.publish(1, first, 10)
+    scribe.commit(scribe.published([(2, part + 1)], [b"one"]))
+    scribe.frame()
+    if part:
+        scribe.settle(1, range(first - 10, first - 2))
+        scribe.settle(2, [part], Outcome.REJECTED)
+        scribe.frame()
+
+
+@pytest.mark.rule("PIPE-4")
+def test_runs_add_up_and_a_killed_one_changes_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    with Scribe(journal) as scribe:
+        scribe.queue(1, "a")
+        scribe.queue(2, "b")
+        write(scribe, 0)
+    first = audit(journal, out, spark=spark)
+    assert (first.clean, first.messages, first.run) == (True, 11, 1)
+    with Scribe(journal) as scribe:
+        write(scribe, 1)
+    with monkeypatch.context() as patch:  # it dies when everything is written, and before it counts
+        patch.setattr(Audit, "_commit", die)
+        with pytest.raises(KeyboardInterrupt):
+            audit(journal, out, spark=spark)
+    second = audit(journal, out, spark=spark)
+    assert (second.clean, second.run, second.records) == (True, 2, 4)
+    with Scribe(journal) as scribe:
+        write(scribe, 2)
+        scribe.frame()
+        write(scribe, 3)
+        scribe.frame()
+        third = audit(journal, out, spark=spark)
+        assert (third.clean, third.records) == (True, 6)  # the last frame may still be on its way to disk
+        whole = audit(journal, tmp_path / "whole", spark=spark)
+    assert whole.clean
+
+    def messages(folder: Path) -> list[tuple[object, ...]]:
+        names = ("queue", "position", "outcome", "publish_lsn", "settle_lsn", "bytes", "state", "published_at")
+        return sorted((tuple(row[name] for name in names) for row in rows(spark, folder, "silver.messages")), key=str)
+
+    assert messages(out) == messages(tmp_path / "whole")
+    for table in ("silver.branches", "gold.throughput", "gold.latency", "bronze.records"):
+        found, expected = (
+            sorted(str({**row, "run": 0}) for row in rows(spark, folder, table)) for folder in (out, tmp_path / "whole")
+        )
+        assert found == expected, table
+
+
+def test_what_earlier_runs_finished_is_looked_up(spark: SparkSession, tmp_path: Path) -> None:
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    with Scribe(journal) as scribe:
+        scribe.queue(1, "a")
+        scribe.publish(1, 1, 3)
+        scribe.frame()
+        scribe.settle(1, [1, 2])
+    assert audit(journal, out, spark=spark).clean
+    with Scribe(journal) as scribe:
+        scribe.settle(1, [1, 3])
+        scribe.publish(1, 2)
+    verdict = audit(journal, out, spark=spark)
+    found = {(row["name"], row["position"]) for row in rows(spark, out, "gold.violations")}
+    assert found == {("settled twice", 1), ("duplicated", 2)}
+    assert verdict.fresh == 2
+    with Scribe(journal) as scribe:
+        scribe.queue(2, "b")
+        good(scribe, 2)
+    again = audit(journal, out, spark=spark)
+    assert (again.violations, again.fresh, again.clean) == (2, 0, False)
+
+
+def test_a_folder_is_about_one_journal(spark: SparkSession, tmp_path: Path) -> None:
+    with Scribe(tmp_path / "journal") as scribe:
+        scribe.queue(1, "a")
+    store = Store(tmp_path / "out")
+    state = store.state
+    state.journal_id = "another"
+    store.folder.mkdir()
+    store.commit(state)
+    with pytest.raises(StoreError, match="another journal"):
+        Audit(spark, tmp_path / "journal", Store(tmp_path / "out"), Options(), print)
+    (tmp_path / "nothing").mkdir()
+    with pytest.raises(NoJournalError, match="no journal here"):
+        Audit(spark, tmp_path / "nothing", Store(tmp_path / "out"), Options(), print)
+
+
+def test_a_log_that_was_cut_back_has_lost_something(spark: SparkSession, tmp_path: Path) -> None:
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    with Scribe(journal) as scribe:
+        scribe.queue(1, "a")
+    shutil.copytree(journal, tmp_path / "before")
+    with Scribe(journal) as scribe:
+        scribe.publish(1, 1, 3)
+    assert audit(journal, out, spark=spark).clean
+    verdict = audit(tmp_path / "before", out, spark=spark)
+    (row,) = rows(spark, out, "gold.violations")
+    assert (row["rule"], row["name"]) == ("DUR-1", "lost")
+    assert not verdict.clean
+    assert json.loads((out / "state.json").read_text())["run"] == 2

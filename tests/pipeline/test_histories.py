@@ -1,0 +1,54 @@
+"""Simulated histories of the whole server, with kills, power failures, compaction: all clean."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.direct import Audited, audited, export
+from tests.simulation.steps import steps_of
+from tests.simulation.world import OPTIONS, World
+
+SEEDS = 4
+WITH_DELIVERIES = replace(OPTIONS, deliveries=True)
+OPTIONS_OF = {
+    "all history": replace(WITH_DELIVERIES, keep_dead_bytes=1 << 40),
+    "gaps": WITH_DELIVERIES,
+    "no deliveries": replace(OPTIONS, keep_dead_bytes=1 << 40),
+}
+
+
+class Watched(World):
+    """A world whose journal is audited whenever the process has ended, as it was left and as it was repaired."""
+
+    folder: Path
+    audits: list[Audited]
+
+    def restart(self, *, power_fails: bool, clean: bool = False, damaged: bool = False) -> None:
+        self.audits.append(audited(export(self.storage, self.folder)))
+        super().restart(power_fails=power_fails, clean=clean, damaged=damaged)
+        self.audits.append(audited(export(self.storage, self.folder)))
+
+
+@pytest.mark.slow
+@pytest.mark.rule("PIPE-5")
+@pytest.mark.parametrize("kind", OPTIONS_OF)
+def test_histories_full_of_trouble_are_clean(kind: str, tmp_path: Path) -> None:
+    seen: Counter[str | None] = Counter()
+    for seed in range(11, 11 + SEEDS):
+        world = Watched(seed, options=OPTIONS_OF[kind])
+        world.folder, world.audits = tmp_path / str(seed), []
+        world.run(steps_of(seed, 200))
+        world.audits.append(audited(export(world.storage, world.folder)))
+        for found in world.audits:
+            assert found.wrong == [], f"seed {seed}"
+            seen.update(row["outcome"] for row in found.messages)
+            seen["deliveries"] += sum(row["deliveries"] for row in found.messages)
+            seen["branches"] += len(found.branches)
+    assert seen["accepted"]
+    assert seen[None]
+    assert seen["branches"]
+    assert bool(seen["deliveries"]) == (kind != "no deliveries")

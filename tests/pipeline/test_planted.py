@@ -1,0 +1,49 @@
+"""Every planted fault is found, by its name, place and LSN; and nothing but it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.direct import audited
+from tests.pipeline.journals import Scribe
+from tests.pipeline.planted import PLANTED, WHOLE, Expected, good
+
+OF_BRANCHES = ("half-applied transaction", "decision contradicted")
+
+
+@pytest.mark.rule("PIPE-5")
+@pytest.mark.parametrize("name", sorted(set(PLANTED) - {"undecided"}))
+def test_a_planted_fault_is_found(name: str, tmp_path: Path) -> None:
+    with Scribe(tmp_path) as scribe:
+        for queue in (2, 3):
+            scribe.queue(queue, f"good {queue}")
+        scribe.queue(1, name)
+        good(scribe, 2)
+        expected = PLANTED[name](scribe, 1, name)
+        scribe.frame()
+        good(scribe, 3)
+    ((kind, subject, lsn),) = audited(tmp_path).wrong
+    assert (subject, lsn) == (expected.subject, expected.lsn)
+    assert kind == expected.name or expected.name in OF_BRANCHES
+
+
+@pytest.mark.parametrize("plant", WHOLE, ids=lambda plant: plant.__name__)
+def test_a_snapshot_that_does_not_fit_is_found(plant: object, tmp_path: Path) -> None:
+    assert callable(plant)
+    with Scribe(tmp_path) as scribe:
+        expected: Expected = plant(scribe)
+    assert audited(tmp_path).wrong == [(expected.name, expected.subject, expected.lsn)]
+
+
+def test_good_journals_are_clean(tmp_path: Path) -> None:
+    with Scribe(tmp_path) as scribe:
+        for queue in range(1, 5):
+            scribe.queue(queue, f"q{queue}")
+            good(scribe, queue)
+    found = audited(tmp_path)
+    assert found.wrong == []
+    assert {row["outcome"] for row in found.branches} == {"committed", "rolled back"}
+    outcomes = [row["outcome"] for row in found.messages if row["queue"] == "q1"]
+    assert outcomes == ["expired", "expired", "accepted", "accepted", None, "accepted", None]
