@@ -182,3 +182,18 @@ class Site:
     def live(self) -> int:
         """Messages that the journal keeps."""
         return sum(segment.live for segment in self.journal._table)
+
+
+def taken(site: Site, queue: Queue, credit: int = 0) -> tuple[Consumer, list[Entry]]:
+    """Everything in a queue, in the hands of a consumer that wants no more."""
+    consumer, sink = site.consume(queue, credit=credit)
+    site.turn()
+    site.broker.unsubscribe(consumer)
+    return consumer, [entry for _, entry in sink.got]
+
+
+def dead_lettering(site: Site, **more: object) -> tuple[Queue, Queue]:
+    """A queue, and the one to which its dead letters go."""
+    arguments = {f"x-{key.replace('_', '-')}": value for key, value in more.items()}
+    dead = site.queue("dead")
+    return site.queue("q", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead", **arguments}), dead

@@ -455,7 +455,7 @@ class TestTransactions:
         ("limits", "words"),
         [
             (Limits(operations=3), "more than 3 operations"),
-            (Limits(bytes=3), "more than 3 bytes"),
+            (Limits(bytes=6), "more than 6 bytes"),  # three of the header
             (Limits(age=5000), "older than 5 s"),
         ],
     )
