@@ -100,13 +100,14 @@ class Audit:
         self._commit()
         return verdict
 
-    def before(self, table: str) -> DataFrame | None:
+    def before(self, table: str, schema: str | None = None) -> DataFrame | None:
         """What the run before wrote for a table."""
-        return self.store.read(self.spark, table, run=self.state.run) if self.state.run else None
+        return self.store.read(self.spark, table, run=self.state.run, schema=schema) if self.state.run else None
 
     def history(self) -> DataFrame | None:
         """The messages of all runs before."""
-        return self.store.history(self.spark, "silver.messages") if self.state.run else None
+        schema = "queue_id long, position long, settle_lsn long, state string"
+        return self.store.history(self.spark, "silver.messages", schema) if self.state.run else None
 
     # -- the journal
 
@@ -166,7 +167,7 @@ class Audit:
     def _messages(self) -> DataFrame:
         parts = max(2, self.records // PART_RECORDS, self.plan.bytes // PART_BYTES)
         packed = self._mapped(tasks.Happenings(self.journal, parts), packing.DDL)
-        before = self.before("silver.messages")
+        before = self.before("silver.messages", _ddl(MESSAGES))
         if before is not None:
             left = before.where("state = 'open'").drop("state", "day")
             packed = packed.unionAll(left.mapInArrow(tasks.Reopen(parts), packing.DDL))

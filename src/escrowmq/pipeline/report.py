@@ -30,10 +30,10 @@ th { background: #f3f6f9 } td.n, th.n { text-align: right } img { max-width: 100
 def write_report(audit: Audit, verdict: Verdict) -> Path:
     """Write it beside the tables; its path."""
     store, spark = audit.store, audit.spark
-    flow = _rows(store.read(spark, "gold.throughput"), "minute")
-    late = _rows(store.read(spark, "gold.latency"), "hour")
-    wrong = _rows(store.read(spark, "gold.violations"), "rule", most=SHOWN)
-    doubt = _rows(store.read(spark, "gold.undecided"), "prepared_at", most=SHOWN)
+    flow = _rows(store.read(spark, "gold.throughput", run=store.run), "minute")
+    late = _rows(store.read(spark, "gold.latency", run=store.run), "hour")
+    wrong = _rows(store.read(spark, "gold.violations", run=store.run), "rule", most=SHOWN)
+    doubt = _rows(store.read(spark, "gold.undecided", run=store.run), "prepared_at", most=SHOWN)
     plan = audit.plan
     count = verdict.violations
     headline = "CLEAN: no rule was broken" if verdict.clean else f"{count} violation{'s' * (count > 1)}"

@@ -9,13 +9,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from escrowmq.java import prepare
+from escrowmq.java import SparkUnavailableError, prepare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 """C1 alone and the serial collector halve what a short run costs; the work is in Python and Parquet anyway."""
+_LOG: Final = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+"""
 _SITE: Final = """\
 # Workers would import PySpark from a zip without compiled modules, which takes a second each.
 import sys
@@ -27,8 +36,6 @@ def session(master: str = "local[*]", *, conf: Mapping[str, str] | None = None) 
     """A session on `master`, which may be any cluster (PIPE-6). Raises escrowmq.java.SparkUnavailableError."""
     prepare()
     local = master.startswith("local")
-    if local:
-        _import_quickly()
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).appName("escrowmq audit")
@@ -44,7 +51,10 @@ def session(master: str = "local[*]", *, conf: Mapping[str, str] | None = None) 
         "spark.sql.sources.partitionOverwriteMode": "dynamic",
     }
     if local:
-        options = shlex.join((*_QUICK, f"-Djava.io.tmpdir={tempfile.gettempdir()}"))
+        folder = _folder()
+        _import_quickly(folder)
+        log = _file(folder, "log4j2.properties", _LOG)
+        options = shlex.join((*_QUICK, f"-Dlog4j2.configurationFile={log}"))
         settings |= {"spark.driver.extraJavaOptions": options, "spark.driver.memory": "1g"}
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     for name, value in {**settings, **(conf or {})}.items():
@@ -54,17 +64,27 @@ def session(master: str = "local[*]", *, conf: Mapping[str, str] | None = None) 
     return spark
 
 
-def _import_quickly() -> None:
-    """Let Python workers import PySpark from where it is installed."""
-    folder = Path(tempfile.gettempdir()) / f"escrowmq-site-{os.getuid()}"
+def _folder() -> Path:
+    """A folder of our own for files that Spark's processes read."""
+    folder = Path(tempfile.gettempdir()) / f"escrowmq-spark-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
-        return
-    site = folder / "sitecustomize.py"
-    if not site.exists() or site.read_text(encoding="utf-8") != _SITE:
-        fresh = site.with_suffix(f".{os.getpid()}")
-        fresh.write_text(_SITE, encoding="utf-8")
-        fresh.replace(site)
+        raise SparkUnavailableError(f"{folder} belongs to somebody else; remove it")
+    return folder
+
+
+def _file(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        fresh = folder / f"{name}.{os.getpid()}"
+        fresh.write_text(text, encoding="utf-8")
+        fresh.replace(path)
+    return path
+
+
+def _import_quickly(folder: Path) -> None:
+    """Let Python workers import PySpark from where it is installed."""
+    _file(folder, "sitecustomize.py", _SITE)
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if str(folder) not in paths:
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), *paths]))

@@ -79,19 +79,21 @@ class Store:
         writer.save(path)
         return spark.read.format(self.format).schema(frame.schema).load(path)
 
-    def history(self, spark: SparkSession, table: str) -> DataFrame:
-        """What all runs before have written for a table."""
-        paths = [str(self.path(table) / f"run={run}") for run in range(1, self.run)]
-        frames = [spark.read.format(self.format).load(path) for path in paths if Path(path).exists()]
-        whole = frames[0]
-        for frame in frames[1:]:
-            whole = whole.unionByName(frame)
-        return whole
+    def read(self, spark: SparkSession, table: str, *, run: int, schema: str | None = None) -> DataFrame | None:
+        """What a run has written, None if there is nothing; `schema` is needed where all of it may be gone."""
+        path = self.path(table) / f"run={run}"
+        if not path.exists():
+            return None
+        reader = spark.read.format(self.format)
+        return (reader.schema(schema) if schema else reader).load(str(path))
 
-    def read(self, spark: SparkSession, table: str, *, run: int | None = None) -> DataFrame | None:
-        """What a run has written; None if there is nothing."""
-        path = self.path(table) / f"run={self.run if run is None else run}"
-        return spark.read.format(self.format).load(str(path)) if path.exists() else None
+    def history(self, spark: SparkSession, table: str, schema: str) -> DataFrame:
+        """What all runs before have written for a table that grows."""
+        whole = spark.createDataFrame([], schema)
+        for run in range(1, self.run):
+            found = self.read(spark, table, run=run, schema=schema)
+            whole = whole if found is None else whole.unionAll(found.select(whole.columns))
+        return whole
 
     def discard(self) -> None:
         """Remove what a run that was killed has left: of its own tables, and of those that it had replaced."""
