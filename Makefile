@@ -58,18 +58,18 @@ lint: $(VENV)/.spark ## check style, types, generated files
 	$(BIN)/python -m tools.guarantees --check
 	$(BIN)/python -m tools.configuration --check
 	$(BIN)/python -m tools.commands --check
-	$(BIN)/python -m tools.readme_figures --check
+	$(BIN)/python -m tools.figures --check
 
 format: $(VENV)/.ready ## let ruff put the sources in form
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/.ready ## write the generated pages: guarantees, configuration, commands, the README's figures
+docs: $(VENV)/.ready ## write the generated pages: guarantees, configuration, commands, the figures of pages
 	$(BIN)/python -m tools.guarantees
 	$(BIN)/python -m tools.configuration
 	$(BIN)/python -m tools.commands
 	$(BIN)/python -m tools.branches
-	$(BIN)/python -m tools.readme_figures
+	$(BIN)/python -m tools.figures
 
 bench: $(VENV)/.spark ## measure against RabbitMQ side by side, write bench/results/latest.json
 	@exec $(BIN)/python -u bench/run.py $(ARGS)

@@ -1,4 +1,4 @@
-"""The figures of the README are those of the last benchmark, and no others."""
+"""The figures of the pages are those of the last benchmark, and no others."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from tests.unit.sources import ROOT
-from tools import readme_figures
-from tools.readme_figures import BEGIN, END
+from tools import figures
+from tools.figures import BEGIN, END, PAGES
+
+README = PAGES[ROOT / "README.md"]
 
 RESULTS: dict[str, Any] = {
     "machine": {
@@ -40,8 +42,8 @@ RESULTS: dict[str, Any] = {
 }
 
 
-def test_the_readme_is_fresh() -> None:
-    assert readme_figures.main(["--check"]) == 0
+def test_the_pages_are_fresh() -> None:
+    assert figures.main(["--check"]) == 0
 
 
 def test_no_rate_is_quoted_outside_of_the_marks() -> None:
@@ -52,7 +54,7 @@ def test_no_rate_is_quoted_outside_of_the_marks() -> None:
 
 
 def test_medians_and_their_ratio_become_rows() -> None:
-    text = readme_figures.figures(RESULTS)
+    text = figures.figures(RESULTS, README)
     assert "| persistent, confirms, acknowledged | 123,457 messages/s | 12,346 messages/s | 10.0× |" in text
     assert "| restart after 10,000,000 messages, 1,000 left | 0.432 s | – | – |" in text
     assert "transactions of 100" not in text
@@ -60,17 +62,17 @@ def test_medians_and_their_ratio_become_rows() -> None:
 
 
 def test_without_results_it_says_so() -> None:
-    assert "No results" in readme_figures.figures(None)
+    assert "No results" in figures.figures(None, README)
 
 
 def test_write_then_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     readme, results = tmp_path / "README.md", tmp_path / "latest.json"
     readme.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
     results.write_text(json.dumps(RESULTS), encoding="utf-8")
-    assert readme_figures.main(["--check"], readme, results) == 1
+    assert figures.main(["--check"], {readme: README}, results) == 1
     assert "make docs" in capsys.readouterr().err
-    assert readme_figures.main([], readme, results) == 0
-    assert readme_figures.main(["--check"], readme, results) == 0
+    assert figures.main([], {readme: README}, results) == 0
+    assert figures.main(["--check"], {readme: README}, results) == 0
     text = readme.read_text(encoding="utf-8")
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
@@ -80,4 +82,4 @@ def test_write_then_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize(("text", "missing"), [("nothing", BEGIN), (f"{BEGIN}\n", END)])
 def test_marks_are_needed(text: str, missing: str) -> None:
     with pytest.raises(ValueError, match=re.escape(missing)):
-        readme_figures.render(text, None)
+        figures.render(text, None, README)

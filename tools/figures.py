@@ -1,24 +1,26 @@
-"""Put the figures of bench/results/latest.json into README.md, between two marks.
+"""Put the figures of bench/results/latest.json into the pages that show some, between two marks.
 
-`python -m tools.readme_figures` writes them; with `--check` it fails when README.md shows anything else.
+`python -m tools.figures` writes them; with `--check` it fails when a page shows anything else.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from tools.pages import ROOT, asked_to_check
 
-README: Final = ROOT / "README.md"
 RESULTS: Final = ROOT / "bench" / "results" / "latest.json"
 BEGIN: Final = "<!-- figures: written by `make docs` from bench/results/latest.json; do not edit -->"
 END: Final = "<!-- end of figures -->"
 
-# By scenario, the figures that the README shows, and how it calls them.
-ROWS: Final[dict[tuple[str, str], str]] = {
+Rows = Mapping[tuple[str, str], str]
+"""By scenario, the figures that a page shows, and how it calls them."""
+
+_README: Final[Rows] = {
     ("transient", "transient"): "transient, auto-ack",
     ("acked", "acked"): "transient, acknowledged",
     ("confirms", "confirms"): "persistent, confirms, acknowledged",
@@ -32,6 +34,25 @@ ROWS: Final[dict[tuple[str, str], str]] = {
     ("backlog", "backlog.restart"): "restart with them",
     ("history", "history.restart"): "restart after 10,000,000 messages, 1,000 left",
     ("long-backlog", "long-backlog.memory"): "memory with 10,000,000 messages of 100 B waiting",
+    ("xa", "xa.concurrent"): "two-phase commits, 32 branches at once",
+    ("spark", "spark.read"): "Spark reads a queue, 200 B",
+    ("spark", "spark.write"): "Spark writes to a queue, 200 B",
+    ("spark", "spark.through"): "queue to Spark to queue, 200 B, exactly once",
+    ("audit", "audit.rate"): "audit of the journal by Spark",
+}
+_KINDS: Final[Rows] = {
+    ("confirms", "confirms"): "messages with confirms, 2000 in flight",
+    ("tx100", "tx100"): "messages in `tx`, 100 each, one at a time",
+    ("tx1", "tx1"): "`tx` of one message, one at a time",
+    ("xa", "xa.one-phase"): "branches of one message, one phase, one at a time",
+    ("xa", "xa.two-phase"): "— two phases, one at a time",
+    ("xa", "xa.concurrent"): "— two phases, 32 at once",
+    ("xa", "xa.per-sync"): "— branches for each sync, 32 at once",
+}
+_GUIDES: Final = ROOT / "docs" / "guides"
+PAGES: Final[dict[Path, Rows]] = {
+    ROOT / "README.md": _README,
+    _GUIDES / "database-and-queue.md": _KINDS,
 }
 
 
@@ -46,10 +67,10 @@ def cell(figure: dict[str, Any], broker: str) -> str:
     return number(values["median"], figure["unit"]) if values else "–"
 
 
-def table(results: dict[str, Any]) -> str:
+def table(results: dict[str, Any], wanted: Rows) -> str:
     """Medians of both brokers, as Markdown."""
     rows = []
-    for (scenario, name), title in ROWS.items():
+    for (scenario, name), title in wanted.items():
         figure = results["scenarios"].get(scenario, {}).get("figures", {}).get(name)
         if figure is not None:
             ratio = f"{figure['ratio']:.1f}×" if figure["ratio"] is not None else "–"
@@ -68,34 +89,40 @@ def machine(results: dict[str, Any]) -> str:
     return f"Medians, on: {where}. Versions: {', '.join(results['versions'].values())}."
 
 
-def figures(results: dict[str, Any] | None) -> str:
+def figures(results: dict[str, Any] | None, wanted: Rows) -> str:
     """What stands between the marks."""
     if results is None:
         return "No results are recorded yet; `make bench` measures both brokers and writes them."
-    return f"{table(results)}\n\n{machine(results)}"
+    return f"{table(results, wanted)}\n\n{machine(results)}"
 
 
-def render(readme: str, results: dict[str, Any] | None) -> str:
-    """The README with these figures. Raises ValueError if the marks are not there."""
-    before, begin, rest = readme.partition(BEGIN)
+def render(text: str, results: dict[str, Any] | None, wanted: Rows) -> str:
+    """A page with these figures. Raises ValueError if the marks are not there."""
+    before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise ValueError(f"README.md has no line {END if begin else BEGIN}")
-    return f"{before}{BEGIN}\n\n{figures(results)}\n\n{END}{after}"
+        raise ValueError(f"the page has no line {END if begin else BEGIN}")
+    return f"{before}{BEGIN}\n\n{figures(results, wanted)}\n\n{END}{after}"
 
 
-def main(arguments: list[str] | None = None, readme: Path = README, results: Path = RESULTS) -> int:
-    """Write the README or, with `--check`, compare it; the exit code."""
-    check = asked_to_check(arguments, "Put the figures of the benchmark into README.md.")
+def main(arguments: list[str] | None = None, pages: Mapping[Path, Rows] = PAGES, results: Path = RESULTS) -> int:
+    """Write the pages or, with `--check`, compare them; the exit code."""
+    check = asked_to_check(arguments, "Put the figures of the benchmark into the pages that show some.")
     found = json.loads(results.read_text(encoding="utf-8")) if results.exists() else None
-    before = readme.read_text(encoding="utf-8")
-    after = render(before, found)
-    if check and after != before:
-        print("the figures in README.md are stale; run: make docs", file=sys.stderr)
-        return 1
-    if not check:
-        readme.write_text(after, encoding="utf-8")
-    return 0
+    stale = False
+    for page, wanted in pages.items():
+        before = page.read_text(encoding="utf-8")
+        try:
+            after = render(before, found, wanted)
+        except ValueError as error:
+            print(f"{page.name}: {error}", file=sys.stderr)
+            return 1
+        if not check:
+            page.write_text(after, encoding="utf-8")
+        elif after != before:
+            print(f"the figures in {page.name} are stale; run: make docs", file=sys.stderr)
+            stale = True
+    return int(stale)
 
 
 if __name__ == "__main__":
