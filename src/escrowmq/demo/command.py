@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import sys
@@ -63,6 +64,7 @@ def command(*, once: bool, limit: int | None, data_dir: Path | None, out: Path |
             _claim(folder)
     workspace = Path(tempfile.mkdtemp(prefix="escrowmq-"))
     results = _emptied(out.absolute()) if out else workspace
+    _put_temporary_files_into(workspace / "tmp")
     broker = Broker(
         data_dir.absolute() if data_dir else workspace / "data", workspace / "broker.log", workspace / "broker.toml"
     )
@@ -79,9 +81,11 @@ def command(*, once: bool, limit: int | None, data_dir: Path | None, out: Path |
     finally:
         broker.stop()
     if code in {0, INTERRUPTED}:
-        shutil.rmtree(workspace)
-        kept = f"{data_dir} is kept" if data_dir else f"{broker.data_dir} was temporary, and is removed"
+        shutil.rmtree(workspace, ignore_errors=True)
+        kept = f"{data_dir} is kept" if data_dir else f"{workspace} was temporary, and is removed"
         click.echo(f"{'data':<{INDENT}}{kept}")
+    else:
+        click.echo(f"{'data':<{INDENT}}{workspace} is kept")
     if code == INTERRUPTED:
         click.echo("interrupted", err=True)
     sys.exit(code)
@@ -109,6 +113,12 @@ def _emptied(out: Path) -> Path:
     return out
 
 
+def _put_temporary_files_into(folder: Path) -> None:
+    """Of this process and all that it starts: a JVM that is killed does not remove its own."""
+    folder.mkdir()
+    os.environ["TMPDIR"] = os.environ["SPARK_LOCAL_DIRS"] = tempfile.tempdir = str(folder)
+
+
 def _run(broker: Broker, results: Path, limit: int | None, *, once: bool) -> bool:
     """Everything; whether all of it was right."""
     began = time.monotonic()
@@ -125,13 +135,16 @@ def _run(broker: Broker, results: Path, limit: int | None, *, once: bool) -> boo
     shown.say("broker", f"{broker.start()}, process {broker.pid}")
     if there := declare(broker.url):
         raise BrokerFailed(f"the queues in {broker.data_dir} hold {there:,} messages already; give an empty --data-dir")
-    job = Job(broker.url, f"flights-{uuid.uuid4().hex[:12]}", results, max(TRANSACTION, min(EPOCH, total // 8)))
+    job = Job(broker.url, f"flights-{uuid.uuid4().hex[:12]}", results, max(TRANSACTION, min(EPOCH, total // 5)))
     streaming = Streaming(shown, job)
     streaming.start()
     shown.say("spark", "its driver starts, which takes a while; meanwhile the flights go in")
-    with shown:
-        result = Story(broker, streaming, shown, TRANSACTION, max(1, transactions // 2)).play(data, total)
-        shown.show(result.published.count, result.tally.settled, result.processed)
+    try:
+        with shown:
+            result = Story(broker, streaming, shown, TRANSACTION, max(1, transactions // 2)).play(data, total)
+            shown.show(result.published.count, result.tally.settled, result.processed)
+    finally:
+        streaming.kill()
     shown.say("audit", f"escrowmq audit reads the broker's journal in {broker.data_dir}, by Spark as well")
     wanted, outcome = checks.expected(data, total), checks.found(broker.url, job.table)
     audited = audit(broker.data_dir, results / "audit", lambda line: shown.say("", line))

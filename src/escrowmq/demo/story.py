@@ -113,7 +113,6 @@ class Story:
             while self._tally is None or self._end is None or not self._streaming.stopped:
                 self._turn(from_publisher, from_consumer)
         finally:
-            self._streaming.kill()
             for child in children:
                 child.terminate()
                 child.join()
