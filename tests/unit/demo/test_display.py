@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
+from rich.console import Console
 
 from escrowmq.demo import display as module
-from escrowmq.demo.display import Lines, display, progress_line
+from escrowmq.demo.display import Bars, Lines, display, progress_line
 
 
 def test_a_line_tells_how_far_each_of_them_is() -> None:
@@ -32,3 +35,14 @@ def test_where_nothing_moves_no_line_is_repeated(
         "published 10, consumed 10, by Spark 1 of 10 (10%)",
         "published 10, consumed 10, by Spark 2 of 10 (20%)",
     ]
+
+
+def test_on_a_terminal_there_is_a_bar_for_each_of_them() -> None:
+    shown = io.StringIO()
+    bars = Bars(Console(file=shown, force_terminal=True, width=100), 10)
+    with bars:
+        bars.say("word", "first\nsecond")
+        bars.show(10, 10, 5)
+    text = shown.getvalue()
+    assert "━" in text
+    assert all(name in text for name in ("published", "consumed", "by Spark", "word", "second"))
