@@ -43,7 +43,17 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "units": (),
     "text": (),
     "config": ("units",),
-    "inspection": ("core.deliveries", "core.records", "core.message", "journal", "text"),
+    "inspection": (
+        "core.branch",
+        "core.branch_records",
+        "core.deliveries",
+        "core.hold_records",
+        "core.message",
+        "core.records",
+        "core.xid",
+        "journal",
+        "text",
+    ),
     "cli": (
         "__version__",
         "config",

@@ -5,10 +5,19 @@ from __future__ import annotations
 import struct
 from array import array
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from escrowmq.core.branch import State
+from escrowmq.core.branch_records import (
+    decode_decide,
+    decode_heuristic,
+    decode_number,
+    decode_placed,
+    decode_prepare,
+)
 from escrowmq.core.deliveries import REDELIVERED, decode_deliveries
+from escrowmq.core.hold_records import decode_held, decode_released
 from escrowmq.core.message import Envelope
 from escrowmq.core.records import (
     BLOCK,
@@ -24,6 +33,7 @@ from escrowmq.core.records import (
     decode_returned,
     decode_settle,
 )
+from escrowmq.core.xid import Xid
 
 Fields = dict[str, Any]
 
@@ -61,13 +71,16 @@ def line(fields: Fields) -> str:
 def tally(kind: Kind, fields: Fields, counts: Counter[str]) -> None:
     """Add what the record did to messages: published (for each queue), and settled by outcome."""
     match kind:
-        case Kind.PUBLISH:
+        case Kind.PUBLISH | Kind.PLACED:
             counts["published"] += fields["count"] * len(fields["queues"])
         case Kind.SETTLE:
             counts[fields["outcome"]] += sum(count for _, count in fields["positions"])
-        case Kind.COMMIT:
+        case Kind.COMMIT | Kind.HEURISTIC:
             for operation in fields["operations"]:
                 tally(Kind[operation["kind"]], operation, counts)
+        case Kind.DECIDE:
+            for committed in fields["committed"]:
+                tally(Kind.COMMIT, committed, counts)
         case _:
             pass
 
@@ -86,8 +99,62 @@ def _commit(data: bytes | memoryview) -> Fields:
     branch, operations = decode_commit(data)
     return {
         "branch": branch,
-        "operations": [{"kind": kind.name, **describe(kind, part)} for kind, _, part in operations],
+        "operations": _operations(operations),
     }
+
+
+def _operations(operations: Iterable[tuple[Kind, int, bytes | memoryview]]) -> list[Fields]:
+    return [{"kind": kind.name, **describe(kind, part)} for kind, _, part in operations]
+
+
+def _prepare(data: bytes | memoryview) -> Fields:
+    branch = decode_prepare(data)
+    return {
+        "branch": branch.number,
+        "state": State(branch.state).name.lower(),
+        "xid": str(Xid.decode(branch.xid)),
+        "owner": branch.owner,
+        "started_ms": branch.started,
+        "time_ms": branch.time,
+        "published": [[list(run.queues), run.length] for run in branch.runs],
+        "settled": [[each.queue, each.outcome.name.lower(), _pairs(each.ranges)] for each in branch.settlements],
+        "holds": [[hold.queue, hold.group, hold.settled] for hold in branch.holds],
+    }
+
+
+def _placed(data: bytes | memoryview) -> Fields:
+    placed = decode_placed(data)
+    return {"queues": [list(target) for target in placed.targets], "block": placed.lsn, "count": placed.length}
+
+
+def _number(data: bytes | memoryview) -> Fields:
+    return {"branch": decode_number(data)}
+
+
+def _heuristic(data: bytes | memoryview) -> Fields:
+    commit, branch, operations = decode_heuristic(data)
+    return {"branch": branch, "commit": commit, "operations": _operations(operations)}
+
+
+def _decide(data: bytes | memoryview) -> Fields:
+    decided = decode_decide(data)
+    committed = [{"branch": number, "operations": _operations(done)} for number, done in decided.committed]
+    return {
+        "application": decided.application,
+        "epoch": decided.epoch,
+        "rolled_back": decided.rolled_back,
+        "committed": committed,
+    }
+
+
+def _held(data: bytes | memoryview) -> Fields:
+    held = decode_held(data)
+    ranges = [[each.first, each.length] for each in held.ranges]
+    return {"queue": held.queue, "group": held.group, "first": held.first, "positions": ranges}
+
+
+def _released(data: bytes | memoryview) -> Fields:
+    return decode_released(data)._asdict()
 
 
 def _relocate(data: bytes | memoryview) -> Fields:
@@ -192,4 +259,12 @@ _DECODERS: dict[Kind, Callable[[bytes | memoryview], Fields]] = {
     Kind.PAGE: _page,
     Kind.DELIVERED: _delivered,
     Kind.DELIVERIES: _deliveries,
+    Kind.PREPARE: _prepare,
+    Kind.PLACED: _placed,
+    Kind.ROLLBACK: _number,
+    Kind.FORGET: _number,
+    Kind.HEURISTIC: _heuristic,
+    Kind.DECIDE: _decide,
+    Kind.HELD: _held,
+    Kind.RELEASED: _released,
 }

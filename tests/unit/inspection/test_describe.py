@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from escrowmq.core.branch_records import encode_number
+from escrowmq.core.hold_records import encode_released
 from escrowmq.core.message import Death, Envelope
 from escrowmq.core.outcome import Outcome
 from escrowmq.core.records import (
@@ -26,6 +28,7 @@ from escrowmq.core.records import (
     encode_targets,
 )
 from escrowmq.inspection.describe import RecordError, describe, kind_of, line, tally
+from tests.unit.core.xa_site import X, XaSite, Y
 from tests.unit.inspection.journals import publish
 
 
@@ -114,3 +117,34 @@ def test_a_shortened_publish_is_refused(cut: int) -> None:
     record = b"".join(publish([b"body" * 10, b"x" * 30]))
     with pytest.raises(RecordError):
         describe(Kind.PUBLISH, record[:-cut])
+
+
+def test_branches() -> None:
+    """Every record of a branch that is prepared and decided, as a broker writes it."""
+    site = XaSite()
+    branch = site.prepared(X, publish=(b"a", b"bc"))
+    site.coordinator.force(X, commit=True)
+    site.coordinator.forget(X)
+    lost = site.prepared(Y, settle=0)
+    site.coordinator.decide(b"global", 1, [], application="app", epoch=4)
+    site.sync()
+    kinds = (Kind.PREPARE, Kind.HEURISTIC, Kind.FORGET, Kind.DECIDE)
+    found = [(Kind(k), describe(Kind(k), data)) for _, k, data in site.restart().replayed if k in kinds]
+    assert [kind for kind, _ in found] == [Kind.PREPARE, Kind.HEURISTIC, Kind.FORGET, Kind.PREPARE, Kind.DECIDE]
+    (prepare, heuristic, forget, _, decide) = [fields for _, fields in found]
+    to = site.vhost.queue("to").ident
+    assert (prepare["branch"], prepare["state"], prepare["xid"]) == (branch.number, "prepared", str(X))
+    assert (prepare["published"], prepare["settled"]) == ([[[to], 2]], [[site.q.ident, "accepted", [[1, 1]]]])
+    assert [operation["kind"] for operation in heuristic["operations"]] == ["PLACED", "SETTLE"]
+    assert forget == {"branch": branch.number}
+    assert decide == {"application": "app", "epoch": 4, "rolled_back": [lost.number], "committed": []}
+    counts: Counter[str] = Counter()
+    for kind, fields in found:
+        tally(kind, fields, counts)
+    assert counts == {"published": 2, "accepted": 1}
+    assert describe(Kind.ROLLBACK, encode_number(3)) == {"branch": 3}
+
+
+def test_holds() -> None:
+    released = describe(Kind.RELEASED, encode_released(3, "group", 5, 7))
+    assert released == {"queue": 3, "group": "group", "settled": 5, "first": 7}
