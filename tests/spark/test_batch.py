@@ -1,0 +1,157 @@
+"""`spark.read` and `df.write`: what is loaded can be read again and again, and a job is one transaction."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+import escrowmq.spark
+from escrowmq.client import Properties
+from tests.spark.desk import Desk, cause, numbered
+
+
+@pytest.mark.rule("PIPE-1")
+def test_all_that_a_message_has(desk: Desk) -> None:
+    source = desk.queue("in")
+    sent = Properties(content_type="text/plain", headers={"n": 1, "s": "x"}, message_id="m", timestamp=1_700_000_000)
+    before = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=1)
+    desk.channel.basic_publish("amq.direct", "nowhere", b"lost")
+    desk.channel.queue_bind(source, "amq.direct", "key")
+    desk.channel.basic_publish("amq.direct", "key", b"\x00\xff", sent)
+    (row,) = desk.spark.read.format("escrowmq").option("subscribe", source).option("group", "g").load().collect()
+    assert (row.queue, row.position, row.exchange, row.routing_key) == (source, 1, "amq.direct", "key")
+    assert (row.body, row.redelivered, row.headers) == (bytearray(b"\x00\xff"), False, {"n": "1", "s": "x"})
+    assert (row.properties.content_type, row.properties.message_id) == ("text/plain", "m")
+    assert row.properties.timestamp.timestamp() == 1_700_000_000
+    assert row.properties.priority is None
+    assert before <= row.timestamp.astimezone(dt.UTC) <= dt.datetime.now(dt.UTC)
+
+
+@pytest.mark.rule("PIPE-1")
+def test_a_queue_is_held_and_settled_when_the_job_is_done(desk: Desk) -> None:
+    source = desk.queue("in", numbered(20))
+    options = {"subscribe": source, "group": "nightly", "maxMessagesPerPartition": "7"}
+
+    def job(*, fail: bool = False) -> list[int]:
+        with escrowmq.spark.held(desk.spark, **options) as rows:
+            assert rows.rdd.getNumPartitions() == 3
+            found = sorted(int(row.body) for row in rows.selectExpr("string(body) body").collect())
+            assert rows.count() == len(found)
+            if fail:
+                raise KeyError
+            return found
+
+    with pytest.raises(KeyError):
+        job(fail=True)
+    assert (desk.ready(source), desk.held(source, "nightly")) == (0, (1, 21, 0, 1))
+    assert job() == list(range(20))
+    assert desk.held(source, "nightly") == (21, 21, 0, 21)
+    desk.put(source, numbered(3))
+    assert desk.spark.read.format("escrowmq").options(**options).load().count() == 3
+    assert escrowmq.spark.release(**options) == 3
+    assert desk.ready(source) == 3
+
+
+@pytest.mark.rule("PIPE-1")
+def test_a_stream_from_here_to_there(desk: Desk) -> None:
+    source = desk.stream("in", numbered(30))
+    reader = desk.spark.read.format("escrowmq").option("subscribe", source).schema("position long, body string")
+    assert reader.load().count() == 30
+    some = (
+        reader.option("startingPosition", f'{{"{source}": 11}}').option("endingPosition", f'{{"{source}": 21}}').load()
+    )
+    assert [(row.position, row.body) for row in some.collect()] == [(n + 1, str(n)) for n in range(10, 20)]
+    assert some.union(some).count() == 20
+
+
+@pytest.mark.rule("PIPE-2")
+def test_a_job_is_visible_as_a_whole_or_not_at_all(desk: Desk) -> None:
+    target = desk.queue("out")
+    rows = desk.spark.range(0, 1000, 1, 4).selectExpr("string(id) body")
+    rows.write.format("escrowmq").mode("append").option("queue", target).save()
+    assert desk.get(target) == numbered(1000)
+    broken = desk.spark.range(0, 1000, 1, 4).selectExpr("if(id = 900, raise_error('no'), string(id)) body")
+    with pytest.raises(PySparkException, match="no"):
+        broken.write.format("escrowmq").mode("append").option("queue", target).save()
+    assert desk.ready(target) == 0
+    assert desk.in_doubt() == []
+
+
+@pytest.mark.rule("PIPE-2")
+def test_a_version_is_written_once(desk: Desk) -> None:
+    target = desk.queue("out")
+    for version in (1, 1, 2, 1):
+        writer = desk.spark.range(3).selectExpr("string(id) body").write.format("escrowmq").mode("append")
+        writer.options(**{"queue": target, "txn.app_id": desk.name("job"), "txn.version": str(version)}).save()
+    assert desk.get(target) == numbered(3) * 2
+    assert desk.in_doubt() == []
+
+
+@pytest.mark.rule("PIPE-2")
+def test_a_partition_larger_than_a_branch(desk: Desk) -> None:
+    target = desk.queue("out")
+    rows = desk.spark.range(0, 90_000, 1, 1).selectExpr("rpad(string(id), 400, ' ') body")
+    rows.write.format("escrowmq").mode("append").option("queue", target).save()
+    assert desk.ready(target) == 90_000
+    desk.channel.queue_purge(target)
+
+
+def test_what_is_wrong_is_told_in_one_line(desk: Desk) -> None:
+    source, target = desk.queue("in", numbered(1)), desk.queue("out")
+    read = desk.spark.read.format("escrowmq")
+    rows = desk.spark.range(1).selectExpr("string(id) body")
+    for said, action in (
+        ("unknown option of the source: topic", lambda: read.option("topic", source).load()),
+        ("is a classic queue: option group must name", lambda: load(desk, subscribe=source)),
+        ("404 NOT_FOUND - no queue 'none'", lambda: load(desk, subscribe="none", group="g")),
+        ("no column 'value'", lambda: load(desk, "value string", subscribe=source, group="g")),
+        ("UNSET is to have the broker's URL, and is not set", lambda: load(desk, subscribe=source, connection="UNSET")),
+        ("127.0.0.1:1: Connection refused", lambda: load(desk, subscribe=source, url="amqp://me:secret@127.0.0.1:1")),
+        ("the broker refuses the login", lambda: load(desk, subscribe=source, url=stranger(desk))),
+        ("messages can only be added: use mode append", lambda: save(rows, "overwrite", queue=target)),
+        ("there is no queue 'none' to write to", lambda: save(rows, queue="none")),
+        ("there is no exchange 'none' to write to", lambda: save(rows, exchange="none", routingKey="k")),
+        ("where to? give option queue", lambda: save(rows)),
+        ("column body is null", lambda: save(desk.spark.sql("select string(null) body"), queue=target)),
+    ):
+        with pytest.raises(PySparkException) as caught:
+            action()
+        assert said in cause(caught.value), cause(caught.value)
+        assert "secret" not in str(caught.value)
+
+
+def stranger(desk: Desk) -> str:
+    return desk.broker.url.replace("amqp://", "amqp://nobody:secret@").replace("guest:guest@", "")
+
+
+def load(desk: Desk, schema: str = "", **options: str) -> int:
+    reader = desk.spark.read.format("escrowmq").options(**options)
+    return (reader.schema(schema) if schema else reader).load().count()
+
+
+def save(rows: DataFrame, mode: str = "append", **options: str) -> None:
+    rows.write.format("escrowmq").mode(mode).options(**options).save()
+
+
+def test_no_credentials_in_plans_and_checkpoints(desk: Desk) -> None:
+    source, target = desk.queue("in", numbered(3)), desk.queue("out")
+    url = desk.broker.url.replace("amqp://", "amqp://guest:guest@") if "@" not in desk.broker.url else desk.broker.url
+    secret = url.replace("amqp://", "")
+    rows = desk.spark.read.format("escrowmq").option("subscribe", source).option("group", "g").option("url", url).load()
+    plan = rows._jdf.queryExecution().toString() + rows._jdf.queryExecution().explainString(
+        desk.spark._jvm.org.apache.spark.sql.execution.ExplainMode.fromString("formatted")  # type: ignore[union-attr]
+    )
+    assert "escrowmq" in plan.lower()
+    assert secret not in plan
+    escrowmq.spark.release(subscribe=source, group="g", url=url)
+    query = desk.run(desk.read(source, url=url).select("body"), queue=target, url=url)
+    assert desk.get(target) == numbered(3)
+    assert secret not in str(query.lastProgress)
+    query._jsq.explain(True)
+    assert secret not in query._jsq.explainInternal(True)
+    files = [path for path in desk.checkpoint().rglob("*") if path.is_file()]
+    assert files
+    assert not [path for path in files if secret.encode() in path.read_bytes()]

@@ -1,0 +1,218 @@
+"""Queues and streams through streaming queries: exactly once, also when an epoch is run again (PIPE-1, PIPE-2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, functions
+
+from tests.spark.desk import Desk, cause, numbered
+
+pytestmark = [pytest.mark.rule("PIPE-1")]
+
+
+@pytest.mark.rule("PIPE-2")
+def test_queue_to_queue_is_one_decision_for_each_epoch(desk: Desk) -> None:
+    bodies = numbered(1000)
+    source, target = desk.queue("in", bodies), desk.queue("out")
+    rows = desk.read(source, maxMessagesPerTrigger=300, minPartitions=3).select("body")
+    query = desk.run(rows, queue=target)
+    assert [progress.numInputRows for progress in query.recentProgress][:4] == [300, 300, 300, 100]
+    assert desk.get(target) == bodies
+    # Also of the last epoch, which Spark never commits: it was settled with what was written.
+    assert desk.held(source) == (1001, 1001, 0, 1001)
+    assert desk.in_doubt() == []
+    assert desk.escrow.progress(query.id) == 3
+
+
+@pytest.mark.rule("PIPE-2")
+def test_an_epoch_that_is_run_again_writes_nothing_twice(desk: Desk) -> None:
+    source, target = desk.queue("in", numbered(100)), desk.queue("out")
+    rows = desk.read(source).select("body")
+    desk.run(rows, queue=target)
+    desk.undo_commit(0)
+    desk.put(source, numbered(50, 100))
+    query = desk.run(rows, queue=target)
+    assert desk.escrow.progress(query.id) == 1
+    assert desk.get(target) == numbered(150)
+    assert desk.in_doubt() == []
+
+
+def test_another_sink_gets_what_is_settled_by_sparks_commit(desk: Desk) -> None:
+    source = desk.queue("in", numbered(100))
+    table = str(desk.folder / "table")
+
+    def run() -> None:
+        rows = desk.read(source, schema="body string", maxMessagesPerTrigger=60)
+        writer = rows.writeStream.format("parquet").option("path", table)
+        query = writer.option("checkpointLocation", str(desk.checkpoint())).trigger(availableNow=True).start()
+        assert query.awaitTermination(60)
+
+    run()
+    assert desk.held(source) == (61, 101, 0, 61)  # the last epoch is settled when there is another one
+    desk.put(source, numbered(10, 100))
+    desk.undo_commit(1)
+    run()
+    found = sorted(int(row.body) for row in desk.spark.read.parquet(table).collect())
+    assert found == list(range(110))
+    assert desk.held(source).settled == 101
+
+
+def test_a_stream_has_any_number_of_readers(desk: Desk) -> None:
+    source, target = desk.stream("in", numbered(50)), desk.queue("out")
+    late = numbered(5, 100)
+    for name, start, wanted in (
+        ("all", "earliest", numbered(50)),
+        ("some", f'{{"{source}": 41}}', numbered(10, 40) + late),
+        ("new", "latest", []),
+    ):
+        reader = desk.spark.readStream.format("escrowmq").option("subscribe", source)
+        rows = reader.option("startingPosition", start).option("minPartitions", 2).load().select("body")
+        desk.run(rows, name, queue=target)
+        assert desk.get(target) == wanted
+        if name != "some":
+            desk.put(source, late)
+            desk.run(rows, name, queue=target)
+            assert desk.get(target) == late
+
+
+@pytest.mark.rule("PIPE-2")
+def test_several_sources_are_settled_by_one_decision(desk: Desk) -> None:
+    first, second = desk.queue("a", numbered(30)), desk.queue("b", numbered(30, 30))
+    target = desk.queue("out")
+    rows = desk.read(first, "one").select("body").union(desk.read(second, "two").select("body"))
+    desk.run(rows, queue=target)
+    assert sorted(desk.get(target), key=int) == numbered(60)
+    assert desk.held(first, "one").settled == desk.held(second, "two").settled == 31
+
+
+def test_queues_by_a_pattern_and_one_that_comes_later(desk: Desk) -> None:
+    target = desk.queue("out")
+    for name in ("eu", "us"):
+        desk.queue(f"orders.{name}", [name.encode()] * 3)
+    pattern = desk.name(r"orders\..*")
+    reader = desk.spark.readStream.format("escrowmq").option("subscribePattern", pattern).option("group", "g")
+    rows = reader.load().select(functions.concat("queue", functions.lit(" "), "body").alias("body"))
+    desk.run(rows, queue=target)
+    assert len(desk.get(target)) == 6
+    desk.queue("orders.asia", [b"asia"] * 2)
+    desk.run(rows, queue=target)
+    assert desk.get(target) == [f"{desk.name('orders.asia')} asia".encode()] * 2
+
+
+@pytest.mark.rule("PIPE-2")
+def test_for_each_batch(desk: Desk) -> None:
+    source, left, right = desk.queue("in", numbered(40)), desk.queue("left"), desk.queue("right")
+
+    def each(rows: DataFrame, epoch: int) -> None:
+        for name, target in (("left", left), ("right", right)):
+            rows.select("body").write.format("escrowmq").mode("append").options(
+                **{"queue": target, "txn.sink_id": name}
+            ).save()
+
+    def run() -> None:
+        writer = desk.read(source).writeStream.foreachBatch(each)
+        query = writer.option("checkpointLocation", str(desk.checkpoint())).trigger(availableNow=True).start()
+        assert query.awaitTermination(60)
+
+    run()
+    desk.undo_commit(0)
+    run()
+    assert desk.get(left) == desk.get(right) == numbered(40)
+    assert desk.in_doubt() == []
+
+
+def test_for_each_batch_wants_names(desk: Desk) -> None:
+    source, target = desk.queue("in", numbered(4)), desk.queue("out")
+
+    def each(rows: DataFrame, epoch: int) -> None:
+        rows.select("body").write.format("escrowmq").mode("append").option("queue", target).save()
+
+    writer = desk.read(source).writeStream.foreachBatch(each)
+    query = writer.option("checkpointLocation", str(desk.checkpoint())).trigger(availableNow=True).start()
+    with pytest.raises(StreamingQueryException) as caught:
+        query.awaitTermination(60)
+    assert "needs option txn.sink_id" in cause(caught.value)
+    assert desk.ready(target) == 0
+
+
+@pytest.mark.rule("PIPE-2")
+def test_a_task_that_fails_leaves_nothing_and_the_epoch_is_run_again(desk: Desk) -> None:
+    source, target = desk.queue("in", [b"1", b"2", b"bad", b"3"]), desk.queue("out")
+    flag = desk.folder / "repaired"
+
+    def check(body: str) -> str:
+        if body == "bad" and not flag.exists():
+            raise ValueError("bad")
+        return body
+
+    rows = desk.read(source, schema="body string", minPartitions=2)
+    checked = rows.select(functions.udf(check, useArrow=False)("body").alias("body"))
+    with pytest.raises(StreamingQueryException, match="bad"):
+        desk.run(checked, queue=target)
+    assert desk.ready(target) == 0
+    assert desk.in_doubt() == []
+    assert desk.held(source)[:2] == (1, 5)
+    flag.touch()
+    desk.run(checked, queue=target)
+    assert desk.get(target) == [b"1", b"2", b"bad", b"3"]
+    assert desk.held(source).settled == 5
+
+
+@pytest.mark.parametrize("on_loss", ["true", "false"])
+def test_what_was_released_is_not_read_in_silence(desk: Desk, on_loss: str) -> None:
+    source, target = desk.queue(f"in.{on_loss}", numbered(10)), desk.queue(f"out.{on_loss}")
+    rows = desk.read(source, failOnDataLoss=on_loss).select("body")
+    desk.run(rows, queue=target)
+    desk.put(source, numbered(5, 10))
+    held = desk.escrow.hold(source, "g", 5)
+    assert held.end == 16
+    desk.escrow.release(source, "g")
+    if on_loss == "true":
+        with pytest.raises(StreamingQueryException) as caught:
+            desk.run(rows, queue=target)
+        assert "messages 11 to 15 cannot be read: group 'g' does not hold them any more" in cause(caught.value)
+    else:
+        desk.run(rows, queue=target)
+        assert desk.get(target) == numbered(15)
+
+
+def test_a_checkpoint_belongs_to_its_group(desk: Desk) -> None:
+    source, target = desk.queue("in", numbered(10)), desk.queue("out")
+    desk.run(desk.read(source, "one").select("body"), queue=target)
+    with pytest.raises(StreamingQueryException) as caught:
+        desk.run(desk.read(source, "two").select("body"), queue=target)
+    assert "the checkpoint belongs to group 'one', the query has 'two'" in cause(caught.value)
+
+
+@pytest.mark.rule("PIPE-2")
+def test_columns_say_where_to_and_with_what(desk: Desk) -> None:
+    exchange = desk.name("topics")
+    desk.channel.exchange_declare(exchange, "topic", durable=True)
+    late, all_ = desk.queue("late"), desk.queue("all")
+    desk.channel.queue_bind(late, exchange, "late.*")
+    desk.channel.queue_bind(all_, exchange, "#")
+    rows = desk.read(desk.queue("in", numbered(4)), schema="body string").selectExpr(
+        f"'{exchange}' as exchange",
+        "if(body % 2 = 0, 'late.', 'fine.') || body as routing_key",
+        "named_struct('message_id', body, 'delivery_mode', 1) as properties",
+        "map('number', body) as headers",
+        "body",
+    )
+    desk.run(rows)
+    assert sorted(desk.get(late)) == [b"0", b"2"]
+    method, properties, body = desk.channel.basic_get(all_)
+    assert method is not None
+    assert properties is not None
+    assert (body, method.routing_key, properties.message_id, properties.delivery_mode) == (b"0", "late.0", "0", 1)
+    assert properties.headers == {"number": "0"}
+
+
+def test_progress_says_how_far_it_is_behind(desk: Desk) -> None:
+    source, target = desk.queue("in", numbered(10)), desk.queue("out")
+    query = desk.run(desk.read(source, maxMessagesPerTrigger=4).select("body"), queue=target)
+    first: Any = query.recentProgress[0].sources[0]
+    assert f'"{source}": 5' in first.endOffset or f'"{source}":5' in first.endOffset
+    assert f'"{source}": 11' in first.latestOffset or f'"{source}":11' in first.latestOffset

@@ -1,0 +1,100 @@
+"""Rows become properties as they would one by one."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from escrowmq.client import Properties
+from escrowmq.spark.encoding import DEFAULT, PropertiesEncoder, names, runs
+from escrowmq.spark.errors import EscrowSparkError
+
+KIND = pa.struct(
+    [
+        ("message_id", pa.string()),
+        ("priority", pa.int32()),
+        ("delivery_mode", pa.int32()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+    ]
+)
+HEADERS = pa.map_(pa.string(), pa.string())
+AT = dt.datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=dt.UTC)
+
+
+def encoded(properties: list[Any] | None, headers: list[Any] | None) -> bytes | list[bytes]:
+    return PropertiesEncoder().encode(
+        None if properties is None else pa.array(properties, KIND),
+        None if headers is None else pa.array(headers, HEADERS),
+    )
+
+
+def test_nothing_given_is_persistent() -> None:
+    assert encoded(None, None) == encoded([None, None], [None, None]) == encoded([{}, None], None) == DEFAULT
+    assert Properties.decode(DEFAULT) == Properties(delivery_mode=2)
+
+
+def test_what_is_alike_is_one() -> None:
+    row = {"message_id": "m", "priority": 3, "delivery_mode": 1, "timestamp": AT}
+    found = encoded([row] * 5, [[("a", "1")]] * 5)
+    assert isinstance(found, bytes)
+    wanted = Properties(message_id="m", priority=3, delivery_mode=1, timestamp=int(AT.timestamp()), headers={"a": "1"})
+    assert Properties.decode(found) == wanted
+
+
+rows = st.lists(
+    st.tuples(
+        st.none()
+        | st.fixed_dictionaries(
+            {
+                "message_id": st.none() | st.sampled_from(["a", "b", ""]),
+                "priority": st.none() | st.integers(0, 3),
+                "delivery_mode": st.none() | st.sampled_from([1, 2]),
+                "timestamp": st.none() | st.just(AT),
+            }
+        ),
+        st.none() | st.lists(st.tuples(st.sampled_from("xyz"), st.none() | st.sampled_from(["1", "2"])), max_size=3),
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+@given(rows, st.integers(0, 3))
+def test_row_by_row_it_is_the_same(given: list[tuple[dict[str, Any] | None, Any]], skipped: int) -> None:
+    unused = [({"message_id": "unused"}, [("q", "unused")])] * skipped
+    properties = pa.array([row for row, _ in unused + given], KIND).slice(skipped)
+    headers = pa.array([items for _, items in unused + given], HEADERS).slice(skipped)
+    found = PropertiesEncoder().encode(properties, headers)
+    octets = [found] * len(given) if isinstance(found, bytes) else found
+    for each, (row, items) in zip(octets, given, strict=True):
+        fields = {name: value for name, value in (row or {}).items() if value is not None}
+        fields.setdefault("delivery_mode", 2)
+        if "timestamp" in fields:
+            fields["timestamp"] = int(fields["timestamp"].timestamp())
+        if items is not None:
+            fields["headers"] = dict(items)
+        assert Properties.decode(each) == Properties(**fields)
+
+
+def test_what_does_not_fit_is_told() -> None:
+    with pytest.raises(EscrowSparkError, match="properties or headers cannot be written: property priority"):
+        encoded([{"priority": 256}], None)
+
+
+def test_names() -> None:
+    assert names(pa.array(["a", "a"]), "queue") == "a"
+    assert names(pa.array(["a", "b", "a", "a", "b"]), "queue") == ["a", "b", "a", "a", "b"]
+    assert names(pa.array(["a", "b", "c"]), "queue") == ["a", "b", "c"]
+    with pytest.raises(EscrowSparkError, match="column queue is null"):
+        names(pa.array(["a", None]), "queue")
+
+
+def test_runs() -> None:
+    assert list(runs(pa.array(["a", "a", "b", "a"]), "exchange")) == [("a", 0, 2), ("b", 2, 3), ("a", 3, 4)]
+    with pytest.raises(EscrowSparkError, match="column exchange is null"):
+        list(runs(pa.array(["a", None]), "exchange"))

@@ -1,0 +1,67 @@
+"""Where the URL comes from; what is said when it is not there, without its credentials."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from escrowmq.spark.endpoint import CONNECTION_TIMEOUT, Endpoint
+from escrowmq.spark.errors import OptionError
+
+URL = "amqp://me:secret@broker:5673/v"
+
+
+def test_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ESCROWMQ_URL", f" {URL}\n")
+    monkeypatch.setenv("OTHER", URL + "?connection_timeout=9&name=mine")
+    found = Endpoint.of(None, None).parameters("spark")
+    assert (found.host, found.password, found.name) == ("broker", "secret", "spark")
+    assert found.connection_timeout == CONNECTION_TIMEOUT
+    assert found.heartbeat_thread
+    other = Endpoint.of("OTHER", None)
+    assert other == Endpoint.of("env:OTHER", None)
+    assert (other.parameters("spark").connection_timeout, other.parameters("spark").name) == (9, "mine")
+    assert pickle.loads(pickle.dumps(other)) == other
+
+
+def test_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "url"
+    path.write_text(URL + "\n")
+    for given in (str(path), f"file:{path}", f"file://{path}"):
+        assert Endpoint.of(given, None) == Endpoint(file=str(path))
+    assert Endpoint(file=str(path)).address() == "broker:5673"
+
+
+@pytest.mark.parametrize(
+    ("connection", "url", "text"),
+    [
+        ("A", URL, "not both"),
+        (URL, None, "a URL belongs in one of these"),
+        ("no name", None, "'no name' is not"),
+    ],
+)
+def test_what_is_refused(connection: str | None, url: str | None, text: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        Endpoint.of(connection, url)
+    assert text in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_what_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("ESCROWMQ_URL", raising=False)
+    with pytest.raises(OptionError, match="ESCROWMQ_URL is to have the broker's URL, and is not set"):
+        Endpoint.of(None, None).resolve()
+    with pytest.raises(OptionError, match="No such file"):
+        Endpoint.of(str(tmp_path / "none"), None).resolve()
+
+
+@pytest.mark.parametrize("url", ["amqp://me:secret@host:port/", "http://me:secret@host/", "amqp://me:secret@h/?x=1"])
+def test_a_bad_url_does_not_show_its_password(url: str) -> None:
+    for ask in (Endpoint(url=url).address, lambda: Endpoint(url=url).parameters("spark")):
+        with pytest.raises(OptionError) as caught:
+            ask()
+        assert "secret" not in str(caught.value)
+        assert str(caught.value).startswith("option url: ")
+    assert "secret" not in repr(Endpoint(url=url))

@@ -1,0 +1,23 @@
+"""Offsets are text to Spark: the same ones must be the same text."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from escrowmq.spark import offsets
+from escrowmq.spark.errors import OptionError
+
+
+def test_there_and_back() -> None:
+    given = offsets.encode("etl", {"b": 2, "a": 1})
+    assert json.dumps(given) == '{"group": "etl", "queues": {"a": 1, "b": 2}}'
+    assert json.dumps(given) == json.dumps(offsets.encode("etl", {"a": 1, "b": 2}))
+    assert offsets.decode("etl", json.loads(json.dumps(given))) == {"a": 1, "b": 2}
+    assert offsets.decode("etl", {}) == {}
+
+
+def test_numbers_of_another_group_are_other_messages() -> None:
+    with pytest.raises(OptionError, match="the checkpoint belongs to group 'etl', the query has 'other'"):
+        offsets.decode("other", offsets.encode("etl", {"a": 1}))

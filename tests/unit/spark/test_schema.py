@@ -1,0 +1,104 @@
+"""Which columns there are, and which the sink takes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from pyspark.sql.types import DataType, MapType, StructField, StructType, _parse_datatype_json_value
+
+from escrowmq.spark.errors import OptionError
+from escrowmq.spark.schema import SOURCE, check_sink, check_source
+
+
+def kind(text: str) -> DataType:
+    """A type as SQL writes it; Spark's own reader of these needs a JVM."""
+    name, _, inner = text.partition("<")
+    if name == "struct":
+        return StructType([StructField(*each) for each in fields(inner[:-1].replace(": ", " "))])
+    if name == "map":
+        return MapType(*map(kind, inner[:-1].split(", ")))
+    names = {"int": "integer", "bigint": "long", "tinyint": "byte"}
+    return _parse_datatype_json_value(names.get(name, name))
+
+
+def fields(text: str) -> list[tuple[str, DataType]]:
+    parts = [part.split(" ", 1) for part in re.split(r", (?![^<]*>)", text) if part]
+    return [(name, kind(rest)) for name, rest in parts]
+
+
+def schema(text: str) -> StructType:
+    return StructType([StructField(*each) for each in fields(text)])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "body binary",
+        "body string, queue string",
+        "properties struct<message_id: string, priority: int>",
+        "headers map<string, string>, redelivered boolean, timestamp timestamp, position bigint",
+    ],
+)
+def test_what_may_be_asked_for(text: str) -> None:
+    check_source(schema(text))
+
+
+def test_all_that_there_is_may_be_asked_for() -> None:
+    check_source(SOURCE)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("value binary", "no column 'value'; it has queue, position,"),
+        ("body int", "column body is binary or string, not int"),
+        ("position int", "column position is bigint, not int"),
+        ("properties string", "column properties is a struct, not string"),
+        ("properties struct<ttl: string>", "there is no property 'ttl'; there are content_type,"),
+        ("properties struct<priority: string>", "property priority is int, not string"),
+        ("headers map<string, int>", "column headers is map<string,string>, not map<string,int>"),
+    ],
+)
+def test_what_may_not(text: str, said: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        check_source(schema(text))
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "given"),
+    [
+        ("body string", {"queue"}),
+        ("body binary, queue string", set()),
+        ("body binary, exchange string, routing_key string", set()),
+        ("body binary, routing_key string", {"exchange"}),
+        ("body binary", {"exchange", "key"}),
+        ("body binary, queue string, exchange string, position bigint, timestamp timestamp", {"queue"}),
+        ("body binary, properties struct<priority: tinyint>, headers map<string, string>", {"queue"}),
+    ],
+)
+def test_what_the_sink_takes(text: str, given: set[str]) -> None:
+    check_sink(schema(text), **{name: name in given for name in ("queue", "exchange", "key")})
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "said"),
+    [
+        ("value binary", {"queue"}, "no column 'value'; it has queue, exchange,"),
+        ("queue string", set(), "column body is binary or string, and is missing"),
+        ("body int", {"queue"}, "column body is binary or string, not int"),
+        ("body binary", set(), "where to? give option queue or exchange"),
+        ("body binary, queue string, exchange string", set(), "say where to by an option, or drop one of them"),
+        ("body binary", {"exchange"}, "an exchange needs a routing key"),
+        ("body binary, exchange string", set(), "an exchange needs a routing key"),
+        ("body binary, queue int", set(), "column queue is a string, not int"),
+        ("body binary, headers string", {"queue"}, "column headers is map<string,string>, not string"),
+        ("body binary, properties struct<x: int>", {"queue"}, "there is no property 'x'"),
+    ],
+)
+def test_what_the_sink_refuses(text: str, given: set[str], said: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        check_sink(schema(text), **{name: name in given for name in ("queue", "exchange", "key")})
+    assert said in str(caught.value)
