@@ -134,11 +134,11 @@ class Streaming:
         self.kills += 1
         self._doubtful, self._epoch = epoch, None
         doubt = in_doubt(self._job.url)
-        branches = "no branch is" if not doubt else "1 branch is" if doubt == 1 else f"{doubt} branches are"
+        doubtful = f"{doubt} branch{'es' * (doubt > 1)} of it prepared, in doubt until it comes back"
         self._display.say(
             "kill -9",
             f"Spark's driver and its JVM, process {killed}, in epoch {epoch}, on its way to the decision;\n"
-            f"{branches} prepared at the broker, and not decided",
+            f"the broker has {doubtful if doubt else 'no branch of it in doubt'}",
         )
         self.start()
 
