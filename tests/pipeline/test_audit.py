@@ -60,6 +60,7 @@ def die(_: Audit) -> None:
 
 def write(scribe: Scribe, part: int) -> None:
     """The next part of a journal: what is settled in it was published in the part before."""
+    scribe.branch = max(scribe.branch, 10 * part)
     first = 10 * part + 1
     scribe.publish(1, first, 10)
     scribe.commit(scribe.published([(2, part + 1)], [b"one"]))
@@ -118,19 +119,28 @@ def test_what_earlier_runs_finished_is_looked_up(spark: SparkSession, tmp_path: 
         scribe.publish(1, 1, 3)
         scribe.frame()
         scribe.settle(1, [1, 2])
+        scribe.commit(scribe.settled(1, [3]))
     assert audit(journal, out, spark=spark).clean
     with Scribe(journal) as scribe:
         scribe.settle(1, [1, 3])
         scribe.publish(1, 2)
+        scribe.branch = 0
+        scribe.commit(scribe.published([(1, 4)]))
     verdict = audit(journal, out, spark=spark)
     found = {(row["name"], row["position"]) for row in rows(spark, out, "gold.violations")}
-    assert found == {("settled twice", 1), ("duplicated", 2)}
-    assert verdict.fresh == 2
+    assert found == {
+        ("settled twice", 1),
+        ("settled twice", 3),
+        ("duplicated", 2),
+        ("half-applied transaction", None),
+    }
+    assert verdict.fresh == 4
     with Scribe(journal) as scribe:
+        scribe.branch = 1
         scribe.queue(2, "b")
         good(scribe, 2)
     again = audit(journal, out, spark=spark)
-    assert (again.violations, again.fresh, again.clean) == (2, 0, False)
+    assert (again.violations, again.fresh, again.clean) == (4, 0, False)
 
 
 def test_a_folder_is_about_one_journal(spark: SparkSession, tmp_path: Path) -> None:

@@ -104,21 +104,23 @@ class Audit:
         """What the run before wrote for a table."""
         return self.store.read(self.spark, table, run=self.state.run, schema=schema) if self.state.run else None
 
-    def history(self) -> DataFrame | None:
-        """The messages of all runs before."""
-        schema = "queue_id long, position long, settle_lsn long, state string"
-        return self.store.history(self.spark, "silver.messages", schema) if self.state.run else None
+    def history(self, table: str, schema: str) -> DataFrame | None:
+        """What all runs before have finished."""
+        if not self.state.run:
+            return None
+        return self.store.history(self.spark, table, f"{schema}, state string").where("state = 'settled'")
 
     # -- the journal
 
-    def _over(self, rows: list[tuple[Any, ...]]) -> DataFrame:
+    def _pieces(self) -> DataFrame:
+        rows = [tuple(piece) for piece in self.plan.pieces]
         context = self.spark.sparkContext
         schema = "file string, first long, end long, snapshot long"
         tasks_wanted = min(len(rows), 1 + self.plan.bytes // PIECE)  # small pieces share a task
         return self.spark.createDataFrame(context.parallelize(rows, max(tasks_wanted, 1)), schema)
 
     def _mapped(self, task: Callable[..., Any], schema: str) -> DataFrame:
-        return self._over([tuple(piece) for piece in self.plan.pieces]).mapInArrow(task, schema)
+        return self._pieces().mapInArrow(task, schema)
 
     def _scan(self) -> None:
         for row in self._mapped(tasks.Scan(self.journal), tasks.SCAN_DDL).toLocalIterator():
@@ -144,8 +146,8 @@ class Audit:
             queue.deleted = (row.lsn, row.frame, row.time)
 
     def _bronze(self) -> None:
-        frame = self._mapped(tasks.Bronze(self.journal, self.options.payloads), _ddl(RECORDS))
-        self.store.write(self.spark, "bronze.records", frame)
+        task = tasks.Bronze(self.journal, self.options.payloads)
+        self.store.fill(self.spark, "bronze.records", self._pieces(), task, _ddl(RECORDS))
 
     # -- silver
 
@@ -172,12 +174,9 @@ class Audit:
             left = before.where("state = 'open'").drop("state", "day")
             packed = packed.unionAll(left.mapInArrow(tasks.Reopen(parts), packing.DDL))
         names = Names({ident: (queue.vhost, queue.name) for ident, queue in self.state.queues.items()})
-        lives = (
-            packed.repartition(parts, "part")
-            .sortWithinPartitions("part", "lsn")
-            .mapInArrow(tasks.Lives(self.world(), names), _ddl(MESSAGES))
-        )
-        return self.store.write(self.spark, "silver.messages", lives, "state", "day")
+        packed = packed.repartition(parts, "part").sortWithinPartitions("part", "lsn")
+        task = tasks.Lives(self.world(), names)
+        return self.store.fill(self.spark, "silver.messages", packed, task, _ddl(MESSAGES), "state", "day")
 
     def _branches(self) -> DataFrame:
         steps = self._mapped(tasks.Branches(self.journal), STEPS)
@@ -185,7 +184,7 @@ class Audit:
         before = self.before("state.branches")
         deleted = [ident for ident, queue in self.state.queues.items() if queue.deleted]
         rows = decisions.branches(steps, before, deleted)
-        rows = rows.selectExpr("*", "if(outcome = 'prepared', 'open', 'settled') state")
+        rows = rows.selectExpr("*", decisions.STATE)
         rows = self.store.write(self.spark, "silver.branches", rows, "state")
         self.store.write(self.spark, "state.branches", decisions.open_steps(steps, before, rows))
         return rows

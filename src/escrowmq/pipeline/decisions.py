@@ -19,6 +19,10 @@ DDL: Final = (
     "prepared_at timestamp, decided_at timestamp, forgotten_at timestamp, outcome string, operations long, "
     "published long, settled long, prepare_lsn long, decide_lsn long, records array<long>, wrong string"
 )
+STATE: Final = (
+    "if(outcome = 'prepared' or (outcome like 'heuristically%' and forgotten_at is null), 'open', 'settled') state"
+)
+"""Whether more is to come of a branch."""
 COMMITS: Final = ("committed", "decided", "heuristically committed")
 ROLLBACKS: Final = ("rolled back", "heuristically rolled back")
 ALONE: Final = (
@@ -64,7 +68,7 @@ def branches(steps: DataFrame, before: DataFrame | None, deleted: Collection[int
 
 def open_steps(steps: DataFrame, before: DataFrame | None, rows: DataFrame) -> DataFrame:
     """The steps of branches that are not over: in doubt, or completed by an operator and not forgotten."""
-    left = rows.where("outcome = 'prepared' or (outcome like 'heuristically%' and forgotten_at is null)")
+    left = rows.where("state = 'open'")
     whole = steps if before is None else steps.unionAll(before.select(steps.columns))
     return whole.join(left.select("branch"), "branch", "left_semi").select(steps.columns)
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from escrowmq.pipeline import gold
+from escrowmq.pipeline.decisions import COMMITS
 from escrowmq.pipeline.events import BUCKET_BITS
 from escrowmq.pipeline.findings import RULES, BranchRule, Finding, Rule
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from escrowmq.pipeline.audit import Audit
 
+BRANCH: Final = ("branch", "xid", "records", "decided_at", "prepared_at")
 WRONG: Final = {
     "torn": BranchRule.TORN,
     "twice": BranchRule.TWICE,
@@ -27,11 +29,24 @@ def violations(audit: Audit, messages: DataFrame, branches: DataFrame) -> DataFr
     spark = audit.spark
     found = _refined(audit, gold.of_messages(messages))
     few = [*_of_log(audit), *_of_order(audit, messages)]
-    whole = found.unionAll(_of_branches(branches))
+    whole = found.unionAll(_of_branches(branches.select(*BRANCH, "wrong")))
+    past = audit.history("silver.branches", "branch long, outcome string, decide_lsn long")
+    if past is not None:
+        whole = whole.unionAll(_of_branches(_again(branches, past)))
     if few:
         whole = whole.unionAll(spark.createDataFrame(few, gold.VIOLATIONS_DDL))
     before = audit.before("state.violations")
     return whole if before is None else before.select(whole.columns).unionAll(whole)
+
+
+def _again(branches: DataFrame, past: DataFrame) -> DataFrame:
+    """Branches that commit now, and had committed in an earlier run."""
+    from pyspark.sql import functions as f
+
+    committed = f.col("outcome").isin(*COMMITS)
+    before = past.where(committed).select("branch", f.col("decide_lsn").alias("past"))
+    now = branches.where(committed).join(before, "branch").where("decide_lsn != past")
+    return now.withColumn("records", f.array("past", "decide_lsn")).select(*BRANCH, f.lit("twice").alias("wrong"))
 
 
 def undecided(branches: DataFrame) -> DataFrame:
@@ -172,14 +187,12 @@ def _refined(audit: Audit, found: DataFrame) -> DataFrame:
         found = found.join(f.broadcast(firsts), "queue_id", "left").where(
             f"finding != {int(Finding.UNKNOWN)} or (first is not null and position >= first)"
         )
-    history = audit.history()
+    history = audit.history("silver.messages", "queue_id long, position long, settle_lsn long")
     if history is not None:
         doubtful = f.col("finding").isin(int(Finding.UNKNOWN), int(Finding.REORDERED))
         subjects = found.where(doubtful).select("queue_id", "position").distinct()
-        past = (
-            history.where("state = 'settled'")
-            .join(f.broadcast(subjects), ["queue_id", "position"], "left_semi")
-            .select("queue_id", "position", f.col("settle_lsn").alias("past"))
+        past = history.join(f.broadcast(subjects), ["queue_id", "position"], "left_semi").select(
+            "queue_id", "position", f.col("settle_lsn").alias("past")
         )
         found = found.join(f.broadcast(past), ["queue_id", "position"], "left")
         known_before = f.col("past").isNotNull() & doubtful

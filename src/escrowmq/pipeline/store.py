@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from escrowmq.pipeline.writing import MANIFEST_DDL, Task, Written, keep_only
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -78,6 +80,15 @@ class Store:
         path = str(self.path(table) / f"run={self.run}")
         writer.save(path)
         return spark.read.format(self.format).schema(frame.schema).load(path)
+
+    def fill(self, spark: SparkSession, table: str, source: DataFrame, task: Task, schema: str, *by: str) -> DataFrame:
+        """The same for a large table: `task` makes its rows from those of `source`, and writes them right there."""
+        folder = (self.path(table) / f"run={self.run}").absolute()
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        written = source.mapInArrow(Written(task, str(folder), by), MANIFEST_DDL).collect()
+        keep_only(folder, (row.path for row in written))
+        return spark.read.schema(schema).parquet(str(folder))
 
     def read(self, spark: SparkSession, table: str, *, run: int, schema: str | None = None) -> DataFrame | None:
         """What a run has written, None if there is nothing; `schema` is needed where all of it may be gone."""

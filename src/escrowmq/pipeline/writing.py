@@ -1,0 +1,83 @@
+"""Large tables are written where their rows are made: as Parquet, by the task itself; Spark is told what was written.
+
+Rows that went through the JVM would cost several times as much as everything else together. A file counts only if the
+task that wrote it is the one that Spark counts; whatever else lies there is removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+MANIFEST: Final = pa.schema([("path", pa.string()), ("rows", pa.int64())])
+MANIFEST_DDL: Final = "path string, rows long"
+
+Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Does `task`, writes what it yields below `folder` in partitions `by`, and yields what was written."""
+
+    task: Task
+    folder: str
+    by: tuple[str, ...] = ()
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        name = f"part-{uuid4().hex}.parquet"
+        writers: dict[str, pq.ParquetWriter] = {}
+        rows: dict[str, int] = {}
+        try:
+            for batch in self.task(batches):
+                for place, part in self._parts(batch):
+                    path = str(Path(self.folder, place, name))
+                    writer = writers.get(path)
+                    if writer is None:
+                        writer = writers[path] = _writer(Path(path), part.schema)
+                    writer.write_table(pa.Table.from_batches([part]), row_group_size=len(part))
+                    rows[path] = rows.get(path, 0) + len(part)
+        finally:
+            for writer in writers.values():
+                writer.close()
+        if rows:
+            yield pa.RecordBatch.from_pydict({"path": list(rows), "rows": list(rows.values())}, schema=MANIFEST)
+
+    def _parts(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        if not self.by:
+            if len(batch):
+                yield "", batch
+            return
+        keys = pa.Table.from_batches([batch]).select(self.by).group_by(list(self.by)).aggregate([]).to_pylist()
+        rest = batch.drop_columns(list(self.by))
+        for key in keys:
+            place = "/".join(f"{name}={'__HIVE_DEFAULT_PARTITION__' if v is None else v}" for name, v in key.items())
+            if len(keys) == 1:
+                yield place, rest
+                continue
+            chosen = None
+            for name, value in key.items():
+                column = batch.column(name)
+                same = pc.is_null(column) if value is None else pc.equal(column, pa.scalar(value, column.type))
+                chosen = same if chosen is None else pc.and_(chosen, same)
+            yield place, rest.filter(pc.fill_null(chosen, fill_value=False))
+
+
+def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    texts = [field.name for field in schema if pa.types.is_string(field.type) or field.name == "envelope"]
+    return pq.ParquetWriter(path, schema, compression="zstd", compression_level=1, use_dictionary=texts or False)
+
+
+def keep_only(folder: Path, paths: Iterable[str]) -> None:
+    """Remove Parquet files below `folder` that are not among `paths`."""
+    kept = set(paths)
+    for path in folder.rglob("*.parquet"):
+        if str(path) not in kept:
+            path.unlink()
