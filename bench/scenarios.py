@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import pairwise
@@ -10,6 +11,7 @@ from typing import Any
 
 from bench.brokers import Broker
 from bench.measure import MeasureError, Measurement, details, perf, sync_rate
+from bench.spark_link import measured
 
 MB = 1_000_000
 _QUEUE = "bench-backlog"
@@ -235,6 +237,34 @@ class LongBacklog(Scenario):
         return Measurement(figures, {**details(result), "series": result["series"]})
 
 
+class SparkLink(Scenario):
+    """Spark reads a queue, writes one, and moves messages from one to the other, beside Spark without a broker."""
+
+    fresh = True
+    escrowmq_only = True
+
+    def __init__(self) -> None:
+        super().__init__(
+            "spark",
+            (
+                Figure("spark.read", "Spark local[2], 200 B: queue read, all columns", "messages/s", at_least=150_000),
+                Figure("spark.read_twin", "— Spark's own rows instead", "messages/s"),
+                Figure("spark.write", "— queue written, one transaction", "messages/s", at_least=100_000),
+                Figure("spark.through", "— queue to queue, exactly once", "messages/s", at_least=50_000),
+                Figure("spark.through_twin", "— Spark's rate source to its no-op sink", "messages/s"),
+                Figure("spark.trigger", "— a trigger with 10 messages", "ms", below=500),
+                Figure("spark.trigger_twin", "— the same, rate source to no-op sink", "ms"),
+            ),
+        )
+
+    def measure(self, broker: Broker, settings: Settings) -> Measurement:
+        try:
+            found = measured(broker.url, int(1_000_000 * max(settings.scale, 0.1)))
+        except (RuntimeError, subprocess.TimeoutExpired) as error:
+            raise MeasureError(f"spark: {error}") from error
+        return Measurement({f"spark.{name}": value for name, value in found.items()})
+
+
 def steadiness(series: list[list[float]]) -> float:
     """The publish rate over the last tenth of a run divided by that over the first; each the median of its samples."""
     rates = [
@@ -280,6 +310,7 @@ SCENARIOS: dict[str, Scenario] = {
         Backlog(),
         History(),
         LongBacklog(),
+        SparkLink(),
     )
 }
 """In the order in which they are run."""
