@@ -69,7 +69,7 @@ class FoundBranches:
                 run = Run(block.envelope, reference.first, block.time, reference.lsn, reference.start, expires_at)
                 for position, body in enumerate(block.bodies, reference.first):
                     entry = Entry(position, body, run)
-                    entry.deliveries = deliveries.get(position, 1)
+                    entry.deliveries = deliveries.get(position, 0)  # this one counts if it goes back
                     entries.append(entry)
             queue.unsettled += len(entries)
             self._branches[number].settlements.append(Settlement(queue.getter, entries, item.outcome, item.requeue))

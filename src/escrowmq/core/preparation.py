@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from escrowmq.core.branch import State
 from escrowmq.core.branch_records import (
     ADDRESS,
     Item,
@@ -70,7 +71,7 @@ class Preparation:
         heads: list[int | None] = []
         for run in self._runs:
             durable = [queue.ident for queue in lasting(run)]
-            if durable:
+            if durable or (run.mandatory and run.envelope.durable):  # who commits gets it back, after a restart as well
                 head = run_head(durable, mandatory=run.mandatory)
                 items.append((Item.RUN, [head, *encode_block(run.time, run.envelope, run.bodies)]))
                 heads.append(len(head))
@@ -84,7 +85,7 @@ class Preparation:
         for run, offset in zip(self._runs, heads, strict=True):
             if offset is not None:
                 run.lsn = lsn + next(places) + offset
-                run.retained = len(run.bodies) * len(lasting(run))
+                run.retained = len(run.bodies) * max(len(lasting(run)), 1)
                 log.retain(run.lsn, run.retained)
         for run in self._runs:
             reserve(broker, run)
@@ -137,8 +138,10 @@ def settlement_items(branch: XaBranch) -> Iterator[tuple[Item, Sequence[bytes]]]
 
 
 def captured(branch: XaBranch) -> list[bytes]:
-    """Its record for a snapshot: with the addresses of its blocks."""
+    """Its record for a snapshot: with the addresses of its blocks; of one that is decided just that it was."""
     items: list[tuple[Item, Sequence[bytes]]] = []
+    if branch.state is not State.PREPARED:  # what it locks until the log is synced is back after a restart
+        return encode_prepare(head_of(branch), items)[0]
     for run in branch.runs:
         if run.lsn:
             head = run_head([queue.ident for queue in lasting(run)], mandatory=run.mandatory)

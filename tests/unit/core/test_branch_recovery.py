@@ -7,6 +7,7 @@ import pytest
 from escrowmq.core.branch import State
 from escrowmq.core.outcome import Outcome
 from escrowmq.core.relocation import Relocation
+from escrowmq.core.xa import XaStatus
 from escrowmq.core.xid import Xid
 from tests.unit.core.xa_site import OK, X, XaSite
 
@@ -115,6 +116,53 @@ def test_a_mandatory_message_without_a_queue_is_returned_after_a_restart() -> No
     result = again.coordinator.commit(X, one_phase=False)
     assert [publication.bodies for publication in result.returned] == [[b"back"]]
     assert again.live() == 0
+
+
+@pytest.mark.rule("TX-7", "TX-11")
+@pytest.mark.parametrize("how", ["nothing", "a snapshot"])
+@pytest.mark.parametrize("key", ["nowhere", "fleeting"])
+def test_a_mandatory_message_that_had_no_lasting_queue_is_returned_after_a_restart(key: str, how: str) -> None:
+    site = XaSite()
+    site.queue("fleeting", durable=False)
+    branch = site.start()
+    site.broker.enlist(branch, site.publication(key, b"back", mandatory=True))
+    site.end()
+    assert site.coordinator.prepare(X).status is OK
+    site.turn()
+    if how == "a snapshot":
+        site.snapshot()
+    again = site.restart()
+    result = again.coordinator.commit(X, one_phase=False)
+    assert [publication.bodies for publication in result.returned] == [[b"back"]]
+    again.turn()
+    assert again.live() == 0
+
+
+@pytest.mark.rule("DTX-8", "DTX-14")
+@pytest.mark.parametrize("restarts", [0, 1, 2])
+def test_a_restart_while_a_branch_is_in_doubt_is_no_delivery(restarts: int) -> None:
+    site = XaSite()
+    site.broker.delete_queue(site.q)
+    site.queue("q", {"x-queue-type": "quorum", "x-delivery-limit": 1})
+    site.prepared(settle=1)
+    for _ in range(restarts):
+        site = site.restart()
+    site.coordinator.rollback(X)
+    site.turn()
+    assert site.ready(site.q) == [(1, b"old 0", True), (2, b"old 1", False)], "delivered once, and once is allowed"
+
+
+@pytest.mark.rule("DTX-11", "DTX-14")
+def test_a_snapshot_of_a_forced_rollback_that_is_not_on_disk_yet_locks_nothing(site: XaSite) -> None:
+    site.coordinator.force(X, commit=False)
+    site.snapshot()
+    again = site.restart()
+    assert again.waiting() == GIVEN_BACK
+    assert again.q.unsettled == 0
+    assert again.coordinator.rollback(X).status is XaStatus.HEUR_RB
+    again.coordinator.forget(X)
+    again.turn()
+    assert again.restart().waiting() == GIVEN_BACK
 
 
 @pytest.mark.parametrize(("outcome", "requeue"), [(Outcome.REJECTED, False), (Outcome.ACCEPTED, True)])
