@@ -265,16 +265,32 @@ class Channel:
         self._settle(taken, Outcome.ACCEPTED)
 
     def _settle(self, taken: list[tuple[int, Item]], outcome: Outcome, *, requeue: bool = False) -> None:
-        broker, branch = self.broker, self.branch
-        if branch is not None and self.demarcation is None:
-            self._settled_in_branch += taken
+        broker = self.broker
+        if self.branch is not None:
+            self._settle_in(self.branch, taken, outcome, requeue=requeue)
+            return
         for consumer, entries in by_consumer([item for _, item in taken]):
-            if branch is not None:
-                broker.enlist(branch, Settlement(consumer, entries, outcome, requeue))
-            elif requeue:
+            if requeue:
                 broker.requeue(consumer, entries)
             else:
                 broker.settle(consumer, entries, outcome)
+
+    def _settle_in(
+        self, branch: TransactionBranch, taken: list[tuple[int, Item]], outcome: Outcome, *, requeue: bool
+    ) -> None:
+        if self.demarcation is None:
+            self._settled_in_branch += taken
+        enlisted: list[Consumer] = []
+        try:
+            for consumer, entries in by_consumer([item for _, item in taken]):
+                enlisted.append(consumer)
+                self.broker.enlist(branch, Settlement(consumer, entries, outcome, requeue))
+        except BrokerError:
+            if (
+                self.demarcation is not None
+            ):  # the branch has given back what it refused; the rest goes with the channel
+                self._settled_in_branch = [one for one in taken if one[1][1] not in enlisted]
+            raise
 
     def recover(self, *, requeue: bool) -> None:
         """basic.recover: everything unsettled goes back to its queue, or out again to the same consumer.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from escrowmq.core.branch import Limits
 from escrowmq.core.xa import XaStatus
 from escrowmq.core.xid import Xid
 from escrowmq.wire.amqp091 import spec
 from escrowmq.wire.amqp091.dtx_demarcation import Demarcation
 from tests.harness.client import SimClient
-from tests.unit.wire.amqp091.clients import Server, bodies, pair
+from tests.unit.wire.amqp091.clients import Server, bodies, fails_channel, pair
 
 X = Xid(7, b"g", b"b")
 NAME = X.encode()
@@ -147,3 +148,21 @@ def test_rejections_belong_to_the_branch_too(outcome: str) -> None:
     else:
         client.call(1, spec.DtxCoordinationRollback(NAME), spec.DtxCoordinationRollbackOk)
         assert (bodies(server, "work"), bodies(server, "dead")) == ([b"bad", b"later"], [])
+
+
+@pytest.mark.rule("DTX-14", "TX-13")
+def test_what_is_over_the_bounds_goes_back_for_every_consumer() -> None:
+    server, client = pair(transaction=Limits(operations=3))
+    client.open_channel(2)
+    for queue, contents in (("q", (b"1", b"2", b"3", b"4")), ("r", (b"5", b"6"))):
+        client.declare(1, queue)
+        client.publish(2, queue, *contents)
+        client.send(1, spec.BasicConsume(queue))
+        client.expect(1, spec.BasicConsumeOk)
+        assert client.bodies() == list(contents)
+    client.call(1, spec.DtxDemarcationSelect(), spec.DtxDemarcationSelectOk)
+    client.call(1, spec.DtxDemarcationStart(NAME), spec.DtxDemarcationStartOk)
+    client.send(1, spec.BasicAck(0, multiple=True))
+    fails_channel(client, 1, 506)
+    assert (bodies(server, "q"), bodies(server, "r")) == ([b"1", b"2", b"3", b"4"], [b"5", b"6"])
+    assert [server.broker.vhost("/").queue(name).unsettled for name in "qr"] == [0, 0]
