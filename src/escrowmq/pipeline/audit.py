@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], object]
 WORST: Final = 10
-PART_RECORDS = 400_000
-PART_BYTES = 48 << 20
+PART_RECORDS: Final = 250_000
+PART_BYTES: Final = 24 << 20
 
 
 class Options(NamedTuple):
