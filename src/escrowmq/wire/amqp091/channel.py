@@ -286,9 +286,8 @@ class Channel:
                 enlisted.append(consumer)
                 self.broker.enlist(branch, Settlement(consumer, entries, outcome, requeue))
         except BrokerError:
-            if (
-                self.demarcation is not None
-            ):  # the branch has given back what it refused; the rest goes with the channel
+            if self.demarcation is not None:
+                # The branch has given back what it refused; the rest goes back with the channel.
                 self._settled_in_branch = [one for one in taken if one[1][1] not in enlisted]
             raise
 
@@ -349,20 +348,20 @@ class Channel:
 
     # -- the end
 
-    def fail(self, code: int, text: str, method: Method | None = None) -> None:
-        """Close the channel for a fault of the client (or of a transaction's bounds, TX-13)."""
+    def fail(self, code: int, text: str, method: Method | None = None, after: int = 0) -> None:
+        """Close the channel for a fault of the client (or of a transaction's bounds, TX-13); `after` as of `send`."""
         if self.closing:
             return
         self.send_confirms()
         self.release()
         self.closing = True
         class_id, method_id = (method.CLASS_ID, method.METHOD_ID) if method is not None else (0, 0)
-        self.send(ChannelClose(code, reply_text(code, text), class_id, method_id))
+        self.send(ChannelClose(code, reply_text(code, text), class_id, method_id), after)
         self.connection.failed(code, f"channel {self.number}: {text}")
 
-    def refuse(self, error: BrokerError, method: Method | None = None) -> None:
-        """Close the channel for what the core refused."""
-        self.fail(REPLIES[error.condition].code, error.text, method)
+    def refuse(self, error: BrokerError, method: Method | None = None, after: int = 0) -> None:
+        """Close the channel for what the core refused; `after` as of `send`."""
+        self.fail(REPLIES[error.condition].code, error.text, method, after)
 
     def drop_reply_address(self) -> None:
         """Replies that come from now on are lost."""

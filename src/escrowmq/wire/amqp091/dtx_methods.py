@@ -97,7 +97,10 @@ def forget(channel: Channel, method: spec.DtxCoordinationForget) -> None:
 
 
 def recover(channel: Channel, method: spec.DtxCoordinationRecover) -> None:
-    """DTX-10. An answer has as many xids as fit into a frame; asking on brings the others, and then none."""
+    """DTX-10. An answer has as many xids as fit into a frame; asking on brings the others, and then none.
+
+    It waits for the disk as `on_channel` does: what is not in it has come to its end.
+    """
     if method.startscan:
         channel.scan = _coordinator(channel).recover(channel.vhost.name)
     scan = channel.scan
@@ -112,7 +115,7 @@ def recover(channel: Channel, method: spec.DtxCoordinationRecover) -> None:
             break
         xids.append(data)
     channel.scan = None if method.endscan else scan[len(xids) :]
-    channel.send(spec.DtxCoordinationRecoverOk({"xids": xids}))
+    channel.send(spec.DtxCoordinationRecoverOk({"xids": xids}), channel.broker.log.end_lsn)
 
 
 def set_timeout(channel: Channel, method: spec.DtxCoordinationSetTimeout) -> None:
@@ -145,14 +148,18 @@ def _answer(channel: Channel, xid: Xid, kind: Callable[[int], Any], result: XaRe
     channel.send(kind(result.status), result.lsn)
 
 
-def _on_channel(ask: Handler) -> Handler:
-    """As `ask`; what the core refuses costs the channel alone."""
+def on_channel(ask: Handler) -> Handler:
+    """As `ask`; what the core refuses costs the channel alone.
+
+    It is told when all that the log has is on disk: that a branch is not there any more, say, means that it is decided,
+    and who has heard so drops his own decision. After a crash it would be back, and nobody would know it (DTX-9).
+    """
 
     def handler(channel: Channel, method: Any) -> None:
         try:
             ask(channel, method)
         except BrokerError as error:
-            channel.refuse(error, method)
+            channel.refuse(error, method, channel.broker.log.end_lsn)
 
     return handler
 
@@ -169,4 +176,4 @@ _METHODS: Final[dict[int, Handler]] = {
     spec.DtxCoordinationRollback.INDEX: rollback,
     spec.DtxCoordinationSetTimeout.INDEX: set_timeout,
 }
-HANDLERS: Final[dict[int, Handler]] = {index: _on_channel(ask) for index, ask in _METHODS.items()}
+HANDLERS: Final[dict[int, Handler]] = {index: on_channel(ask) for index, ask in _METHODS.items()}

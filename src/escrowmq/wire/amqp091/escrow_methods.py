@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.wire.amqp091 import bulk, spec
+from escrowmq.wire.amqp091.dtx_methods import on_channel
 from escrowmq.wire.amqp091.frames import content_frames, method_frame
 from escrowmq.wire.amqp091.queue_methods import Handler, queue_named
 from escrowmq.wire.amqp091.table import FieldValue
@@ -127,7 +128,7 @@ HANDLERS: Final[dict[int, Handler]] = {
     spec.EscrowSettle.INDEX: settle,
     spec.EscrowRelease.INDEX: release,
     spec.EscrowDescribe.INDEX: describe,
-    spec.EscrowDecide.INDEX: decide,
+    spec.EscrowDecide.INDEX: on_channel(decide),
     spec.EscrowProgress.INDEX: progress,
     spec.EscrowList.INDEX: list_,
 }

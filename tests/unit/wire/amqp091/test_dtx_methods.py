@@ -17,6 +17,7 @@ from escrowmq.wire.amqp091.errors import SyntaxFault
 from escrowmq.wire.amqp091.frames import decode_method, frame
 from escrowmq.wire.amqp091.handshake import State
 from escrowmq.wire.amqp091.method import Method
+from escrowmq.wire.amqp091.table import LongStr
 from tests.harness.client import SimClient
 from tests.unit.wire.amqp091.clients import Server, fails_channel, pair
 
@@ -243,3 +244,27 @@ def test_any_calls_cost_a_channel_at_most(calls: list[tuple[type[Method], bytes,
         else:
             assert f"{kind.NAME}-ok" == said.NAME
     assert client.port.endpoint.state is State.RUNNING
+
+
+@pytest.mark.rule("DTX-9", "DTX-10")
+@pytest.mark.parametrize("outcome", [spec.DtxCoordinationCommit, spec.DtxCoordinationRollback])
+@pytest.mark.parametrize("asked", ["for an outcome", "to recover", "to decide"])
+def test_that_a_branch_is_over_is_told_when_it_is_so_on_disk(outcome: type[Method], asked: str) -> None:
+    """Who hears it forgets his decision; a crash must not bring the branch back then."""
+    server, client = pair()
+    (name,) = prepared(server, client, 1)
+    client.send(2, outcome(name.encode()), disk=False)  # type: ignore[call-arg]  # both have an xid
+    questions: dict[str, Method] = {
+        "for an outcome": spec.DtxCoordinationCommit(name.encode()),
+        "to recover": spec.DtxCoordinationRecover(True, 1),
+        "to decide": spec.EscrowDecide(name.format_id, name.gtrid, {"bqual": [LongStr(name.bqual)]}),
+    }
+    client.send(1, questions[asked], disk=False)
+    assert not client.inbox
+    server.run_disk()
+    client.collect()
+    client.inbox.popleft()  # of channel 2
+    if asked == "to recover":
+        assert client.expect(1, spec.DtxCoordinationRecoverOk).xids == {"xids": []}
+    else:
+        fails_channel(client, 1, 404)
