@@ -1,0 +1,85 @@
+"""A standalone cluster on this machine: a master and two workers, by PySpark's own `spark-class`."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pyspark
+
+from escrowmq.java import prepare
+
+CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
+PATIENCE = 60.0
+
+
+class Cluster:
+    """Each worker has a core, and one executor."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self.master = ""
+
+    def __enter__(self) -> Self:
+        prepare()
+        address = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+        try:
+            log = self._start("master", "org.apache.spark.deploy.master.Master", *address)
+            self.master = self._await(log, r"Starting Spark master at (spark://\S+)")
+            logs = []
+            for name in ("one", "two"):
+                folder = self._folder / name
+                size = ("--cores", "1", "--memory", "1g", "--work-dir", str(folder))
+                worker = "org.apache.spark.deploy.worker.Worker"
+                logs.append(self._start(name, worker, *address, *size, self.master))
+            for log in logs:
+                self._await(log, r"(Successfully registered with master)")
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _start(self, name: str, *command: str) -> Path:
+        log = self._folder / f"{name}.log"
+        environment = {
+            **os.environ,
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        with log.open("wb") as output:
+            process = subprocess.Popen([str(CLASS), *command], env=environment, stdout=output, stderr=output)
+        self._processes.append(process)
+        return log
+
+    def _await(self, log: Path, pattern: str) -> str:
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            found = re.search(pattern, log.read_text(errors="replace"))
+            if found:
+                return found[1]
+            assert all(process.poll() is None for process in self._processes), log.read_text(errors="replace")
+            time.sleep(0.05)
+        raise AssertionError(f"no {pattern!r} in {PATIENCE} s:\n{log.read_text(errors='replace')}")
+
+    def stop(self) -> None:
+        """End all of them; a worker ends its executors."""
+        for process in reversed(self._processes):
+            process.terminate()
+        for process in self._processes:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()

