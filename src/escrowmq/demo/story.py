@@ -30,11 +30,13 @@ from escrowmq.demo.events import (
 )
 from escrowmq.demo.streaming import Broken, Streaming
 
-STALL_SECONDS: Final = 120.0
+STALL_SECONDS: Final = 180.0
 EPOCHS: Final = 2
 """After so many epochs the broker may be killed: the query is well under way."""
-LATEST: Final = 0.8
+LATEST: Final = 0.7
 """The share of all transactions after which it is killed in any case."""
+HURRY: Final = 4
+"""So many transactions before the end, it is killed at once, lest it be not killed at all."""
 ACKNOWLEDGED: Final = 450
 """Deliveries that the consumer acknowledges in one transaction; not the publisher's number, so it mostly holds some."""
 KILLS: Final = 8
@@ -149,7 +151,7 @@ class Story:
             case Committing():
                 self._committing_at = time.monotonic()
                 if self._due(event.number):
-                    self._kill_within(pipe)
+                    self._kill_within(pipe, hurry=event.number >= self._last - HURRY)
             case Committed():
                 self._published = event.published
                 self._commit_seconds += ((time.monotonic() - self._committing_at) - self._commit_seconds) / 10
@@ -174,12 +176,12 @@ class Story:
             return False
         return len(self._streaming.rows) >= EPOCHS or number >= LATEST * self._last
 
-    def _kill_within(self, pipe: Connection) -> None:
-        """Kill the broker at some moment of the commit that goes out now; not if its answer comes first.
+    def _kill_within(self, pipe: Connection, *, hurry: bool) -> None:
+        """Kill the broker at some moment of the commit that goes out now, or at once; not if its answer comes first.
 
         In the first third of the time that a commit takes, it is often caught before it is on disk, and often after.
         """
-        if pipe.poll(random.uniform(0, 0.3 * self._commit_seconds)):  # noqa: S311 - no secret
+        if pipe.poll(0.0 if hurry else random.uniform(0, 0.3 * self._commit_seconds)):  # noqa: S311 - no secret
             return
         self._broker.kill()
         self._kills += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import random
@@ -43,7 +44,7 @@ class Streaming:
         self._epoch: int | None = None
         self._doubtful: int | None = None
         self._tabled_at = 0.0
-        self._decision_seconds = 0.0
+        self._decision_seconds = math.inf
         self._failures = 0
         self._started = 0.0
         self._stopping = False
@@ -96,7 +97,7 @@ class Streaming:
                 self._epoch = event.epoch
             case Tabled():
                 self._tabled_at = time.monotonic()
-                if self.may_kill and not self.kills:
+                if self.may_kill and not self.kills and self._decision_seconds < math.inf:
                     self._kill_within(event.epoch)
             case Decided():
                 self._decided(event)
@@ -114,8 +115,8 @@ class Streaming:
                 raise Broken(f"{event.reason}; Spark's log: {self._job.log}")
 
     def _decided(self, event: Decided) -> None:
-        took = time.monotonic() - self._tabled_at
-        self._decision_seconds = took if not self.rows else (self._decision_seconds + took) / 2
+        if not event.before:
+            self._decision_seconds = min(self._decision_seconds, time.monotonic() - self._tabled_at)
         self.rows[event.epoch] = event.rows
         self.known += event.before
         self._failures = 0
@@ -125,7 +126,9 @@ class Streaming:
             self._doubtful = None
 
     def _kill_within(self, epoch: int) -> None:
-        """Kill the driver at some moment of the decision that it is about to bring about; not if that was quicker."""
+        """Kill the driver at some moment of the decision that it is about to bring about; not if that was quicker than
+        any before.
+        """
         if self.pipe.poll(random.uniform(0, self._decision_seconds)):  # noqa: S311 - no secret
             return
         assert self._process is not None
