@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -470,3 +471,54 @@ def test_a_broker_without_distributed_transactions_is_told(connection: Connectio
             call()
     assert connection.is_open
     connection.server_properties = {}
+
+
+@pytest.mark.rule("DTX-13")
+@pytest.mark.parametrize("then", [Connection.tpc_commit, Connection.tpc_rollback])
+@pytest.mark.parametrize("prepared", [False, True])
+def test_a_late_commit_is_not_taken_for_a_rollback(
+    broker: BrokerProcess,
+    connection: Connection,
+    channel: Channel,
+    queue: str,
+    then: Callable[[Connection], None],
+    prepared: bool,
+) -> None:
+    connection.tpc_begin(XID)
+    channel.basic_publish("", queue, b"late", PERSISTENT)
+    if prepared:
+        connection.tpc_prepare()
+    broker.signal(signal.SIGSTOP)
+    try:
+        with pytest.raises(mq.Timeout):
+            connection.tpc_commit(timeout=0.2)
+    finally:
+        broker.signal(signal.SIGCONT)
+    with pytest.raises(mq.NotFound):
+        then(connection)
+    assert channel.message_count(queue) == 1
+    connection.tpc_begin(XID)
+    channel.basic_publish("", queue, b"next", PERSISTENT)
+    connection.tpc_commit()
+    assert channel.message_count(queue) == 2
+
+
+@pytest.mark.parametrize("seconds", [-1, 1 << 32])
+def test_a_timeout_out_of_range_begins_nothing(connection: Connection, seconds: int) -> None:
+    with pytest.raises(mq.ProgrammingError, match="timeout"):
+        connection.tpc_begin(XID, transaction_timeout=seconds)
+    connection.tpc_begin(XID)
+    connection.tpc_rollback()
+
+
+@pytest.mark.parametrize("select", [Channel.tx_select, Channel.confirm_delivery])
+def test_no_other_mode_for_a_channel_of_a_branch(
+    connection: Connection, channel: Channel, queue: str, select: Callable[[Channel], object]
+) -> None:
+    connection.tpc_begin(XID)
+    channel.basic_publish("", queue, b"kept", PERSISTENT)
+    with pytest.raises(mq.ProgrammingError, match="branch"):
+        select(channel)
+    assert connection.tpc_prepare()
+    connection.tpc_commit()
+    assert channel.message_count(queue) == 1

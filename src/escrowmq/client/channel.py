@@ -22,6 +22,7 @@ class Channel(Topology, Publishing, Consuming):
     def tx_select(self, *, timeout: Timeout = DEFAULT) -> Answer[spec.TxSelectOk]:
         """Make the channel transactional: publishes and settlements wait for `tx_commit` (TX-1)."""
         with self.connection.guard:
+            self.check_mode("tx_select")
             answer = self.rpc(spec.TxSelect(), timeout=timeout)
             self.mode = "tx"
         return answer

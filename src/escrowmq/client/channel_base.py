@@ -50,6 +50,11 @@ class ChannelBase:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.channel_number} of {self.connection!r}>"
 
+    def check_mode(self, what: str) -> None:
+        """Raises ProgrammingError where the broker would close the channel, and roll its branch back."""
+        if self.demarcates:
+            raise ProgrammingError(f"{what} on a channel that has taken part in a branch; open another one for it")
+
     @property
     def is_open(self) -> bool:
         """Whether it can be used."""

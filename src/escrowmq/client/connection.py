@@ -122,7 +122,8 @@ class Connection(Link):
         """The second phase (PEP 249); without `tpc_prepare` before it, commit in one phase.
 
         With an xid: commit what `tpc_recover` has found, also of other connections. Raises RolledBack,
-        HeuristicOutcome, ProgrammingError (NotFound for an unknown xid).
+        HeuristicOutcome, ProgrammingError (NotFound for an unknown xid, and when asked again after a Timeout for one
+        that has met its end meanwhile: a prepared one is committed, of another one nobody can tell).
         """
         with self.guard:
             self.check_open()

@@ -126,6 +126,7 @@ class Publishing(ChannelBase):
     def confirm_delivery(self, *, timeout: Timeout = DEFAULT) -> Answer[spec.ConfirmSelectOk]:
         """From now on the broker confirms what is published on this channel, and `basic_publish` waits for it."""
         with self.connection.guard:
+            self.check_mode("confirm_delivery")
             answer = self.rpc(spec.ConfirmSelect(), timeout=timeout)
             self.mode = "confirm"
             if self._confirms is None:

@@ -35,6 +35,9 @@ _ROLLED_BACK: Final = (codes.XA_RBROLLBACK, codes.XA_RBTIMEOUT)
 _UNKNOWN_METHOD: Final = (codes.SYNTAX_ERROR, codes.COMMAND_INVALID, codes.NOT_IMPLEMENTED)
 
 
+_MAX_SECONDS: Final = (1 << 32) - 1
+
+
 class State(Enum):
     """Where a connection stands in its branch."""
 
@@ -64,6 +67,7 @@ class TwoPhase:
         """Mandatory messages that no queue took when they were committed, and that nobody has asked for."""
         self.state = State.IDLE
         self._xid: Xid | None = None
+        self._asked = False  # for a commit in one phase, that was not answered in time
 
     @property
     def xid(self) -> Xid:
@@ -79,6 +83,8 @@ class TwoPhase:
     def begin(self, xid: Xid, seconds: int | None, channels: Iterable[ChannelBase]) -> None:
         """Start the branch, and have the channels work for it."""
         self.outside("tpc_begin")
+        if seconds is not None and not 0 <= seconds <= _MAX_SECONDS:
+            raise ProgrammingError(f"a timeout of {seconds} s is not in 0 to {_MAX_SECONDS}")
         taking_part = list(channels)
         for channel in taking_part:
             self._may_join(channel)
@@ -90,10 +96,10 @@ class TwoPhase:
         except ConnectionClosed as error:
             raise _unsupported(error) from error
         own.in_branch = True
-        self.state, self._xid = State.ACTIVE, xid
+        self.state, self._xid, self._asked = State.ACTIVE, xid, False
         try:
             if seconds is not None:
-                own.rpc(spec.DtxCoordinationSetTimeout(xid.encode(), seconds))
+                own.rpc(spec.DtxCoordinationSetTimeout(xid.encode(), int(seconds)))
             self.join(taking_part)
         except (ChannelClosed, RolledBack):
             self.rollback(None, taking_part)
@@ -137,7 +143,10 @@ class TwoPhase:
         return flags == codes.XA_OK
 
     def commit(self, xid: Xid | None, channels: Iterable[ChannelBase], timeout: Timeout = DEFAULT) -> None:
-        """Commit the branch of this connection, or a prepared one by its xid."""
+        """Commit the branch of this connection, or a prepared one by its xid.
+
+        NotFound after a Timeout: what was asked first has ended it, one way or the other.
+        """
         if xid is not None:
             self.outside("tpc_commit with an xid")
             flags = self._coordinate(spec.DtxCoordinationCommit(xid.encode()), timeout)
@@ -148,11 +157,12 @@ class TwoPhase:
         if self.state is State.ROLLED_BACK:
             raise ProgrammingError(f"branch {self.xid} is rolled back; end it by tpc_rollback")
         if self.state is not State.READ_ONLY:
-            one_phase = self.state is State.ACTIVE
+            one_phase, before = self.state is State.ACTIVE, self._asked
+            self._asked = one_phase
             try:
                 flags = self._outcome(channels, spec.DtxCoordinationCommit(self.xid.encode(), one_phase), timeout)
             except NotFound:
-                if not one_phase:
+                if before or not one_phase:
                     self._end()
                     raise
                 flags = codes.XA_RBROLLBACK
@@ -169,7 +179,7 @@ class TwoPhase:
         if self.state is State.IDLE:
             raise ProgrammingError("tpc_rollback needs tpc_begin first, or an xid")
         if self.state in (State.ACTIVE, State.PREPARED):
-            active = self.state is State.ACTIVE
+            active = self.state is State.ACTIVE and not self._asked
             try:
                 flags = self._outcome(channels, spec.DtxCoordinationRollback(self.xid.encode()), timeout)
             except NotFound:
