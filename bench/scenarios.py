@@ -259,7 +259,7 @@ class SparkLink(Scenario):
 
     def measure(self, broker: Broker, settings: Settings) -> Measurement:
         try:
-            found = measured(broker.url, int(1_000_000 * max(settings.scale, 0.1)))
+            found = measured(broker.url, int(1_000_000 * max(settings.scale, 0.4)))
         except (RuntimeError, subprocess.TimeoutExpired) as error:
             raise MeasureError(f"spark: {error}") from error
         return Measurement({f"spark.{name}": value for name, value in found.items()})
