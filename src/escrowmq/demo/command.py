@@ -76,6 +76,7 @@ def command(*, once: bool, limit: int | None, data_dir: Path | None, out: Path |
         code = INTERRUPTED
     except (flights.NoData, SparkUnavailableError) as error:
         code = _fail(str(error))
+        shutil.rmtree(workspace)  # nothing was started
     except (Broken, BrokerFailed, AuditFailed) as error:
         code = _fail(f"{error}\nthe broker's log is kept: {broker.log_file}; its data as well: {broker.data_dir}")
     finally:
@@ -84,7 +85,7 @@ def command(*, once: bool, limit: int | None, data_dir: Path | None, out: Path |
         shutil.rmtree(workspace, ignore_errors=True)
         kept = f"{data_dir} is kept" if data_dir else f"{workspace} was temporary, and is removed"
         click.echo(f"{'data':<{INDENT}}{kept}")
-    else:
+    elif workspace.exists():
         click.echo(f"{'data':<{INDENT}}{workspace} is kept")
     if code == INTERRUPTED:
         click.echo("interrupted", err=True)
