@@ -19,7 +19,7 @@ from escrowmq.demo.display import Display
 from escrowmq.demo.driver import Job
 from escrowmq.demo.events import Begun, Decided, Failed, Lost, Stopped, Tabled, Up
 
-FAILURES: Final = 10
+FAILURES: Final = 20
 """How often the query may fail without an epoch between."""
 
 
