@@ -12,7 +12,8 @@ something would be worse than none, and everything here serves that:
 - Rows have checksums, and the head has one over all of them; a log that does not agree with itself is refused.
 - Room for a thousand decisions is reserved at the start, so that a disk that fills up meanwhile stops nothing.
 
-One file belongs to one manager, and has a lock for the process that uses it. Reading needs no lock.
+One file belongs to one manager, and has a lock for the process that uses it. Reading needs no lock. A child that is
+forked leaves log and lock to its parent: two processes in one SQLite connection would damage the file.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
@@ -102,6 +104,7 @@ class DecisionLog:
         self._sum = 0
         self.identity = ""
         self._lock = _lock(self.path)
+        _logs.add(self)
         try:
             self._open()
         except BaseException:
@@ -154,6 +157,8 @@ class DecisionLog:
         with self._writing:
             if self._failure is None:
                 return
+            if self._lock < 0:  # closed, and perhaps somebody else's by now
+                raise LogError(str(self._failure))
             self._disconnect()
             try:
                 self._open()
@@ -173,7 +178,19 @@ class DecisionLog:
                 self._failure = self._failure or LogError(f"the decision log {self.path} is closed")
             self._disconnect()
         if self._lock >= 0:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)  # also for children that have it open
             os.close(self._lock)
+            self._lock = -1
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: use nothing of it, and close nothing that is the parent's as well."""
+        _left.append(self._database)
+        self._database = None
+        self._mutex = threading.Lock()  # a thread of the parent's may have held them
+        self._writing = threading.Lock()
+        self._failure = LogError(f"the decision log {self.path} belongs to the parent of process {os.getpid()}")
+        if self._lock >= 0:
+            os.close(self._lock)  # which leaves it locked by the parent
             self._lock = -1
 
     def _check(self) -> None:
@@ -280,6 +297,19 @@ class DecisionLog:
         database.execute("COMMIT")
 
 
+_logs: weakref.WeakSet[DecisionLog] = weakref.WeakSet()
+_left: list[sqlite3.Connection | None] = []
+"""What a parent goes on with, kept so that nobody closes it."""
+
+
+def _forked() -> None:
+    for log in list(_logs):
+        log.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
 def read(path: str | os.PathLike[str]) -> Contents:
     """What a log holds, also while a manager uses it. Raises LogError, LogDamaged."""
     path = Path(path)
@@ -314,7 +344,7 @@ def _read(database: sqlite3.Connection, path: Path) -> Contents | None:
         finally:
             database.execute("ROLLBACK")
         if verdict != ["ok"] or len(heads) != 1:
-            raise LogDamaged(f"the decision log {path} is damaged: {'; '.join(map(str, verdict[:3]))}")
+            raise LogDamaged(f"the decision log {path} is damaged: {_first_lines(verdict)}")
         version, manager, identity, opened, total = heads[0]
         if version != FORMAT:
             raise LogError(f"the decision log {path} has format {version}; this version knows {FORMAT}")
@@ -344,6 +374,10 @@ def _digest(gtrid: str, body: str) -> str:
 def _sum(rows: Iterable[tuple[str, str, str]]) -> int:
     """Of all rows, in any order, so that it can be kept up to date."""
     return reduce(xor, (int(checksum, 16) for _, _, checksum in rows), 0)
+
+
+def _first_lines(verdict: list[str]) -> str:
+    return "; ".join(" ".join(verdict).splitlines()[:3])
 
 
 def _text(total: int) -> str:

@@ -74,6 +74,7 @@ class TransactionManager:
         self.call_timeout = call_timeout
         self.recovery_interval = recovery_interval
         self.callers = Callers()
+        self._process = os.getpid()
         self._mutex = threading.Lock()
         self._recovering = threading.Lock()
         self._participants: dict[str, _Participant] = {}
@@ -115,6 +116,7 @@ class TransactionManager:
 
         `timeout` is that of the manager if None. Raises UsageError, and what a driver raises when a branch is begun.
         """
+        self.check_process()
         if self._stop.is_set():
             raise UsageError(f"the transaction manager {self.name} is closed")
         gtrid = new_gtrid(self.name, self.log.identity)
@@ -150,6 +152,14 @@ class TransactionManager:
         except BaseException:
             tx.rollback()
             raise
+
+    def check_process(self) -> None:
+        """Raises UsageError in a forked child: log, threads and connections are its parent's."""
+        if os.getpid() != self._process:
+            raise UsageError(
+                f"the transaction manager {self.name} belongs to process {self._process}; "
+                "a child needs one of its own, with a name and a log of its own"
+            )
 
     def branch(self, id: BranchId, connection: Any) -> Branch:
         """For `GlobalTransaction.enlist`: a branch that has not begun."""
@@ -201,6 +211,7 @@ class TransactionManager:
 
         Raises LogError when the log has failed and still cannot be used; nothing is completed then.
         """
+        self.check_process()
         with self._recovering:
             self.log.reopen()
             with self._mutex:
@@ -232,6 +243,7 @@ class TransactionManager:
 
         Raises UsageError if there is no such transaction, or nothing was done to it by hand; whatever a driver raises.
         """
+        self.check_process()
         decision = self.log.get(id)
         if decision is None or not HEURISTIC & set(decision.branches.values()):
             raise UsageError(f"the log has no transaction {id} that was completed by hand")
@@ -274,7 +286,7 @@ class TransactionManager:
 
     def close(self) -> None:
         """Close the log and the manager's connections; what is still open is left to the next manager."""
-        if self._stop.is_set():
+        if self._stop.is_set() or os.getpid() != self._process:
             return
         self._stop.set()
         self._wake.set()

@@ -115,8 +115,7 @@ class GlobalTransaction:
 
     def rollback(self) -> None:
         """Undo everything. Raises HeuristicError if somebody has committed a branch by hand."""
-        if self.phase is not Phase.PREPARED:
-            self._expect(Phase.ACTIVE, "roll back")
+        self._expect(Phase.PREPARED if self.phase is Phase.PREPARED else Phase.ACTIVE, "roll back")
         with self._interruptible():
             self._undo()
             self._over(ROLLBACK)
@@ -187,6 +186,7 @@ class GlobalTransaction:
         self._over(COMMIT)
 
     def _expect(self, phase: Phase, what: str) -> None:
+        self._manager.check_process()
         if self.phase is not phase:
             raise UsageError(f"cannot {what}: transaction {self.id} is {self.phase.value}")
 

@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -291,3 +291,61 @@ def test_the_system_s_reason_is_said(tmp_path: Path) -> None:
     (tmp_path / "decisions.db").mkdir()
     with pytest.raises(LogError, match=os.strerror(errno.EISDIR)):
         DecisionLog(tmp_path / "decisions.db", "shop")
+
+
+def forked(work: Callable[[], object]) -> Callable[[], int]:
+    """Have a forked child do `work`; what is returned waits for it, and tells how it ended."""
+    pid = os.fork()
+    if pid:
+        return lambda: os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    code = 1
+    try:
+        work()
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def test_a_forked_child_leaves_the_log_to_its_parent(path: Path, log: DecisionLog) -> None:
+    log.write(commit_decision("before", ["bank.1"]))
+
+    def try_everything() -> None:
+        with pytest.raises(LogError, match="parent"):
+            log.write(commit_decision("by the child", ["bank.1"]))
+        with pytest.raises(LogError, match="parent"):
+            log.reopen()
+        log.close()
+        with pytest.raises(LogInUse):
+            DecisionLog(path, "shop")
+
+    assert forked(try_everything)() == 0
+    log.write(commit_decision("after", ["bank.1"]))
+    assert set(read(path).decisions) == {"before", "after"}
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_children_that_live_on_do_not_keep_the_log_in_use(path: Path, closed: bool) -> None:
+    waits, goes = os.pipe()
+
+    def worker() -> None:
+        os.close(goes)
+        os.read(waits, 1)
+
+    def owner() -> None:
+        log = DecisionLog(path, "shop")
+        forked(worker)
+        if closed:
+            log.close()
+
+    assert forked(owner)() == 0
+    DecisionLog(path, "shop").close()
+    os.close(waits)
+    os.close(goes)
+
+
+def test_a_closed_log_is_not_opened_again(path: Path, log: DecisionLog) -> None:
+    log.close()
+    other = DecisionLog(path, "shop")
+    with pytest.raises(LogError, match="closed"):
+        log.reopen()
+    other.close()

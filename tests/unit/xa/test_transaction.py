@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -322,6 +323,32 @@ def test_many_threads_on_one_manager(site: Site, manager: TransactionManager) ->
         thread.join()
     assert len(site.agree()) == 8 * 7
     assert manager.unfinished() == []
+
+
+@pytest.mark.parametrize("what", ["commit", "begin", "recover", "close"])
+def test_a_forked_child_cannot_use_what_is_its_parent_s(site: Site, manager: TransactionManager, what: str) -> None:
+    tx = manager.transaction("left", "right")
+    work(tx)
+    calls: dict[str, Callable[[], object]] = {
+        "commit": tx.commit,
+        "begin": lambda: manager.transaction("left"),
+        "recover": manager.recover,
+    }
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            if what == "close":
+                manager.close()
+            else:
+                with pytest.raises(UsageError, match="belongs to process"):
+                    calls[what]()
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    tx.commit()
+    assert site.agree() == ["coffee"]
 
 
 class TestUsage:
