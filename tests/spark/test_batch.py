@@ -10,6 +10,13 @@ from pyspark.sql import DataFrame
 
 import escrowmq.spark
 from escrowmq.client import Properties
+from escrowmq.java import SparkUnavailableError
+from escrowmq.server.admin_client import ask
+from escrowmq.spark import EscrowSparkError
+from escrowmq.spark.identity import Epoch
+from escrowmq.spark.options import SinkOptions
+from escrowmq.spark.sink import decide
+from escrowmq.spark.writing import Written
 from tests.spark.desk import Desk, cause, numbered
 
 
@@ -121,6 +128,37 @@ def test_what_is_wrong_is_told_in_one_line(desk: Desk) -> None:
             action()
         assert said in cause(caught.value), cause(caught.value)
         assert "secret" not in str(caught.value)
+
+
+@pytest.mark.rule("PIPE-2")
+def test_more_branches_than_one_decision_can_name(desk: Desk) -> None:
+    target = desk.queue("out")
+    written = Written(Epoch("", 0, "once"), tuple(b"%040d" % number for number in range(3000)))
+    with pytest.raises(
+        EscrowSparkError, match="3000 branches, more than one decision can name"
+    ):
+        decide(SinkOptions.of({"queue": target, "url": desk.broker.url}), [written])
+
+
+def test_what_a_user_may_not_do(desk: Desk) -> None:
+    mine, other = desk.queue("mine", numbered(2)), desk.queue("other", numbered(2))
+    ask(desk.broker.data_dir, "user.add", name="clerk", password="secret")
+    ask(desk.broker.data_dir, "permission.set", user="clerk", vhost="/", configure="", write="", read=mine)
+    url = desk.broker.url.replace("guest:guest@", "").replace("amqp://", "amqp://clerk:secret@")
+    assert load(desk, subscribe=mine, group="g", url=url) == 2
+    assert load(desk, subscribePattern=desk.name(".*"), group="g", url=url) == 2
+    rows = desk.spark.range(1).selectExpr("string(id) body")
+    for action in (lambda: load(desk, subscribe=other, group="g", url=url), lambda: save(rows, queue=mine, url=url)):
+        with pytest.raises(PySparkException) as caught:
+            action()
+        assert "ACCESS_REFUSED" in cause(caught.value)
+        assert "secret" not in str(caught.value)
+
+
+def test_a_pyspark_that_is_too_old(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("escrowmq.java.version", lambda _: "4.1.2")
+    with pytest.raises(SparkUnavailableError, match=r"PySpark 4\.1\.2 is installed, 4\.2 or newer"):
+        escrowmq.spark.register(desk.spark)
 
 
 def stranger(desk: Desk) -> str:

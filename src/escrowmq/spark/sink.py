@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROLE: Final = "decider"
+_FRAME: Final = 131_072
+_HEAD: Final = 1024  # of a decision, beside the names of its branches
+_ITEM: Final = 5
 _log: Final = logging.getLogger(__name__)
 
 
@@ -106,6 +109,12 @@ def decide(options: SinkOptions, messages: list[WriterCommitMessage | None]) -> 
             winners.append(epoch.settle.bqual)
         if not (winners or epoch.application):
             return
+        room = (broker.connection.frame_max or _FRAME) - _HEAD
+        if sum(len(bqual) + _ITEM for bqual in winners) > room:
+            raise EscrowSparkError(
+                f"{_name(epoch)} has {len(winners)} branches, more than one decision can name: write fewer partitions, "
+                "by coalesce()"
+            )
         try:
             broker.decide(FORMAT_ID, epoch.gtrid, winners, epoch.application, epoch.number)
         except (NotFound, CommandInvalid) as error:
