@@ -326,21 +326,24 @@ def test_a_forked_child_leaves_the_log_to_its_parent(path: Path, log: DecisionLo
 @pytest.mark.parametrize("closed", [True, False])
 def test_children_that_live_on_do_not_keep_the_log_in_use(path: Path, closed: bool) -> None:
     waits, goes = os.pipe()
+    told, tells = os.pipe()
 
     def worker() -> None:
         os.close(goes)
+        os.write(tells, b"!")
         os.read(waits, 1)
 
     def owner() -> None:
         log = DecisionLog(path, "shop")
         forked(worker)
+        os.read(told, 1)  # it is past its fork
         if closed:
             log.close()
 
     assert forked(owner)() == 0
     DecisionLog(path, "shop").close()
-    os.close(waits)
-    os.close(goes)
+    for end in (waits, goes, told, tells):
+        os.close(end)
 
 
 def test_a_closed_log_is_not_opened_again(path: Path, log: DecisionLog) -> None:
