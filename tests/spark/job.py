@@ -10,7 +10,13 @@ from escrowmq.pipeline.session import session
 
 def main(master: str, url: str, checkpoint: str) -> None:
     spark = session(
-        master, conf={"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1", "spark.driver.memory": "512m"}
+        master,
+        conf={
+            "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.memory": "512m",
+        },
     )
     escrowmq.spark.register(spark)
     source = spark.readStream.format("escrowmq").option("connection", url).option("subscribe", "in")

@@ -53,6 +53,7 @@ def test_a_standalone_cluster(tmp_path: Path) -> None:
         broker.terminate()
         command = [sys.executable, "-m", "escrowmq", "audit", str(tmp_path / "data"), "--out", str(tmp_path / "audit")]
         command += ["--master", cluster.master, "--conf", "spark.executor.memory=512m"]
+        command += ["--conf", "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"]
         done = subprocess.run(
             command,
             env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},

@@ -17,7 +17,8 @@ def kind(text: str) -> DataType:
     if name == "struct":
         return StructType([StructField(*each) for each in fields(inner[:-1].replace(": ", " "))])
     if name == "map":
-        return MapType(*map(kind, inner[:-1].split(", ")))
+        key, value = inner[:-1].split(", ")
+        return MapType(kind(key), kind(value))
     names = {"int": "integer", "bigint": "long", "tinyint": "byte"}
     return _parse_datatype_json_value(names.get(name, name))
 
