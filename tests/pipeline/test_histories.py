@@ -1,4 +1,4 @@
-"""Simulated histories of the whole server, with kills, power failures, compaction: all clean."""
+"""Simulated histories of the whole server and of its coordinator, with kills, power failures, compaction: all clean."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.direct import Audited, audited, export
+from tests.simulation import branch_world
 from tests.simulation.steps import steps_of
 from tests.simulation.world import OPTIONS, World
 
 SEEDS = 4
+BRANCH_SEEDS = 6
 WITH_DELIVERIES = replace(OPTIONS, deliveries=True)
 OPTIONS_OF = {
     "all history": replace(WITH_DELIVERIES, keep_dead_bytes=1 << 40),
@@ -52,3 +54,34 @@ def test_histories_full_of_trouble_are_clean(kind: str, tmp_path: Path) -> None:
     assert seen[None]
     assert seen["branches"]
     assert bool(seen["deliveries"]) == (kind != "no deliveries")
+
+
+class WatchedBranches(branch_world.BranchWorld):
+    """The same for distributed transactions: audited before and after each start."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        self.folder = folder
+        self.audits: list[Audited] = []
+        super().__init__(seed)
+
+    def _start(self) -> None:
+        if self.storage.names():
+            self.audits.append(audited(export(self.storage, self.folder)))
+        super()._start()
+        self.audits.append(audited(export(self.storage, self.folder)))
+
+
+@pytest.mark.slow
+@pytest.mark.rule("PIPE-5")
+@pytest.mark.parametrize("deliveries", [False, True], ids=["no deliveries", "deliveries"])
+def test_histories_of_branches_are_clean(deliveries: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(branch_world, "OPTIONS", replace(branch_world.OPTIONS, deliveries=deliveries))
+    seen: Counter[str | None] = Counter()
+    for seed in range(8, 8 + BRANCH_SEEDS):
+        world = WatchedBranches(seed, tmp_path / str(seed))
+        world.run(steps_of(seed, 300, branch_world.WEIGHTS))
+        world.audits.append(audited(export(world.storage, world.folder)))
+        for found in world.audits:
+            assert found.wrong == [], f"seed {seed}"
+            seen.update(row["outcome"] for row in found.branches)
+    assert seen.keys() >= {"committed", "rolled back", "prepared", "heuristically committed"}

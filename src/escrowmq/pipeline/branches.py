@@ -49,9 +49,9 @@ _STEP_OF: Final = {
 
 
 def steps(records: Records, operations: Operations, *, snapshot: int = -1) -> pa.RecordBatch:
-    """The steps in these records. `snapshot`: they are those of a snapshot, -1 for the log's."""
+    """The steps in these records. `snapshot`: they are those of a snapshot, taken at this LSN; -1 for the log's."""
     found = [_committed(records, operations)] if snapshot < 0 else []
-    rows = _prepared(records, taken=snapshot >= 0)
+    rows = _prepared(records, snapshot)
     if snapshot < 0:
         rows += _ended(records)
     if rows:
@@ -134,7 +134,8 @@ def _effects(records: Records, operations: Operations, commit: int) -> list[str]
     return found
 
 
-def _prepared(records: Records, *, taken: bool) -> list[dict[str, object]]:
+def _prepared(records: Records, snapshot: int) -> list[dict[str, object]]:
+    """Branches as PREPARE tells of them; those of a snapshot as of the LSN that it stands for, not of its own bytes."""
     rows: list[dict[str, object]] = []
     for i in records.of_kind(Kind.PREPARE).tolist():
         found = decode_prepare(records.payload(i), int(records.lsn[i]))
@@ -146,13 +147,13 @@ def _prepared(records: Records, *, taken: bool) -> list[dict[str, object]]:
             {
                 "branch": found.number,
                 "step": _STEP_OF.get(found.state, "prepared"),
-                "lsn": int(records.lsn[i]),
+                "lsn": int(records.lsn[i]) if snapshot < 0 else snapshot,
                 "at_us": found.time * 1000,
                 "operations": len(found.runs) + len(found.settlements),
                 "published": sum(run.length * len(run.queues) for run in found.runs),
                 "settled": sum(count for item in settle for _, count in item.ranges),
                 "whole": True,
-                "snapshot": taken,
+                "snapshot": snapshot >= 0,
                 "xid": found.xid,
                 "owner": found.owner,
                 "started_ms": found.started,

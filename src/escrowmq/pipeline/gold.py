@@ -31,7 +31,7 @@ def _select(finding: Finding) -> str:
         select '{rule.rule}' rule, '{rule.name}' name, vhost, queue, position, {finding.value} finding, queue_id,
             cast(coalesce(settle_branch, publish_branch) as string) branch,
             array_sort(array_distinct(filter(array(publish_lsn, settle_lsn, finding_lsn), x -> x is not null))) lsns,
-            coalesce(settled_at, committed_at) at, settled_at, "{rule.text}" text
+            coalesce(settled_at, confirmed_at) at, settled_at, "{rule.text}" text
         from {{found}} where (findings & ~reported & {finding.value}) != 0"""
 
 
@@ -42,7 +42,7 @@ def throughput(messages: DataFrame, begin: int) -> DataFrame:
         select vhost, queue, minute, sum(published) published, sum(published_bytes) published_bytes,
             sum(delivered) delivered, sum(settled) settled
         from (
-            select vhost, queue, date_trunc('minute', committed_at) minute, 1L published, bytes published_bytes,
+            select vhost, queue, date_trunc('minute', confirmed_at) minute, 1L published, bytes published_bytes,
                 0L delivered, 0L settled
             from {{messages}} where publish_lsn >= {begin}
             union all
@@ -59,16 +59,16 @@ def latencies(messages: DataFrame) -> DataFrame:
         f"""
         select vhost, queue, hour, stage, class, count(1) messages from (
             select vhost, queue, date_trunc('hour', settled_at) hour, 'published to settled' stage,
-                cast(floor(log2(greatest(unix_micros(settled_at) - unix_micros(committed_at), 0) + 1) * {STEPS}) as int)
+                cast(floor(log2(greatest(unix_micros(settled_at) - unix_micros(confirmed_at), 0) + 1) * {STEPS}) as int)
                     class
             from {{messages}}
-            where outcome = 'accepted' and committed_at is not null and settled_at is not null
+            where outcome = 'accepted' and confirmed_at is not null and settled_at is not null
             union all
             select vhost, queue, date_trunc('hour', first_delivered_at), 'published to delivered',
-                cast(floor(log2(greatest(unix_micros(first_delivered_at) - unix_micros(committed_at), 0) + 1)
+                cast(floor(log2(greatest(unix_micros(first_delivered_at) - unix_micros(confirmed_at), 0) + 1)
                     * {STEPS}) as int)
             from {{messages}}
-            where state = 'settled' and committed_at is not null and first_delivered_at is not null
+            where state = 'settled' and confirmed_at is not null and first_delivered_at is not null
         ) group by vhost, queue, hour, stage, class""",
         messages=messages,
     )

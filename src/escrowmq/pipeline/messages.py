@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from escrowmq.core.outcome import Outcome
 from escrowmq.pipeline.columns import Ints
@@ -28,7 +29,7 @@ _PLAIN: Final[list[tuple[str, pa.DataType, str]]] = [
     ("queue_id", pa.int64(), "queue"),
     ("position", pa.int64(), "position"),
     ("published_at", _TIMESTAMP, "came_ms"),
-    ("committed_at", _TIMESTAMP, "publish_us"),
+    ("confirmed_at", _TIMESTAMP, "publish_us"),
     ("publish_lsn", pa.int64(), "publish_lsn"),
     ("publish_frame_lsn", pa.int64(), "publish_frame"),
     ("publish_order", pa.int32(), "publish_order"),
@@ -66,6 +67,7 @@ SCHEMA: Final = pa.schema(
         ("envelope", pa.binary()),
         ("consumer", pa.string()),
         ("outcome", pa.string()),
+        ("committed_at", _TIMESTAMP),
         *((name, type_) for name, type_, _ in _PLAIN),
         ("state", pa.string()),
         ("day", pa.date32()),
@@ -105,6 +107,8 @@ def _batch(slots: Slots, names: Names) -> pa.RecordBatch:
         if source == "came_ms":
             values = values * 1000
         columns[name] = pa.array(values, pa.int64(), mask=missing if missing.any() else None).cast(type_)
+    by_none = pa.array(slots["publish_branch"] <= 0)
+    columns["committed_at"] = pc.if_else(by_none, pa.scalar(None, _TIMESTAMP), columns["confirmed_at"])
     columns["state"] = _coded(["open", "settled"], (~is_open(slots)).astype(np.int64))
     moment = np.where(slots["publish_us"] >= 0, slots["publish_us"], slots["settle_us"])
     columns["day"] = pa.array((moment // 86_400_000_000).astype(np.int32), pa.int32(), mask=moment < 0).cast(

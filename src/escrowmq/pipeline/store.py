@@ -18,7 +18,7 @@ from escrowmq.pipeline.writing import MANIFEST_DDL, Task, Written, keep_only
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-VERSION: Final = 1
+VERSION: Final = 2
 STATE: Final = "state.json"
 GROWING: Final = frozenset({"bronze.records", "silver.messages", "silver.branches"})
 """Tables to which every run adds; the others are whole in the latest run's partition."""
