@@ -108,7 +108,8 @@ class Requests(Watch):
         ready = queue.ready()
         moves = queue.lossy or queue.refuses or queue.name == DEAD  # at other moments than a client's doing
         if self._last_work == self.ledger.turn and self._has_consumers(queue):
-            moves = True  # what came in this turn, or what there is room for since, goes out before messages are counted
+            # What came in this turn, or what there is room for since, goes out before messages are counted.
+            moves = True
         if queue.sealed_by or moves or any(copy.maybe for copy in ready) or not self.settled:
             return None
         return len(ready)
