@@ -14,7 +14,6 @@ from escrowmq.journal import format as fmt
 from escrowmq.journal.frames import JournalFile
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.journal.storage import Storage
-from escrowmq.journal.writer import FileWriter
 from tests.property.journal_model import WEIGHTS, Broker, History, Op, Unreadable, World, random_ops, violations
 
 OPS = st.lists(st.tuples(st.sampled_from(list(WEIGHTS)), st.integers(0, 2999)), max_size=60)
@@ -165,18 +164,14 @@ def behind_the_torn_tail(storage: Storage) -> recovery.Found:
     return found
 
 
-_sync = FileWriter.sync
+_write_through = MemoryStorage.write_through
 
 
-def retry_sync(self: FileWriter) -> None:
+def retry_sync(self: MemoryStorage, name: str, offset: int, *parts: bytes) -> None:
     try:
-        _sync(self)
+        _write_through(self, name, offset, *parts)
     except OSError:
-        _sync(self)
-
-
-def no_sync(self: FileWriter) -> None:
-    """Answers before anything is on disk."""
+        self.sync(name)
 
 
 @pytest.mark.rule("DUR-2")
@@ -187,8 +182,8 @@ def no_sync(self: FileWriter) -> None:
         pytest.param(fmt, "body_is_whole", without_checksum, id="no CRC check"),
         pytest.param(journal, "examine", behind_the_torn_tail, id="no truncation of the torn tail"),
         pytest.param(journal, "repair", without_repair, id="no repair after a restart"),
-        pytest.param(FileWriter, "sync", retry_sync, id="retry after a failed sync"),
-        pytest.param(FileWriter, "sync", no_sync, id="answer before the sync"),
+        pytest.param(MemoryStorage, "write_through", retry_sync, id="retry after a failed sync"),
+        pytest.param(MemoryStorage, "write_through", MemoryStorage.write, id="answer before the sync"),
     ],
 )
 def test_planted_bugs_are_found(
