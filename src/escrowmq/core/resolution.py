@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.branch import Publication
 from escrowmq.core.branch_records import encode_placed
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from escrowmq.core.queue import Queue
     from escrowmq.core.xa_branch import PreparedRun, XaBranch
 
+INLINE_BYTES: Final = 64 * 1024
+"""Bodies that the record of an outcome holds for one branch; more precede it in records of their own, so that it never
+gets too long, however many branches are decided at once."""
+BLOCK_BYTES: Final = 16 * 1024 * 1024
+"""Bodies of one such record, of dead letters; one message more may come on top."""
+
 Operation = tuple[Kind, Sequence[bytes]]
 Write = Callable[[list["Operations"]], list[list[int]]]
 """Append the record that has these operations, of each branch; the LSNs of their payloads."""
@@ -30,7 +36,7 @@ Write = Callable[[list["Operations"]], list[list[int]]]
 class Outcomes(Decision):
     """What the commit of one prepared branch does. Its blocks are in the log already."""
 
-    __slots__ = ("_offsets", "_runs", "back", "branch", "returned")
+    __slots__ = ("_offsets", "_runs", "_written", "back", "branch", "returned")
 
     def __init__(self, broker: Broker, branch: XaBranch) -> None:
         super().__init__(broker, branch.number)
@@ -39,6 +45,7 @@ class Outcomes(Decision):
         self.back: list[tuple[Consumer, list[Entry]]] = []
         self._runs: dict[int, PreparedRun] = {}
         self._offsets: list[int | None] = []
+        self._written: dict[int, int] = {}  # LSNs of blocks in records of their own
         for run in branch.runs:
             queues = tuple(queue for queue in run.queues if not queue.deleted)
             if queues:
@@ -46,7 +53,13 @@ class Outcomes(Decision):
                 self._placements.append((run.envelope, run.bodies, queues))
             elif run.mandatory:
                 self.returned.append(Publication(run.envelope, list(run.bodies), (), mandatory=True))
+        placed = len(self._placements)
         broker.place_rejected(self, branch)
+        self._placements[placed:] = [
+            (envelope, part, queues)
+            for envelope, bodies, queues in self._placements[placed:]
+            for part in _in_blocks(bodies)
+        ]
         for settlement in branch.settlements:
             consumer, entries, outcome = settlement.consumer, settlement.entries, settlement.outcome
             if settlement.requeue:
@@ -63,6 +76,7 @@ class Outcomes(Decision):
     def operations(self, next_positions: dict[Queue, int], settled: dict[Hold, int]) -> list[Operation]:
         """The record's operations. `next_positions` and `settled` go on from branch to branch."""
         found: list[Operation] = []
+        inline = 0
         for i, (envelope, bodies, queues) in enumerate(self._placements):
             targets = []
             for queue in queues:
@@ -75,9 +89,15 @@ class Outcomes(Decision):
             if targets and run is not None and not self._ages(run, queues):
                 found.append((Kind.PLACED, [encode_placed(targets, run.lsn, len(bodies))]))
             elif targets:
-                head = encode_targets(targets)
-                found.append((Kind.PUBLISH, [head, *encode_block(self._host.now, envelope, bodies)]))
-                offset = len(head)
+                inline += sum(map(len, bodies))
+                block = encode_block(self._host.now, envelope, bodies)
+                if inline > INLINE_BYTES:
+                    lsn = self._written[i] = self._host.log.append(Kind.PAGE, *block)
+                    found.append((Kind.PLACED, [encode_placed(targets, lsn, len(bodies))]))
+                else:
+                    head = encode_targets(targets)
+                    found.append((Kind.PUBLISH, [head, *block]))
+                    offset = len(head)
             self._offsets.append(offset)
         for (queue, outcome), entries in self._removals.items():
             positions = durable_positions(queue, entries)
@@ -103,8 +123,8 @@ class Outcomes(Decision):
             lsn, time = 0, host.now
             if durable:
                 payload = next(written)
-                if offset is not None:
-                    lsn = payload + offset
+                if offset is not None or i in self._written:
+                    lsn = self._written[i] if offset is None else payload + offset
                     log.retain(lsn, len(bodies) * len(durable))
                 elif run is not None:
                     lsn, time = run.lsn, run.time
@@ -118,6 +138,15 @@ class Outcomes(Decision):
             release(log, entries)
         for work in self._holds:
             work.apply(log)
+
+
+def _in_blocks(bodies: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    begin = size = 0
+    for i, body in enumerate(bodies, 1):
+        size += len(body)
+        if size >= BLOCK_BYTES or i == len(bodies):
+            yield bodies[begin:i]
+            begin, size = i, 0
 
 
 def resolve(broker: Broker, branches: Sequence[XaBranch], write: Write) -> list[Outcomes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from escrowmq.core import resolution
 from escrowmq.core.branch import Publication
 from escrowmq.core.branch_records import decode_placed
 from escrowmq.core.message import Envelope
@@ -11,6 +12,7 @@ from escrowmq.core.outcome import Outcome
 from escrowmq.core.records import Kind, decode_commit, encode_commit
 from escrowmq.core.resolution import resolve
 from escrowmq.core.xa import XaStatus
+from escrowmq.core.xid import Xid
 from tests.unit.core.xa_site import OK, X, XaSite, Y
 
 
@@ -206,3 +208,59 @@ class TestCommit:
         result = site.coordinator.commit(X, one_phase=True)
         assert (result.status, "full" in result.reason) == (XaStatus.RB_ROLLBACK, True)
         assert site.bodies("q") == [b"old 0", b"old 1"]
+
+
+LARGE = b"x" * 40_000
+
+
+@pytest.mark.rule("DTX-9", "TX-5", "TX-8")
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_content_that_is_written_again_does_not_make_the_record_of_an_outcome_long(on_disk: bool) -> None:
+    """However many large branches are decided at once: a record has a longest length."""
+    site = XaSite()
+    brief = site.queue("brief", {"x-message-ttl": 60_000})
+    names = [Xid(1, b"many", b"%d" % number) for number in range(3)]
+    for name in names:
+        branch = site.start(name)
+        site.broker.enlist(branch, site.publication("brief", b"small"))
+        site.broker.enlist(branch, Publication(Envelope("", "brief", b"", durable=True), [LARGE, LARGE], (brief,)))
+        site.end(name)
+        assert site.coordinator.prepare(name).status is OK
+    site.after(50_000)
+    site.coordinator.decide(b"many", 1, [name.bqual for name in names], application="app", epoch=1)
+    if on_disk:
+        site.turn()
+        assert site.bodies("brief") == [b"small", LARGE, LARGE] * 3
+        (record,) = site.records(Kind.DECIDE)
+        assert len(record) < 1000
+        assert site.live() == 9
+    again = site.restart()
+    assert again.coordinator.recover() == ([] if on_disk else names)
+    assert again.live() == 9
+    if on_disk:
+        again.after(50_000)
+        assert again.bodies("brief") == [b"small", LARGE, LARGE] * 3, "they live from their commit on"
+        again.after(10_002)
+        assert again.bodies("brief") == []
+        assert again.live() == 0
+
+
+@pytest.mark.rule("DTX-9", "TX-5")
+def test_dead_letters_of_an_outcome_are_written_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they go may have changed since the branch was prepared, and been nowhere then."""
+    monkeypatch.setattr(resolution, "BLOCK_BYTES", 70_000)
+    site = XaSite()
+    site.broker.delete_queue(site.q)
+    site.queue("q", {"x-dead-letter-exchange": "amq.fanout"})
+    site.publish("q", *[LARGE] * 5)
+    site.prepared(settle=5, publish=(), outcome=Outcome.REJECTED)
+    site.broker.bind_queue(site.vhost, "amq.fanout", "to", "")
+    site.coordinator.commit(X, one_phase=False)
+    site.turn()
+    assert site.bodies("to") == [LARGE] * 5
+    (record,) = site.records(Kind.COMMIT)
+    assert len(record) < 1000
+    assert [len(page) // len(LARGE) for page in site.records(Kind.PAGE)] == [2, 2, 1]
+    again = site.restart()
+    assert again.waiting() == ([], [LARGE] * 5)
+    assert again.live() == 5
