@@ -9,6 +9,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from bench.audits import measured as audited
 from bench.brokers import Broker
 from bench.measure import MeasureError, Measurement, details, perf, sync_rate
 from bench.spark_link import measured
@@ -265,6 +266,30 @@ class SparkLink(Scenario):
         return Measurement({f"spark.{name}": value for name, value in found.items()})
 
 
+class JournalAudit(Scenario):
+    """The audit reads ten million messages, and half as many; and goes on beside a broker under load."""
+
+    fresh = True
+    escrowmq_only = True
+    alternations = 1
+
+    def __init__(self) -> None:
+        super().__init__(
+            "audit",
+            (
+                Figure(
+                    "audit.rate", "audit of 10,000,000 messages, from start to verdict", "messages/s", at_least=100_000
+                ),
+                Figure("audit.twice", "— time by that for half of them", "", below=2.1),
+                Figure("audit.memory", "— memory, all its processes", "MB"),
+                Figure("audit.broker-share", "— confirms beside an audit by those without", "", at_least=0.9),
+            ),
+        )
+
+    def measure(self, broker: Broker, settings: Settings) -> Measurement:
+        return Measurement(audited(broker, int(10_000_000 * max(settings.scale, 0.2)), settings.duration))
+
+
 def steadiness(series: list[list[float]]) -> float:
     """The publish rate over the last tenth of a run divided by that over the first; each the median of its samples."""
     rates = [
@@ -311,6 +336,7 @@ SCENARIOS: dict[str, Scenario] = {
         History(),
         LongBacklog(),
         SparkLink(),
+        JournalAudit(),
     )
 }
 """In the order in which they are run."""

@@ -1,0 +1,141 @@
+"""How fast the audit reads a journal, what twice as much costs, how much memory it takes, what the broker loses."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from statistics import mean
+from types import TracebackType
+from typing import Any, Self
+
+from bench.brokers import Broker
+from bench.measure import MeasureError, perf
+from tests.pipeline.journals import large
+
+RUN = 10
+"""Messages in a record of the journals that are written here: what a publisher sends in one go."""
+_LIMIT = 1800.0
+_SAMPLE = 0.2
+_BUSY = "silver"
+"""The stage from which on an audit is at work, and Spark no longer starting."""
+
+
+class Audit:
+    """`escrowmq audit` as a process of its own, whose memory is watched."""
+
+    def __init__(self, journal: Path, out: Path, *options: str) -> None:
+        self.peak_bytes = 0
+        self._begin = time.monotonic()
+        self._stages: list[str] = []
+        command = [sys.executable, "-m", "escrowmq", "audit", str(journal), "--out", str(out), "--json", *options]
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._watch, self._listen)]
+        for thread in self._threads:
+            thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End what is still running of it."""
+        if self._process.poll() is None:
+            self._process.terminate()
+        self._process.wait()
+        for thread in self._threads:
+            thread.join()
+
+    @property
+    def running(self) -> bool:
+        """Whether it goes on."""
+        return self._process.poll() is None
+
+    def wait_until_busy(self) -> None:
+        """Return when Spark has been started, and the work has begun. MeasureError if that never comes."""
+        while not any(_BUSY in stage for stage in self._stages):
+            if not self.running:
+                raise MeasureError(f"the audit ended at once: {' / '.join(self._stages)}")
+            time.sleep(_SAMPLE)
+
+    def finish(self) -> tuple[float, dict[str, Any]]:
+        """Seconds that it took, and its verdict. MeasureError if there is none, or if it is not CLEAN."""
+        assert self._process.stdout is not None
+        said = self._process.stdout.read()
+        code = self._process.wait(_LIMIT)
+        seconds = time.monotonic() - self._begin
+        if code:
+            raise MeasureError(f"the audit ended with {code}: {(said or ' / '.join(self._stages))[-300:]}")
+        verdict: dict[str, Any] = json.loads(said.splitlines()[-1])
+        return seconds, verdict
+
+    def _listen(self) -> None:
+        assert self._process.stderr is not None
+        self._stages.extend(line.strip() for line in self._process.stderr)
+
+    def _watch(self) -> None:
+        while self.running:
+            self.peak_bytes = max(self.peak_bytes, _resident(self._process.pid))
+            time.sleep(_SAMPLE)
+
+
+def _resident(session: int) -> int:
+    """Bytes that the processes of a session hold in memory; what several share is counted once."""
+    whole = 0
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and os.getsid(int(entry.name)) == session:
+                lines = (entry / "smaps_rollup").read_text().splitlines()
+                whole += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+        except OSError:  # it has just ended
+            continue
+    return whole
+
+
+def measured(broker: Broker, messages: int, duration: float) -> dict[str, float]:
+    """All figures, with journals of `messages` and half as many; the broker is loaded for `duration` s at a time."""
+    folder = broker.directory / "audits"
+    seconds: dict[int, float] = {}
+    peak = 0
+    broker.freeze()
+    try:
+        for count in (messages // 2, messages):
+            large(folder / str(count), count, RUN)
+            with Audit(folder / str(count), folder / f"out-{count}", "--no-nice") as audit:
+                seconds[count], verdict = audit.finish()
+            if verdict["messages"] < count:
+                raise MeasureError(f"the audit knows {verdict['messages']} of {count} messages")
+            peak = max(peak, audit.peak_bytes)
+    finally:
+        broker.thaw()
+    return {
+        "audit.rate": messages / seconds[messages],
+        "audit.twice": seconds[messages] / seconds[messages // 2],
+        "audit.memory": peak / 1e6,
+        "audit.broker-share": _share(broker, folder / str(messages), folder / "out-beside", duration),
+    }
+
+
+def _share(broker: Broker, journal: Path, out: Path, duration: float) -> float:
+    """The broker's rate of confirmed messages while an audit is at work, by that without one before and after."""
+
+    def rate() -> float:
+        broker.settle()
+        confirmed = perf(broker, "--scenario", "confirms", "--duration", str(duration))["rates"]["confirm"]
+        return float(confirmed)
+
+    rate()
+    before = rate()
+    with Audit(journal, out) as audit:
+        audit.wait_until_busy()
+        beside = rate()
+        if not audit.running:
+            raise MeasureError("the audit was over before the load was")
+    return beside / mean((before, rate()))
