@@ -130,7 +130,7 @@ def test_what_is_wrong_is_told_in_one_line(desk: Desk) -> None:
 @pytest.mark.rule("PIPE-2")
 def test_more_branches_than_one_decision_can_name(desk: Desk) -> None:
     target = desk.queue("out")
-    written = Written(Epoch("", 0, "once"), tuple(b"%040d" % number for number in range(3000)))
+    written = Written(Epoch(desk.name("job"), 0), tuple(b"%040d" % number for number in range(3000)))
     with pytest.raises(EscrowSparkError, match="3000 branches, more than one decision can name"):
         decide(SinkOptions.of({"queue": target, "url": desk.broker.url}), [written])
 

@@ -246,6 +246,7 @@ class Escrow:
         if self._branch is None or not self._branch.is_open:
             self._branch = self.connection.channel()
             self._branch.rpc(spec.DtxDemarcationSelect())
+            self._branch.demarcates = True
         return self._branch
 
     def _rpc(self, method: Any) -> Any:

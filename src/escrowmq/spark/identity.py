@@ -39,6 +39,11 @@ class Epoch:
     transaction: str = ""
 
     @property
+    def once(self) -> bool:
+        """Whether it happens once, and is never tried again."""
+        return not self.application
+
+    @property
     def gtrid(self) -> bytes:
         """The global transaction: the same whenever this epoch is tried again."""
         name = self.transaction or self.application

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable
+from typing import Final
 
 from escrowmq.client.escrow import Escrow, HoldState, QueueState
 from escrowmq.spark.errors import DataLossError, OptionError
 from escrowmq.spark.options import Positions, SourceOptions
 from escrowmq.spark.plan import STREAM
+
+_log: Final = logging.getLogger(__name__)
 
 
 class Queues:
@@ -89,14 +93,15 @@ class Queues:
                 break
         return min(end, until)
 
-    def check_begin(self, name: str, first: int, end: int) -> None:
-        """Raises DataLossError if the group's numbers end before what is to be read begins."""
-        if end < first and self._options.fail_on_loss:
-            raise DataLossError(
-                f"queue {name!r}: the query has read up to message {first - 1}, but group {self._options.group!r} "
-                f"never held one after {end - 1}: the queue was deleted and made anew; "
-                "to go on with it, set option failOnDataLoss to false"
-            )
+    def lost(self, name: str, first: int, end: int) -> None:
+        """Numbers end before what is to be read begins. Raises DataLossError, unless that is to be put up with."""
+        text = (
+            f"queue {name!r}: the query has read up to message {first - 1}, and there was none after {end - 1}: "
+            "the queue was deleted and made anew"
+        )
+        if self._options.fail_on_loss:
+            raise DataLossError(f"{text}; to go on with the new one, set option failOnDataLoss to false")
+        _log.warning("%s", text)
 
 
 def position(state: QueueState, name: str, wanted: Positions) -> int:

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from escrowmq.client import CommandInvalid, Error, NotFound
+from escrowmq.client import CommandInvalid, Error, NotFound, RolledBack
 from escrowmq.client.escrow import Escrow
 from escrowmq.spark.errors import EscrowSparkError, OptionError
 from escrowmq.spark.identity import FORMAT_ID, Epoch, application_of, required_epoch, streaming_epoch
@@ -58,6 +58,7 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
         self._job = uuid.uuid4().hex
+        self._once = Epoch("", 0, transaction=self._job)
         with explained(options.endpoint):
             broker = escrow(options.endpoint, ROLE)
             for kind, name in (("queue", options.queue), ("exchange", options.exchange)):
@@ -73,7 +74,7 @@ class BatchWriter(DataSourceArrowWriter):
             return Epoch(application_of("", options.app_id, options.sink_id), options.version)
         within = streaming_epoch(options.app_id, options.sink_id)
         if within is None:
-            return Epoch("", 0, transaction=self._job)
+            return self._once
         if options.sink_id is None:
             raise OptionError(
                 "a write within foreachBatch needs option txn.sink_id, a name that no other write of the function has, "
@@ -85,7 +86,7 @@ class BatchWriter(DataSourceArrowWriter):
         decide(self._options, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        abandon(self._options, messages)
+        abandon(self._options, messages, self._once)
 
 
 def decide(options: SinkOptions, messages: list[WriterCommitMessage | None]) -> None:
@@ -105,10 +106,12 @@ def decide(options: SinkOptions, messages: list[WriterCommitMessage | None]) -> 
             done = broker.progress(epoch.application)
             if done is None or done < epoch.number:
                 raise EscrowSparkError(f"{_name(epoch)}: a task found it decided, and it is not")
-        if epoch.application and broker.prepare(epoch.settle):
+        if epoch.once:
+            winners = _prepared(broker, epoch, winners)
+            if not winners:
+                return
+        elif broker.prepare(epoch.settle):
             winners.append(epoch.settle.bqual)
-        if not (winners or epoch.application):
-            return
         room = (broker.connection.frame_max or _FRAME) - _HEAD
         if sum(len(bqual) + _ITEM for bqual in winners) > room:
             raise EscrowSparkError(
@@ -122,23 +125,39 @@ def decide(options: SinkOptions, messages: list[WriterCommitMessage | None]) -> 
         _sweep(broker, epoch)
 
 
+def _prepared(broker: Escrow, epoch: Epoch, branches: list[bytes]) -> list[bytes]:
+    """Prepare them; those that have anything to commit. Raises EscrowSparkError."""
+    xids = [epoch.branch(bqual) for bqual in branches]
+    try:
+        requests = [broker.begin_prepare(xid) for xid in xids]
+        answers = [broker.finish_prepare(xid, request) for xid, request in zip(xids, requests, strict=True)]
+    except (NotFound, RolledBack) as error:
+        raise EscrowSparkError(f"{_name(epoch)} cannot be committed, nothing of it is: {error}") from None
+    return [xid.bqual for xid, work in zip(xids, answers, strict=True) if work]
+
+
 def _sweep(broker: Escrow, epoch: Epoch) -> None:
     """Roll back branches of decided epochs: of workers that were thought dead, prepared, and were killed then."""
-    if epoch.application:
+    if not epoch.once:
         discard(broker, [xid for xid in broker.connection.tpc_recover() if epoch.stale(xid)])
 
 
-def abandon(options: SinkOptions, messages: list[WriterCommitMessage | None]) -> None:
-    """Drop what these attempts have prepared. The epoch itself stays undecided: Spark will try it again."""
+def abandon(options: SinkOptions, messages: list[WriterCommitMessage | None], once: Epoch | None = None) -> None:
+    """Drop what these attempts have prepared. The epoch itself stays undecided: Spark will try it again. But of a job
+    that happens `once` everything goes.
+    """
     written = in_order([message for message in messages if isinstance(message, Written)])
-    if not written:
+    epoch = written[0].epoch if written else once
+    if epoch is None:
         return
-    epoch = written[0].epoch
     branches = [epoch.branch(bqual) for message in written for bqual in message.branches]
     try:
         with explained(options.endpoint):
             broker = escrow(options.endpoint, ROLE)
-            discard(broker, [*branches, epoch.settle] if epoch.application else branches)
+            if epoch.once:
+                broker.decide(FORMAT_ID, epoch.gtrid, [], "", 0)
+            else:
+                discard(broker, [*branches, epoch.settle])
     except (EscrowSparkError, Error) as error:
         _log.warning("%s: %s", _name(epoch), error)  # why the job failed is worth more to be told
 

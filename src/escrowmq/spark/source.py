@@ -73,7 +73,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 end = self._available[name] = self._end(broker, name, state)
                 if name not in begin:
                     begin[name] = self._queues.begin(broker, name, state, "earliest")
-                self._queues.check_begin(name, begin[name], end)
+                if end < begin[name]:
+                    self._queues.lost(name, begin[name], end)
+                    begin[name] = ends[name] = self._queues.begin(broker, name, state, "earliest")
                 if self._target is not None:
                     end = min(end, self._target.get(name, begin[name]))
                 available[name] = max(end - begin[name], 0)
@@ -90,12 +92,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with explained(self._options.endpoint):
             begin, ends = (offsets.decode(self._options.group, given) for given in (start, end))
             broker = self._broker()
-            kinds = self._queues.kinds_of(broker, ends)
+            changed = {name: stop for name, stop in ends.items() if begin.get(name) != stop}
+            kinds = self._queues.kinds_of(broker, changed)
             spans = []
-            for name, stop in ends.items():
-                first = begin.get(name)
-                exact = first is not None
-                if first is None:
+            for name, stop in changed.items():
+                first = begin.get(name, stop)
+                exact = first < stop
+                if not exact:  # it is new, or made anew
                     first = 0 if kinds[name] == STREAM else self._queues.look(broker, name).first
                 if first < stop:
                     spans.append(Span(name, kinds[name], first, stop, exact))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from escrowmq.client import Channel, NotFound, Xid
+from escrowmq.client import Channel, Error, NotFound, Xid
 from escrowmq.client.escrow import Escrow
 from escrowmq.spark.encoding import PropertiesEncoder, names, runs
 from escrowmq.spark.errors import EscrowSparkError, OptionError
@@ -28,7 +29,7 @@ BRANCH_MESSAGES: Final = 200_000
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task has done: its prepared branches, in order; `decided` if the epoch was decided before."""
+    """What a task has done: its branches, in order; `decided` if the epoch was decided before."""
 
     epoch: Epoch
     branches: tuple[bytes, ...] = ()
@@ -37,7 +38,11 @@ class Written(WriterCommitMessage):
 
 
 def write(options: SinkOptions, epoch: Epoch, batches: Iterator[pa.RecordBatch], job: str = "") -> Written:
-    """Publish all rows in branches that are prepared on return. Raises BrokerUnavailableError, OptionError, …"""
+    """Publish all rows in branches that are prepared on return. Raises BrokerUnavailableError, OptionError, …
+
+    Those of a job that happens once are ended only, and prepared by its driver: if that is killed, nobody will ever
+    come to decide them, so they have to time out, which a prepared branch never does.
+    """
     with explained(options.endpoint):
         broker = escrow(options.endpoint, ROLE)
         if _decided(broker, epoch):
@@ -58,11 +63,11 @@ def write(options: SinkOptions, epoch: Epoch, batches: Iterator[pa.RecordBatch],
         if _decided(broker, epoch):
             task.drop()
             return Written(epoch, decided=True)
-        return Written(epoch, tuple(xid.bqual for xid in task.prepared), task.messages)
+        return Written(epoch, tuple(xid.bqual for xid in task.done), task.messages)
 
 
 def _decided(broker: Escrow, epoch: Epoch) -> bool:
-    if not epoch.application:
+    if epoch.once:
         return False
     done = broker.progress(epoch.application)
     return done is not None and done >= epoch.number
@@ -72,7 +77,7 @@ class _Task:
     """One attempt at a partition."""
 
     def __init__(self, broker: Escrow, options: SinkOptions, epoch: Epoch, name: bytes) -> None:
-        self.prepared: list[Xid] = []
+        self.done: list[Xid] = []
         self.messages = 0
         self._broker = broker
         self._options = options
@@ -149,7 +154,10 @@ class _Task:
         if self._channel is None or self._xid is None:
             return
         self._broker.end(self._xid)
-        self._requests.append((self._xid, self._broker.begin_prepare(self._xid)))
+        if self._epoch.once:
+            self.done.append(self._xid)
+        else:
+            self._requests.append((self._xid, self._broker.begin_prepare(self._xid)))
         self._channel = None
         self._bytes = self._rows = 0
 
@@ -158,14 +166,14 @@ class _Task:
         while self._requests:
             xid, request = self._requests.pop(0)
             if self._broker.finish_prepare(xid, request):
-                self.prepared.append(xid)
+                self.done.append(xid)
 
     def drop(self) -> None:
-        """Roll back what this attempt has done."""
-        if self._broker.connection.is_open:
-            discard(self._broker, [*self.prepared, *(xid for xid, _ in self._requests)])
+        """Roll back what this attempt has done. Where that fails, the decision, or a timeout, does it."""
+        with contextlib.suppress(Error):
             if self._channel is not None:
                 self._channel.close()  # which rolls back what is worked for
+            discard(self._broker, [*self.done, *(xid for xid, _ in self._requests)])
 
 
 def check_target(broker: Escrow, kind: str, name: str) -> None:
@@ -183,7 +191,7 @@ def check_target(broker: Escrow, kind: str, name: str) -> None:
 
 
 def discard(broker: Escrow, branches: list[Xid]) -> None:
-    """Roll back prepared branches, if they are still undecided."""
+    """Roll back branches, if they are still undecided."""
     for xid in branches:
         broker.rollback(xid)
 
