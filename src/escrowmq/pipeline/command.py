@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -39,6 +40,12 @@ def _seconds(_context: click.Context, _option: click.Parameter, value: str) -> f
     "--master", default="local[*]", show_default=True, help="Where Spark runs: local[N], spark://…, yarn, k8s://…"
 )
 @click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting for Spark; may be given several times.")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["parquet", "delta", "iceberg"]),
+    help="Write silver and gold as such tables, too; if left out, as the session's default source is one.",
+)
 @click.option("--payloads/--no-payloads", default=True, show_default=True, help="Keep the records' content in bronze.")
 @click.option(
     "--prepared-limit",
@@ -58,6 +65,7 @@ def audit(
     master: str,
     conf: tuple[str, ...],
     prepared: float,
+    format_: str | None,
     *,
     payloads: bool,
     nice: bool,
@@ -82,25 +90,36 @@ def audit(
 
     settings = dict(_setting(text) for text in conf)
     try:
+        if out.resolve().is_relative_to(journal.resolve()):
+            raise AuditError(f"{out} is in the journal's folder, which is the broker's alone; choose another --out")
         plan(journal)  # what can be refused is refused before Spark is started
         Store(out)
+        _writable(out)
         prepare()
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+        from pyspark.errors import PySparkException
+
         from escrowmq.pipeline.audit import Options
         from escrowmq.pipeline.audit import audit as run
 
-        with _progress(quiet=quiet) as progress:
-            if nice:
-                _be_nice()
-            verdict = run(
-                journal,
-                out,
-                master=master,
-                conf=settings,
-                options=Options(payloads=payloads, prepared_seconds=prepared),
-                progress=progress,
-            )
+        try:
+            with _progress(quiet=quiet) as progress:
+                if nice:
+                    _be_nice()
+                verdict = run(
+                    journal,
+                    out,
+                    master=master,
+                    conf=settings,
+                    options=Options(payloads=payloads, prepared_seconds=prepared, format=format_),
+                    progress=progress,
+                )
+        except (PySparkException, Py4JError) as error:
+            raise AuditError(f"Spark on {master} failed: {_cause(error)}; what it said is above") from error
     except (NoJournalError, StoreError, SparkUnavailableError) as error:
         raise AuditError(str(error)) from error
+    except OSError as error:  # which would end with 1, as a verdict does
+        raise AuditError(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from error
     if as_json:
         click.echo(json.dumps({**verdict._asdict(), "clean": verdict.clean, "report": str(out / "report.html")}))
     else:
@@ -116,6 +135,20 @@ def _setting(text: str) -> tuple[str, str]:
     if not equals:
         raise click.BadParameter(f"{text!r} is not NAME=VALUE")
     return name, value
+
+
+def _writable(out: Path) -> None:
+    """Make the folder of the tables, or find out that it cannot be made, before Spark is started."""
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=out):
+        pass
+
+
+def _cause(error: Exception) -> str:
+    """What Spark says, in one line: Java's exception if there is one, without the stack."""
+    said = [line.strip() for line in str(error).splitlines() if line.strip()]
+    java = (line for line in said if line.startswith((": ", "Caused by: ")))
+    return next(java, said[0] if said else type(error).__name__).removeprefix("Caused by:").lstrip(": ")
 
 
 def _be_nice() -> None:

@@ -1,0 +1,57 @@
+"""`escrowmq audit` where it cannot be made: one line and exit code 2, which is never a verdict."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from escrowmq.cli import main
+from escrowmq.pipeline.command import _cause
+from tests.pipeline.journals import Scribe
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    with Scribe(tmp_path / "data") as scribe:
+        scribe.queue(1, "q")
+    return scribe.folder
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    assert main(["audit", *map(str, arguments)]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1, said
+    return said
+
+
+def test_the_tables_do_not_go_into_the_journals_folder(journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(journal.iterdir())
+    for out in (journal, journal / "audit", journal / ".." / "data"):
+        assert "is in the journal's folder" in refused(capsys, journal, "--out", out)
+    assert sorted(journal.iterdir()) == before
+
+
+def test_a_folder_that_cannot_be_written_is_no_violation(journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (journal.parent / "file").touch()
+    assert "file" in refused(capsys, journal, "--out", journal.parent / "file" / "audit")
+
+
+@pytest.mark.timeout(120)
+def test_a_master_that_is_none_is_one_line(journal: Path) -> None:
+    command = [sys.executable, "-m", "escrowmq", "audit", str(journal), "--out", str(journal.parent / "audit")]
+    done = subprocess.run([*command, "--master", "nowhere"], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 2, done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("escrowmq: Spark on nowhere failed: ")
+    assert last.endswith("; what it said is above")
+    assert "Master must" in done.stderr
+
+
+def test_the_cause_is_javas_exception_without_its_stack() -> None:
+    text = "An error occurred.\n: java.lang.IllegalStateException: stopped\n\tat org.apache.spark.A.b(A)"
+    assert _cause(RuntimeError(text)) == "java.lang.IllegalStateException: stopped"
+    assert _cause(RuntimeError("[CODE] what is wrong\nmore")) == "[CODE] what is wrong"
+    assert _cause(RuntimeError()) == "RuntimeError"
