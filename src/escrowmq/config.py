@@ -28,7 +28,9 @@ from escrowmq.units import (
 
 CONTENT_BYTES = 896 << 20
 """Bodies and headers in one record of the journal: fewer than a record takes, for all that goes with them."""
-WATERMARK_FORM = 'a share of this machine\'s memory like 0.4, or a size like "1GiB"'
+LEAST_WATERMARK = 1 << 20
+"""Bytes; what is less than this was meant as something else, per cent for one."""
+WATERMARK_FORM = 'a share of this machine\'s memory like 0.4, or a size like "1GiB", of 1 MiB at least'
 
 
 class ConfigError(Exception):
@@ -50,9 +52,12 @@ def _watermark(value: object) -> float | int:
     if isinstance(value, float) and 0 < value <= 1:
         return value
     try:
-        return parse_size(value)
+        size = parse_size(value)
     except ValueError:
-        raise ValueError(WATERMARK_FORM) from None
+        size = 0
+    if size < LEAST_WATERMARK:
+        raise ValueError(WATERMARK_FORM)
+    return size
 
 
 def _not_empty(mechanisms: tuple[str, ...]) -> tuple[str, ...]:
@@ -62,6 +67,8 @@ def _not_empty(mechanisms: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _beside_the_file(path: Path, info: Info) -> Path:
+    if path == Path():  # what an empty text comes to: the folder of the file itself, which nobody means
+        raise ValueError("a path")
     folder = (info.context or {}).get("folder")
     return Path(folder, path) if folder else path
 

@@ -98,9 +98,17 @@ def test_paths_in_a_file_start_beside_it_and_others_where_they_are(toml: Path) -
             "memory.high_watermark = 2.0",
             (
                 "memory.high_watermark: expected a share of this machine's memory like 0.4, "
-                'or a size like "1GiB", not 2.0'
+                'or a size like "1GiB", of 1 MiB at least, not 2.0'
             ),
         ),
+        (
+            "memory.high_watermark = 40",  # per cent, as it was meant
+            (
+                "memory.high_watermark: expected a share of this machine's memory like 0.4, "
+                'or a size like "1GiB", of 1 MiB at least, not 40'
+            ),
+        ),
+        ("data_dir = ''", "data_dir: expected a path, not ''"),
         (
             "listen.address = ':1'",
             'listen.address: expected an address: "HOST:PORT" or "[IPV6]:PORT"; port 0 picks a free one, not \':1\'',
@@ -159,7 +167,9 @@ def test_every_key_is_read_by_the_server(key: str) -> None:
     assert name in read or f"{name}_bytes" in read
 
 
-@pytest.mark.parametrize(("mark", "expected"), [("0.5", 500), ("1.0", 1000), ("'2kB'", 2000), ("300", 300)])
+@pytest.mark.parametrize(
+    ("mark", "expected"), [("0.5", 500), ("1.0", 1000), ("'2MB'", 2_000_000), ("3000000", 3_000_000)]
+)
 def test_the_memory_watermark_is_a_share_or_a_size(toml: Path, mark: str, expected: int) -> None:
     toml.write_text(f"memory.high_watermark = {mark}")
     assert load(toml).memory.high_watermark_bytes(1000) == expected
