@@ -61,16 +61,18 @@ class TransactionAdmin:
         if view.state == IN_DOUBT:
             result = await self._durably(lambda: coordinator.force(name, commit=commit))
             _log.warning(
-                "an operator has %s branch %s of %s, which was in doubt since %d s; it takes %s, and brings %s",
+                "an operator has %s branch %s of %s, which had been in doubt for %d s; it %s",
                 _OUTCOMES[result.status],
                 name,
                 view.owner,
                 view.age // 1000,
-                _told(view.settled),
-                _told(view.published),
+                ("takes {}, and brings {}" if commit else "would have taken {}, and brought {}").format(
+                    _told(view.settled), _told(view.published)
+                ),
             )
         elif view.state in DECIDED:
-            raise Refused(f"branch {name} was decided before: it is {view.state.replace('_', ' ')}; see `tx forget`")
+            state = view.state.replace("_", " ")
+            raise Refused(f"branch {name} was decided before: it is {state}; see `escrowmq tx forget`")
         elif commit:
             raise Refused(f"branch {name} is {view.state.replace('_', ' ')}; only a prepared one can be committed here")
         else:  # which is refused while a channel works for it

@@ -151,8 +151,8 @@ def _decide(data_dir: Path, xid: str, decision: str, *, yes: bool) -> None:
         ]
         does = "; ".join(moved) or "move nothing"
         _confirm(
-            f"Branch {branch['xid']} of {branch['owner'] or 'an unknown owner'} is {branch['state'].replace('_', ' ')} "
-            f"since {branch['seconds']:,} s, and would {does}.\n"
+            f"Branch {branch['xid']} of {branch['owner'] or 'an unknown owner'} has been "
+            f"{branch['state'].replace('_', ' ')} for {branch['seconds']:,} s, and would {does}.\n"
             f"{'Commit it' if decision == 'commit' else 'Roll it back'}, whatever its transaction manager decides?"
         )
     outcome = ask(data_dir, f"tx.{decision}", xid=xid)
