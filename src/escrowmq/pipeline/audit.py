@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from escrowmq.core.records import Kind, decode_change
-from escrowmq.pipeline import decisions, gold, judging, packing, tasks
+from escrowmq.pipeline import decisions, gold, judging, lake, packing, tasks
 from escrowmq.pipeline.branches import DDL as STEPS
 from escrowmq.pipeline.frames import SCHEMA as RECORDS
 from escrowmq.pipeline.lifecycle import World
@@ -35,10 +35,12 @@ class Options(NamedTuple):
     Args:
         payloads: whether the table of records holds their content.
         prepared_seconds: how long a branch may be in doubt.
+        format: write silver and gold also as "delta" or "iceberg"; None: if the session's default source is that.
     """
 
     payloads: bool = True
     prepared_seconds: float = 3600.0
+    format: str | None = None
 
 
 class Verdict(NamedTuple):
@@ -81,6 +83,7 @@ class Audit:
         self.records = 0
         self.last_time = self.state.last_time
         self.broken: list[tuple[str, int, str]] = []
+        self.lake = lake.lake(spark, store.folder / "lake", lake.wanted(spark, options.format))
 
     def run(self) -> Verdict:
         """Everything, in order."""
@@ -97,6 +100,10 @@ class Audit:
         verdict = self._judge(messages, branches)
         self.progress("report")
         write_report(self, verdict)
+        if self.lake is not None:
+            self.progress("tables of the lakehouse")
+            schemas = {"silver.messages": _ddl(MESSAGES), "silver.branches": f"{decisions.DDL}, state string"}
+            lake.publish(self.lake, self.store, schemas)
         self._commit()
         return verdict
 
