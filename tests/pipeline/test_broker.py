@@ -34,7 +34,7 @@ retain_bytes = "{retain}"
 DURABLE = Properties(delivery_mode=2)
 PHASES = 3
 BULK = 3000
-QUEUES: dict[str, dict[str, object]] = {
+QUEUES: dict[str, dict[str, str | int]] = {
     "plain": {},
     "moved": {},
     "withheld": {},

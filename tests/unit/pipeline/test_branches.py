@@ -1,0 +1,37 @@
+"""Steps of branches, as records tell of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from escrowmq.core.branch import State
+from escrowmq.core.branch_records import Prepared, encode_number, encode_prepare
+from escrowmq.core.records import Kind
+from escrowmq.core.xid import Xid
+from tests.pipeline.direct import audited
+from tests.pipeline.journals import Scribe
+
+
+def test_a_branch_in_a_snapshot_is_as_of_the_snapshot(tmp_path: Path) -> None:
+    """An operator has committed it, a snapshot remembers that, and it is forgotten after that: once, not twice."""
+    with Scribe(tmp_path) as scribe:
+        scribe.queue(1, "q")
+        scribe.frame()
+        now = scribe.now_us // 1000
+        xid = Xid(1, b"global", b"branch").encode()
+        parts, _ = encode_prepare(Prepared(5, State.PREPARED, now, now, 0, xid, "owner", [], []), [])
+        scribe.append(Kind.PREPARE, *parts)
+        scribe.frame()
+        scribe.append(Kind.HEURISTIC, b"\x01", encode_number(5), b"\0\0\0\0")
+        scribe.frame()
+        state = Prepared(5, State.HEURISTIC_COMMITTED, now, now, 0, xid, "owner", [], [])
+        snapshot, _ = encode_prepare(state, [])
+        taken = scribe.journal.begin_snapshot([(int(Kind.PREPARE), b"".join(snapshot))], scribe.now_us)
+        taken.write()
+        scribe.journal.snapshot_done(taken)
+        scribe.append(Kind.FORGET, encode_number(5))
+    found = audited(tmp_path)
+    assert found.wrong == []
+    (row,) = found.branches
+    assert (row["outcome"], len(row["records"])) == ("heuristically committed", 3)
+    assert row["forgotten_at"] is not None

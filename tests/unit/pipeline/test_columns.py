@@ -1,0 +1,41 @@
+"""Reading many small structures out of one buffer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from escrowmq.pipeline.columns import U32, integers, ragged, slices, take, texts
+
+
+@given(st.lists(st.binary(max_size=6), max_size=30))
+def test_texts_by_number(values: list[bytes]) -> None:
+    lengths = integers([len(value) for value in values])
+    data = np.frombuffer(b"".join(values) + b"padding", np.uint8)
+    numbers, distinct = texts(data, np.cumsum(lengths) - lengths, lengths)
+    assert [distinct[number] for number in numbers] == values
+    assert len(set(distinct)) == len(distinct)
+
+
+@given(st.lists(st.integers(0, 5), max_size=20))
+def test_ragged(counts: list[int]) -> None:
+    owner, inner = ragged(integers(counts))
+    assert list(zip(owner.tolist(), inner.tolist(), strict=True)) == [
+        (i, n) for i, count in enumerate(counts) for n in range(count)
+    ]
+
+
+def test_structures_wherever_they_lie() -> None:
+    data = np.frombuffer(b"\xff\x01\0\0\0\x02\0\0\0", np.uint8)
+    assert take(data, integers([5, 1]), U32).tolist() == [2, 1]
+    assert take(data, integers([]), U32).tolist() == []
+    for beyond in (6, -1):
+        with pytest.raises(IndexError, match="reaches beyond"):
+            take(data, integers([beyond]), U32)
+
+
+def test_slices() -> None:
+    data = np.frombuffer(b"abcdef", np.uint8)
+    assert slices(data, integers([4, 0]), integers([2, 3])).tobytes() == b"efabc"

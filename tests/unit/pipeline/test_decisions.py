@@ -1,0 +1,63 @@
+"""What a branch came to, from its steps; and how a commit may differ from what was prepared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from escrowmq.pipeline.decisions import difference, together
+
+
+def step(name: str, lsn: int, *effects: str, snapshot: bool = False, whole: bool = True) -> dict[str, Any]:
+    sizes = {"operations": 1, "published": 1, "settled": 0}
+    rest = {"xid": None, "owner": None, "application": None, "epoch": None, "started_ms": None}
+    row = {"step": name, "lsn": lsn, "at_us": lsn, "whole": whole, "snapshot": snapshot, "effects": list(effects)}
+    return {**row, **sizes, **rest}
+
+
+@pytest.mark.rule("HALF-3")
+@pytest.mark.parametrize(
+    ("steps", "outcome", "wrong"),
+    [
+        ([step("prepared", 1)], "prepared", None),
+        ([step("prepared", 1), step("committed", 2)], "committed", None),
+        ([step("prepared", 1), step("rolled back", 2), step("rolled back", 3)], "rolled back", None),
+        ([step("committed", 1), step("committed", 2)], "committed", "twice"),
+        ([step("rolled back", 1), step("committed", 2)], "rolled back", "contradicted"),
+        ([step("committed", 1, whole=False)], "committed", "torn"),
+        (
+            [
+                step("prepared", 1),
+                step("heuristically committed", 2),
+                step("heuristically committed", 3, snapshot=True),
+                step("forgotten", 4),
+            ],
+            "heuristically committed",
+            None,
+        ),
+    ],
+)
+def test_outcomes(steps: list[dict[str, Any]], outcome: str, wrong: str | None) -> None:
+    row = together(7, steps)
+    assert (row["outcome"], row["wrong"]) == (outcome, wrong)
+    assert row["records"] == [each["lsn"] for each in steps if not each["snapshot"]]
+
+
+@pytest.mark.rule("TX-5")
+@pytest.mark.parametrize(
+    ("prepared", "applied", "deleted", "what"),
+    [
+        (["publish 1 2"], ["publish 1 2"], [], None),
+        (["publish 1 2"], [], [], "0 messages came to queue 1, 2 were prepared"),
+        (["publish 1 2"], [], [1], None),
+        ([], ["publish 1 1"], [], "1 messages came to queue 1, 0 were prepared"),
+        (["settle 2 5 1"], ["settle 2 5 1", "publish 9 1"], [], None),
+        (["settle 2 5 2"], ["settle 2 5 1"], [], "position 6 of queue 2 was not settled"),
+        (["settle 2 5 1"], ["settle 2 5 2"], [], "position 6 of queue 2 was settled, and had not been prepared"),
+        (["return 2 5 1"], ["settle 2 5 1"], [], None),
+        (["release 2"], ["settle 2 5 9"], [], None),
+    ],
+)
+def test_differences(prepared: list[str], applied: list[str], deleted: list[int], what: str | None) -> None:
+    assert difference(prepared, applied, deleted) == what
