@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from escrowmq.client.connection import Connection, connect
+from escrowmq.client.errors import Error
 from escrowmq.wire.amqp091.properties import PERSISTENT, Properties
 
 _QUEUE = "escrowmq.client.measure"
@@ -81,14 +83,26 @@ def _wait_for(connection: Connection, messages: int) -> None:
             connection.sleep(0.01)
 
 
-def main(arguments: list[str]) -> None:
-    """Measure on the broker of the URL, and print it."""
-    (url,) = arguments
-    published = publish_in_branches(url)
-    sys.stdout.write(f"published in branches of 100,000: {published.per_second:,.0f} messages/s of 100 bytes\n")
-    consumed = consume(url)
-    sys.stdout.write(f"consumed and acknowledged:        {consumed.per_second:,.0f} messages/s of 100 bytes\n")
+def main(arguments: list[str]) -> int:
+    """Measure on the broker of the URL, and print it; the exit code: 1, with a line on stderr, if the broker fails."""
+    parser = argparse.ArgumentParser(
+        prog="python -m escrowmq.client.measure",
+        description="Measure how fast the client publishes in branches, and consumes, on a broker that runs; "
+        f"the queue {_QUEUE} is made for it, and deleted.",
+        epilog="example: python -m escrowmq.client.measure amqp://127.0.0.1/",
+    )
+    parser.add_argument("url", help="the broker, amqp://user:password@host:port/vhost")
+    url = parser.parse_args(arguments).url
+    try:
+        published = publish_in_branches(url)
+        sys.stdout.write(f"published in branches of 100,000: {published.per_second:,.0f} messages/s of 100 bytes\n")
+        consumed = consume(url)
+        sys.stdout.write(f"consumed and acknowledged:        {consumed.per_second:,.0f} messages/s of 100 bytes\n")
+    except Error as error:
+        sys.stderr.write(f"{parser.prog}: {error}\n")
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))
