@@ -171,6 +171,7 @@ def test_an_operator_finds_and_decides_what_is_in_doubt(tmp_path: Path) -> None:
         assert NAME in escrowmq(broker, "tx", "list")
         assert "1 of queue 'in' in vhost '/'" in escrowmq(broker, "tx", "show", NAME)
 
+        assert "Forget it" not in escrowmq(broker, "tx", "forget", NAME, stdin="y\n", code=1)  # refused, not asked
         refused = escrowmq(broker, "tx", "commit", NAME, stdin="n\n", code=1)
         assert "would take 1 of queue 'in' in vhost '/'" in refused
         assert refused.endswith("escrowmq: aborted")

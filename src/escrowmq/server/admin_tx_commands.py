@@ -106,7 +106,7 @@ def show_branch(data_dir: Path, as_json: bool, xid: str) -> None:
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
-@tx.command("commit")
+@tx.command("commit", short_help="Commit a branch that is in doubt.")
 @data_dir_option
 @click.argument("xid")
 @yes_option
@@ -116,7 +116,7 @@ def commit_branch(data_dir: Path, xid: str, yes: bool) -> None:
     _decide(data_dir, xid, "commit", yes=yes)
 
 
-@tx.command("rollback")
+@tx.command("rollback", short_help="Roll a branch back.")
 @data_dir_option
 @click.argument("xid")
 @yes_option
@@ -126,7 +126,7 @@ def roll_back_branch(data_dir: Path, xid: str, yes: bool) -> None:
     _decide(data_dir, xid, "rollback", yes=yes)
 
 
-@tx.command("forget")
+@tx.command("forget", short_help="Forget a branch that an operator has decided.")
 @data_dir_option
 @click.argument("xid")
 @yes_option
@@ -135,10 +135,11 @@ def forget_branch(data_dir: Path, xid: str, yes: bool) -> None:
     """Forget the branch XID, which an operator has decided. Its transaction manager is then told that there is none."""
     if not yes:
         branch = ask(data_dir, "tx.show", xid=xid)
-        _confirm(
-            f"Branch {branch['xid']} is {branch['state'].replace('_', ' ')}. "
-            "Forget it, although its transaction manager may not have heard of that?"
-        )
+        if branch["state"].startswith("heuristic"):  # others are refused, and nobody needs to be asked
+            _confirm(
+                f"Branch {branch['xid']} is {branch['state'].replace('_', ' ')}. "
+                "Forget it, although its transaction manager may not have heard of that?"
+            )
     ask(data_dir, "tx.forget", xid=xid)
 
 
