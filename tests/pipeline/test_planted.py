@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from escrowmq.core.message import Envelope
+from escrowmq.core.records import Kind, encode_block
 from tests.pipeline.direct import audited
 from tests.pipeline.journals import Scribe
 from tests.pipeline.planted import PLANTED, WHOLE, Expected, good
@@ -47,3 +49,25 @@ def test_good_journals_are_clean(tmp_path: Path) -> None:
     assert {row["outcome"] for row in found.branches} == {"committed", "rolled back"}
     outcomes = [row["outcome"] for row in found.messages if row["queue"] == "q1"]
     assert outcomes == ["expired", "expired", "accepted", "accepted", None, "accepted", None]
+
+
+@pytest.mark.rule("DUR-1")
+def test_a_message_whose_segment_is_gone_is_found(tmp_path: Path) -> None:
+    with Scribe(tmp_path, segment_bytes=4096) as scribe:
+        scribe.queue(1, "q")
+        scribe.publish(1, 1)
+        for _ in range(20):
+            scribe.frame()
+            scribe.append(*_filler(scribe))
+        scribe.snapshot({1: [(1, 1)]})
+        scribe.publish(1, 2)
+    segments = sorted(tmp_path.glob("*.log"))
+    assert len(segments) > 1
+    segments[0].unlink(missing_ok=True)
+    assert [(name, subject) for name, subject, _ in audited(tmp_path).wrong] == [("lost", "queue 1 1")]  # its name went with it
+
+
+def _filler(scribe: Scribe) -> tuple[Kind, bytes]:
+    """A page that nobody needs: it fills segments."""
+    block = encode_block(scribe.now_us // 1000, Envelope("", "q", protocol=91, durable=False), [b"x" * 1000])
+    return Kind.PAGE, b"".join(map(bytes, block))
