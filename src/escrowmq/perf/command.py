@@ -62,7 +62,12 @@ _SECONDS = click.FloatRange(min=0, min_open=True)
     "--prefetch", type=click.IntRange(0, 65535), help="Unacknowledged deliveries a consumer may have; 0: no limit."
 )
 @click.option("--queue", help="Use this queue (with several: what their names begin with).")
-@click.option("--keep", is_flag=True, default=None, help="Do not delete the queues at the end.")
+@click.option(
+    "--keep",
+    is_flag=True,
+    default=None,
+    help="Do not delete the queues at the end; without it one that was there before is deleted as well.",
+)
 @click.option("--deadline", type=_SECONDS, help="Give up after so many seconds in all.")
 @click.option(
     "--stall", type=_SECONDS, default=30.0, show_default=True, help="Give up after so many seconds without progress."
