@@ -64,7 +64,8 @@ def test_a_message_whose_segment_is_gone_is_found(tmp_path: Path) -> None:
     segments = sorted(tmp_path.glob("*.log"))
     assert len(segments) > 1
     segments[0].unlink(missing_ok=True)
-    assert [(name, subject) for name, subject, _ in audited(tmp_path).wrong] == [("lost", "queue 1 1")]  # its name went with it
+    # The queue's name has gone with it.
+    assert [(name, subject) for name, subject, _ in audited(tmp_path).wrong] == [("lost", "queue 1 1")]
 
 
 def _filler(scribe: Scribe) -> tuple[Kind, bytes]:
