@@ -47,7 +47,7 @@ run: $(VENV)/.spark ## stream 336,776 events through broker and Spark, kill both
 	@exec $(BIN)/python -u -m escrowmq.demo --out build/run $(ARGS)
 
 test: $(VENV)/.spark ## run the tests, long ones in their short form
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 $(ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup $(ARGS)
 
 lint: $(VENV)/.spark ## check style, types, generated files
 	$(BIN)/ruff check .
