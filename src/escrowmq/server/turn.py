@@ -66,6 +66,7 @@ class Turns:
         self._loop = loop
         self._clock = clock or steady_clock()
         self._begun = False
+        self._committed = False  # commits are on disk that the broker has not been told of
         self._waiting: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._timer: TimerHandle | None = None
@@ -79,6 +80,8 @@ class Turns:
             self._begun = True
             self.broker.now = self._clock() // 1_000_000
             self._loop.call_soon(self.end)
+        if self._committed:
+            self._show()
 
     def end(self) -> None:
         """End the turn now: it has taken in so much that answers should not wait for the other sockets."""
@@ -146,6 +149,8 @@ class Turns:
 
     def _finish(self) -> None:
         broker = self.broker
+        if self._committed:
+            self._show()
         due = broker.next_deadline()
         if due is not None and due <= broker.now:
             broker.run_deadlines()
@@ -225,10 +230,22 @@ class Turns:
         self.begin()
         try:
             self.journal.batch_done(batch)
-            self.broker.synced(self.journal.synced_lsn)  # what is committed can be seen before anybody is told
+            self._committed = True  # to be seen before anything else is asked; but not before the answers go out
+            if self._waiting:
+                self._show()
             self._release()
             self._write()
             self._flush()
+        except JournalError as error:
+            die(str(error))
+        except Exception as error:  # noqa: BLE001 - as in `_end`
+            die("internal error in the broker", error)
+
+    def _show(self) -> None:
+        """What is committed can be seen from now on."""
+        self._committed = False
+        try:
+            self.broker.synced(self.journal.synced_lsn)
         except JournalError as error:
             die(str(error))
         except Exception as error:  # noqa: BLE001 - as in `_end`
