@@ -19,6 +19,7 @@ from tests.kill.rounds import run_rounds
 @pytest.mark.rule("ORD-4")
 @pytest.mark.rule("ORD-5")
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # sockets that pika did not close
 def test_ten_kills(tmp_path: Path) -> None:
     run_rounds(tmp_path, 10, seed=1)
 
