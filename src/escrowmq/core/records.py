@@ -79,6 +79,7 @@ _LSN: Final = struct.Struct("<Q")
 
 
 _PUBLISH: Final = int(Kind.PUBLISH)
+_JOINED: Final = 1 << 16  # bytes of bodies up to which one part is cheaper than a part for each
 
 TRANSIENT: Final = 1 << 31
 """Set in the start of a reference whose content does not survive a restart (it lies in a PAGE record)."""
@@ -157,8 +158,11 @@ def encode_block(time: int, envelope: Envelope, bodies: Sequence[bytes]) -> list
         body = bodies[0]
         return [BLOCK.pack(20 + len(head) + len(body), time, 1, len(head)), head, _U32.pack(len(body)), body]
     lengths = array("I", map(len, bodies))
-    size = 16 + len(head) + 4 * count + sum(lengths)
-    return [BLOCK.pack(size, time, count, len(head)), head, lengths.tobytes(), *bodies]
+    total = sum(lengths)
+    fixed = BLOCK.pack(16 + len(head) + 4 * count + total, time, count, len(head))
+    if total <= _JOINED:
+        return [fixed, head, lengths.tobytes(), b"".join(bodies)]
+    return [fixed, head, lengths.tobytes(), *bodies]
 
 
 def decode_block(data: bytes | memoryview, at: int = 0, first: int = 0, count: int | None = None) -> Block:
