@@ -36,15 +36,28 @@ def transfer(manager: TransactionManager) -> str | None:
         if method is None:
             tx.rollback()
             return None
-        order = json.loads(body)
-        charged = tx["database"].execute(
-            "UPDATE account SET balance = balance - %(amount)s WHERE name = %(account)s AND balance >= %(amount)s",
-            order,
-        )
-        queue = SHIPMENTS if charged.rowcount == 1 else DECLINED
+        order = read(body)
+        queue = SHIPMENTS if order is not None and charge(tx["database"], order) else DECLINED
         channel.basic_publish("", queue, body, PERSISTENT)
         channel.basic_ack(method.delivery_tag)
     return queue
+
+
+def read(body: bytes) -> dict[str, Any] | None:
+    """The order in a message; None if there is none: it would only come again, and again."""
+    try:
+        order = json.loads(body)
+        return {"account": str(order["account"]), "amount": int(order["amount"])}
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def charge(database: Any, order: dict[str, Any]) -> bool:
+    """Whether the account had enough, and was charged."""
+    charged = database.execute(
+        "UPDATE account SET balance = balance - %(amount)s WHERE name = %(account)s AND balance >= %(amount)s", order
+    )
+    return bool(charged.rowcount == 1)
 
 
 def set_up(broker: str, database: str, orders: int) -> None:
