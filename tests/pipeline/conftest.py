@@ -33,4 +33,5 @@ def spark() -> Iterator[SparkSession]:
     }
     found = session("local[2]", conf=conf)
     yield found
-    found.stop()
+    if found.sparkContext._jsc is not None:  # tests of another folder end it, if they come later in this process
+        found.stop()
