@@ -239,6 +239,13 @@ class Channel:
 
     def settle(self, tag: int, outcome: Outcome, *, multiple: bool, requeue: bool = False) -> None:
         """basic.ack, nack, reject. Raises PRECONDITION_FAILED for a tag that is not outstanding."""
+        if multiple and self.branch is None:
+            items = self.unsettled.settle_through(tag)
+            if items:
+                self._settle_items(items, outcome, requeue=requeue)
+            elif tag:
+                raise _unknown_tag(tag)
+            return
         if multiple:
             taken = self.unsettled.take_through(tag)
             if not taken and tag:
@@ -265,15 +272,17 @@ class Channel:
         self._settle(taken, Outcome.ACCEPTED)
 
     def _settle(self, taken: list[tuple[int, Item]], outcome: Outcome, *, requeue: bool = False) -> None:
-        broker = self.broker
         if self.branch is not None:
             self._settle_in(self.branch, taken, outcome, requeue=requeue)
-            return
-        for consumer, entries in by_consumer([item for _, item in taken]):
+        else:
+            self._settle_items([item for _, item in taken], outcome, requeue=requeue)
+
+    def _settle_items(self, items: list[Item], outcome: Outcome, *, requeue: bool) -> None:
+        for consumer, entries in by_consumer(items):
             if requeue:
-                broker.requeue(consumer, entries)
+                self.broker.requeue(consumer, entries)
             else:
-                broker.settle(consumer, entries, outcome)
+                self.broker.settle(consumer, entries, outcome)
 
     def _settle_in(
         self, branch: TransactionBranch, taken: list[tuple[int, Item]], outcome: Outcome, *, requeue: bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -131,3 +131,20 @@ def test_a_rollback_costs_what_was_settled_not_what_is_held() -> None:
         unsettled.restore([(100_000, item)])
     assert time.perf_counter() - started < 5.0, "some 50 s if each walks through all of them"
     assert unsettled.count == 200_000
+
+
+@given(st.lists(st.booleans(), max_size=12), st.integers(0, 14), st.integers(0, 12))
+def test_settling_through_takes_what_taking_through_takes(waits: list[bool], tag: int, gone: int) -> None:
+    both = Unsettled(), Unsettled()
+    consumer = Consumer(queue(), Sink())
+    for unsettled in both:
+        for number, wait in enumerate(waits, 1):
+            if wait:
+                unsettled.add([Entry(number, b"", RUN)], consumer)
+            else:
+                unsettled.skip(1)
+        unsettled.take(gone)
+    taken = [item[0].position for _, item in both[0].take_through(tag)]
+    assert [item[0].position for item in both[1].settle_through(tag)] == taken
+    assert [one.next_tag for one in both] == [both[0].next_tag] * 2
+    assert (both[0].count, both[0].places) == (both[1].count, both[1].places)
