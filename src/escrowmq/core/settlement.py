@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from escrowmq.core.records import Kind, encode_settle, ranges_of
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from escrowmq.core.outcome import Outcome
     from escrowmq.core.ports import Log
     from escrowmq.core.queue import Queue
+
+
+_run = attrgetter("run")
 
 
 class Settlements:
@@ -42,11 +46,19 @@ class Settlements:
             self.deliveries.flush()
         if not self._waiting:
             return
+        log = self._log
         for (queue, outcome), entries in self._waiting.items():
+            runs = set(map(_run, entries))
+            alone = runs.pop() if len(runs) == 1 else None
+            if alone is not None and alone.lsn and queue.durable and alone.envelope.durable:  # the same, in fewer steps
+                positions = [entry.position for entry in entries]
+                log.append(Kind.SETTLE, encode_settle(queue.ident, outcome, ranges_of(positions)))
+                log.release(alone.lsn, len(entries))
+                continue
             positions = durable_positions(queue, entries)
             if positions:
-                self._log.append(Kind.SETTLE, encode_settle(queue.ident, outcome, ranges_of(positions)))
-            release(self._log, entries)
+                log.append(Kind.SETTLE, encode_settle(queue.ident, outcome, ranges_of(positions)))
+            release(log, entries)
         self._waiting.clear()
 
 
