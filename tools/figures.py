@@ -49,10 +49,19 @@ _KINDS: Final[Rows] = {
     ("xa", "xa.concurrent"): "— two phases, 32 at once",
     ("xa", "xa.per-sync"): "— branches for each sync, 32 at once",
 }
+_SPARK: Final[Rows] = {
+    ("spark", "spark.read"): "queue → Spark, nothing done with it",
+    ("spark", "spark.read_twin"): "— rows that Spark makes up itself, instead",
+    ("spark", "spark.write"): "Spark → queue",
+    ("spark", "spark.through_twin"): "— Spark's rate source to its no-op sink, in as many micro-batches",
+    ("spark", "spark.through"): "queue → Spark → queue, one global transaction for each micro-batch",
+    ("spark", "spark.trigger"): "a trigger with 10 messages",
+}
 _GUIDES: Final = ROOT / "docs" / "guides"
 PAGES: Final[dict[Path, Rows]] = {
     ROOT / "README.md": _README,
     _GUIDES / "database-and-queue.md": _KINDS,
+    _GUIDES / "from-queue-to-table.md": _SPARK,
 }
 
 
