@@ -103,7 +103,7 @@ def measured(broker: Broker, messages: int, duration: float) -> dict[str, float]
     """All figures, with journals of `messages` and half as many; the broker is loaded for `duration` s at a time."""
     folder = broker.directory / "audits"
     seconds: dict[int, float] = {}
-    peak = 0
+    peak: dict[int, int] = {}
     broker.freeze()
     try:
         for count in (messages // 2, messages):
@@ -112,13 +112,14 @@ def measured(broker: Broker, messages: int, duration: float) -> dict[str, float]
                 seconds[count], verdict = audit.finish()
             if verdict["messages"] < count:
                 raise MeasureError(f"the audit knows {verdict['messages']} of {count} messages")
-            peak = max(peak, audit.peak_bytes)
+            peak[count] = audit.peak_bytes
     finally:
         broker.thaw()
     return {
         "audit.rate": messages / seconds[messages],
         "audit.twice": seconds[messages] / seconds[messages // 2],
-        "audit.memory": peak / 1e6,
+        "audit.memory": peak[messages] / 1e6,
+        "audit.memory-twice": peak[messages] / peak[messages // 2],
         "audit.broker-share": _share(broker, folder / str(messages), folder / "out-beside", duration),
     }
 

@@ -282,6 +282,7 @@ class JournalAudit(Scenario):
                 ),
                 Figure("audit.twice", "— time by that for half of them", "", below=2.1),
                 Figure("audit.memory", "— memory, all its processes", "MB"),
+                Figure("audit.memory-twice", "— memory by that for half of them", "", below=1.2),
                 Figure("audit.broker-share", "— confirms beside an audit by those without", "", at_least=0.9),
             ),
         )
