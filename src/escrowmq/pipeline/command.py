@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -85,6 +84,7 @@ def audit(
       escrowmq audit /mnt/journal --out /mnt/audit --master spark://head:7077
     """
     from escrowmq.java import SparkUnavailableError, prepare
+    from escrowmq.pipeline.background import give_way
     from escrowmq.pipeline.planning import NoJournalError, plan
     from escrowmq.pipeline.store import Store, StoreError
 
@@ -92,7 +92,7 @@ def audit(
     try:
         if out.resolve().is_relative_to(journal.resolve()):
             raise AuditError(f"{out} is in the journal's folder, which is the broker's alone; choose another --out")
-        plan(journal)  # what can be refused is refused before Spark is started
+        broker = plan(journal).broker  # what can be refused is refused before Spark is started
         Store(out)
         _writable(out)
         prepare()
@@ -105,7 +105,7 @@ def audit(
         try:
             with _progress(quiet=quiet) as progress:
                 if nice:
-                    _be_nice()
+                    give_way(broker)
                 verdict = run(
                     journal,
                     out,
@@ -149,14 +149,6 @@ def _cause(error: Exception) -> str:
     said = [line.strip() for line in str(error).splitlines() if line.strip()]
     java = (line for line in said if line.startswith((": ", "Caused by: ")))
     return next(java, said[0] if said else type(error).__name__).removeprefix("Caused by:").lstrip(": ")
-
-
-def _be_nice() -> None:
-    """Run only on time that nobody else wants, as do all processes that are started from here."""
-    with suppress(OSError):
-        os.nice(19)
-    with suppress(OSError, AttributeError):
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 @contextmanager

@@ -43,7 +43,7 @@ class Plan:
     """What a run reads: the log from `begin` to `end`, and snapshots taken in between.
 
     `start`: from there on the log has no gaps. Below it, some of its history may be gone. `held_back`: the log has one
-    more frame, which may still be on its way to disk. `running`: a broker seems to serve the folder.
+    more frame, which may still be on its way to disk. `broker`: the process that seems to serve the folder.
     """
 
     journal_id: str
@@ -55,8 +55,13 @@ class Plan:
     holes: list[tuple[int, int]]
     damage: list[Damage] = field(default_factory=list)
     held_back: bool = False
-    running: bool = False
+    broker: int | None = None
     newest_snapshot: int = 0
+
+    @property
+    def running(self) -> bool:
+        """Whether a broker seems to serve the folder."""
+        return self.broker is not None
 
     @property
     def bytes(self) -> int:
@@ -91,7 +96,7 @@ def _plan(reader: JournalReader, path: Path, begin: int, start: int) -> Plan:
             continue  # the broker has just deleted it
     if not files:
         raise NoJournalError(f"{path}: no journal here: no file with a name like 0000000000000000.log")
-    running = _running(path)
+    broker = _broker(path)
     pieces: list[Piece] = []
     holes: list[tuple[int, int]] = []
     at = 0
@@ -100,7 +105,7 @@ def _plan(reader: JournalReader, path: Path, begin: int, start: int) -> Plan:
         if file.origin > at:
             holes.append((at, file.origin))
         last = i == len(files) - 1
-        end, held_back, fault = _end(file, None if last else files[i + 1].origin, hold_back=last and running)
+        end, held_back, fault = _end(file, None if last else files[i + 1].origin, hold_back=last and broker is not None)
         if fault is not None:
             damage.append(fault)
         low = max(begin, file.origin)
@@ -120,7 +125,7 @@ def _plan(reader: JournalReader, path: Path, begin: int, start: int) -> Plan:
         holes,
         damage,
         held_back,
-        running,
+        broker,
         max(lsns, default=0),
     )
 
@@ -171,10 +176,10 @@ def _snapshots(reader: JournalReader, end: int, damage: list[Damage]) -> tuple[l
     return lsns, pieces
 
 
-def _running(path: Path) -> bool:
-    """Whether a broker seems to serve this folder: then the last frame may still be on its way to disk."""
+def _broker(path: Path) -> int | None:
+    """The process that seems to serve this folder: then the last frame may still be on its way to disk."""
     try:
         pid = int((path / LOCK).read_text(encoding="ascii"))
     except (OSError, ValueError):
-        return False
-    return Path("/proc", str(pid)).exists()
+        return None
+    return pid if Path("/proc", str(pid)).exists() else None
