@@ -1,9 +1,9 @@
 """Out of the way of the broker: the audit runs on processor time that nobody else wants.
 
-The scheduling class for that, SCHED_IDLE, holds within a group of processes only, and Linux makes a group of each session
-(`sched_autogroup_enabled`) and each control group: next to those of other groups an idle process gets its fair share. So
-the audit goes into a control group that is idle as a whole, where that is allowed; and where it is not, it leaves one
-processor to a broker that runs in another group.
+The scheduling class for that, SCHED_IDLE, holds within a group of processes only, and Linux makes a group of each
+session (`sched_autogroup_enabled`) and each control group: next to those of other groups an idle process gets its fair
+share. So the audit goes into a control group that is idle as a whole, where that is allowed; and where it is not, it
+leaves one processor to a broker that runs in another group.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ class Packed(NamedTuple):
 
 
 def part_of(queue: Ints, first: Ints, parts: int) -> Ints:
-    """Which part of the work a position belongs to: all of a bucket to the same, a queue's buckets in turn to all parts,
-    so that no part has much more than any other.
+    """Which part of the work a position belongs to: all of a bucket to the same, a queue's buckets in turn to all
+    parts, so that no part has much more than any other.
     """
     mixed = (queue.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(33)
     return ((mixed + (first.astype(np.uint64) >> np.uint64(BUCKET_BITS))) % np.uint64(parts)).astype(np.int64)
