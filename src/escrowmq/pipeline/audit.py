@@ -17,6 +17,7 @@ from escrowmq.pipeline.lifecycle import World
 from escrowmq.pipeline.messages import SCHEMA as MESSAGES
 from escrowmq.pipeline.messages import Names
 from escrowmq.pipeline.planning import PIECE, Plan, plan
+from escrowmq.pipeline.progress import Tasks, Watch
 from escrowmq.pipeline.report import write_report
 from escrowmq.pipeline.store import Queue, State, Store, StoreError
 
@@ -264,6 +265,7 @@ def audit(
     conf: Mapping[str, str] | None = None,
     options: Options = OPTIONS,
     progress: Progress = lambda _: None,
+    tasks: Tasks = lambda _done, _total: None,
 ) -> Verdict:
     """Audit what is new in the journal folder `journal` since the last run on `out`, and bring the tables there up to
     date (docs/guides/auditing.md).
@@ -276,6 +278,7 @@ def audit(
         conf: settings for that session.
         options: what else can be chosen.
         progress: is told what begins.
+        tasks: is told now and then how many tasks of that are done, and of how many.
 
     Raises:
         NoJournalError, StoreError, SparkUnavailableError: with one line each that says why.
@@ -288,7 +291,8 @@ def audit(
         progress("starting Spark")
         spark = session(master, conf=conf)
     try:
-        return Audit(spark, journal, store, options, progress).run()
+        with Watch(spark, tasks):
+            return Audit(spark, journal, store, options, progress).run()
     finally:
         if mine:
             spark.stop()

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import json
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from escrowmq.units import parse_duration
 
@@ -86,6 +82,7 @@ def audit(
     from escrowmq.java import SparkUnavailableError, prepare
     from escrowmq.pipeline.background import give_way
     from escrowmq.pipeline.planning import NoJournalError, plan
+    from escrowmq.pipeline.progress import Display
     from escrowmq.pipeline.store import Store, StoreError
 
     settings = dict(_setting(text) for text in conf)
@@ -103,7 +100,7 @@ def audit(
         from escrowmq.pipeline.audit import audit as run
 
         try:
-            with _progress(quiet=quiet) as progress:
+            with Display(quiet=quiet) as display:
                 if nice:
                     give_way(broker)
                 verdict = run(
@@ -112,7 +109,8 @@ def audit(
                     master=master,
                     conf=settings,
                     options=Options(payloads=payloads, prepared_seconds=prepared, format=format_),
-                    progress=progress,
+                    progress=display.stage,
+                    tasks=display.tasks,
                 )
         except (PySparkException, Py4JError) as error:
             raise AuditError(f"Spark on {master} failed: {_cause(error)}; what it said is above") from error
@@ -149,18 +147,3 @@ def _cause(error: Exception) -> str:
     said = [line.strip() for line in str(error).splitlines() if line.strip()]
     java = (line for line in said if line.startswith((": ", "Caused by: ")))
     return next(java, said[0] if said else type(error).__name__).removeprefix("Caused by:").lstrip(": ")
-
-
-@contextmanager
-def _progress(*, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """A line for each stage on stderr: when it began, and what it is."""
-    console = Console(stderr=True, quiet=quiet)
-    begin = time.monotonic()
-    with console.status("reading the journal") as status:
-
-        def tell(stage: str) -> None:
-            if not console.is_terminal:
-                console.print(f"{time.monotonic() - begin:6.1f} s  {stage}", highlight=False)
-            status.update(f"{stage} …")
-
-        yield tell
