@@ -52,7 +52,7 @@ def test_a_standalone_cluster(tmp_path: Path) -> None:
         assert "executors=2" in said
         broker.terminate()
         command = [sys.executable, "-m", "escrowmq", "audit", str(tmp_path / "data"), "--out", str(tmp_path / "audit")]
-        command += ["--master", cluster.master, "--conf", "spark.executor.memory=512m"]
+        command += ["--no-nice", "--master", cluster.master, "--conf", "spark.executor.memory=512m"]
         command += ["--conf", "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"]
         done = subprocess.run(
             command,
