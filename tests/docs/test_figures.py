@@ -61,6 +61,11 @@ def test_medians_and_their_ratio_become_rows() -> None:
     assert "EscrowMQ 0.1.0, RabbitMQ 3.10.8" in text
 
 
+@pytest.mark.parametrize(("ratio", "text"), [(None, "–"), (10.04, "10.0×"), (0.777, "0.78×"), (0.0221, "0.022×")])
+def test_a_ratio_below_one_keeps_its_digits(ratio: float | None, text: str) -> None:
+    assert figures.times(ratio) == text
+
+
 def test_without_results_it_says_so() -> None:
     assert "No results" in figures.figures(None, README)
 
