@@ -15,7 +15,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "core": (),
     "journal": ("core.records",),
     "wire": ("core", "__version__"),  # the version is what a peer is told at the handshake
-    "client": ("wire", "core", "__version__"),
+    "client": ("wire", "core", "__version__", "urls"),
     "xa": ("client", "core.xid", "core.xa", "text"),
     "server": ("core", "journal", "wire", "client", "config", "units", "text", "__version__"),
     "spark": ("client", "core.records", "java"),
@@ -37,11 +37,12 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "units",
     ),
     "java": (),
-    "perf": ("text", "__version__"),  # it measures any broker, so it knows none
+    "perf": ("text", "urls", "__version__"),  # it measures any broker, so it knows none
     # It is a user: the command line, real clients, Spark.
     "demo": ("client", "java", "pipeline.session", "spark"),
     "units": (),
     "text": (),
+    "urls": (),
     "config": ("units",),
     "inspection": (
         "core.branch",

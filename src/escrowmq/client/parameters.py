@@ -6,9 +6,10 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from escrowmq.client.errors import ProgrammingError
+from escrowmq.urls import redacted, split
 from escrowmq.wire.amqp091.table import FieldValue
 
 PORT: Final = 5672
@@ -70,17 +71,16 @@ def parse_url(url: str) -> Parameters:
     server_name_indication. Raises ProgrammingError, which never repeats the password.
     """
     try:
-        parts = urlsplit(url)
-        port = parts.port
+        parts = split(url)
     except ValueError as error:
-        raise ProgrammingError(f"bad URL {redacted(url)}: {error}") from None
+        raise ProgrammingError(str(error)) from None
     if parts.scheme not in ("amqp", "amqps"):
         raise ProgrammingError(f"bad URL {redacted(url)}: the scheme is amqp or amqps, not {parts.scheme!r}")
     if "/" in parts.path[1:]:
         raise ProgrammingError(f"bad URL {redacted(url)}: write a slash in the virtual host as %2F")
     given: dict[str, Any] = {"port": TLS_PORT if parts.scheme == "amqps" else PORT}
-    if port is not None:
-        given["port"] = port
+    if parts.port is not None:
+        given["port"] = parts.port
     if parts.hostname:
         given["host"] = unquote(parts.hostname)
     if parts.username is not None:
@@ -108,13 +108,6 @@ def parse_url(url: str) -> Parameters:
     found = Parameters(**given)
     _check(found)
     return found
-
-
-def redacted(url: str) -> str:
-    """The URL without what stands between the first `://` and the last `@`, and without its query."""
-    scheme, separator, rest = url.partition("?")[0].partition("://")
-    _, at, host = rest.rpartition("@")
-    return f"{scheme}://…@{host}" if separator and at else f"{scheme}{separator}{rest}"
 
 
 def _flag(text: str) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from escrowmq.perf.errors import WrongUsage
+from escrowmq.urls import redacted, split
 
 DEFAULT_PORT = 5672
 
@@ -33,30 +34,22 @@ def parse_url(url: str) -> Target:
     Raises WrongUsage, with the part that is wrong named.
     """
     try:
-        parts = urlsplit(url)
-        port = parts.port
+        parts = split(url)
     except ValueError as error:
-        raise WrongUsage(f"bad URL {redacted(url)!r}: {error}") from None
+        raise WrongUsage(str(error)) from None
     if parts.scheme != "amqp":
-        raise WrongUsage(f"bad URL {redacted(url)!r}: the scheme must be amqp, it is {parts.scheme!r}")
+        raise WrongUsage(f"bad URL {redacted(url)}: the scheme must be amqp, it is {parts.scheme!r}")
     if not parts.hostname:
-        raise WrongUsage(f"bad URL {redacted(url)!r}: no host")
+        raise WrongUsage(f"bad URL {redacted(url)}: no host")
     if parts.query or parts.fragment:
-        raise WrongUsage(f"bad URL {redacted(url)!r}: neither query nor fragment is understood")
+        raise WrongUsage(f"bad URL {redacted(url)}: neither query nor fragment is understood")
     vhost = unquote(parts.path[1:])
     if "/" in parts.path[1:]:
-        raise WrongUsage(f"bad URL {redacted(url)!r}: write a slash in the virtual host as %2F")
+        raise WrongUsage(f"bad URL {redacted(url)}: write a slash in the virtual host as %2F")
     return Target(
         host=parts.hostname,
-        port=DEFAULT_PORT if port is None else port,
+        port=DEFAULT_PORT if parts.port is None else parts.port,
         user="guest" if parts.username is None else unquote(parts.username),
         password="guest" if parts.password is None else unquote(parts.password),
         vhost=vhost or "/",
     )
-
-
-def redacted(url: str) -> str:
-    """The URL without what stands between the first `://` and the last `@`."""
-    scheme, separator, rest = url.partition("://")
-    _, at, host = rest.rpartition("@")
-    return f"{scheme}://…@{host}" if separator and at else url

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from escrowmq.client.errors import ProgrammingError
-from escrowmq.client.parameters import Parameters, parameters, parse_url, redacted
+from escrowmq.client.parameters import Parameters, parameters, parse_url
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_tls_urls() -> None:
     [
         ("http://host", "the scheme is amqp or amqps"),
         ("host:5672", "the scheme is amqp or amqps"),
-        ("amqp://host:x", "Port"),
+        ("amqp://host:x", "the port is a number"),
         ("amqp://host:70000", "ort"),
         ("amqp://host/a/b", "%2F"),
         ("amqp://host?heartbeats=1", "unknown parameter 'heartbeats'"),
@@ -91,6 +91,4 @@ def test_keywords_come_before_the_url() -> None:
 
 def test_passwords_are_not_shown() -> None:
     assert "secret" not in repr(Parameters(password="secret"))
-    assert redacted("amqp://u:secret@host/v?name=x") == "amqp://…@host/v"
-    assert redacted("amqp://host/v") == "amqp://host/v"
     assert Parameters(host="::1", port=1).address == "[::1]:1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from escrowmq.perf.errors import PerfError
-from escrowmq.perf.url import Target, parse_url, redacted
+from escrowmq.perf.url import Target, parse_url
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,8 @@ def test_a_good_url(url: str, expected: Target) -> None:
         ("http://localhost", "scheme must be amqp, it is 'http'"),
         ("amqps://localhost", "scheme"),
         ("amqp://", "no host"),
-        ("amqp://h:port/", "Port"),
-        ("amqp://h:70000/", "range"),
+        ("amqp://h:port/", "the port is a number"),
+        ("amqp://h:70000/", "up to 65535"),
         ("amqp://h/a/b", "%2F"),
         ("amqp://h/?heartbeat=1", "query"),
         ("amqp://[::1/", "IPv6"),
@@ -48,7 +48,6 @@ def test_no_message_shows_the_password() -> None:
     with pytest.raises(PerfError) as caught:
         parse_url("amqp://user:secret@h/a/b")
     assert "secret" not in str(caught.value)
-    assert redacted("amqp://h/") == "amqp://h/"
 
 
 def test_an_address_of_version_six_is_bracketed() -> None:
