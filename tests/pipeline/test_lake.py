@@ -38,4 +38,4 @@ def test_the_format_is_what_is_asked_for_or_configured(spark: SparkSession, tmp_
     finally:
         spark.conf.unset("spark.sql.sources.default")
     assert wanted(spark, None) == "parquet"
-    assert lake(spark, tmp_path, "parquet") is None
+    assert lake(spark, tmp_path, "parquet", "") is None

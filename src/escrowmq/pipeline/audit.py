@@ -84,7 +84,8 @@ class Audit:
         self.records = 0
         self.last_time = self.state.last_time
         self.broken: list[tuple[str, int, str]] = []
-        self.lake = lake.lake(spark, store.folder / "lake", lake.wanted(spark, options.format))
+        wanted = lake.wanted(spark, options.format)
+        self.lake = lake.lake(spark, store.folder / "lake", wanted, self.plan.journal_id)
 
     def run(self) -> Verdict:
         """Everything, in order."""

@@ -1,7 +1,8 @@
 """Silver and gold as tables of a lakehouse, Delta or Iceberg, where the Spark session has what it takes.
 
 The Parquet tables stay what a run goes on from. What is told here follows them: each table is replaced in one commit of
-its format, and only where this run has changed it; a run that was killed and is done again replaces the same once more.
+its format, and only where this run has changed it. A table that is not as the run before had left it, because that one
+told nothing here or because this one was killed and is done again, is replaced as a whole.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ _CATALOG: Final = "spark.sql.catalog."
 _DELTA: Final = "io.delta.sql.DeltaSparkSessionExtension"
 _DELTA_CATALOG: Final = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _ICEBERG: Final = "org.apache.iceberg.spark.SparkCatalog"
-_PROBE: Final = "silver.probe"
+_PROBE: Final = "silver.escrowmq_probe"
+_OWNER: Final = "escrowmq.journal"
+"""The property of an Iceberg table that says which journal it is about."""
 
 
 class Lake(ABC):
@@ -42,6 +45,10 @@ class Lake(ABC):
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
+
+    def foreign(self) -> str | None:
+        """A table that lies there and is not about this journal."""
+        return None
 
     @abstractmethod
     def read(self, table: str) -> DataFrame | None:
@@ -83,9 +90,21 @@ class Delta(Lake):
 class Iceberg(Lake):
     """Iceberg tables in a catalog of the session."""
 
-    def __init__(self, spark: SparkSession, catalog: str) -> None:
+    def __init__(self, spark: SparkSession, catalog: str, journal: str) -> None:
         super().__init__(spark)
         self._catalog = catalog
+        self._journal = journal
+
+    def foreign(self) -> str | None:
+        """A table that is somebody else's: unlike a folder, a catalog is shared."""
+        for table in TABLES:
+            name = f"{self._catalog}.{table}"
+            if not self.spark.catalog.tableExists(name):
+                continue
+            properties = {row.key: row.value for row in self.spark.sql(f"show tblproperties {name}").collect()}
+            if properties.get(_OWNER) != self._journal:
+                return name
+        return None
 
     def read(self, table: str) -> DataFrame | None:
         name = f"{self._catalog}.{table}"
@@ -99,11 +118,11 @@ class Iceberg(Lake):
         if where is not None:
             writer.overwrite(f.expr(where))
             return
-        writer = writer.using("iceberg")
+        writer = writer.using("iceberg").tableProperty(_OWNER, self._journal)
         (writer.partitionedBy(*map(f.col, by)) if by else writer).createOrReplace()
 
     def drop(self, table: str) -> None:
-        self.spark.sql(f"drop table if exists {self._catalog}.{table}")
+        self.spark.sql(f"drop table if exists {self._catalog}.{table} purge")
 
 
 def wanted(spark: SparkSession, asked: str | None) -> str:
@@ -112,15 +131,19 @@ def wanted(spark: SparkSession, asked: str | None) -> str:
     return asked or (configured if configured in FORMATS else "parquet")
 
 
-def lake(spark: SparkSession, folder: Path, format_: str) -> Lake | None:
+def lake(spark: SparkSession, folder: Path, format_: str, journal: str) -> Lake | None:
     """Where tables of this format go: Delta below `folder`, Iceberg to the session's catalog; None for Parquet.
 
-    Raises StoreError, with one line that says what is missing, if the session cannot write and read such a table.
+    Raises StoreError, with one line that says what is missing, if the session cannot write and read such a table, or if
+    the catalog's tables are not about the journal with the id `journal`.
     """
     if format_ == "parquet":
         return None
-    found = _delta(spark, folder) if format_ == "delta" else _iceberg(spark)
+    found = _delta(spark, folder) if format_ == "delta" else _iceberg(spark, journal)
     try:
+        foreign = found.foreign()
+        if foreign is not None:
+            raise StoreError(f"--format {format_}: {foreign} is not about this journal; use another catalog")
         found.write(_PROBE, spark.range(1), ())
         held = found.read(_PROBE)
         if held is None or held.count() != 1:
@@ -147,7 +170,7 @@ def _delta(spark: SparkSession, folder: Path) -> Delta:
     return Delta(spark, folder)
 
 
-def _iceberg(spark: SparkSession) -> Iceberg:
+def _iceberg(spark: SparkSession, journal: str) -> Iceberg:
     settings = spark.sparkContext.getConf().getAll()
     names = sorted(name.removeprefix(_CATALOG) for name, value in settings if value == _ICEBERG)
     if not names:
@@ -155,7 +178,8 @@ def _iceberg(spark: SparkSession) -> Iceberg:
             f"--format iceberg: this Spark session has no Iceberg catalog; it needs the jars (spark.jars or "
             f"spark.jars.packages) and {_CATALOG}NAME={_ICEBERG}"
         )
-    return Iceberg(spark, names[0])
+    default = str(spark.conf.get("spark.sql.defaultCatalog", ""))
+    return Iceberg(spark, default if default in names else names[0], journal)
 
 
 def publish(found: Lake, store: Store, schemas: Mapping[str, str]) -> None:
@@ -173,8 +197,13 @@ def publish(found: Lake, store: Store, schemas: Mapping[str, str]) -> None:
             found.write(table, whole.where(f"run = {run}"), by)
             continue
         held = found.read(table)
-        newest = None if held is None else held.agg({"run": "max"}).first()
-        if newest is not None and newest[0] in (run - 1, run):
+        done = whole.where(f"state = 'settled' and run < {run}")
+        if held is not None and _runs(held.where("state = 'settled'")) == _runs(done):
             found.write(table, whole.where(f"run = {run}"), by, f"run = {run} or state = 'open'")
         else:
-            found.write(table, whole.where(f"run = {run} or state = 'settled'"), by)
+            found.write(table, whole.where(f"run = {run}").unionAll(done), by)
+
+
+def _runs(frame: DataFrame) -> dict[int, int]:
+    """How many rows there are of each run."""
+    return {row["run"]: row["count"] for row in frame.groupBy("run").count().collect()}

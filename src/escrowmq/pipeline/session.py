@@ -50,6 +50,7 @@ def session(master: str = "local[*]", *, conf: Mapping[str, str] | None = None) 
         "spark.sql.adaptive.coalescePartitions.enabled": "false",
         "spark.sql.shuffle.partitions": "8",
         "spark.sql.sources.partitionOverwriteMode": "dynamic",
+        "spark.databricks.delta.snapshotPartitions": "1",  # Delta reads its log in 50 tasks otherwise, for a few files
     }
     if local:
         folder = _folder()
