@@ -12,7 +12,7 @@ LOCKED := requirements/dev.lock requirements/data.lock
 SPECS := /usr/share/amqp/specs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format bench soak lock docs clean
+.PHONY: help setup lake run test lint format bench soak lock docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,18 @@ $(VENV)/.spark: $(VENV)/.ready requirements/spark.lock
 	@echo "Installing Spark into $(VENV), which takes another minute or two …"
 	@$(INSTALL) --require-hashes --only-binary :all: --no-binary pyspark --no-build-isolation -r requirements/spark.lock
 	@touch $@
+
+# Delta and Iceberg are made for older Sparks than ours, so they have one of their own, in a folder of .venv that counts
+# only for processes whose PYTHONPATH names it.
+$(VENV)/.lake: $(VENV)/.spark requirements/lake.lock requirements/lake.jars
+	@echo "Installing another Spark, Delta and Iceberg into $(VENV)/lake …"
+	@rm -rf $(VENV)/lake
+	@$(INSTALL) --require-hashes --only-binary :all: --no-binary pyspark --no-build-isolation --target $(VENV)/lake \
+	  -r requirements/lake.lock
+	@$(BIN)/python -m tools.lake $(VENV)/lake
+	@touch $@
+
+lake: $(VENV)/.lake ## install what the tests of `audit --format delta` and `iceberg` need (500 MB); without, they are skipped
 
 run: $(VENV)/.spark ## stream 336,776 events through broker and Spark, kill both in the middle, count, audit
 	@exec $(BIN)/python -u -m escrowmq.demo --out build/run $(ARGS)
@@ -85,6 +97,8 @@ lock: $(VENV)/.python ## pin the newest versions that pyproject.toml allows
 	  --custom-compile-command "make lock" --no-deps --group pyproject.toml:data -o requirements/data.lock
 	build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
 	  --custom-compile-command "make lock" -c requirements/dev.lock --group pyproject.toml:spark -o requirements/spark.lock
+	build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
+	  --custom-compile-command "make lock" --group pyproject.toml:lake -o requirements/lake.lock
 	@rm -rf build/lock
 
 clean: ## remove what was installed and generated

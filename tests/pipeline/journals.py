@@ -37,11 +37,11 @@ Operation = tuple[Kind, Sequence[bytes]]
 class Scribe:
     """Writes a journal; `frame` ends a frame and lets time pass."""
 
-    def __init__(self, folder: Path, *, segment_bytes: int = 1 << 20) -> None:
+    def __init__(self, folder: Path, *, segment_bytes: int = 1 << 20, journal_id: bytes = b"0123456789abcdef") -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.now_us = START_US
-        self.journal = Journal.open(FileStorage(folder), segment_bytes=segment_bytes, journal_id=b"0123456789abcdef")
+        self.journal = Journal.open(FileStorage(folder), segment_bytes=segment_bytes, journal_id=journal_id)
         for _ in self.journal.replay():
             pass
         self.branch = 0

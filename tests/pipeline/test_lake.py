@@ -1,7 +1,14 @@
-"""`--format delta` and `--format iceberg` on a session that cannot: one clear line, before anything is read."""
+"""`--format delta` and `--format iceberg`: on a session that cannot, one clear line, before anything is read.
+
+On one that can, which has another PySpark (`make lake`): tables with the rows of the Parquet ones, run after run.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+LAKE = Path(sys.prefix, "lake")
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -39,3 +49,20 @@ def test_the_format_is_what_is_asked_for_or_configured(spark: SparkSession, tmp_
         spark.conf.unset("spark.sql.sources.default")
     assert wanted(spark, None) == "parquet"
     assert lake(spark, tmp_path, "parquet", "") is None
+
+
+def lakehouse(*words: str) -> int:
+    """Do a step of tests/pipeline/lakehouse.py with the PySpark of `make lake`; the exit status."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    command = [sys.executable, "-m", "tests.pipeline.lakehouse", *words]
+    return subprocess.run(command, cwd=ROOT, env={**environment, "PYTHONPATH": str(LAKE)}, check=False).returncode
+
+
+@pytest.mark.skipif(not LAKE.with_name(".lake").exists(), reason="needs Delta and Iceberg: make lake")
+@pytest.mark.xdist_group("lake")  # beside those that share a session
+@pytest.mark.timeout(900)  # three starts of Spark, seven of its sessions
+@pytest.mark.parametrize("format_", ["delta", "iceberg"])
+def test_the_lakehouse_has_what_parquet_has(tmp_path: Path, format_: str) -> None:
+    assert lakehouse(format_, str(tmp_path), "first") == -signal.SIGKILL
+    assert lakehouse(format_, str(tmp_path), "second") == -signal.SIGKILL
+    assert lakehouse(format_, str(tmp_path), "third") == 0
