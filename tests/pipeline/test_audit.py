@@ -171,3 +171,19 @@ def test_a_log_that_was_cut_back_has_lost_something(spark: SparkSession, tmp_pat
     assert (row["rule"], row["name"]) == ("DUR-1", "lost")
     assert not verdict.clean
     assert json.loads((out / "state.json").read_text())["run"] == 2
+
+
+def test_a_broker_may_delete_what_is_being_read(spark: SparkSession, tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    with Scribe(journal, segment_bytes=4096) as scribe:
+        for queue in range(1, 20):
+            scribe.queue(queue, f"q{queue}")
+            good(scribe, queue)
+
+    def delete(stage: str) -> None:
+        if stage.startswith("bronze"):
+            for path in sorted(journal.glob("*.log"))[:-1]:
+                path.unlink()
+
+    verdict = audit(journal, tmp_path / "out", spark=spark, progress=delete)
+    assert (verdict.clean, verdict.messages) == (True, 19 * 7)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -16,6 +17,7 @@ from escrowmq.pipeline.frames import SCHEMA as RECORDS
 from escrowmq.pipeline.lifecycle import World
 from escrowmq.pipeline.messages import SCHEMA as MESSAGES
 from escrowmq.pipeline.messages import Names
+from escrowmq.pipeline.pinning import pinned
 from escrowmq.pipeline.planning import PIECE, Plan, plan
 from escrowmq.pipeline.progress import Tasks, Watch
 from escrowmq.pipeline.report import write_report
@@ -67,15 +69,26 @@ class Verdict(NamedTuple):
 class Audit:
     """A run that is under way."""
 
-    def __init__(self, spark: SparkSession, journal: Path, store: Store, options: Options, progress: Progress) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        journal: Path,
+        store: Store,
+        options: Options,
+        progress: Progress,
+        files: Path | None = None,
+    ) -> None:
+        """`files`: the folder in which the journal's files are to be read; `journal` itself if left out."""
+        files = files or journal
         self.spark = spark
         self.journal = str(journal.absolute())
+        self.files = str(files.absolute())
         self.store = store
         self.options = options
         self.progress = progress
         self.state: State = deepcopy(store.state)
         self.begin = self.state.lsn
-        self.plan: Plan = plan(journal, self.begin, self.state.start)
+        self.plan: Plan = plan(files, self.begin, self.state.start)
         if self.state.run and self.plan.journal_id != self.state.journal_id:
             raise StoreError(f"{store.folder} is about another journal; use another folder")
         if self.plan.start > self.state.start:
@@ -132,7 +145,7 @@ class Audit:
         return self._pieces().mapInArrow(task, schema)
 
     def _scan(self) -> None:
-        for row in self._mapped(tasks.Scan(self.journal), tasks.SCAN_DDL).toLocalIterator():
+        for row in self._mapped(tasks.Scan(self.files), tasks.SCAN_DDL).toLocalIterator():
             if row.kind == 0:
                 if row.snapshot < 0:
                     self.records += row.number
@@ -155,7 +168,7 @@ class Audit:
             queue.deleted = (row.lsn, row.frame, row.time)
 
     def _bronze(self) -> None:
-        task = tasks.Bronze(self.journal, self.options.payloads)
+        task = tasks.Bronze(self.files, self.options.payloads)
         self.store.fill(self.spark, "bronze.records", self._pieces(), task, _ddl(RECORDS))
 
     # -- silver
@@ -177,7 +190,7 @@ class Audit:
 
     def _messages(self) -> DataFrame:
         parts = max(2, self.records // PART_RECORDS, self.plan.bytes // PART_BYTES)
-        packed = self._mapped(tasks.Happenings(self.journal, parts), packing.DDL)
+        packed = self._mapped(tasks.Happenings(self.files, parts), packing.DDL)
         before = self.before("silver.messages", _ddl(MESSAGES))
         if before is not None:
             left = before.where("state = 'open'").drop("state", "day")
@@ -188,7 +201,7 @@ class Audit:
         return self.store.fill(self.spark, "silver.messages", packed, task, _ddl(MESSAGES), "state", "day")
 
     def _branches(self) -> DataFrame:
-        steps = self._mapped(tasks.Branches(self.journal), STEPS)
+        steps = self._mapped(tasks.Branches(self.files), STEPS)
         steps = self.store.write(self.spark, "staging.steps", steps)
         before = self.before("state.branches")
         deleted = [ident for ident, queue in self.state.queues.items() if queue.deleted]
@@ -291,9 +304,10 @@ def audit(
 
         progress("starting Spark")
         spark = session(master, conf=conf)
+    local = str(spark.sparkContext.master).startswith("local")
     try:
-        with Watch(spark, tasks):
-            return Audit(spark, journal, store, options, progress).run()
+        with pinned(journal) if local else nullcontext(journal) as files, Watch(spark, tasks):
+            return Audit(spark, journal, store, options, progress, files).run()
     finally:
         if mine:
             spark.stop()

@@ -1,0 +1,57 @@
+"""Keeps a journal's files while a run reads them: a broker deletes what it needs no more, also in between."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from escrowmq.journal.format import parse_name
+from escrowmq.pipeline.planning import LOCK
+
+_OPEN: Final = Path("/proc/self/fd")
+
+
+@contextmanager
+def pinned(journal: Path) -> Iterator[Path]:
+    """A folder with the files that `journal` has now, for processes of this machine. They are held open, and what is
+    open stays readable after its name is gone; of a segment that grows, all of it is there.
+
+    It is `journal` itself where that cannot be done: no /proc, too many files, none to keep.
+    """
+    with ExitStack() as stack:
+        if not _OPEN.is_dir():
+            yield journal
+            return
+        try:
+            files = stack.enter_context(_opened(journal))
+        except OSError:
+            yield journal
+            return
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="escrowmq-audit-")))
+        for name, descriptor in files.items():
+            (folder / name).symlink_to(f"/proc/{os.getpid()}/fd/{descriptor}")
+        (folder / LOCK).symlink_to((journal / LOCK).absolute())
+        yield folder
+
+
+@contextmanager
+def _opened(journal: Path) -> Iterator[dict[str, int]]:
+    """Descriptors of the segments and snapshots, all of which were there at the same time."""
+    while True:
+        with ExitStack() as stack:
+            found: dict[str, int] = {}
+            try:
+                for path in journal.iterdir():
+                    if parse_name(path.name) is not None:
+                        found[path.name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                        stack.callback(os.close, found[path.name])
+            except FileNotFoundError:
+                if journal.is_dir():
+                    continue  # the broker has just deleted one: what stood in it may stand in one that is newer
+                raise
+            yield found
+            return

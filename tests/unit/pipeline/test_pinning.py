@@ -1,0 +1,90 @@
+"""A journal's files can be read to the end of a run, whatever the broker deletes meanwhile."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from escrowmq.pipeline import pinning
+from escrowmq.pipeline.pinning import pinned
+from escrowmq.pipeline.planning import plan
+from tests.pipeline.direct import audited
+from tests.pipeline.journals import Scribe
+from tests.pipeline.planted import good
+
+
+def write(folder: Path) -> None:
+    with Scribe(folder, segment_bytes=4096) as scribe:
+        for queue in range(1, 20):
+            scribe.queue(queue, f"q{queue}")
+            good(scribe, queue)
+
+
+def test_what_was_deleted_is_still_there(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    write(journal)
+    whole = audited(journal)
+    assert len(whole.plan.pieces) > 1
+    with pinned(journal) as folder:
+        for path in journal.iterdir():
+            path.unlink()
+        again = audited(folder)
+    assert again.messages == whole.messages
+    assert not folder.exists()
+
+
+def test_what_grows_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    with Scribe(tmp_path / "journal") as scribe:
+        scribe.queue(1, "q")
+        scribe.frame()
+        with pinned(tmp_path / "journal") as folder:
+            before = plan(folder)
+            assert before.running
+            scribe.publish(1, 1)
+            scribe.frame()
+            assert plan(folder).end > before.end
+
+
+def test_files_that_cannot_be_kept_are_read_where_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = tmp_path / "journal"
+    with pinned(journal) as folder:
+        assert folder == journal
+    write(journal)
+
+    opened = os.open
+
+    def refuse(path: str, *rest: Any, **more: Any) -> int:
+        if str(path).endswith(".log"):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return opened(path, *rest, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        with pinned(journal) as folder:
+            assert folder == journal
+    monkeypatch.setattr(pinning, "_OPEN", tmp_path / "no proc here")
+    with pinned(journal) as folder:
+        assert folder == journal
+
+
+def test_one_that_vanishes_while_the_others_are_opened_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = tmp_path / "journal"
+    write(journal)
+    first = min(journal.glob("*.log"))
+    opened = os.open
+
+    def vanish(path: str, *rest: Any, **more: Any) -> int:
+        if str(path).endswith(first.name):
+            first.unlink(missing_ok=True)
+        return opened(path, *rest, **more)
+
+    monkeypatch.setattr(os, "open", vanish)
+    with pinned(journal) as folder:
+        assert first.name not in [path.name for path in folder.iterdir()]
+        assert {path.name for path in folder.glob("*.log")} == {path.name for path in journal.glob("*.log")}
