@@ -140,8 +140,10 @@ def _prepared(records: Records, snapshot: int) -> list[dict[str, object]]:
     for i in records.of_kind(Kind.PREPARE).tolist():
         found = decode_prepare(records.payload(i), int(records.lsn[i]))
         settle = [item for item in found.settlements if not item.requeue]
+        back = [item for item in found.settlements if item.requeue]
         effects = [f"publish {queue} {run.length}" for run in found.runs for queue in run.queues]
         effects += [f"settle {item.queue} {first} {count}" for item in settle for first, count in merged(item.ranges)]
+        effects += [f"return {item.queue} {first} {count}" for item in back for first, count in merged(item.ranges)]
         effects += [f"release {hold.queue}" for hold in found.holds]
         rows.append(
             {

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from escrowmq.core.branch import State
-from escrowmq.core.branch_records import Prepared, encode_number, encode_prepare
-from escrowmq.core.records import Kind
+from escrowmq.core.branch_records import Prepared, SettlementItem, encode_number, encode_prepare, encode_settlement
+from escrowmq.core.outcome import Outcome
+from escrowmq.core.records import Kind, Range
 from escrowmq.core.xid import Xid
 from tests.pipeline.direct import audited
 from tests.pipeline.journals import Scribe
@@ -35,3 +36,22 @@ def test_a_branch_in_a_snapshot_is_as_of_the_snapshot(tmp_path: Path) -> None:
     (row,) = found.branches
     assert (row["outcome"], len(row["records"])) == ("heuristically committed", 3)
     assert row["forgotten_at"] is not None
+
+
+def test_what_was_to_go_back_and_has_been_returned_too_often_leaves_at_commit(tmp_path: Path) -> None:
+    """It is over its delivery limit: settled by the commit, and dead-lettered to another queue."""
+    with Scribe(tmp_path) as scribe:
+        scribe.queue(1, "limited")
+        scribe.queue(2, "dead")
+        scribe.publish(1, 1, 3)
+        scribe.frame()
+        now = scribe.now_us // 1000
+        xid = Xid(1, b"global", b"branch").encode()
+        back = encode_settlement(SettlementItem(1, Outcome.ACCEPTED, [Range(1, 2)], requeue=True))
+        parts, _ = encode_prepare(Prepared(1, State.PREPARED, now, now, 0, xid, "owner", [], []), [back])
+        scribe.append(Kind.PREPARE, *parts)
+        scribe.frame()
+        scribe.commit(scribe.published([(2, 1)]), scribe.settled(1, [2], Outcome.DELIVERY_LIMIT))
+    found = audited(tmp_path)
+    assert found.wrong == []
+    assert [(row["outcome"], row["settled"]) for row in found.branches] == [("committed", 0)]
