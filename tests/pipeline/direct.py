@@ -65,6 +65,7 @@ def audited(journal: Path, parts: int = 2) -> Audited:
         holes=found.holes,
         priorities=frozenset(i for i, each in arguments.items() if each.get("x-max-priority")),
         streams=frozenset(i for i, each in arguments.items() if each.get("x-queue-type") == "stream"),
+        declared=frozenset(arguments) if found.start else None,
     )
     packed = [batch for batch in tasks.Happenings(str(journal), parts)(pieces()) if len(batch)]
     messages: list[dict[str, Any]] = []

@@ -68,6 +68,30 @@ def test_a_message_whose_segment_is_gone_is_found(tmp_path: Path) -> None:
     assert [(name, subject) for name, subject, _ in audited(tmp_path).wrong] == [("lost", "queue 1 1")]
 
 
+@pytest.mark.parametrize("arguments", [{"x-max-priority": 5}, {"x-queue-type": "stream"}], ids=["priorities", "stream"])
+def test_a_queue_whose_declaration_is_gone_may_be_of_any_kind(arguments: dict[str, object], tmp_path: Path) -> None:
+    with Scribe(tmp_path, segment_bytes=4096) as scribe:
+        scribe.queue(1, "q", **arguments)
+        for _ in range(5):
+            scribe.frame()
+            scribe.append(*_filler(scribe))
+        scribe.snapshot({})
+        kind, parts = scribe.published([(1, 2)], priority=5)
+        scribe.publish(1, 1)
+        scribe.append(kind, *parts)
+        scribe.frame()
+        scribe.deliver(1, [2])
+        scribe.deliver(1, [1])
+        if "x-queue-type" in arguments:
+            scribe.deliver(1, [1])
+        scribe.frame()
+        scribe.delete(1, "q")
+    (tmp_path / f"{0:016x}.log").unlink(missing_ok=True)
+    found = audited(tmp_path)
+    assert found.plan.start > 0
+    assert found.wrong == []
+
+
 def _filler(scribe: Scribe) -> tuple[Kind, bytes]:
     """A page that nobody needs: it fills segments."""
     block = encode_block(scribe.now_us // 1000, Envelope("", "q", protocol=91, durable=False), [b"x" * 1000])

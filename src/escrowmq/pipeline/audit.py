@@ -159,12 +159,12 @@ class Audit:
         queues = self.state.queues
         if row.kind == Kind.QUEUE_DECLARED:
             fields = decode_change(bytes(row.payload))
-            if fields["id"] not in queues:
-                arguments = json.loads(json.dumps(fields["arguments"], default=str))
-                queues[fields["id"]] = Queue(fields["vhost"], fields["name"], arguments)
+            queue = queues.setdefault(fields["id"], Queue(fields["vhost"], fields["name"], declared=False))
+            if not queue.declared:
+                queue.declared, queue.arguments = True, json.loads(json.dumps(fields["arguments"], default=str))
         elif row.kind == Kind.QUEUE_DELETED:
             fields = decode_change(bytes(row.payload))
-            queue = queues.setdefault(fields["id"], Queue(fields["vhost"], fields["name"]))
+            queue = queues.setdefault(fields["id"], Queue(fields["vhost"], fields["name"], declared=False))
             queue.deleted = (row.lsn, row.frame, row.time)
 
     def _bronze(self) -> None:
@@ -186,6 +186,7 @@ class Audit:
             holes=[hole for hole in self.plan.holes if not self.plan.held_back or hole in known],
             priorities=frozenset(i for i, queue in queues.items() if queue.arguments.get("x-max-priority")),
             streams=frozenset(i for i, queue in queues.items() if queue.arguments.get("x-queue-type") == "stream"),
+            declared=frozenset(i for i, queue in queues.items() if queue.declared) if self.plan.start else None,
         )
 
     def _messages(self) -> DataFrame:

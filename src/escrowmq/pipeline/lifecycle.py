@@ -41,6 +41,7 @@ class World(NamedTuple):
         holes: addresses from … to … that no segment holds any more.
         priorities: queues whose messages overtake each other by priority.
         streams: queues that keep what is settled and may be read again and again.
+        declared: queues of which it is known what they are; None: it is known of all.
     """
 
     start: int = 0
@@ -51,6 +52,12 @@ class World(NamedTuple):
     holes: Sequence[tuple[int, int]] = ()
     priorities: frozenset[int] = frozenset()
     streams: frozenset[int] = frozenset()
+    declared: frozenset[int] | None = None
+
+    def once(self, queues: Ints) -> npt.NDArray[np.bool_]:
+        """Whether these queues are known to hand out their messages in order, and each of them once."""
+        found = ~np.isin(queues, list(self.streams))
+        return found if self.declared is None else found & np.isin(queues, list(self.declared))
 
 
 def lives(events: Events, open_before: list[Slots], world: World) -> Slots:
@@ -170,7 +177,7 @@ def _deliver(slots: Slots, of: Of, consumers: int, world: World) -> None:
     flags = slots["last_flags"][place]  # of the delivery before
     flags[1:] = np.where(follows[1:], code[:-1], flags[1:])
     marked = (code & REDELIVERED) > 0
-    once = ~np.isin(slots["queue"][place], list(world.streams))
+    once = world.once(slots["queue"][place])
     unmarked = again & ~marked & once & ((flags & SETTLED) == 0)
     slots.report(place[unmarked], Finding.NOT_MARKED, lsn[unmarked])
     late = once & (slots["settlements"][place] > 0) & (lsn > slots["settle_lsn"][place])
@@ -190,7 +197,7 @@ def _deliver(slots: Slots, of: Of, consumers: int, world: World) -> None:
 def _check_delivery_order(slots: Slots, world: World) -> None:
     """What is delivered for the first time is delivered in order of position, in a priority queue by priority."""
     first = (slots["first_delivered_lsn"] >= 0) & (slots["deliveries"] > slots["redeliveries"]) & (slots["taken"] == 0)
-    rows = np.flatnonzero(first & ~np.isin(slots["queue"], list(world.streams)))
+    rows = np.flatnonzero(first & world.once(slots["queue"]))
     group = slots["queue"][rows] << 8
     ranked = np.isin(slots["queue"][rows], list(world.priorities)) & (slots["text"][rows] >= 0)
     levels = np.array([text[2] if len(text) > 2 else 0 for text in slots.texts] or [0], np.int64)

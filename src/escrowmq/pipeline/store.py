@@ -40,6 +40,8 @@ class Queue:
     """The highest position that was published."""
     first: int = 0
     """The lowest position of which the log without gaps tells; 0: of none so far."""
+    declared: bool = True
+    """Whether its arguments are known: the part of the log that declared it may be gone."""
 
 
 @dataclass(slots=True)
