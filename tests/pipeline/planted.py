@@ -109,7 +109,7 @@ def torn_commit(scribe: Scribe, queue: int, name: str) -> Expected:
     return Expected("TX-5", "half-applied transaction", f"branch {scribe.branch}", lsn)
 
 
-def _prepare(scribe: Scribe, queue: int, settle: int, *, ago_ms: int = 0) -> tuple[int, int]:
+def prepare(scribe: Scribe, queue: int, settle: int, *, ago_ms: int = 0) -> tuple[int, int]:
     """A branch that brings two messages and settles one is prepared; LSNs of the record and of its block."""
     scribe.branch += 1
     xid = Xid(1, b"global", scribe.branch.to_bytes(4, "big")).encode()
@@ -130,7 +130,7 @@ def differently_applied(scribe: Scribe, queue: int, name: str) -> Expected:
     """A commit leaves out a part of what was prepared."""
     scribe.publish(queue, 1)
     scribe.frame()
-    _, block = _prepare(scribe, queue, 1)
+    _, block = prepare(scribe, queue, 1)
     scribe.frame()
     lsn = scribe.commit((Kind.PLACED, [encode_placed([(queue, 2)], block, 2)]), branch=scribe.branch)
     return Expected("TX-5", "half-applied transaction", f"branch {scribe.branch}", lsn)
@@ -140,7 +140,7 @@ def contradicted(scribe: Scribe, queue: int, name: str) -> Expected:
     """A branch is rolled back, and committed after that."""
     scribe.publish(queue, 1)
     scribe.frame()
-    _, block = _prepare(scribe, queue, 1)
+    _, block = prepare(scribe, queue, 1)
     scribe.append(Kind.ROLLBACK, encode_number(scribe.branch))
     scribe.frame()
     operations = (Kind.PLACED, [encode_placed([(queue, 2)], block, 2)]), scribe.settled(queue, [1])
@@ -189,7 +189,7 @@ def undecided(scribe: Scribe, queue: int, name: str) -> Expected:
     """A branch was prepared two hours ago, and nobody has decided it."""
     scribe.publish(queue, 1)
     scribe.frame()
-    lsn, _ = _prepare(scribe, queue, 1, ago_ms=7_200_000)
+    lsn, _ = prepare(scribe, queue, 1, ago_ms=7_200_000)
     return Expected("PIPE-5", "undecided too long", f"branch {scribe.branch}", lsn)
 
 
@@ -225,12 +225,12 @@ def good(scribe: Scribe, queue: int) -> None:
     scribe.deliver(queue, [3, 4])
     scribe.deliver(queue, [3], REDELIVERED)
     scribe.settle(queue, [1, 2], Outcome.EXPIRED)
-    _, block = _prepare(scribe, queue, 3)
+    _, block = prepare(scribe, queue, 3)
     scribe.frame()
     placed = (Kind.PLACED, [encode_placed([(queue, 6)], block, 2)])
     scribe.commit(placed, scribe.settled(queue, [3]), branch=scribe.branch)
     scribe.frame()
-    _prepare(scribe, queue, 4)
+    prepare(scribe, queue, 4)
     scribe.append(Kind.ROLLBACK, encode_number(scribe.branch))
     scribe.commit(scribe.settled(queue, [4, 6]))
     scribe.frame()

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from escrowmq.core.branch_records import encode_number
 from escrowmq.core.outcome import Outcome
+from escrowmq.core.records import Kind
 from escrowmq.pipeline.audit import Audit, Options, audit
 from escrowmq.pipeline.planning import NoJournalError
 from escrowmq.pipeline.store import Store, StoreError
 from tests.pipeline.journals import Scribe
-from tests.pipeline.planted import all_planted, good
+from tests.pipeline.planted import all_planted, good, prepare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -141,6 +143,28 @@ def test_what_earlier_runs_finished_is_looked_up(spark: SparkSession, tmp_path: 
         good(scribe, 2)
     again = audit(journal, out, spark=spark)
     assert (again.violations, again.fresh, again.clean) == (4, 0, False)
+
+
+@pytest.mark.rule("HALF-3")
+def test_a_decision_that_contradicts_one_of_an_earlier_run_is_found(spark: SparkSession, tmp_path: Path) -> None:
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    with Scribe(journal) as scribe:
+        scribe.queue(1, "a")
+        scribe.publish(1, 1, 4)
+        scribe.frame()
+        for branch in (1, 2, 3):
+            prepare(scribe, 1, branch)
+        for branch in (1, 3):
+            scribe.append(Kind.ROLLBACK, encode_number(branch))
+        scribe.commit(scribe.settled(1, [2]), scribe.published([(1, 5)], [b"one", b"two"]), branch=2)
+    assert audit(journal, out, spark=spark).clean
+    with Scribe(journal) as scribe:
+        scribe.commit(scribe.settled(1, [1]), branch=1)
+        scribe.append(Kind.ROLLBACK, encode_number(2))
+        scribe.append(Kind.ROLLBACK, encode_number(3))  # the same once more
+    audit(journal, out, spark=spark)
+    found = {(row["name"], row["branch"]) for row in rows(spark, out, "gold.violations")}
+    assert found == {("decision contradicted", "1"), ("decision contradicted", "2")}
 
 
 def test_a_folder_is_about_one_journal(spark: SparkSession, tmp_path: Path) -> None:

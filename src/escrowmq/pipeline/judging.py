@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from escrowmq.pipeline import gold
-from escrowmq.pipeline.decisions import COMMITS
+from escrowmq.pipeline.decisions import COMMITS, ROLLBACKS
 from escrowmq.pipeline.events import BUCKET_BITS
 from escrowmq.pipeline.findings import RULES, BranchRule, Finding, Rule
 
@@ -40,13 +40,14 @@ def violations(audit: Audit, messages: DataFrame, branches: DataFrame) -> DataFr
 
 
 def _again(branches: DataFrame, past: DataFrame) -> DataFrame:
-    """Branches that commit now, and had committed in an earlier run."""
+    """Branches that are decided now, and had been decided in an earlier run."""
     from pyspark.sql import functions as f
 
-    committed = f.col("outcome").isin(*COMMITS)
-    before = past.where(committed).select("branch", f.col("decide_lsn").alias("past"))
-    now = branches.where(committed).join(before, "branch").where("decide_lsn != past")
-    return now.withColumn("records", f.array("past", "decide_lsn")).select(*BRANCH, f.lit("twice").alias("wrong"))
+    decided, commits = f.col("outcome").isin(*COMMITS, *ROLLBACKS), f.col("outcome").isin(*COMMITS)
+    before = past.where(decided).select("branch", f.col("decide_lsn").alias("past"), commits.alias("won"))
+    now = branches.where(decided).withColumn("wins", commits).join(before, "branch").where("decide_lsn != past")
+    wrong = f.when(f.col("won") != f.col("wins"), "contradicted").when(f.col("won"), "twice")
+    return now.withColumn("records", f.array("past", "decide_lsn")).select(*BRANCH, wrong.alias("wrong"))
 
 
 def undecided(branches: DataFrame) -> DataFrame:
