@@ -68,6 +68,17 @@ def test_a_message_whose_segment_is_gone_is_found(tmp_path: Path) -> None:
     assert [(name, subject) for name, subject, _ in audited(tmp_path).wrong] == [("lost", "queue 1 1")]
 
 
+def test_numbers_of_queues_may_be_large(tmp_path: Path) -> None:
+    numbers = [1, (1 << 19) + 1, (1 << 20) + 1, (1 << 32) - 1]
+    with Scribe(tmp_path) as scribe:
+        for number in numbers:
+            scribe.queue(number, f"q{number}")
+            good(scribe, number)
+    found = audited(tmp_path)
+    assert found.wrong == []
+    assert {row["queue_id"] for row in found.messages} == set(numbers)
+
+
 @pytest.mark.parametrize("arguments", [{"x-max-priority": 5}, {"x-queue-type": "stream"}], ids=["priorities", "stream"])
 def test_a_queue_whose_declaration_is_gone_may_be_of_any_kind(arguments: dict[str, object], tmp_path: Path) -> None:
     with Scribe(tmp_path, segment_bytes=4096) as scribe:

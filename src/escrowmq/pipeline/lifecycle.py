@@ -65,13 +65,16 @@ def lives(events: Events, open_before: list[Slots], world: World) -> Slots:
     rows = events.rows[np.lexsort((events.rows["order"], events.rows["lsn"]))]  # a snapshot's come in between
     old = joined(open_before, 0)
     owner, inner = ragged(rows["count"])
-    keys = _key(rows["queue"][owner], rows["first"][owner] + inner)
+    queues = np.unique(np.r_[old["queue"], rows["queue"]])  # numbered anew: a queue's own number has 32 bits
+    keys = _key(np.searchsorted(queues, rows["queue"])[owner], rows["first"][owner] + inner)
+    before = _key(np.searchsorted(queues, old["queue"]), old["position"])
     handed = rows["what"][owner] == Happened.HANDED_OUT  # speaks of all below it, brings no message into being
-    known = np.unique(np.r_[_key(old["queue"], old["position"]), keys[~handed]])
+    known = np.unique(np.r_[before, keys[~handed]])
     slots = Slots.empty(len(known))
     slots.texts, slots.consumers = old.texts + events.texts, old.consumers + events.texts
-    slots["queue"][:], slots["position"][:] = known >> _POSITION_BITS, known & ((1 << _POSITION_BITS) - 1)
-    at = np.searchsorted(known, _key(old["queue"], old["position"]))
+    slots["queue"][:] = queues[known >> _POSITION_BITS]
+    slots["position"][:] = known & ((1 << _POSITION_BITS) - 1)
+    at = np.searchsorted(known, before)
     for name, column in old.columns.items():
         slots[name][at] = column
     place = np.searchsorted(known, keys)
@@ -103,6 +106,7 @@ def is_open(slots: Slots) -> npt.NDArray[np.bool_]:
 
 
 def _key(queue: Ints, position: Ints) -> Ints:
+    """One number for both; `queue` is small."""
     return (queue.astype(np.int64) << _POSITION_BITS) | position.astype(np.int64)
 
 
