@@ -109,6 +109,17 @@ def torn_commit(scribe: Scribe, queue: int, name: str) -> Expected:
     return Expected("TX-5", "half-applied transaction", f"branch {scribe.branch}", lsn)
 
 
+def torn_dead_letter(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A message leaves its queue as rejected, and the record does not hold the dead letter."""
+    scribe.publish(queue, 1)
+    scribe.frame()
+    parts, _ = encode_commit(0, [scribe.settled(queue, [1], Outcome.REJECTED), scribe.published([(queue, 2)])])
+    whole = b"".join(parts)
+    first = 12 + 5 + int.from_bytes(whole[13:17], "little")
+    lsn = scribe.append(Kind.COMMIT, whole[:first])
+    return Expected("TX-5", "half-applied transaction", "branch 0", lsn)
+
+
 def prepare(scribe: Scribe, queue: int, settle: int, *, ago_ms: int = 0) -> tuple[int, int]:
     """A branch that brings two messages and settles one is prepared; LSNs of the record and of its block."""
     scribe.branch += 1
@@ -205,6 +216,7 @@ PLANTED: Final[dict[str, Plant]] = {
         handed_out_before_commit,
         half_applied,
         torn_commit,
+        torn_dead_letter,
         differently_applied,
         contradicted,
         delivered_after_settlement,

@@ -90,7 +90,8 @@ def _committed(records: Records, operations: Operations) -> pa.RecordBatch:
     }
     whole = [columns.get(field.name, pa.nulls(n, field.type)) for field in SCHEMA]
     batch = pa.RecordBatch.from_arrays(whole, schema=SCHEMA)
-    return batch.filter(pa.array(commits.branch > 0))  # 0: dead-lettering, which no client decided
+    # 0: dead-lettering, which no client decided; but it is whole or not at all, too.
+    return batch.filter(pa.array((commits.branch > 0) | (commits.whole == 0)))
 
 
 def _messages(records: Records, operations: Operations, n: int) -> tuple[Ints, Ints]:
