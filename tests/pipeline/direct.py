@@ -11,6 +11,7 @@ import pyarrow as pa
 from escrowmq.core.records import Kind, decode_change
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.pipeline import tasks
+from escrowmq.pipeline.columns import plain
 from escrowmq.pipeline.decisions import together
 from escrowmq.pipeline.findings import RULES, Finding
 from escrowmq.pipeline.lifecycle import World
@@ -53,7 +54,10 @@ def audited(journal: Path, parts: int = 2) -> Audited:
     for row in _rows(tasks.Scan(str(journal))(pieces())):
         fields = decode_change(row["payload"]) if row["kind"] else {}
         if row["kind"] == Kind.QUEUE_DECLARED:
-            names[fields["id"]], arguments[fields["id"]] = (fields["vhost"], fields["name"]), fields["arguments"]
+            names[fields["id"]], arguments[fields["id"]] = (
+                (plain(fields["vhost"]), plain(fields["name"])),
+                fields["arguments"],
+            )
         elif row["kind"] == Kind.QUEUE_DELETED:
             deleted[fields["id"]] = (row["lsn"], row["frame"], row["time"])
         elif row["kind"] == 0 and row["payload"]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from escrowmq.core.records import Kind, decode_change
 from escrowmq.pipeline import decisions, gold, judging, lake, packing, tasks
 from escrowmq.pipeline.branches import DDL as STEPS
+from escrowmq.pipeline.columns import plain
 from escrowmq.pipeline.frames import SCHEMA as RECORDS
 from escrowmq.pipeline.lifecycle import World
 from escrowmq.pipeline.messages import SCHEMA as MESSAGES
@@ -159,12 +160,16 @@ class Audit:
         queues = self.state.queues
         if row.kind == Kind.QUEUE_DECLARED:
             fields = decode_change(bytes(row.payload))
-            queue = queues.setdefault(fields["id"], Queue(fields["vhost"], fields["name"], declared=False))
+            queue = queues.setdefault(
+                fields["id"], Queue(plain(fields["vhost"]), plain(fields["name"]), declared=False)
+            )
             if not queue.declared:
                 queue.declared, queue.arguments = True, json.loads(json.dumps(fields["arguments"], default=str))
         elif row.kind == Kind.QUEUE_DELETED:
             fields = decode_change(bytes(row.payload))
-            queue = queues.setdefault(fields["id"], Queue(fields["vhost"], fields["name"], declared=False))
+            queue = queues.setdefault(
+                fields["id"], Queue(plain(fields["vhost"]), plain(fields["name"]), declared=False)
+            )
             queue.deleted = (row.lsn, row.frame, row.time)
 
     def _bronze(self) -> None:

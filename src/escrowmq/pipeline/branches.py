@@ -10,7 +10,7 @@ import pyarrow as pa
 from escrowmq.core.branch import State
 from escrowmq.core.branch_records import decode_prepare
 from escrowmq.core.records import Kind, merged
-from escrowmq.pipeline.columns import U32, Ints, integers, ragged, take
+from escrowmq.pipeline.columns import U32, Ints, integers, plain, ragged, take
 from escrowmq.pipeline.events import BLOCK, RANGE, SETTLE, TARGET
 from escrowmq.pipeline.frames import Records
 from escrowmq.pipeline.operations import DECIDE_HEAD, Operations
@@ -158,7 +158,7 @@ def _prepared(records: Records, snapshot: int) -> list[dict[str, object]]:
                 "whole": True,
                 "snapshot": snapshot >= 0,
                 "xid": found.xid,
-                "owner": found.owner,
+                "owner": plain(found.owner),
                 "started_ms": found.started,
                 "effects": effects,
             }

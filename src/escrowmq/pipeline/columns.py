@@ -32,6 +32,11 @@ def take(data: Bytes, at: Ints, dtype: np.dtype[Any]) -> Rows:
     return found
 
 
+def plain(text: str) -> str:
+    """A name that can be written as UTF-8. What a client sent was perhaps none, and is shown by its numbers then."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def ragged(counts: Ints) -> tuple[Ints, Ints]:
     """For lists of these lengths laid back to back: of each item the list that it is in, and its number in there."""
     owner = np.repeat(np.arange(len(counts), dtype=np.int64), counts)

@@ -55,3 +55,16 @@ def test_what_was_to_go_back_and_has_been_returned_too_often_leaves_at_commit(tm
     found = audited(tmp_path)
     assert found.wrong == []
     assert [(row["outcome"], row["settled"]) for row in found.branches] == [("committed", 0)]
+
+
+def test_names_that_are_no_text_are_shown(tmp_path: Path) -> None:
+    """A client's names are kept as they came, with lone surrogates for what is no UTF-8."""
+    with Scribe(tmp_path) as scribe:
+        scribe.queue(1, "q\udcff")
+        scribe.publish(1, 1)
+        xid = Xid(1, b"global", b"branch").encode()
+        parts, _ = encode_prepare(Prepared(1, State.PREPARED, 1, 1, 0, xid, "owner \udcfe", [], []), [])
+        scribe.append(Kind.PREPARE, *parts)
+    found = audited(tmp_path)
+    assert [row["queue"] for row in found.messages] == ["q\\udcff"]
+    assert [row["owner"] for row in found.branches] == ["owner \\udcfe"]
