@@ -51,7 +51,11 @@ def audited(journal: Path, parts: int = 2) -> Audited:
     arguments: dict[int, dict[str, Any]] = {}
     deleted: dict[int, tuple[int, int, int]] = {}
     wrong: list[tuple[str, str, int]] = [("damaged log", each.file, each.lsn) for each in found.damage]
+    handed: dict[int, list[tuple[int, int, int]]] = {}
     for row in _rows(tasks.Scan(str(journal))(pieces())):
+        if row["kind"] == Kind.DELIVERED:
+            handed.setdefault(row["number"], []).append((row["time"], row["lsn"], row["frame"]))
+            continue
         fields = decode_change(row["payload"]) if row["kind"] else {}
         if row["kind"] == Kind.QUEUE_DECLARED:
             names[fields["id"]], arguments[fields["id"]] = (
@@ -65,6 +69,7 @@ def audited(journal: Path, parts: int = 2) -> Audited:
     world = World(
         start=found.start,
         deleted=deleted,
+        handed=handed,
         snapshots=found.snapshots,
         holes=found.holes,
         priorities=frozenset(i for i, each in arguments.items() if each.get("x-max-priority")),

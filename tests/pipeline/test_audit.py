@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from escrowmq.core.branch_records import encode_number
 from escrowmq.core.outcome import Outcome
-from escrowmq.core.records import Kind
+from escrowmq.core.records import Kind, encode_delivered
 from escrowmq.pipeline.audit import Audit, Options, audit
 from escrowmq.pipeline.planning import NoJournalError
 from escrowmq.pipeline.store import Store, StoreError
@@ -165,6 +165,22 @@ def test_a_decision_that_contradicts_one_of_an_earlier_run_is_found(spark: Spark
     audit(journal, out, spark=spark)
     found = {(row["name"], row["branch"]) for row in rows(spark, out, "gold.violations")}
     assert found == {("decision contradicted", "1"), ("decision contradicted", "2")}
+
+
+def test_what_was_handed_out_in_an_earlier_run_is_known(spark: SparkSession, tmp_path: Path) -> None:
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    with Scribe(journal) as scribe:
+        scribe.queue(1, "a")
+        scribe.publish(1, 1)
+        scribe.frame()
+        early = scribe.append(Kind.DELIVERED, encode_delivered(1, 3))
+    assert audit(journal, out, spark=spark).clean
+    with Scribe(journal) as scribe:
+        scribe.publish(1, 2, 2)
+    audit(journal, out, spark=spark)
+    (row,) = rows(spark, out, "gold.violations")
+    assert (row["name"], row["position"]) == ("visible too early", 2)
+    assert early in cast("list[int]", row["lsns"])
 
 
 def test_a_folder_is_about_one_journal(spark: SparkSession, tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from escrowmq.core.message import Envelope
-from escrowmq.core.records import Kind, encode_block
+from escrowmq.core.records import Kind, encode_block, encode_delivered
+from escrowmq.pipeline.events import BUCKET_BITS
 from tests.pipeline.direct import audited
 from tests.pipeline.journals import Scribe
 from tests.pipeline.planted import PLANTED, WHOLE, Expected, good
@@ -66,6 +67,18 @@ def test_a_message_whose_segment_is_gone_is_found(tmp_path: Path) -> None:
     segments[0].unlink(missing_ok=True)
     # The queue's name has gone with it.
     assert [(name, subject) for name, subject, _ in audited(tmp_path).wrong] == [("lost", "queue 1 1")]
+
+
+def test_faults_across_a_border_of_buckets_are_found(tmp_path: Path) -> None:
+    border = 1 << BUCKET_BITS
+    with Scribe(tmp_path) as scribe:
+        scribe.queue(1, "q")
+        scribe.publish(1, border - 3, 2)
+        scribe.frame()
+        early = scribe.append(Kind.DELIVERED, encode_delivered(1, border + 2))
+        scribe.frame()
+        scribe.commit(scribe.published([(1, border - 1)]))
+    assert audited(tmp_path).wrong == [("visible too early", f"q {border - 1}", early)]
 
 
 def test_numbers_of_queues_may_be_large(tmp_path: Path) -> None:

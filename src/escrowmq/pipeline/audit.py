@@ -100,6 +100,7 @@ class Audit:
         self.broken: list[tuple[str, int, str]] = []
         wanted = lake.wanted(spark, options.format)
         self.lake = lake.lake(spark, store.folder / "lake", wanted, self.plan.journal_id)
+        self.handed = {ident: [queue.handed] for ident, queue in self.state.queues.items() if queue.handed[0]}
 
     def run(self) -> Verdict:
         """Everything, in order."""
@@ -158,7 +159,13 @@ class Audit:
 
     def _changed(self, row: Any) -> None:
         queues = self.state.queues
-        if row.kind == Kind.QUEUE_DECLARED:
+        if row.kind == Kind.DELIVERED:
+            said = (row.time, row.lsn, row.frame)
+            self.handed.setdefault(row.number, []).append(said)
+            queue = queues.get(row.number)
+            if queue is not None and row.time > queue.handed[0]:
+                queue.handed = said
+        elif row.kind == Kind.QUEUE_DECLARED:
             fields = decode_change(bytes(row.payload))
             queue = queues.setdefault(
                 fields["id"], Queue(plain(fields["vhost"]), plain(fields["name"]), declared=False)
@@ -187,6 +194,7 @@ class Audit:
             begin=self.begin,
             published={ident: queue.published for ident, queue in queues.items() if queue.published},
             deleted={ident: queue.deleted for ident, queue in queues.items() if queue.deleted},
+            handed=self.handed,
             snapshots=self.plan.snapshots,
             holes=[hole for hole in self.plan.holes if not self.plan.held_back or hole in known],
             priorities=frozenset(i for i, queue in queues.items() if queue.arguments.get("x-max-priority")),

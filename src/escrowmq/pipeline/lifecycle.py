@@ -37,6 +37,8 @@ class World(NamedTuple):
         begin: what lies below this LSN was read by earlier runs.
         published: the highest position of each queue that these have seen published.
         deleted: of each deleted queue, LSN, frame and time (µs) of its deletion.
+        handed: of a queue, positions below which it may have been handed out, with LSN and frame of the record that says
+            so: what other parts of the work, and earlier runs, have seen.
         snapshots: LSNs of the snapshots that are compared with the log; all lie behind what earlier runs read.
         holes: addresses from … to … that no segment holds any more.
         priorities: queues whose messages overtake each other by priority.
@@ -48,6 +50,7 @@ class World(NamedTuple):
     begin: int = 0
     deleted: Mapping[int, tuple[int, int, int]] = {}
     published: Mapping[int, int] = {}
+    handed: Mapping[int, Sequence[tuple[int, int, int]]] = {}
     snapshots: Sequence[int] = ()
     holes: Sequence[tuple[int, int]] = ()
     priorities: frozenset[int] = frozenset()
@@ -91,7 +94,7 @@ def lives(events: Events, open_before: list[Slots], world: World) -> Slots:
     _delete(slots, world)
     _check_order(slots, world)
     _check_delivery_order(slots, world)
-    _check_visibility(slots, rows[rows["what"] == Happened.HANDED_OUT])
+    _check_visibility(slots, rows[rows["what"] == Happened.HANDED_OUT], world)
     for lsn in world.snapshots:
         _compare(slots, *of(Happened.HELD_IN_SNAPSHOT)[:2], lsn, world.start)
     _check_existence(slots)
@@ -240,7 +243,7 @@ def _check_order(slots: Slots, world: World) -> None:
     slots.report(known[late], Finding.REORDERED, lsn[late])
 
 
-def _check_visibility(slots: Slots, handed: Rows) -> None:
+def _check_visibility(slots: Slots, handed: Rows, world: World) -> None:
     """What a branch published is invisible until its commit is on disk, so what follows is in a later frame (TX-2)."""
     published = slots["publish_lsn"] >= 0
     branch = published & (slots["publish_branch"] > 0)
@@ -249,16 +252,20 @@ def _check_visibility(slots: Slots, handed: Rows) -> None:
     early |= settled & branch & (slots["settle_frame"] <= slots["publish_frame"])
     slots.report(early, Finding.TOO_EARLY, slots["settle_lsn"][early])
     # "All below this position may have been handed out" must not come before the publication of one of them.
-    for queue in np.unique(handed["queue"]).tolist():
-        said = handed[handed["queue"] == queue]
-        below = np.maximum.accumulate(said["first"])
+    spoken_of = [*np.unique(handed["queue"]).tolist(), *world.handed]
+    for queue in np.intersect1d(slots["queue"], spoken_of).tolist():
+        here = handed[handed["queue"] == queue]
+        elsewhere = np.array(world.handed.get(queue, ()), np.int64).reshape(-1, 3)
+        said = np.r_[np.c_[here["first"] + 1, here["lsn"], here["frame"]], elsewhere]
+        said = said[np.argsort(said[:, 1], kind="stable")]
+        below = np.maximum.accumulate(said[:, 0]) - 1
         low, high = np.searchsorted(slots["queue"], (queue, queue + 1))
         mine = np.arange(low, high)
         first = np.searchsorted(below, slots["position"][mine])  # the first that covers it
         mine, first = mine[first < len(said)], first[first < len(said)]
-        lsn = said["lsn"][first]
+        _, lsn, frame = said[first].T
         wrong = (published & (slots["publish_order"] != LATE))[mine] & (
-            (slots["publish_lsn"][mine] > lsn) | (branch[mine] & (slots["publish_frame"][mine] >= said["frame"][first]))
+            (slots["publish_lsn"][mine] > lsn) | (branch[mine] & (slots["publish_frame"][mine] >= frame))
         )
         slots.report(mine[wrong], Finding.TOO_EARLY, lsn[wrong])
 

@@ -40,6 +40,8 @@ class Queue:
     """The highest position that was published."""
     first: int = 0
     """The lowest position of which the log without gaps tells; 0: of none so far."""
+    handed: tuple[int, int, int] = (0, 0, 0)
+    """Below this position it may have been handed out; LSN and frame's LSN of the record that said so first."""
     declared: bool = True
     """Whether its arguments are known: the part of the log that declared it may be gone."""
 
@@ -143,5 +145,6 @@ def _load(path: Path) -> State:
     queues = {int(ident): Queue(**fields) for ident, fields in values.pop("queues").items()}
     for queue in queues.values():
         queue.deleted = tuple(queue.deleted) if queue.deleted else None  # type: ignore[assignment]
+        queue.handed = tuple(queue.handed)  # type: ignore[assignment]
     holes = [(begin, end) for begin, end in values.pop("holes")]
     return State(queues=queues, holes=holes, **values)

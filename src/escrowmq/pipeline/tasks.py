@@ -14,7 +14,8 @@ from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.frames import JournalFile
 from escrowmq.journal.reader import JournalReader
 from escrowmq.pipeline import branches, frames, lifecycle, messages, packing
-from escrowmq.pipeline.events import Events, events
+from escrowmq.pipeline.columns import integers, take
+from escrowmq.pipeline.events import BUCKET_BITS, TARGET, Events, events
 from escrowmq.pipeline.frames import Records, records
 from escrowmq.pipeline.operations import operations
 from escrowmq.pipeline.planning import Piece
@@ -39,7 +40,9 @@ SCAN_SCHEMA: Final = pa.schema(
     ]
 )
 SCAN_DDL: Final = "file string, snapshot long, lsn long, frame long, time long, kind int, number long, payload binary"
-"""A row is a special record; or, with kind 0, a tally of a piece: `number` records, and `payload` tells damage."""
+"""A row is a special record; or, with kind 0, a tally of a piece: `number` records, and `payload` tells damage; or, of
+kind DELIVERED, how far the queue `number` has been handed out: `time` is the position.
+"""
 
 Batches = Iterable[pa.RecordBatch]
 
@@ -60,6 +63,7 @@ class Scan:
                         numbers = (int(column[i]) for column in (found.lsn, found.frame, found.time, found.kind))
                         lsn, frame, time, kind = numbers
                         rows.append((piece.file, piece.snapshot, lsn, frame, time, kind, 0, bytes(found.payload(i))))
+                    rows += [(piece.file, piece.snapshot, *said, b"") for said in _handed_out(found)]
                     count += len(found)
                     last = int(found.time[-1])
                     at = int(found.frame[-1])
@@ -71,6 +75,22 @@ class Scan:
                 [pa.array(column, field.type) for column, field in zip(columns, SCAN_SCHEMA, strict=True)],
                 schema=SCAN_SCHEMA,
             )
+
+
+def _handed_out(found: Records) -> Iterator[tuple[int, int, int, int, int]]:
+    """LSN, frame, position, kind and queue: of each queue, the first record that reaches into a bucket of positions,
+    and the one that goes farthest. The others say nothing that these do not say to other buckets and later runs.
+    """
+    chosen = found.of_kind(Kind.DELIVERED)
+    targets = take(found.data, found.at[chosen], TARGET)
+    queue, below = integers(targets["queue"]), integers(targets["first"])
+    bucket = (below - 1) >> BUCKET_BITS
+    first = np.unique(np.c_[queue, bucket], axis=0, return_index=True)[1]
+    order = np.lexsort((-np.arange(len(queue)), below, queue))
+    last = order[np.flatnonzero(np.r_[np.diff(queue[order]) != 0, len(order) > 0])]
+    for i in np.unique(np.r_[first, last]).tolist():
+        record = chosen[i]
+        yield int(found.lsn[record]), int(found.frame[record]), int(below[i]), int(Kind.DELIVERED), int(queue[i])
 
 
 @dataclass(frozen=True, slots=True)
