@@ -183,6 +183,24 @@ def test_what_was_handed_out_in_an_earlier_run_is_known(spark: SparkSession, tmp
     assert early in cast("list[int]", row["lsns"])
 
 
+@pytest.mark.rule("DUR-1")
+def test_a_snapshot_taken_where_a_run_has_stopped_is_compared_once(spark: SparkSession, tmp_path: Path) -> None:
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    with Scribe(journal) as scribe:
+        scribe.queue(1, "a")
+        scribe.publish(1, 1, 4)
+        scribe.frame()
+        scribe.settle(1, [1])
+    assert audit(journal, out, spark=spark).clean
+    with Scribe(journal) as scribe:
+        scribe.snapshot({1: [(1, 2), (4, 1)]})
+    audit(journal, out, spark=spark)
+    again = audit(journal, out, spark=spark)
+    found = sorted((row["name"], row["position"]) for row in rows(spark, out, "gold.violations"))
+    assert found == [("came back", 1), ("lost", 3)]
+    assert again.fresh == 0
+
+
 def test_a_folder_is_about_one_journal(spark: SparkSession, tmp_path: Path) -> None:
     with Scribe(tmp_path / "journal") as scribe:
         scribe.queue(1, "a")

@@ -89,7 +89,7 @@ class Audit:
         self.progress = progress
         self.state: State = deepcopy(store.state)
         self.begin = self.state.lsn
-        self.plan: Plan = plan(files, self.begin, self.state.start)
+        self.plan: Plan = plan(files, self.begin, self.state.start, self.state.compared)
         if self.state.run and self.plan.journal_id != self.state.journal_id:
             raise StoreError(f"{store.folder} is about another journal; use another folder")
         if self.plan.start > self.state.start:
@@ -278,6 +278,7 @@ class Audit:
         state.journal_id, state.start, state.holes = plan.journal_id, plan.start, plan.holes
         state.lsn = max(plan.end, self.begin)
         state.last_time = self.last_time
+        state.compared = max(plan.snapshots, default=state.compared)
         self.store.commit(state)
 
 

@@ -31,7 +31,7 @@ def _select(finding: Finding) -> str:
         select '{rule.rule}' rule, '{rule.name}' name, vhost, queue, position, {finding.value} finding, queue_id,
             cast(coalesce(settle_branch, publish_branch) as string) branch,
             array_sort(array_distinct(filter(array(publish_lsn, settle_lsn, finding_lsn), x -> x is not null))) lsns,
-            coalesce(settled_at, confirmed_at) at, settled_at, "{rule.text}" text
+            coalesce(settled_at, confirmed_at) at, settled_at, deliveries, snapshot_lsn, "{rule.text}" text
         from {{found}} where (findings & ~reported & {finding.value}) != 0"""
 
 

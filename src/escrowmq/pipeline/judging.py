@@ -182,12 +182,7 @@ def _refined(audit: Audit, found: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
     spark, plan = audit.spark, audit.plan
-    if plan.start > 0:
-        known = [(ident, queue.first) for ident, queue in audit.state.queues.items() if queue.first]
-        firsts = spark.createDataFrame(known, "queue_id long, first long")
-        found = found.join(f.broadcast(firsts), "queue_id", "left").where(
-            f"finding != {int(Finding.UNKNOWN)} or (first is not null and position >= first)"
-        )
+    unknown = f.col("finding") == int(Finding.UNKNOWN)
     history = audit.history("silver.messages", "queue_id long, position long, settle_lsn long")
     if history is not None:
         doubtful = f.col("finding").isin(int(Finding.UNKNOWN), int(Finding.REORDERED))
@@ -197,17 +192,31 @@ def _refined(audit: Audit, found: DataFrame) -> DataFrame:
         )
         found = found.join(f.broadcast(past), ["queue_id", "position"], "left")
         known_before = f.col("past").isNotNull() & doubtful
-        unknown = f.col("finding") == int(Finding.UNKNOWN)
+        in_snapshot = f.col("snapshot_lsn").isNotNull() & (f.col("deliveries") == 0)
         for column in ("rule", "name", "text"):
-            twice, again, anew = (
+            twice, back, again, anew = (
                 f.lit(getattr(RULES[finding], column))
-                for finding in (Finding.SETTLED_TWICE, Finding.AFTER_SETTLEMENT, Finding.DUPLICATED)
+                for finding in (
+                    Finding.SETTLED_TWICE,
+                    Finding.RESURRECTED,
+                    Finding.AFTER_SETTLEMENT,
+                    Finding.DUPLICATED,
+                )
             )
-            better = f.when(unknown & f.col("settled_at").isNotNull(), twice).when(unknown, again).otherwise(anew)
+            better = f.when(unknown & f.col("settled_at").isNotNull(), twice).when(unknown & in_snapshot, back)
+            better = better.when(unknown, again).otherwise(anew)
             found = found.withColumn(column, f.when(known_before, better).otherwise(f.col(column)))
         found = found.withColumn(
             "lsns", f.when(known_before, f.array_union("lsns", f.array("past"))).otherwise(f.col("lsns"))
         )
+    if plan.start > 0:
+        known = [(ident, queue.first) for ident, queue in audit.state.queues.items() if queue.first]
+        firsts = spark.createDataFrame(known, "queue_id long, first long")
+        told = f.col("first").isNotNull() & (f.col("position") >= f.col("first"))
+        if history is not None:
+            happened = f.col("settled_at").isNotNull() | (f.col("deliveries") > 0) | f.col("snapshot_lsn").isNotNull()
+            told |= f.col("past").isNotNull() & happened
+        found = found.join(f.broadcast(firsts), "queue_id", "left").where(~unknown | told)
     where = f.concat(f.lit("Message "), f.col("position"), f.lit(" of queue "), f.col("queue"), f.lit(": "))
     return found.select(
         "rule",

@@ -37,8 +37,8 @@ class World(NamedTuple):
         begin: what lies below this LSN was read by earlier runs.
         published: the highest position of each queue that these have seen published.
         deleted: of each deleted queue, LSN, frame and time (µs) of its deletion.
-        handed: of a queue, positions below which it may have been handed out, with LSN and frame of the record that says
-            so: what other parts of the work, and earlier runs, have seen.
+        handed: of a queue, positions below which it may have been handed out, with LSN and frame of the record that
+            says so: what other parts of the work, and earlier runs, have seen.
         snapshots: LSNs of the snapshots that are compared with the log; all lie behind what earlier runs read.
         holes: addresses from … to … that no segment holds any more.
         priorities: queues whose messages overtake each other by priority.

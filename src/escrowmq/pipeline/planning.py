@@ -69,8 +69,9 @@ class Plan:
         return sum(piece.end - piece.first for piece in self.pieces)
 
 
-def plan(path: Path, begin: int = 0, start: int = 0) -> Plan:
-    """What is new in the journal at `path` since `begin`. `start`: of an earlier plan.
+def plan(path: Path, begin: int = 0, start: int = 0, compared: int = -1) -> Plan:
+    """What is new in the journal at `path` since `begin`. `start`: of an earlier plan. `compared`: the snapshot up to
+    which earlier runs have compared them.
 
     Raises NoJournalError.
     """
@@ -78,12 +79,12 @@ def plan(path: Path, begin: int = 0, start: int = 0) -> Plan:
         raise NoJournalError(f"{path}: no such folder")
     reader = JournalReader.open(path)
     try:
-        return _plan(reader, path, begin, start)
+        return _plan(reader, path, begin, start, compared)
     finally:
         reader.close()
 
 
-def _plan(reader: JournalReader, path: Path, begin: int, start: int) -> Plan:
+def _plan(reader: JournalReader, path: Path, begin: int, start: int, compared: int) -> Plan:
     names = reader.names(TYPE_SEGMENT)
     damage: list[Damage] = []
     files: list[JournalFile] = []
@@ -113,8 +114,9 @@ def _plan(reader: JournalReader, path: Path, begin: int, start: int) -> Plan:
             pieces += _pieces(file, low, end)
         at = end
     start = max([start, *(hole[1] for hole in holes if hole[1] > begin)])
-    lsns, taken = _snapshots(reader, at, damage)
-    chosen = [i for i, lsn in enumerate(lsns) if lsn > begin and lsn >= start]
+    lsns, taken = _snapshots(reader, damage)
+    # One that was taken where an earlier run has stopped says what that run had found.
+    chosen = [i for i, lsn in enumerate(lsns) if max(begin, start, compared + 1) <= lsn <= at]
     return Plan(
         files[0].header.journal_id.hex(),
         begin,
@@ -157,7 +159,7 @@ def _pieces(file: JournalFile, low: int, end: int) -> list[Piece]:
     return [Piece(file.name, a, b, -1) for a, b in zip(borders, [*borders[1:], end], strict=True)]
 
 
-def _snapshots(reader: JournalReader, end: int, damage: list[Damage]) -> tuple[list[int], list[Piece]]:
+def _snapshots(reader: JournalReader, damage: list[Damage]) -> tuple[list[int], list[Piece]]:
     lsns: list[int] = []
     pieces = []
     for name in reader.names(TYPE_SNAPSHOT):
@@ -170,7 +172,7 @@ def _snapshots(reader: JournalReader, end: int, damage: list[Damage]) -> tuple[l
             continue
         if file.footer is None:
             damage.append(Damage(name, 0, file.header.lsn, "the snapshot is not whole"))
-        elif file.header.lsn <= end:
+        else:
             lsns.append(file.header.lsn)
             pieces.append(Piece(name, file.footer.first_lsn, file.footer.end_lsn, file.header.lsn))
     return lsns, pieces

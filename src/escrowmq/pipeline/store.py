@@ -57,6 +57,8 @@ class State:
     queues: dict[int, Queue] = field(default_factory=dict)
     holes: list[tuple[int, int]] = field(default_factory=list)
     last_time: int = 0
+    compared: int = -1
+    """The latest snapshot that was compared with the log."""
 
 
 class Store:
