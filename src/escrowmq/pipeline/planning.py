@@ -141,11 +141,18 @@ def _end(file: JournalFile, following: int | None, *, hold_back: bool) -> tuple[
     for frame in walk:
         before, last = last, frame.end_lsn
     fault = None
-    if walk.why and (following is not None or file.tail(walk.lsn).later_frame is not None):
+    if walk.why and (following is not None or _broken(file, walk.lsn)):
         fault = Damage(file.name, walk.offset, walk.lsn, walk.why)
     if hold_back and last > file.origin and not walk.why and following is None:
         return before, True, fault
     return last, False, fault
+
+
+def _broken(file: JournalFile, lsn: int) -> bool:
+    """Whether the place where no whole frame begins is no torn tail; nor one that the broker has been writing while it
+    was looked at, and others behind it.
+    """
+    return file.tail(lsn).later_frame is not None and next(iter(file.walk(lsn)), None) is None
 
 
 def _pieces(file: JournalFile, low: int, end: int) -> list[Piece]:

@@ -1,0 +1,53 @@
+"""What there is to read of a journal whose broker is running."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from escrowmq.journal.storage import FileStorage
+from escrowmq.pipeline.planning import plan
+from tests.pipeline.journals import Scribe
+
+
+def test_a_snapshot_behind_the_frame_that_is_left_out_stands_in_for_holes(tmp_path: Path) -> None:
+    with Scribe(tmp_path, segment_bytes=4096) as scribe:
+        scribe.queue(1, "q")
+        for position in range(1, 401, 20):
+            scribe.publish(1, position, 20)
+            scribe.frame()
+        scribe.publish(1, 401)
+        lsn = scribe.snapshot({})
+        (tmp_path / f"{0:016x}.log").unlink(missing_ok=True)
+        found = plan(tmp_path)
+        assert found.held_back
+        assert found.end < lsn
+        assert found.holes
+        assert found.newest_snapshot == lsn
+
+
+def test_a_frame_that_comes_while_it_is_looked_at_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first look sees half of a frame; before the second one it is whole, and another has followed."""
+    with Scribe(tmp_path) as scribe:
+        scribe.queue(1, "q")
+        scribe.frame()
+        half = scribe.publish(1, 1, 100)
+        scribe.frame()
+        scribe.publish(1, 101, 100)
+        scribe.frame()
+        read, seen = FileStorage.read, list[int]()
+
+        def early(storage: FileStorage, name: str, offset: int, length: int) -> bytes:
+            data = read(storage, name, offset, length)
+            if length > 4096 and not seen:
+                seen.append(offset)
+                cut = 64 + half + 10 - offset
+                return data[:cut] + bytes(len(data) - cut)
+            return data
+
+        monkeypatch.setattr(FileStorage, "read", early)
+        found = plan(tmp_path)
+        assert seen
+        assert found.damage == []
+        assert found.end < half
