@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from escrowmq.core.records import Kind, decode_change
 from escrowmq.journal.memory import MemoryStorage
-from escrowmq.pipeline import tasks
+from escrowmq.pipeline import decisions, tasks
 from escrowmq.pipeline.columns import plain
 from escrowmq.pipeline.decisions import together
 from escrowmq.pipeline.findings import RULES, Finding
@@ -95,7 +95,8 @@ def audited(journal: Path, parts: int = 2) -> Audited:
     steps: dict[int, list[dict[str, Any]]] = {}
     for step in sorted(_rows(tasks.Branches(str(journal))(pieces())), key=lambda step: step["lsn"]):
         steps.setdefault(step["branch"], []).append(step)
-    branches = [together(branch, each, deleted) for branch, each in steps.items()]
+    decided = decisions.World(frozenset(deleted), tuple(found.snapshots), found.start)
+    branches = [together(branch, each, decided) for branch, each in steps.items()]
     wrong += [
         (row["wrong"], f"branch {row['branch']}", max(row["records"], default=0)) for row in branches if row["wrong"]
     ]

@@ -218,8 +218,9 @@ class Audit:
         steps = self._mapped(tasks.Branches(self.files), STEPS)
         steps = self.store.write(self.spark, "staging.steps", steps)
         before = self.before("state.branches")
-        deleted = [ident for ident, queue in self.state.queues.items() if queue.deleted]
-        rows = decisions.branches(steps, before, deleted)
+        deleted = frozenset(ident for ident, queue in self.state.queues.items() if queue.deleted)
+        world = decisions.World(deleted, tuple(self.plan.snapshots), self.plan.start)
+        rows = decisions.branches(steps, before, world)
         rows = rows.selectExpr("*", decisions.STATE)
         rows = self.store.write(self.spark, "silver.branches", rows, "state")
         self.store.write(self.spark, "state.branches", decisions.open_steps(steps, before, rows))

@@ -45,15 +45,27 @@ ALONE: Final = (
     "array(lsn) records",
     "if(whole, null, 'torn') wrong",
 )
+HISTORY_GONE: Final = "history gone"
+"""The outcome of a branch that is in doubt no more, while the part of the log that says why is not there."""
 FEW: Final = 200_000
 TWO_PHASE: Final = ("prepared", "decided", "rolled back", "forgotten", *COMMITS[2:], *ROLLBACKS[1:])
 
 
-def branches(steps: DataFrame, before: DataFrame | None, deleted: Collection[int]) -> DataFrame:
-    """One row for each branch that `steps` speak of, or that an earlier run left open (its steps are `before`).
+@dataclass(frozen=True, slots=True)
+class World:
+    """What holds for all branches.
 
-    `deleted`: queues that are gone; what was prepared for them is left out of a commit (TX-11).
+    `deleted`: queues that are gone; what was prepared for them is left out of a commit (TX-11). `snapshots`: LSNs of
+    those that are compared with the log; `start`: below it, some of the log's history may be gone.
     """
+
+    deleted: frozenset[int] = frozenset()
+    snapshots: tuple[int, ...] = ()
+    start: int = 0
+
+
+def branches(steps: DataFrame, before: DataFrame | None, world: World) -> DataFrame:
+    """One row for each branch that `steps` speak of, or that an earlier run left open (its steps are `before`)."""
     mine = steps if before is None else steps.unionAll(before.select(steps.columns))
     alone = None
     if steps.count() > FEW:  # most branches have one step, and are what it says
@@ -62,7 +74,7 @@ def branches(steps: DataFrame, before: DataFrame | None, deleted: Collection[int
         several = several.unionAll(repeated).distinct()
         alone = steps.join(several, "branch", "left_anti").selectExpr(*ALONE)
         mine = mine.join(several, "branch", "left_semi")
-    together = mine.groupBy("branch").agg(_gathered(steps.columns)).mapInArrow(Together(frozenset(deleted)), DDL)
+    together = mine.groupBy("branch").agg(_gathered(steps.columns)).mapInArrow(Together(world), DDL)
     return together if alone is None else alone.unionAll(together)
 
 
@@ -83,12 +95,12 @@ def _gathered(columns: list[str]) -> Column:
 class Together:
     """Rows of `branches` from gathered steps."""
 
-    deleted: frozenset[int]
+    world: World
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         schema = _schema()
         for batch in batches:
-            rows = [together(found["branch"], found["steps"], self.deleted) for found in batch.to_pylist()]
+            rows = [together(found["branch"], found["steps"], self.world) for found in batch.to_pylist()]
             yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
@@ -98,7 +110,10 @@ def _schema() -> pa.Schema:
     return pa.schema([(name, kinds[kind]) for name, kind in (part.split() for part in DDL.split(", "))])
 
 
-def together(branch: int, steps: list[dict[str, Any]], deleted: Collection[int] = ()) -> dict[str, Any]:
+NO_WORLD: Final = World()
+
+
+def together(branch: int, steps: list[dict[str, Any]], world: World = NO_WORLD) -> dict[str, Any]:
     """The row of a branch; `steps` in the order of the log."""
     row: dict[str, Any] = {"branch": branch, "kind": "transaction", "outcome": "prepared"}
     row |= {"operations": 0, "published": 0, "settled": 0}
@@ -123,7 +138,7 @@ def together(branch: int, steps: list[dict[str, Any]], deleted: Collection[int] 
         else:
             if step["snapshot"] and outcomes:
                 continue
-            wrong = wrong or _judged(step, outcomes, prepared, deleted)
+            wrong = wrong or _judged(step, outcomes, prepared, world.deleted)
             outcomes.append(name)
             if len(outcomes) == 1:
                 row |= {"outcome": "committed" if name == "decided" else name, "decide_lsn": lsn}
@@ -133,8 +148,25 @@ def together(branch: int, steps: list[dict[str, Any]], deleted: Collection[int] 
             if step["application"] is not None:
                 row |= {"application": step["application"], "epoch": step["epoch"]}
     row["records"] = sorted(seen)
-    row["wrong"] = wrong
+    row["wrong"] = wrong or _compared(row, steps, world)
     return row
+
+
+def _compared(row: dict[str, Any], steps: list[dict[str, Any]], world: World) -> str | None:
+    """Whether the snapshots hold a branch for as long as the log says that it is in doubt."""
+    held = {step["lsn"]: step["step"] for step in steps if step["snapshot"]}
+    prepared, decided = row.get("prepare_lsn"), row.get("decide_lsn")
+    for lsn in world.snapshots:
+        if prepared is None or prepared >= lsn:
+            continue
+        doubtful = decided is None or decided >= lsn
+        if doubtful and lsn not in held and prepared >= world.start:
+            return "lost"
+        if doubtful and lsn not in held and decided is None:
+            row["outcome"] = HISTORY_GONE
+        if not doubtful and held.get(lsn) == "prepared":
+            return "back"
+    return None
 
 
 def _judged(

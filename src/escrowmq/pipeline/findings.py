@@ -64,6 +64,10 @@ class BranchRule:
     TWICE = Rule("half-applied transaction", "TX-5", "Its effects stand in more than one record.")
     DIFFERENT = Rule("half-applied transaction", "TX-5", "Its commit did not apply what had been prepared")
     CONTRADICTED = Rule("decision contradicted", "HALF-3", "It was decided, and then decided otherwise.")
+    LOST = Rule(
+        "lost", "DUR-1", "It was prepared and not decided, but the broker's snapshot does not hold it any more."
+    )
+    BACK = Rule("came back", "TX-8", "It was decided, but it is in doubt in the broker's snapshot.")
     UNDECIDED = Rule(
         "undecided too long", "PIPE-5", "It has been prepared for longer than is allowed, without a decision."
     )

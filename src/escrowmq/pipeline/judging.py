@@ -21,6 +21,8 @@ WRONG: Final = {
     "torn": BranchRule.TORN,
     "twice": BranchRule.TWICE,
     "contradicted": BranchRule.CONTRADICTED,
+    "lost": BranchRule.LOST,
+    "back": BranchRule.BACK,
 }
 
 

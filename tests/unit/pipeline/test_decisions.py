@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from escrowmq.pipeline.decisions import difference, together
+from escrowmq.pipeline.decisions import World, difference, together
 
 
 def step(name: str, lsn: int, *effects: str, snapshot: bool = False, whole: bool = True) -> dict[str, Any]:
@@ -42,6 +42,27 @@ def test_outcomes(steps: list[dict[str, Any]], outcome: str, wrong: str | None) 
     row = together(7, steps)
     assert (row["outcome"], row["wrong"]) == (outcome, wrong)
     assert row["records"] == [each["lsn"] for each in steps if not each["snapshot"]]
+
+
+@pytest.mark.rule("DUR-1")
+@pytest.mark.parametrize(
+    ("steps", "start", "outcome", "wrong"),
+    [
+        ([step("prepared", 1)], 0, "prepared", "lost"),
+        ([step("prepared", 1)], 5, "history gone", None),
+        ([step("prepared", 1), step("rolled back", 20)], 5, "rolled back", None),
+        ([step("prepared", 1), step("prepared", 10, snapshot=True)], 0, "prepared", None),
+        ([step("prepared", 1), step("committed", 2), step("prepared", 10, snapshot=True)], 0, "committed", "back"),
+        ([step("prepared", 1), step("prepared", 10, snapshot=True), step("committed", 12)], 0, "committed", None),
+        ([step("prepared", 12)], 0, "prepared", None),
+        ([step("prepared", 10, snapshot=True)], 5, "prepared", None),
+    ],
+)
+def test_a_snapshot_holds_what_is_in_doubt(
+    steps: list[dict[str, Any]], start: int, outcome: str, wrong: str | None
+) -> None:
+    row = together(7, steps, World(snapshots=(10,), start=start))
+    assert (row["outcome"], row["wrong"]) == (outcome, wrong)
 
 
 @pytest.mark.rule("TX-5")
