@@ -229,6 +229,8 @@ def test_a_log_that_was_cut_back_has_lost_something(spark: SparkSession, tmp_pat
     assert (row["rule"], row["name"]) == ("DUR-1", "lost")
     assert not verdict.clean
     assert json.loads((out / "state.json").read_text())["run"] == 2
+    again = audit(tmp_path / "before", out, spark=spark)
+    assert (again.violations, again.fresh) == (1, 0)
 
 
 def test_a_broker_may_delete_what_is_being_read(spark: SparkSession, tmp_path: Path) -> None:

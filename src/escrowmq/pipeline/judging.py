@@ -31,14 +31,18 @@ def violations(audit: Audit, messages: DataFrame, branches: DataFrame) -> DataFr
     spark = audit.spark
     found = _refined(audit, gold.of_messages(messages))
     few = [*_of_log(audit), *_of_order(audit, messages)]
-    whole = found.unionAll(_of_branches(branches.select(*BRANCH, "wrong")))
+    others = _of_branches(branches.select(*BRANCH, "wrong"))
     past = audit.history("silver.branches", "branch long, outcome string, decide_lsn long")
     if past is not None:
-        whole = whole.unionAll(_of_branches(_again(branches, past)))
+        others = others.unionAll(_of_branches(_again(branches, past)))
     if few:
-        whole = whole.unionAll(spark.createDataFrame(few, gold.VIOLATIONS_DDL))
+        others = others.unionAll(spark.createDataFrame(few, gold.VIOLATIONS_DDL))
     before = audit.before("state.violations")
-    return whole if before is None else before.select(whole.columns).unionAll(whole)
+    if before is None:
+        return found.unionAll(others)
+    # What is wrong with a branch that stays open, or with the log as a whole, every run sees again.
+    anew = others.join(before.select("explanation"), "explanation", "left_anti").select(others.columns)
+    return before.select(found.columns).unionAll(found).unionAll(anew)
 
 
 def _again(branches: DataFrame, past: DataFrame) -> DataFrame:
