@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import ExitStack
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -314,19 +314,17 @@ def audit(
         NoJournalError, StoreError, SparkUnavailableError: with one line each that says why.
     """
     store = Store(out)
-    mine = spark is None
-    if spark is None:
-        from escrowmq.pipeline.session import session
+    with store.locked(), ExitStack() as stack:
+        if spark is None:
+            from escrowmq.pipeline.session import session
 
-        progress("starting Spark")
-        spark = session(master, conf=conf)
-    local = str(spark.sparkContext.master).startswith("local")
-    try:
-        with pinned(journal) if local else nullcontext(journal) as files, Watch(spark, tasks):
-            return Audit(spark, journal, store, options, progress, files).run()
-    finally:
-        if mine:
-            spark.stop()
+            progress("starting Spark")
+            spark = session(master, conf=conf)
+            stack.callback(spark.stop)
+        local = str(spark.sparkContext.master).startswith("local")
+        files = stack.enter_context(pinned(journal)) if local else journal
+        stack.enter_context(Watch(spark, tasks))
+        return Audit(spark, journal, store, options, progress, files).run()
 
 
 def _ddl(schema: Any) -> str:

@@ -6,9 +6,12 @@ number and replaces them. So a second attempt gives the same as a first one.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 VERSION: Final = 2
 STATE: Final = "state.json"
+LOCK: Final = "lock"
 GROWING: Final = frozenset({"bronze.records", "silver.messages", "silver.branches"})
 """Tables to which every run adds; the others are whole in the latest run's partition."""
 
@@ -73,6 +77,18 @@ class Store:
     def run(self) -> int:
         """The number of the run that is under way."""
         return self.state.run + 1
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep others from writing here. Raises StoreError if somebody does already."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / LOCK).open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise StoreError(f"another audit is writing to {self.folder}; wait for it to end") from None
+            self.state = _load(self.folder / STATE)
+            yield
 
     def path(self, table: str) -> Path:
         """Where a table lies: `silver.messages` → `silver/messages`."""

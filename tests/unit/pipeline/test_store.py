@@ -1,0 +1,27 @@
+"""Where the tables lie: one run at a time writes there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from escrowmq.pipeline.store import State, Store, StoreError
+
+
+def test_a_second_run_waits_for_nobody(tmp_path: Path) -> None:
+    store = Store(tmp_path / "out")
+    with store.locked():
+        with pytest.raises(StoreError, match="another audit is writing"), Store(tmp_path / "out").locked():
+            pass
+        store.commit(State(lsn=7))
+    with Store(tmp_path / "out").locked():
+        pass
+
+
+def test_what_another_run_has_written_meanwhile_is_known(tmp_path: Path) -> None:
+    store, other = Store(tmp_path), Store(tmp_path)
+    with other.locked():
+        other.commit(State(lsn=7))
+    with store.locked():
+        assert (store.state.lsn, store.run) == (7, 2)
