@@ -147,6 +147,17 @@ def differently_applied(scribe: Scribe, queue: int, name: str) -> Expected:
     return Expected("TX-5", "half-applied transaction", f"branch {scribe.branch}", lsn)
 
 
+def more_applied(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A commit brings a message that had not been prepared; it repeats what had been, as if time mattered to that."""
+    scribe.publish(queue, 1)
+    scribe.frame()
+    prepare(scribe, queue, 1)
+    scribe.frame()
+    came = scribe.published([(queue, 2)], [b"one", b"two", b"three"])
+    lsn = scribe.commit(came, scribe.settled(queue, [1]), branch=scribe.branch)
+    return Expected("TX-5", "half-applied transaction", f"branch {scribe.branch}", lsn)
+
+
 def contradicted(scribe: Scribe, queue: int, name: str) -> Expected:
     """A branch is rolled back, and committed after that."""
     scribe.publish(queue, 1)
@@ -218,6 +229,7 @@ PLANTED: Final[dict[str, Plant]] = {
         torn_commit,
         torn_dead_letter,
         differently_applied,
+        more_applied,
         contradicted,
         delivered_after_settlement,
         not_marked,

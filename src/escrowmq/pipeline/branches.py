@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from escrowmq.core.branch import State
 from escrowmq.core.branch_records import decode_prepare
+from escrowmq.core.outcome import Outcome
 from escrowmq.core.records import Kind, merged
 from escrowmq.pipeline.columns import U32, Ints, integers, plain, ragged, take
 from escrowmq.pipeline.events import BLOCK, RANGE, SETTLE, TARGET
@@ -39,7 +40,8 @@ DDL: Final = (
     "snapshot boolean, xid binary, owner string, application string, epoch long, started_ms long, effects array<string>"
 )
 """`step`: prepared, committed, decided, heuristically committed, …; `effects`: of branches in two phases, what they do:
-`publish QUEUE COUNT`, `settle QUEUE FIRST COUNT`, `return QUEUE FIRST COUNT` and `release QUEUE`.
+`publish QUEUE COUNT`, `settle QUEUE FIRST COUNT`, `release QUEUE`; when prepared also `reject` (settle, and perhaps
+dead-letter) and `return QUEUE FIRST COUNT`.
 """
 
 _STEP_OF: Final = {
@@ -73,6 +75,8 @@ def _committed(records: Records, operations: Operations) -> pa.RecordBatch:
     names = pa.array(["committed", "decided", "heuristically committed", "heuristically rolled back"])
     two_phase = np.zeros(n, bool)
     two_phase[operations.commit[operations.of_kind(Kind.PLACED)]] = True
+    prepared = [int.from_bytes(records.payload(i)[:8], "little") for i in records.of_kind(Kind.PREPARE).tolist()]
+    two_phase |= np.isin(commits.branch, prepared)  # such a commit may repeat what was prepared as PUBLISH
     effects: list[list[str] | None] = [None] * n
     for i in np.flatnonzero(two_phase | (kind != Kind.COMMIT) | (published == 0)).tolist():
         effects[i] = _effects(records, operations, i)
@@ -143,7 +147,9 @@ def _prepared(records: Records, snapshot: int) -> list[dict[str, object]]:
         settle = [item for item in found.settlements if not item.requeue]
         back = [item for item in found.settlements if item.requeue]
         effects = [f"publish {queue} {run.length}" for run in found.runs for queue in run.queues]
-        effects += [f"settle {item.queue} {first} {count}" for item in settle for first, count in merged(item.ranges)]
+        for item in settle:
+            verb = "settle" if item.outcome == Outcome.ACCEPTED else "reject"
+            effects += [f"{verb} {item.queue} {first} {count}" for first, count in merged(item.ranges)]
         effects += [f"return {item.queue} {first} {count}" for item in back for first, count in merged(item.ranges)]
         effects += [f"release {hold.queue}" for hold in found.holds]
         rows.append(

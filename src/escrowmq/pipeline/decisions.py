@@ -192,7 +192,7 @@ def difference(prepared: list[str], applied: list[str], deleted: Collection[int]
     was to go back and has gone over its delivery limit, and what a bulk reader's group settles.
     """
     wanted, found = _Effects(prepared), _Effects(applied)
-    rejects = bool(wanted.settled or wanted.returned)
+    rejects = wanted.rejects or bool(wanted.returned or wanted.released)
     for queue in wanted.published.keys() | found.published.keys():
         more = found.published.get(queue, 0) - wanted.published.get(queue, 0)
         if (more < 0 and queue not in deleted) or (more > 0 and not rejects):
@@ -218,6 +218,7 @@ class _Effects:
         self.settled: dict[int, set[int]] = {}
         self.returned: dict[int, set[int]] = {}
         self.released: set[int] = set()
+        self.rejects = False
         for effect in effects:
             verb, *numbers = effect.split()
             queue, *rest = map(int, numbers)
@@ -226,7 +227,8 @@ class _Effects:
             elif verb == "release":
                 self.released.add(queue)
             else:
-                places = self.settled if verb == "settle" else self.returned
+                self.rejects |= verb == "reject"
+                places = self.returned if verb == "return" else self.settled
                 places.setdefault(queue, set()).update(range(rest[0], rest[0] + rest[1]))
 
 
