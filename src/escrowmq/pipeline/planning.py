@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from escrowmq.journal.errors import JournalDamaged
+from escrowmq.journal.errors import JournalDamaged, JournalVersionUnknown
 from escrowmq.journal.format import TYPE_SEGMENT, TYPE_SNAPSHOT
 from escrowmq.journal.frames import JournalFile
 from escrowmq.journal.reader import JournalReader
@@ -80,6 +80,8 @@ def plan(path: Path, begin: int = 0, start: int = 0, compared: int = -1) -> Plan
     reader = JournalReader.open(path)
     try:
         return _plan(reader, path, begin, start, compared)
+    except JournalVersionUnknown as error:
+        raise NoJournalError(str(error)) from error
     finally:
         reader.close()
 
@@ -95,6 +97,8 @@ def _plan(reader: JournalReader, path: Path, begin: int, start: int, compared: i
             damage.append(Damage(name, error.offset, int(name[:16], 16), error.why))
         except FileNotFoundError:
             continue  # the broker has just deleted it
+    if not files and damage:
+        raise NoJournalError(f"{path}: no segment can be read: {damage[0].file}: {damage[0].why}")
     if not files:
         raise NoJournalError(f"{path}: no journal here: no file with a name like 0000000000000000.log")
     broker = _broker(path)

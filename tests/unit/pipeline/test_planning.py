@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 
 import pytest
 
 from escrowmq.journal.storage import FileStorage
-from escrowmq.pipeline.planning import plan
+from escrowmq.pipeline.planning import NoJournalError, plan
 from tests.pipeline.journals import Scribe
 
 
@@ -51,3 +52,18 @@ def test_a_frame_that_comes_while_it_is_looked_at_is_no_damage(tmp_path: Path, m
         assert seen
         assert found.damage == []
         assert found.end < half
+
+
+def test_what_cannot_be_read_at_all_is_no_journal(tmp_path: Path) -> None:
+    with Scribe(tmp_path) as scribe:
+        scribe.queue(1, "q")
+    (segment,) = tmp_path.glob("*.log")
+    data = bytearray(segment.read_bytes())
+    data[8] = 99
+    data[60:64] = zlib.crc32(data[:60]).to_bytes(4, "little")
+    segment.write_bytes(data)
+    with pytest.raises(NoJournalError, match="has journal format version 99"):
+        plan(tmp_path)
+    segment.write_bytes(b"garbage" * 100)
+    with pytest.raises(NoJournalError, match=f"no segment can be read: {segment.name}: "):
+        plan(tmp_path)
