@@ -13,6 +13,7 @@ from escrowmq.core.branch_records import encode_number
 from escrowmq.core.outcome import Outcome
 from escrowmq.core.records import Kind, encode_delivered
 from escrowmq.pipeline.audit import Audit, Options, audit
+from escrowmq.pipeline.events import BUCKET_BITS
 from escrowmq.pipeline.planning import NoJournalError
 from escrowmq.pipeline.store import Store, StoreError
 from tests.pipeline.journals import Scribe
@@ -181,6 +182,39 @@ def test_what_was_handed_out_in_an_earlier_run_is_known(spark: SparkSession, tmp
     (row,) = rows(spark, out, "gold.violations")
     assert (row["name"], row["position"]) == ("visible too early", 2)
     assert early in cast("list[int]", row["lsns"])
+
+
+@pytest.mark.rule("ORD-1")
+def test_deliveries_are_in_order_across_runs_and_buckets(spark: SparkSession, tmp_path: Path) -> None:
+    journal, out, border = tmp_path / "journal", tmp_path / "out", 1 << BUCKET_BITS
+    with Scribe(journal) as scribe:
+        scribe.queue(1, "a")
+        scribe.queue(2, "b")
+        scribe.queue(3, "ranked", **{"x-max-priority": 5})
+        scribe.publish(1, 1, 4)
+        scribe.publish(2, border - 2, 4)
+        for position, priority in ((1, 1), (2, 5)):
+            kind, parts = scribe.published([(3, position)], priority=priority)
+            scribe.append(kind, *parts)
+        scribe.frame()
+        scribe.deliver(1, [1, 3])
+        scribe.deliver(2, [border - 2, border])
+        scribe.deliver(3, [2])
+        scribe.settle(1, [1, 3])
+        scribe.frame()
+        scribe.deliver(2, [border - 1])
+    audit(journal, out, spark=spark)
+    assert [(row["name"], row["position"]) for row in rows(spark, out, "gold.violations")] == [
+        ("delivered out of order", border - 1)
+    ]
+    with Scribe(journal) as scribe:
+        scribe.deliver(1, [2, 4])
+        scribe.deliver(3, [1])
+        scribe.deliver(2, [border + 1])
+    again = audit(journal, out, spark=spark)
+    assert again.fresh == 1
+    found = {(row["name"], row["queue"], row["position"]) for row in rows(spark, out, "gold.violations")}
+    assert found == {("delivered out of order", "b", border - 1), ("delivered out of order", "a", 2)}
 
 
 @pytest.mark.rule("DUR-1")

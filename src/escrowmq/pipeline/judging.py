@@ -6,6 +6,8 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from escrowmq.pipeline import gold
 from escrowmq.pipeline.decisions import COMMITS, ROLLBACKS
 from escrowmq.pipeline.events import BUCKET_BITS
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from escrowmq.pipeline.audit import Audit
+    from escrowmq.pipeline.store import Queue
 
 BRANCH: Final = ("branch", "xid", "records", "decided_at", "prepared_at")
 WRONG: Final = {
@@ -30,7 +33,7 @@ def violations(audit: Audit, messages: DataFrame, branches: DataFrame) -> DataFr
     """The table `violations`: those of earlier runs, and what this one has found."""
     spark = audit.spark
     found = _refined(audit, gold.of_messages(messages))
-    few = [*_of_log(audit), *_of_order(audit, messages)]
+    few = [*_of_log(audit), *_of_order(audit, messages), *_of_deliveries(audit, messages)]
     others = _of_branches(branches.select(*BRANCH, "wrong"))
     past = audit.history("silver.branches", "branch long, outcome string, decide_lsn long")
     if past is not None:
@@ -181,6 +184,48 @@ def _of_order(audit: Audit, messages: DataFrame) -> list[tuple[Any, ...]]:
             if first is not None and (queue.first == 0 or first < queue.first):
                 queue.first = first
     return rows
+
+
+def _of_deliveries(audit: Audit, messages: DataFrame) -> list[tuple[Any, ...]]:
+    """First deliveries that are out of order where buckets of positions meet, or this run and earlier ones."""
+    world = audit.world()
+    ranked = ", ".join(map(str, sorted(world.priorities))) or "null"
+    summary = messages.sparkSession.sql(
+        f"""
+        select queue_id, level, bucket, min(lsn) low, max(lsn) high, max_by(position, lsn) latest, max(position) top,
+            max_by(lsn, position) top_lsn, min(position) filter (where lsn >= {audit.begin}) early,
+            min_by(lsn, position) filter (where lsn >= {audit.begin}) early_lsn
+        from (
+            select queue_id, if(queue_id in ({ranked}), coalesce(priority, 0), 0) level, position,
+                shiftright(position, {BUCKET_BITS}) bucket, first_delivered_lsn lsn
+            from {{messages}} where first_delivered_lsn is not null and deliveries > redeliveries
+                and held_for_group = 0 and findings & {Finding.OUT_OF_ORDER.value} = 0
+        ) group by queue_id, level, bucket""",
+        messages=messages,
+    )
+    rows: list[tuple[Any, ...]] = []
+    group, lowest, top, top_lsn = (-1, -1), 0, 0, 0
+    for row in sorted(summary.collect(), key=lambda row: (row.queue_id, row.level, -row.bucket)):
+        queue = audit.state.queues.get(row.queue_id)
+        if queue is None or not world.once(np.array([row.queue_id]))[0]:
+            continue
+        if group != (row.queue_id, row.level):
+            group, lowest = (row.queue_id, row.level), row.high
+            top, top_lsn = queue.delivered.get(str(row.level), (0, 0))  # by earlier runs
+        if row.high > lowest:
+            rows.append(_late(queue, row.latest, [lowest, row.high]))
+        if row.early is not None and row.early < top:
+            rows.append(_late(queue, row.early, [top_lsn, row.early_lsn]))
+        lowest = min(lowest, row.low)
+        if row.top > queue.delivered.get(str(row.level), (0, 0))[0]:
+            queue.delivered[str(row.level)] = [row.top, row.top_lsn]
+    return rows
+
+
+def _late(queue: Queue, position: int, lsns: list[int]) -> tuple[Any, ...]:
+    rule = RULES[Finding.OUT_OF_ORDER]
+    text = f"Message {position} of queue {queue.name}: {rule.text}"
+    return rule.rule, rule.name, queue.vhost, queue.name, position, None, lsns, None, text
 
 
 def _refined(audit: Audit, found: DataFrame) -> DataFrame:

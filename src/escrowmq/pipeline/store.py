@@ -46,6 +46,8 @@ class Queue:
     """The lowest position of which the log without gaps tells; 0: of none so far."""
     handed: tuple[int, int, int] = (0, 0, 0)
     """Below this position it may have been handed out; LSN and frame's LSN of the record that said so first."""
+    delivered: dict[str, list[int]] = field(default_factory=dict)
+    """Of each priority that orders it, the highest position that was delivered, and the LSN."""
     declared: bool = True
     """Whether its arguments are known: the part of the log that declared it may be gone."""
 
