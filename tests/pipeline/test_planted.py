@@ -81,6 +81,24 @@ def test_faults_across_a_border_of_buckets_are_found(tmp_path: Path) -> None:
     assert audited(tmp_path).wrong == [("visible too early", f"q {border - 1}", early)]
 
 
+def test_priorities_that_are_gone_with_the_messages_are_not_guessed(tmp_path: Path) -> None:
+    with Scribe(tmp_path, segment_bytes=4096) as scribe:
+        for position, priority in ((1, 1), (2, 5)):
+            kind, parts = scribe.published([(1, position)], priority=priority)
+            scribe.append(kind, *parts)
+        for _ in range(5):
+            scribe.frame()
+            scribe.append(*_filler(scribe))
+        scribe.snapshot({})
+        scribe.queue(1, "q", **{"x-max-priority": 5})
+        scribe.deliver(1, [2])
+        scribe.deliver(1, [1])
+    (tmp_path / f"{0:016x}.log").unlink(missing_ok=True)
+    found = audited(tmp_path)
+    assert found.plan.start > 0
+    assert found.wrong == []
+
+
 def test_numbers_of_queues_may_be_large(tmp_path: Path) -> None:
     numbers = [1, (1 << 19) + 1, (1 << 20) + 1, (1 << 32) - 1]
     with Scribe(tmp_path) as scribe:

@@ -196,11 +196,11 @@ def _of_deliveries(audit: Audit, messages: DataFrame) -> list[tuple[Any, ...]]:
             max_by(lsn, position) top_lsn, min(position) filter (where lsn >= {audit.begin}) early,
             min_by(lsn, position) filter (where lsn >= {audit.begin}) early_lsn
         from (
-            select queue_id, if(queue_id in ({ranked}), coalesce(priority, 0), 0) level, position,
+            select queue_id, if(queue_id in ({ranked}), priority, 0) level, position,
                 shiftright(position, {BUCKET_BITS}) bucket, first_delivered_lsn lsn
             from {{messages}} where first_delivered_lsn is not null and deliveries > redeliveries
                 and held_for_group = 0 and findings & {Finding.OUT_OF_ORDER.value} = 0
-        ) group by queue_id, level, bucket""",
+        ) where level is not null group by queue_id, level, bucket""",
         messages=messages,
     )
     rows: list[tuple[Any, ...]] = []

@@ -204,9 +204,11 @@ def _deliver(slots: Slots, of: Of, consumers: int, world: World) -> None:
 def _check_delivery_order(slots: Slots, world: World) -> None:
     """What is delivered for the first time is delivered in order of position, in a priority queue by priority."""
     first = (slots["first_delivered_lsn"] >= 0) & (slots["deliveries"] > slots["redeliveries"]) & (slots["taken"] == 0)
-    rows = np.flatnonzero(first & world.once(slots["queue"]))
+    by_priority = np.isin(slots["queue"], list(world.priorities))
+    told = ~by_priority | (slots["text"] >= 0)  # the priority stands where it was published, which may be gone
+    rows = np.flatnonzero(first & told & world.once(slots["queue"]))
     group = slots["queue"][rows] << 8
-    ranked = np.isin(slots["queue"][rows], list(world.priorities)) & (slots["text"][rows] >= 0)
+    ranked = by_priority[rows]
     levels = np.array([text[2] if len(text) > 2 else 0 for text in slots.texts] or [0], np.int64)
     group[ranked] += levels[slots["text"][rows[ranked]]]
     order = np.lexsort((slots["position"][rows], group))
