@@ -180,23 +180,26 @@ def test_what_was_released_is_not_read_in_silence(desk: Desk, on_loss: str) -> N
 
 
 @pytest.mark.parametrize("on_loss", ["true", "false"])
-def test_a_queue_that_is_made_anew_is_another_one(desk: Desk, on_loss: str) -> None:
-    source, target = desk.queue(f"in.{on_loss}", numbered(10)), desk.queue(f"out.{on_loss}")
-    gone = desk.queue(f"in.{on_loss}.gone", numbered(10))
-    reader = desk.spark.readStream.format("escrowmq").option("subscribePattern", desk.name(f"in.{on_loss}.*"))
+@pytest.mark.parametrize("count", [3, 30])
+def test_a_queue_that_is_made_anew_is_another_one(desk: Desk, on_loss: str, count: int) -> None:
+    prefix = f"in.{on_loss}.{count}"
+    source, target = desk.queue(prefix, numbered(10)), desk.queue(f"out.{prefix}")
+    gone = desk.queue(f"{prefix}.gone", numbered(10))
+    reader = desk.spark.readStream.format("escrowmq").option("subscribePattern", desk.name(f"{prefix}.*"))
     rows = reader.option("group", "g").option("failOnDataLoss", on_loss).load().select("body")
     desk.run(rows, queue=target)
     desk.get(target)
     for queue in (source, gone):
         desk.channel.queue_delete(queue)
-    desk.queue(f"in.{on_loss}", numbered(3))
+    desk.queue(prefix, numbered(count))
     if on_loss == "true":
         with pytest.raises(StreamingQueryException) as caught:
             desk.run(rows, queue=target)
-        assert "read up to message 10, and there was none after 3: the queue was deleted" in cause(caught.value)
+        assert "read up to message 10, which the queue never had: it was deleted and made anew" in cause(caught.value)
     else:
         desk.run(rows, queue=target)
-        assert desk.get(target) == numbered(3)
+        assert desk.get(target) == numbered(count)
+        assert desk.held(source).settled == count + 1
 
 
 def test_a_checkpoint_belongs_to_its_group(desk: Desk) -> None:

@@ -93,11 +93,11 @@ class Queues:
                 break
         return min(end, until)
 
-    def lost(self, name: str, first: int, end: int) -> None:
+    def lost(self, name: str, first: int) -> None:
         """Numbers end before what is to be read begins. Raises DataLossError, unless that is to be put up with."""
         text = (
-            f"queue {name!r}: the query has read up to message {first - 1}, and there was none after {end - 1}: "
-            "the queue was deleted and made anew"
+            f"queue {name!r}: the query has read up to message {first - 1}, which the queue never had: "
+            "it was deleted and made anew"
         )
         if self._options.fail_on_loss:
             raise DataLossError(f"{text}; to go on with the new one, set option failOnDataLoss to false")

@@ -60,7 +60,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with explained(self._options.endpoint):
             broker = self._broker()
             found = self._queues.states(broker)
-            self._target = {name: self._end(broker, name, state) for name, state in found.items()}
+            self._target = {name: self._come_to(broker, name, at) + _waiting(at) for name, at in found.items()}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         with explained(self._options.endpoint):
@@ -70,12 +70,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = dict(begin)
             available: Offsets = {}
             for name, state in found.items():
-                end = self._available[name] = self._end(broker, name, state)
+                come_to = self._come_to(broker, name, state)
+                end = self._available[name] = come_to + _waiting(state)
                 if name not in begin:
                     begin[name] = self._queues.begin(broker, name, state, "earliest")
-                if end < begin[name]:
-                    self._queues.lost(name, begin[name], end)
-                    begin[name] = ends[name] = self._queues.begin(broker, name, state, "earliest")
+                if come_to < begin[name]:
+                    self._queues.lost(name, begin[name])
+                    begin[name] = ends[name] = end = self._queues.begin(broker, name, state, "earliest")
                 if self._target is not None:
                     end = min(end, self._target.get(name, begin[name]))
                 available[name] = max(end - begin[name], 0)
@@ -96,11 +97,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             kinds = self._queues.kinds_of(broker, changed)
             spans = []
             for name, stop in changed.items():
-                first = begin.get(name, stop)
-                exact = first < stop
-                if not exact:  # it is new, or made anew
+                first, exact = begin.get(name), name in begin
+                if first is None:  # it is new
                     first = 0 if kinds[name] == STREAM else self._queues.look(broker, name).first
-                if first < stop:
+                if first < stop:  # else it was made anew, and the next range has what is in it
                     spans.append(Span(name, kinds[name], first, stop, exact))
         pieces = cut(spans, self._options.most_of_partition, self._options.partitions)
         group = self._options.group
@@ -129,9 +129,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _broker(self) -> Escrow:
         return escrow(self._options.endpoint, ROLE)
 
-    def _end(self, broker: Escrow, name: str, state: QueueState) -> int:
-        """The number behind all that is there now."""
-        return state.next if state.kind == STREAM else self._queues.end(broker, name) + state.ready
+    def _come_to(self, broker: Escrow, name: str, state: QueueState) -> int:
+        """The number behind the last one that is given: a query that has read further has read another queue of this
+        name. Of a classic queue it is the group's, however many messages wait; where none do, what is known will do.
+        """
+        if state.kind == STREAM:
+            return state.next
+        return self._queues.look(broker, name).end if state.ready else self._queues.end(broker, name)
 
     # -- reading, in a task
 
@@ -154,6 +158,11 @@ def share(available: Offsets, most: int | None) -> Offsets:
         taken[name] += more
         left -= more
     return taken
+
+
+def _waiting(state: QueueState) -> int:
+    """How many messages are there that have no number yet; those of a stream have theirs."""
+    return 0 if state.kind == STREAM else state.ready
 
 
 def _most(limit: ReadLimit) -> int | None:
