@@ -63,6 +63,18 @@ def test_a_queue_is_held_and_settled_when_the_job_is_done(desk: Desk) -> None:
 
 
 @pytest.mark.rule("PIPE-1")
+def test_a_queue_that_comes_while_a_job_runs_is_for_the_next_one(desk: Desk) -> None:
+    options = {"subscribePattern": desk.name(r"in\..*"), "group": "nightly"}
+
+    def job(late: str) -> int:
+        with escrowmq.spark.held(desk.spark, **options) as rows:
+            desk.queue(late, numbered(4))
+            return rows.count()
+
+    assert [job("in.a,b"), job("in.c"), job("in.d")] == [0, 4, 4]
+
+
+@pytest.mark.rule("PIPE-1")
 def test_a_stream_from_here_to_there(desk: Desk) -> None:
     source = desk.stream("in", numbered(30))
     reader = desk.spark.read.format("escrowmq").option("subscribe", source).schema("position long, body string")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from escrowmq.client.escrow import Settle
 from escrowmq.spark.batch import ROLE, ranges
@@ -16,6 +17,10 @@ from escrowmq.spark.queues import Queues
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+_NONE: Final = "(?!)"
+"""A regular expression that fits no name."""
 
 
 @contextmanager
@@ -30,6 +35,9 @@ def held(spark: SparkSession, options: Mapping[str, str]) -> Iterator[DataFrame]
     starting = json.dumps({span.queue: span.first for span in spans})
     ending = json.dumps({span.queue: span.end for span in spans})
     reader = spark.read.format("escrowmq").options(**options)
+    if wanted.pattern:  # a queue that comes later is not among what is settled in the end
+        names = "|".join(re.escape(span.queue) for span in spans)
+        reader = reader.option("subscribePattern", names or _NONE)
     yield reader.option("startingPosition", starting).option("endingPosition", ending).load()
     with explained(wanted.endpoint):
         broker = escrow(wanted.endpoint, ROLE)
