@@ -18,6 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from escrowmq.client import Properties
 from escrowmq.client.escrow import Bulk
+from escrowmq.spark.errors import EscrowSparkError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -81,7 +82,21 @@ def _body(rows: _Rows, kind: pa.DataType) -> pa.Array:
     bodies = rows.bulk.bodies
     buffers = [None, pa.py_buffer(bodies.offsets), pa.py_buffer(bodies.data)]
     found = pa.Array.from_buffers(pa.binary(), rows.count, buffers)
-    return found if kind == pa.binary() else found.cast(kind)
+    if kind == pa.binary():
+        return found
+    try:
+        return found.cast(kind)
+    except pa.ArrowInvalid:
+        raise _no_text(rows) from None
+
+
+def _no_text(rows: _Rows) -> EscrowSparkError:
+    """Which body is not UTF-8: an error that says how to get over it."""
+    position = next(each.position for each in rows.bulk.messages() if _text(each.body).encode() != each.body)
+    return EscrowSparkError(
+        f"queue {rows.queue!r}: the body of the message at position {position} is not UTF-8: "
+        "ask for the column body as binary"
+    )
 
 
 def _timestamp(rows: _Rows, kind: pa.DataType) -> pa.Array:

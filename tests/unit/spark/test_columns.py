@@ -17,6 +17,7 @@ from escrowmq.client import Properties
 from escrowmq.core.hold_reading import Batch, Shared
 from escrowmq.core.message import Envelope
 from escrowmq.spark.columns import Columns, as_text
+from escrowmq.spark.errors import EscrowSparkError
 from escrowmq.spark.schema import PROPERTIES, SOURCE
 from escrowmq.wire.amqp091 import bulk
 from escrowmq.wire.amqp091.publication import PROTOCOL
@@ -109,8 +110,8 @@ def test_what_a_schema_leaves_out_is_not_made() -> None:
 
 def test_a_body_that_is_no_text_is_refused() -> None:
     schema = StructType([StructField("body", StringType())])
-    with pytest.raises(pa.ArrowInvalid, match="UTF8"):
-        Columns(schema).batch("q", block(("", "q", FULL, 5, False, [b"\xff"])))
+    with pytest.raises(EscrowSparkError, match="queue 'q': the body of the message at position 11 is not UTF-8: ask"):
+        Columns(schema).batch("q", block(("", "q", FULL, 5, False, [b"a", b"\xff", b"\xff"])))
 
 
 runs = st.lists(
