@@ -78,6 +78,17 @@ def test_a_stream_has_any_number_of_readers(desk: Desk) -> None:
             assert desk.get(target) == late
 
 
+def test_what_is_latest_does_not_move_when_the_first_epoch_is_run_again(desk: Desk) -> None:
+    source, target = desk.stream("in", numbered(50)), desk.queue("out")
+    reader = desk.spark.readStream.format("escrowmq").option("subscribe", source)
+    rows = reader.option("startingPosition", "latest").load().select("body")
+    desk.run(rows, queue=target)
+    desk.undo_commit(0)
+    desk.put(source, numbered(5, 100))
+    desk.run(rows, queue=target)
+    assert desk.get(target) == numbered(5, 100)
+
+
 @pytest.mark.rule("PIPE-2")
 def test_several_sources_are_settled_by_one_decision(desk: Desk) -> None:
     first, second = desk.queue("a", numbered(30)), desk.queue("b", numbered(30, 30))

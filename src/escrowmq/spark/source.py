@@ -41,6 +41,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._queues = Queues(options)
         self._target: Offsets | None = None
         self._available: Offsets = {}
+        self._latest: Offsets | None = None
 
     # -- planning, in the driver
 
@@ -51,6 +52,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin = {
                 name: self._queues.begin(broker, name, state, self._options.starting) for name, state in found.items()
             }
+        if self._options.starting == "latest":
+            self._latest = begin
         return offsets.encode(self._options.group, begin)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -67,6 +70,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             broker = self._broker()
             begin = offsets.decode(self._options.group, start)
             found = self._queues.states(broker)
+            # Spark does not note where a query begins: it asks again when it runs the first epoch again, and what is
+            # latest then is another place. So that epoch has nothing, and notes the place by where it ends.
+            beginning, self._latest = begin == self._latest, None
             ends = dict(begin)
             available: Offsets = {}
             for name, state in found.items():
@@ -79,7 +85,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     begin[name] = ends[name] = end = self._queues.begin(broker, name, state, "earliest")
                 if self._target is not None:
                     end = min(end, self._target.get(name, begin[name]))
-                available[name] = max(end - begin[name], 0)
+                available[name] = 0 if beginning else max(end - begin[name], 0)
             for name, count in share(available, _most(limit)).items():
                 ends[name] = until = begin[name] + count
                 if count and found[name].kind != STREAM:
@@ -100,7 +106,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 first, exact = begin.get(name), name in begin
                 if first is None:  # it is new
                     first = 0 if kinds[name] == STREAM else self._queues.look(broker, name).first
-                if first < stop:  # else it was made anew, and the next range has what is in it
+                if first < stop:  # else it was made anew, or begins with what is latest: the next range is read
                     spans.append(Span(name, kinds[name], first, stop, exact))
         pieces = cut(spans, self._options.most_of_partition, self._options.partitions)
         group = self._options.group
