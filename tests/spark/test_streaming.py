@@ -8,6 +8,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, functions
 
+from escrowmq.client.escrow import Settle
+from escrowmq.spark.identity import Epoch
 from tests.spark.desk import Desk, cause, numbered
 
 pytestmark = [pytest.mark.rule("PIPE-1")]
@@ -87,6 +89,19 @@ def test_what_is_latest_does_not_move_when_the_first_epoch_is_run_again(desk: De
     desk.put(source, numbered(5, 100))
     desk.run(rows, queue=target)
     assert desk.get(target) == numbered(5, 100)
+
+
+@pytest.mark.rule("PIPE-2")
+def test_an_epoch_with_another_range_settles_what_it_has_read(desk: Desk) -> None:
+    source, target = desk.queue("in", numbered(100)), desk.queue("out")
+    application = {"txn.app_id": desk.name("job")}
+    killed = Epoch(application["txn.app_id"], 0, run="killed")  # whose driver did not live to roll it back
+    desk.escrow.hold(source, "g", 100)
+    desk.escrow.enlist(killed.settle, [Settle(source, "g", 101)], 3600)
+    rows = desk.read(source, maxMessagesPerTrigger=40, **application).select("body")
+    desk.run(rows, queue=target, **application)
+    assert desk.get(target) == numbered(100)
+    assert desk.held(source).settled == 101
 
 
 @pytest.mark.rule("PIPE-2")

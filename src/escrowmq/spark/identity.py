@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 FORMAT_ID: Final = 0x45535051  # "ESPQ"
 SETTLE: Final = b"settle"
-"""The branch in which all sources of an epoch settle what they have read. All of them say the same in each attempt, so
-it has one name; the sink can find it without having heard of a source.
+"""The branch in which all sources of an epoch settle what they have read. All of them say the same in each attempt of a
+run, so it has one name; the sink can find it without having heard of a source. Another run may have another range for
+the epoch, if its checkpoint was meddled with: it has a branch of its own.
 """
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
@@ -31,12 +32,14 @@ _MOST_APPLICATION: Final = 200
 @dataclass(frozen=True, slots=True)
 class Epoch:
     """One epoch of an application: a micro-batch of a query, or a version of a batch job. `application` may be empty,
-    for a job that happens once: then `transaction` tells it from all others.
+    for a job that happens once: then `transaction` tells it from all others. `run` tells one start of a query from the
+    others.
     """
 
     application: str
     number: int
     transaction: str = ""
+    run: str = ""
 
     @property
     def once(self) -> bool:
@@ -55,7 +58,7 @@ class Epoch:
     @property
     def settle(self) -> Xid:
         """The branch in which sources settle."""
-        return Xid(FORMAT_ID, self.gtrid, SETTLE)
+        return Xid(FORMAT_ID, self.gtrid, SETTLE + self.run.encode())
 
     def branch(self, bqual: bytes) -> Xid:
         """One of its branches."""
@@ -82,7 +85,8 @@ def streaming_epoch(app_id: str | None, sink_id: str | None) -> Epoch | None:
     query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
     if query is None or batch is None:
         return None
-    return Epoch(application_of(query, app_id, sink_id), int(batch))
+    run = hashlib.sha256(f"{context.getLocalProperty(RUN_ID)}".encode()).hexdigest()[:16]
+    return Epoch(application_of(query, app_id, sink_id), int(batch), run=run)
 
 
 def required_epoch(app_id: str | None, sink_id: str | None) -> Epoch:

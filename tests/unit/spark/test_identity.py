@@ -16,6 +16,9 @@ def test_an_epoch_is_a_global_transaction() -> None:
     assert epoch.gtrid == f"{QUERY}#12".encode()
     assert epoch.settle == Xid(FORMAT_ID, epoch.gtrid, SETTLE)
     assert epoch.branch(b"0.x.1").bqual == b"0.x.1"
+    again = Epoch(QUERY, 12, run="again")
+    assert again.gtrid == epoch.gtrid
+    assert again.settle != epoch.settle
 
 
 @pytest.mark.parametrize("application", [f"{QUERY}/{'s' * 150}", "ü" * 40, "a#1"])
