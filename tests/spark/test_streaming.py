@@ -228,6 +228,44 @@ def test_a_queue_that_is_made_anew_is_another_one(desk: Desk, on_loss: str, coun
         assert desk.held(source).settled == count + 1
 
 
+@pytest.mark.parametrize("on_loss", ["true", "false"])
+@pytest.mark.parametrize("how", ["released", "deleted"])
+def test_an_epoch_whose_messages_are_gone_when_it_is_run_again(desk: Desk, on_loss: str, how: str) -> None:
+    prefix = f"in.{on_loss}.{how}"
+    one, other, target = desk.queue(prefix, numbered(5)), desk.queue(f"{prefix}.b"), desk.queue(f"out.{prefix}")
+    failing = desk.folder / "failing"
+
+    def check(body: str) -> str:
+        if failing.exists():
+            raise ValueError("bad")
+        return body
+
+    def run() -> None:
+        reader = desk.spark.readStream.format("escrowmq").option("subscribePattern", desk.name(f"{prefix}.*"))
+        rows = reader.options(group="g", failOnDataLoss=on_loss).schema("body string").load()
+        desk.run(rows.select(functions.udf(check, useArrow=False)("body").alias("body")), queue=target)
+
+    run()
+    assert desk.get(target) == numbered(5)
+    failing.touch()
+    desk.put(one, numbered(5, 10))
+    desk.put(other, numbered(5, 20))
+    with pytest.raises(StreamingQueryException, match="bad"):
+        run()
+    if how == "released":
+        desk.escrow.release(one, "g")
+    else:
+        desk.channel.queue_delete(one)
+    failing.unlink()
+    if on_loss == "true":
+        with pytest.raises(StreamingQueryException) as caught:
+            run()
+        assert "to go on without them, set option failOnDataLoss to false" in cause(caught.value)
+    else:
+        run()
+        assert sorted(desk.get(target)) == (numbered(5, 10) if how == "released" else []) + numbered(5, 20)
+
+
 def test_a_checkpoint_belongs_to_its_group(desk: Desk) -> None:
     source, target = desk.queue("in", numbered(10)), desk.queue("out")
     desk.run(desk.read(source, "one").select("body"), queue=target)

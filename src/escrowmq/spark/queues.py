@@ -99,9 +99,19 @@ class Queues:
             f"queue {name!r}: the query has read up to message {first - 1}, which the queue never had: "
             "it was deleted and made anew"
         )
-        if self._options.fail_on_loss:
-            raise DataLossError(f"{text}; to go on with the new one, set option failOnDataLoss to false")
-        _log.warning("%s", text)
+        report_loss(self._options, text, "to go on with the new one")
+
+    def gone(self, name: str, first: int, end: int) -> None:
+        """There is no queue any more for a range that is planned. Raises as `lost`."""
+        text = f"queue {name!r}: messages {first} to {end - 1} cannot be read: the queue was deleted"
+        report_loss(self._options, text)
+
+
+def report_loss(options: SourceOptions, text: str, onwards: str = "to go on without them") -> None:
+    """Something that was planned to be read is gone. Raises DataLossError, unless that is to be put up with."""
+    if options.fail_on_loss:
+        raise DataLossError(f"{text}; {onwards}, set option failOnDataLoss to false")
+    _log.warning("%s", text)
 
 
 def position(state: QueueState, name: str, wanted: Positions) -> int:

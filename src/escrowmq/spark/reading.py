@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import logging
+import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from escrowmq.client import NotFound, RolledBack
+from escrowmq.client import NotFound, PreconditionFailed, RolledBack
 from escrowmq.client.escrow import Escrow
 from escrowmq.spark.columns import Columns
-from escrowmq.spark.errors import DataLossError
 from escrowmq.spark.identity import Epoch, required_epoch
 from escrowmq.spark.options import SourceOptions
 from escrowmq.spark.plan import STREAM, Part, Span
 from escrowmq.spark.pool import escrow, explained
+from escrowmq.spark.queues import report_loss
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
 ROLE: Final = "source"
-_log: Final = logging.getLogger(__name__)
 _enlisted: Final[dict[str, Epoch]] = {}
 """By application, the epoch whose settlement this process has enlisted last."""
 
@@ -31,20 +30,21 @@ def read(options: SourceOptions, schema: StructType, part: Part, *, streaming: b
         broker = escrow(options.endpoint, ROLE)
         epoch = required_epoch(options.app_id, options.sink_id) if streaming else None
         if epoch is not None and part.settlements:
-            _enlist(broker, epoch, part, options.seconds)
+            _enlist(broker, options, epoch, part)
         columns = Columns(schema)
         span = part.span
         expected = span.first if span.exact else 0
-        for block in broker.blocks(span.queue, options.group, span.first, span.end):
-            if block.first != expected and expected:
-                _missing(broker, options, span, epoch, expected, block.first)
-            expected = block.next
-            yield columns.batch(span.queue, block.bulk)
+        with contextlib.suppress(NotFound):  # the queue was deleted: what is left of the range is missing
+            for block in broker.blocks(span.queue, options.group, span.first, span.end):
+                if block.first != expected and expected:
+                    _missing(broker, options, span, epoch, expected, block.first)
+                expected = block.next
+                yield columns.batch(span.queue, block.bulk)
         if expected != span.end:
             _missing(broker, options, span, epoch, expected, span.end)
 
 
-def _enlist(broker: Escrow, epoch: Epoch, part: Part, seconds: int) -> None:
+def _enlist(broker: Escrow, options: SourceOptions, epoch: Epoch, part: Part) -> None:
     """What the epoch has read is to be settled by the decision over what it writes, if that is taken by this broker.
 
     It is an offer: without a sink that takes it up, it is over when the next epoch makes its own, or after its timeout,
@@ -55,7 +55,12 @@ def _enlist(broker: Escrow, epoch: Epoch, part: Part, seconds: int) -> None:
         broker.rollback(before.settle)
     for _ in range(2):
         try:
-            broker.enlist(epoch.settle, part.settlements, seconds)
+            broker.enlist(epoch.settle, part.settlements, options.seconds)
+        except (NotFound, PreconditionFailed) as error:  # the queue was deleted, or the range released
+            broker.rollback(epoch.settle)  # Spark's commit settles what there is to be settled
+            text = f"epoch {epoch.number} of {epoch.application} cannot settle what it reads: {error.text}"
+            report_loss(options, text)
+            return
         except RolledBack:  # by the timeout, or since a worker was killed amid of it: there is nothing in it any more
             broker.rollback(epoch.settle)
         else:
@@ -75,9 +80,7 @@ def _missing(broker: Escrow, options: SourceOptions, span: Span, epoch: Epoch | 
     else:
         why = f"group {options.group!r} does not hold them any more"
     text = f"queue {span.queue!r}: messages {first} to {end - 1} cannot be read: {why}"
-    if options.fail_on_loss:
-        raise DataLossError(f"{text}; to go on without them, set option failOnDataLoss to false")
-    _log.warning("%s", text)
+    report_loss(options, text)
 
 
 def _settled(broker: Escrow, options: SourceOptions, span: Span, end: int) -> bool:

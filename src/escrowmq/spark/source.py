@@ -100,14 +100,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin, ends = (offsets.decode(self._options.group, given) for given in (start, end))
             broker = self._broker()
             changed = {name: stop for name, stop in ends.items() if begin.get(name) != stop}
-            kinds = self._queues.kinds_of(broker, changed)
             spans = []
             for name, stop in changed.items():
                 first, exact = begin.get(name), name in begin
-                if first is None:  # it is new
-                    first = 0 if kinds[name] == STREAM else self._queues.look(broker, name).first
+                try:
+                    kind = self._queues.kinds_of(broker, [name])[name]
+                    if first is None:  # it is new
+                        first = 0 if kind == STREAM else self._queues.look(broker, name).first
+                except NotFound:
+                    self._queues.gone(name, first or 1, stop)
+                    continue
                 if first < stop:  # else it was made anew, or begins with what is latest: the next range is read
-                    spans.append(Span(name, kinds[name], first, stop, exact))
+                    spans.append(Span(name, kind, first, stop, exact))
         pieces = cut(spans, self._options.most_of_partition, self._options.partitions)
         group = self._options.group
         settlements = tuple(Settle(span.queue, group, span.end) for span in spans if span.kind != STREAM)
