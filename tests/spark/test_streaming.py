@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, functions
 
 from escrowmq.client.escrow import Settle
 from escrowmq.spark.identity import Epoch
+from tests.broker import wait_until
 from tests.spark.desk import Desk, cause, numbered
 
 pytestmark = [pytest.mark.rule("PIPE-1")]
@@ -226,6 +227,30 @@ def test_a_queue_that_is_made_anew_is_another_one(desk: Desk, on_loss: str, coun
         desk.run(rows, queue=target)
         assert desk.get(target) == numbered(count)
         assert desk.held(source).settled == count + 1
+
+
+@pytest.mark.rule("PIPE-2")
+def test_what_is_released_while_it_is_worked_on_is_not_written_twice(desk: Desk) -> None:
+    source, target = desk.queue("in", numbered(10)), desk.queue("out")
+    begun, released = desk.folder / "begun", desk.folder / "released"
+
+    def wait(body: str) -> str:
+        begun.touch()
+        wait_until(released.exists, 30)
+        return body
+
+    rows = desk.read(source, schema="body string", failOnDataLoss="false")
+    slow = rows.select(functions.udf(wait, useArrow=False)("body").alias("body"))
+    query = desk.start(slow, queue=target)
+    wait_until(begun.exists, 30)
+    assert desk.escrow.release(source, "g") == 10
+    released.touch()
+    with pytest.raises(StreamingQueryException) as caught:
+        query.awaitTermination(60)
+    assert "nothing of it is: what it has read is not held any more" in cause(caught.value)
+    assert desk.ready(target) == 0
+    desk.run(slow, queue=target)
+    assert desk.get(target) == numbered(10)
 
 
 @pytest.mark.parametrize("on_loss", ["true", "false"])

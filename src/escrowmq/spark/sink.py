@@ -110,7 +110,7 @@ def decide(options: SinkOptions, messages: list[WriterCommitMessage | None]) -> 
             winners = _prepared(broker, epoch, winners)
             if not winners:
                 return
-        elif broker.prepare(epoch.settle):
+        elif _settles(broker, epoch):
             winners.append(epoch.settle.bqual)
         room = (broker.connection.frame_max or _FRAME) - _HEAD
         if sum(len(bqual) + _ITEM for bqual in winners) > room:
@@ -123,6 +123,24 @@ def decide(options: SinkOptions, messages: list[WriterCommitMessage | None]) -> 
         except (NotFound, CommandInvalid) as error:
             raise EscrowSparkError(f"{_name(epoch)} cannot be committed, nothing of it is: {error.text}") from None
         _sweep(broker, epoch)
+
+
+def _settles(broker: Escrow, epoch: Epoch) -> bool:
+    """Prepare what sources have offered to settle; whether there is something. If its time is over, Spark's commit
+    settles it. Raises EscrowSparkError if it was released: it will come again, so nothing made of it may be committed.
+    """
+    try:
+        return broker.finish_prepare(epoch.settle, broker.begin_prepare(epoch.settle))
+    except NotFound:
+        return False
+    except CommandInvalid:  # prepared, by a decision of which Spark has not heard
+        return broker.prepare(epoch.settle)
+    except RolledBack as error:
+        if error.timed_out:
+            return False
+        raise EscrowSparkError(
+            f"{_name(epoch)} cannot be committed, nothing of it is: what it has read is not held any more"
+        ) from None
 
 
 def _prepared(broker: Escrow, epoch: Epoch, branches: list[bytes]) -> list[bytes]:
