@@ -253,6 +253,17 @@ def test_what_is_released_while_it_is_worked_on_is_not_written_twice(desk: Desk)
     assert desk.get(target) == numbered(10)
 
 
+@pytest.mark.rule("PIPE-2")
+def test_a_queue_that_is_full(desk: Desk) -> None:
+    full: dict[str, Any] = {"x-max-length": 5, "x-overflow": "reject-publish"}
+    source, target = desk.queue("in", numbered(10)), desk.queue("out", **full)
+    rows = desk.read(source, minPartitions=2).select("body")
+    with pytest.raises(StreamingQueryException) as caught:
+        desk.run(rows, queue=target)
+    assert "rolled back what was written, a queue it writes to is full" in cause(caught.value)
+    assert (desk.ready(target), desk.held(source)[:2]) == (0, (1, 11))
+
+
 @pytest.mark.parametrize("on_loss", ["true", "false"])
 @pytest.mark.parametrize("how", ["released", "deleted"])
 def test_an_epoch_whose_messages_are_gone_when_it_is_run_again(desk: Desk, on_loss: str, how: str) -> None:

@@ -10,7 +10,16 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
-from escrowmq.client import AccessRefused, AuthenticationError, Closed, Connection, Error, NotFound, OperationalError
+from escrowmq.client import (
+    AccessRefused,
+    AuthenticationError,
+    Closed,
+    Connection,
+    Error,
+    NotFound,
+    OperationalError,
+    RolledBack,
+)
 from escrowmq.client.escrow import Escrow
 from escrowmq.spark.endpoint import Endpoint
 from escrowmq.spark.errors import BrokerUnavailableError, EscrowSparkError, OptionError
@@ -54,6 +63,9 @@ def explained(endpoint: Endpoint) -> Iterator[None]:
         raise BrokerUnavailableError(f"the broker refuses the login ({endpoint}): {error}") from None
     except (NotFound, AccessRefused) as error:
         raise OptionError(f"{error.code} {error.text}") from None
+    except RolledBack as error:
+        why = "it took longer than option txn.timeout" if error.timed_out else "a queue it writes to is full, or gone"
+        raise EscrowSparkError(f"the broker has rolled back what was written, {why}: {error}") from None
     except Closed as error:
         where = "" if error.where else f"{_address(endpoint)}: "
         raise BrokerUnavailableError(f"{where}{error}") from None
