@@ -115,6 +115,14 @@ def test_several_sources_are_settled_by_one_decision(desk: Desk) -> None:
     assert desk.held(first, "one").settled == desk.held(second, "two").settled == 31
 
 
+@pytest.mark.rule("PIPE-2")
+def test_two_sources_of_one_group_read_the_same(desk: Desk) -> None:
+    source, target = desk.queue("in", numbered(10)), desk.queue("out")
+    one, other = (desk.read(source, maxMessagesPerTrigger=7).select("body") for _ in range(2))
+    desk.run(one.union(other), queue=target)
+    assert sorted(desk.get(target)) == sorted(numbered(10) * 2)
+
+
 def test_queues_by_a_pattern_and_one_that_comes_later(desk: Desk) -> None:
     target = desk.queue("out")
     for name in ("eu", "us"):

@@ -141,11 +141,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _come_to(self, broker: Escrow, name: str, state: QueueState) -> int:
         """The number behind the last one that is given: a query that has read further has read another queue of this
-        name. Of a classic queue it is the group's, however many messages wait; where none do, what is known will do.
+        name. Of a classic queue it is the group's, however many messages wait, and is asked for each time: another
+        source of the query may have the same group.
         """
-        if state.kind == STREAM:
-            return state.next
-        return self._queues.look(broker, name).end if state.ready else self._queues.end(broker, name)
+        return state.next if state.kind == STREAM else self._queues.look(broker, name).end
 
     # -- reading, in a task
 
