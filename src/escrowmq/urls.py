@@ -23,7 +23,10 @@ def split(url: str) -> SplitResult:
 
 
 def redacted(url: str) -> str:
-    """The URL without what stands between the first `://` and the last `@`, and without its query."""
-    scheme, separator, rest = url.partition("://")
-    _, at, host = rest.rpartition("@")
-    return f"{scheme}{separator}{'…@' if at else ''}{host}".partition("?")[0]
+    """The URL without what stands before the last `@` but its scheme, and without its query. So a password is not in it
+    though the URL has no scheme, or characters in the password that should have been escaped.
+    """
+    before, at, behind = url.rpartition("@")
+    scheme, separator, _ = before.partition("://")
+    start = f"{scheme}{separator}" if separator else ""
+    return f"{start}…@{behind.partition('?')[0]}" if at else behind.partition("?")[0]

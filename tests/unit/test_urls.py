@@ -14,7 +14,8 @@ from escrowmq.urls import redacted, split
         ("amqp://host:5/v", "amqp://host:5/v"),
         ("amqp://u:se/cr#e?t@host:5/", "amqp://…@host:5/"),
         ("amqp://u:p@host?name=me@home", "amqp://…@home"),
-        ("host", "host"),
+        ("u:secret@host", "…@host"),
+        ("host?x=1", "host"),
     ],
 )
 def test_redacted(url: str, shown: str) -> None:

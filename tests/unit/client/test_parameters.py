@@ -74,7 +74,7 @@ def test_what_is_wrong_is_named_and_no_password(url: str, message: str) -> None:
     with_password = url.replace("host", "user:secret@host")
     with pytest.raises(ProgrammingError, match=message) as caught:
         parse_url(with_password)
-    assert "secret" not in str(caught.value) or "://" not in with_password
+    assert "secret" not in str(caught.value)
 
 
 def test_keywords_come_before_the_url() -> None:
