@@ -131,6 +131,7 @@ def test_what_is_wrong_is_told_in_one_line(desk: Desk) -> None:
         ("the broker refuses the login", lambda: load(desk, subscribe=source, url=stranger(desk))),
         ("messages can only be added: use mode append", lambda: save(rows, "overwrite", queue=target)),
         ("there is no queue 'none' to write to", lambda: save(rows, queue="none")),
+        ("txn.app_id needs txn.version", lambda: save(rows, queue=target, **{"txn.app_id": "job"})),
         ("column body is null", lambda: save(desk.spark.sql("select string(null) body"), queue=target)),
     ):
         with pytest.raises(PySparkException) as caught:

@@ -106,6 +106,24 @@ def test_an_epoch_with_another_range_settles_what_it_has_read(desk: Desk) -> Non
 
 
 @pytest.mark.rule("PIPE-2")
+def test_another_checkpoint_does_not_take_epochs_of_its_application_for_its_own(desk: Desk) -> None:
+    source, target = desk.queue("in", numbered(10)), desk.queue("out")
+    application = {"txn.app_id": desk.name("job")}
+    rows = desk.read(source, **application).select("body")
+    desk.run(rows, queue=target, **application)
+    desk.undo_commit(0)
+    desk.run(rows, queue=target, **application)  # of the same checkpoint it is passed over
+    desk.put(source, numbered(10, 10))
+    with pytest.raises(StreamingQueryException) as caught:
+        desk.run(rows, "another", queue=target, **application)
+    said = f"'{application['txn.app_id']}' has written epoch 0 already, from another checkpoint"
+    assert said in cause(caught.value)
+    assert desk.held(source) == (11, 21, 0, 11)  # nothing is lost
+    desk.run(rows, queue=target, **application)
+    assert desk.get(target) == numbered(20)
+
+
+@pytest.mark.rule("PIPE-2")
 def test_several_sources_are_settled_by_one_decision(desk: Desk) -> None:
     first, second = desk.queue("a", numbered(30)), desk.queue("b", numbered(30, 30))
     target = desk.queue("out")

@@ -33,13 +33,21 @@ _MOST_APPLICATION: Final = 200
 class Epoch:
     """One epoch of an application: a micro-batch of a query, or a version of a batch job. `application` may be empty,
     for a job that happens once: then `transaction` tells it from all others. `run` tells one start of a query from the
-    others.
+    others. `query` is Spark's id of the query, which belongs to its checkpoint, if the application has another name.
     """
 
     application: str
     number: int
     transaction: str = ""
     run: str = ""
+    query: str = ""
+
+    @property
+    def claim(self) -> Epoch | None:
+        """What is noted before such an epoch is decided: that it is this query's, whose numbers begin at 0 again with a
+        new checkpoint. None if the application's name is the query's id.
+        """
+        return Epoch(f"{self.application}@{self.query}", self.number) if self.query else None
 
     @property
     def once(self) -> bool:
@@ -86,7 +94,7 @@ def streaming_epoch(app_id: str | None, sink_id: str | None) -> Epoch | None:
     if query is None or batch is None:
         return None
     run = hashlib.sha256(f"{context.getLocalProperty(RUN_ID)}".encode()).hexdigest()[:16]
-    return Epoch(application_of(query, app_id, sink_id), int(batch), run=run)
+    return Epoch(application_of(query, app_id, sink_id), int(batch), run=run, query=query if app_id else "")
 
 
 def required_epoch(app_id: str | None, sink_id: str | None) -> Epoch:

@@ -132,7 +132,7 @@ class SourceOptions:
         options = Options(given, _SOURCE, "source")
         names, pattern = options.text("subscribe"), options.text("subscribePattern")
         if (names is None) == (pattern is None):
-            raise OptionError("give one of the options subscribe (queues, with commas) and subscribePattern")
+            raise OptionError("give exactly one of the options subscribe (queues, with commas) and subscribePattern")
         queues = tuple(dict.fromkeys(name.strip() for name in (names or "").split(",") if name.strip()))
         if names is not None and not queues:
             raise OptionError("option subscribe names no queue")
@@ -141,13 +141,23 @@ class SourceOptions:
                 re.compile(pattern)
             except re.error as error:
                 raise OptionError(f"option subscribePattern is no regular expression: {error}") from None
+        starting, ending = (
+            options.positions("startingPosition", "earliest"),
+            options.positions("endingPosition", "latest"),
+        )
+        for name, positions in (("startingPosition", starting), ("endingPosition", ending)):
+            others = sorted(positions.keys() - set(queues)) if queues and isinstance(positions, dict) else []
+            if others:
+                raise OptionError(
+                    f"option {name} has a position for {others[0]!r}, which option subscribe does not name"
+                )
         return cls(
             endpoint=Endpoint.of(options.text("connection"), options.text("url")),
             queues=queues,
             pattern=pattern or "",
             group=options.name("group") or "",
-            starting=options.positions("startingPosition", "earliest"),
-            ending=options.positions("endingPosition", "latest"),
+            starting=starting,
+            ending=ending,
             most=options.number("maxMessagesPerTrigger", MESSAGES_PER_TRIGGER) or 0,
             most_of_partition=options.number("maxMessagesPerPartition", MESSAGES_PER_PARTITION) or 0,
             partitions=options.number("minPartitions", None),

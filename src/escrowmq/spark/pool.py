@@ -61,8 +61,12 @@ def explained(endpoint: Endpoint) -> Iterator[None]:
         raise
     except AuthenticationError as error:
         raise BrokerUnavailableError(f"the broker refuses the login ({endpoint}): {error}") from None
-    except (NotFound, AccessRefused) as error:
-        raise OptionError(f"{error.code} {error.text}") from None
+    except NotFound as error:
+        raise OptionError(
+            f"{error.code} {error.text} ({_address(endpoint)}); is its name right, and was it declared?"
+        ) from None
+    except AccessRefused as error:
+        raise OptionError(f"{error.code} {error.text} ({_address(endpoint)})") from None
     except RolledBack as error:
         why = "it took longer than option txn.timeout" if error.timed_out else "a queue it writes to is full, or gone"
         raise EscrowSparkError(f"the broker has rolled back what was written, {why}: {error}") from None
@@ -70,7 +74,9 @@ def explained(endpoint: Endpoint) -> Iterator[None]:
         where = "" if error.where else f"{_address(endpoint)}: "
         raise BrokerUnavailableError(f"{where}{error}") from None
     except OperationalError as error:
-        raise BrokerUnavailableError(f"{_address(endpoint)}: {error}") from None
+        raise BrokerUnavailableError(
+            f"{_address(endpoint)}: {error}; is a broker there? ({endpoint} says so)"
+        ) from None
     except Error as error:
         raise EscrowSparkError(f"{_address(endpoint)}: {error}") from None
 

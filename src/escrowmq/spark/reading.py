@@ -74,7 +74,10 @@ def _missing(broker: Escrow, options: SourceOptions, span: Span, epoch: Epoch | 
         done = broker.progress(epoch.application)
         if done is not None and done >= epoch.number:
             return
-        why = f"group {options.group!r} has settled them, but not in epoch {epoch.number} of {epoch.application}"
+        why = (
+            f"group {options.group!r} has settled them, but not in epoch {epoch.number} of {epoch.application}: "
+            "another query, or another checkpoint of this one, has the same group; give each its own"
+        )
     elif span.kind == STREAM:
         why = "the stream's limits have dropped them"
     else:

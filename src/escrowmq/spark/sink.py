@@ -74,6 +74,8 @@ class BatchWriter(DataSourceArrowWriter):
             return Epoch(application_of("", options.app_id, options.sink_id), options.version)
         within = streaming_epoch(options.app_id, options.sink_id)
         if within is None:
+            if options.app_id is not None:
+                raise OptionError("option txn.app_id needs txn.version, without which a job is written again each time")
             return self._once
         if options.sink_id is None:
             raise OptionError(
@@ -118,6 +120,9 @@ def decide(options: SinkOptions, messages: list[WriterCommitMessage | None]) -> 
                 f"{_name(epoch)} has {len(winners)} branches, more than one decision can name: write fewer partitions, "
                 "by coalesce()"
             )
+        claim = epoch.claim
+        if claim is not None:
+            broker.decide(FORMAT_ID, claim.gtrid, [], claim.application, claim.number)
         try:
             broker.decide(FORMAT_ID, epoch.gtrid, winners, epoch.application, epoch.number)
         except (NotFound, CommandInvalid) as error:

@@ -67,8 +67,20 @@ def write(options: SinkOptions, epoch: Epoch, batches: Iterator[pa.RecordBatch],
 
 
 def _decided(broker: Escrow, epoch: Epoch) -> bool:
-    if epoch.once:
+    """Whether it was decided before. Raises OptionError if that was an epoch of another checkpoint with its number: to
+    pass over what this one writes would lose it.
+    """
+    if epoch.once or not _reached(broker, epoch):
         return False
+    if epoch.claim is not None and not _reached(broker, epoch.claim):
+        raise OptionError(
+            f"{epoch.application!r} has written epoch {epoch.number} already, from another checkpoint; with a new "
+            "checkpoint goes a new txn.app_id, or none"
+        )
+    return True
+
+
+def _reached(broker: Escrow, epoch: Epoch) -> bool:
     done = broker.progress(epoch.application)
     return done is not None and done >= epoch.number
 

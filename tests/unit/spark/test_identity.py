@@ -34,6 +34,11 @@ def test_what_happens_once_is_told_apart() -> None:
     assert Epoch("", 0, "one").gtrid != Epoch("", 0, "two").gtrid
 
 
+def test_a_query_claims_the_epochs_of_an_application_with_another_name() -> None:
+    assert Epoch(QUERY, 12).claim is None
+    assert Epoch("job/late", 12, query=QUERY).claim == Epoch(f"job/late@{QUERY}", 12)
+
+
 def test_branches_of_decided_epochs_are_stale() -> None:
     epoch = Epoch(QUERY, 12)
     assert epoch.stale(Epoch(QUERY, 12).branch(b"0"))

@@ -59,8 +59,8 @@ def test_a_source_with_everything_in_any_case() -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({}, "give one of the options subscribe"),
-        ({"subscribe": "a", "subscribePattern": "b"}, "give one of the options subscribe"),
+        ({}, "give exactly one of the options subscribe"),
+        ({"subscribe": "a", "subscribePattern": "b"}, "give exactly one of the options subscribe"),
         ({"subscribe": " , "}, "names no queue"),
         ({"subscribePattern": "("}, "is no regular expression"),
         ({"subscribe": "a", "topic": "b"}, "unknown option of the source: topic; there are connection, url,"),
@@ -73,6 +73,10 @@ def test_a_source_with_everything_in_any_case() -> None:
         ({"subscribe": "a", "startingPosition": "first"}, "is earliest, latest, or JSON as"),
         ({"subscribe": "a", "startingPosition": '{"a": -1}'}, "is earliest, latest, or JSON as"),
         ({"subscribe": "a", "startingPosition": '{"a": true}'}, "is earliest, latest, or JSON as"),
+        (
+            {"subscribe": "a", "startingPosition": '{"a": 1, "b": 2}'},
+            "has a position for 'b', which option subscribe does",
+        ),
         ({"subscribe": "a", "group": "g" * 256}, "group has at most 255 bytes"),
     ],
 )
