@@ -8,6 +8,7 @@ import pytest
 
 from escrowmq.core.message import Envelope
 from escrowmq.core.records import Kind, encode_block, encode_delivered
+from escrowmq.journal.format import FILE_HEADER_SIZE
 from escrowmq.pipeline.events import BUCKET_BITS
 from tests.pipeline.direct import audited
 from tests.pipeline.journals import Scribe
@@ -138,3 +139,25 @@ def _filler(scribe: Scribe) -> tuple[Kind, bytes]:
     """A page that nobody needs: it fills segments."""
     block = encode_block(scribe.now_us // 1000, Envelope("", "q", protocol=91, durable=False), [b"x" * 1000])
     return Kind.PAGE, b"".join(map(bytes, block))
+
+
+@pytest.mark.rule("DUR-3")
+@pytest.mark.parametrize("sealed", [False, True])
+def test_what_lies_behind_a_broken_frame_is_read_all_the_same(tmp_path: Path, sealed: bool) -> None:
+    with Scribe(tmp_path, segment_bytes=4096 if sealed else 1 << 20) as scribe:
+        scribe.queue(1, "q")
+        scribe.frame()
+        broken = scribe.publish(1, 1)
+        scribe.frame()
+        for position in range(2, 100):
+            scribe.publish(1, position)
+            scribe.frame()
+    path = tmp_path / "0000000000000000.log"
+    content = bytearray(path.read_bytes())
+    content[broken + FILE_HEADER_SIZE] ^= 1
+    path.write_bytes(content)
+    found = audited(tmp_path)
+    assert [row["position"] for row in found.messages] == list(range(2, 100))
+    ((name, subject, lsn),) = found.wrong
+    assert (name, subject) == ("damaged log", path.name)
+    assert lsn < broken

@@ -19,6 +19,15 @@ WINDOW: Final = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
+class Damaged:
+    """Where no whole frame is: from address `lsn` up to `end`, where one begins, or what was asked for ends."""
+
+    lsn: int
+    end: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """`data` as it lies in the file; `frames` of it are whole: (where the payload begins in `data`, LSN of the frame,
     its time in microseconds, bytes of payload, records).
@@ -28,26 +37,40 @@ class Window:
     frames: list[tuple[int, int, int, int, int]]
 
 
-def windows(file: JournalFile, lsn: int, end: int, size: int = WINDOW) -> Iterator[Window]:
-    """The frames from address `lsn` up to `end`, both borders of frames.
+def windows(
+    file: JournalFile, lsn: int, end: int, size: int = WINDOW, skipped: list[Damaged] | None = None
+) -> Iterator[Window]:
+    """The frames from address `lsn` up to `end`, both borders of frames. What is not whole is left out and appended to
+    `skipped`, if that is given.
 
     Raises:
-        JournalDamaged: what lies between is not whole.
+        JournalDamaged: what lies between is not whole, and nobody wants to know what to leave out.
     """
-    seed = file.seed
     while lsn < end:
-        data = file.storage.read(file.name, file.offset_of(lsn), min(max(size, fmt.FRAME_HEADER_SIZE), end - lsn))
-        frames, at = _frames(data, lsn, seed)
+        data, frames, at = _read(file, lsn, end, size)
         if not frames:
-            head = fmt.read_frame_header(data[: fmt.FRAME_HEADER_SIZE], lsn, seed)
-            if head is None or head.end > end or head.end - lsn <= size:
-                raise JournalDamaged(file.name, file.offset_of(lsn), _why(data, lsn, seed))
-            data = file.storage.read(file.name, file.offset_of(lsn), head.end - lsn)
-            frames, at = _frames(data, lsn, seed)
-            if not frames:
-                raise JournalDamaged(file.name, file.offset_of(lsn), _why(data, lsn, seed))
+            why = _why(data, lsn, file.seed)
+            if skipped is None:
+                raise JournalDamaged(file.name, file.offset_of(lsn), why)
+            later = file.tail(lsn).later_frame
+            behind = end if later is None else min(file.lsn_of(later), end)
+            skipped.append(Damaged(lsn, behind, why))
+            lsn = behind
+            continue
         yield Window(data, frames)
         lsn += at
+
+
+def _read(file: JournalFile, lsn: int, end: int, size: int) -> tuple[bytes, list[tuple[int, int, int, int, int]], int]:
+    """A window's data and frames, and how many bytes these are; no frame if none that is whole begins at `lsn`."""
+    data = file.storage.read(file.name, file.offset_of(lsn), min(max(size, fmt.FRAME_HEADER_SIZE), end - lsn))
+    frames, at = _frames(data, lsn, file.seed)
+    if not frames:
+        head = fmt.read_frame_header(data[: fmt.FRAME_HEADER_SIZE], lsn, file.seed)
+        if head is not None and size < head.end - lsn <= end - lsn:  # it is longer than a window
+            data = file.storage.read(file.name, file.offset_of(lsn), head.end - lsn)
+            frames, at = _frames(data, lsn, file.seed)
+    return data, frames, at
 
 
 def _frames(data: bytes, lsn: int, seed: int) -> tuple[list[tuple[int, int, int, int, int]], int]:

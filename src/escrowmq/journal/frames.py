@@ -73,6 +73,10 @@ class JournalFile:
         """The byte in the file that has this address."""
         return lsn - self.origin + fmt.FILE_HEADER_SIZE
 
+    def lsn_of(self, offset: int) -> int:
+        """The address of a byte in the file."""
+        return offset - fmt.FILE_HEADER_SIZE + self.origin
+
     @property
     def footer(self) -> fmt.Footer | None:
         """The footer, if the file is sealed and it is whole."""
@@ -121,8 +125,8 @@ class JournalFile:
         at = data.find(fmt.FRAME_MAGIC)
         while at >= 0:
             place = offset + at
-            lsn = place - fmt.FILE_HEADER_SIZE + self.origin
-            if place > after and fmt.read_frame_header(data[at : at + fmt.FRAME_HEADER_SIZE], lsn, self.seed):
+            head = data[at : at + fmt.FRAME_HEADER_SIZE]
+            if place > after and fmt.read_frame_header(head, self.lsn_of(place), self.seed):
                 return place
             at = data.find(fmt.FRAME_MAGIC, at + 1)
         return None

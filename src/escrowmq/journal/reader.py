@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from escrowmq.journal import format as fmt
-from escrowmq.journal.bulk import WINDOW, Window, windows
+from escrowmq.journal.bulk import WINDOW, Damaged, Window, windows
 from escrowmq.journal.errors import JournalDamaged, JournalVersionUnknown
 from escrowmq.journal.frames import Frame, FrameWalk, JournalFile
 from escrowmq.journal.storage import FileStorage, Storage
@@ -180,9 +180,13 @@ class JournalReader:
         found = ((fmt.parse_name(name), name) for name in self.names(fmt.TYPE_SEGMENT))
         return [(parsed[1], name) for parsed, name in found if parsed is not None]
 
-    def windows(self, name: str, first_lsn: int, end_lsn: int, size: int = WINDOW) -> Iterator[Window]:
-        """The frames of a file from one address to another, in bulk (see `journal.bulk`). Raises as `file`."""
-        return windows(self.file(name), first_lsn, end_lsn, size)
+    def windows(
+        self, name: str, first_lsn: int, end_lsn: int, size: int = WINDOW, skipped: list[Damaged] | None = None
+    ) -> Iterator[Window]:
+        """The frames of a file from one address to another, in bulk (see `journal.bulk`). Raises as `file`, and for
+        damage, unless what is to be left out is appended to `skipped`.
+        """
+        return windows(self.file(name), first_lsn, end_lsn, size, skipped)
 
     def _frames_of(self, file: JournalFile, lsn: int, next_lsn: int | None, *, synced_only: bool) -> Iterator[Frame]:
         footer = file.footer
@@ -265,7 +269,7 @@ class JournalReader:
                     yield DamageFound(name, tail.offset, tail.size, walk.why or "no frame begins here", is_tail)
                 return
             yield DamageFound(name, tail.offset, tail.later_frame - tail.offset, walk.why, tail=False)
-            walk = file.walk(file.origin + tail.later_frame - fmt.FILE_HEADER_SIZE, walk.end)
+            walk = file.walk(file.lsn_of(tail.later_frame), walk.end)
 
 
 def _frame_findings(file: JournalFile, frame: Frame) -> Iterator[Finding]:

@@ -101,7 +101,7 @@ def _of_log(audit: Audit) -> list[tuple[Any, ...]]:
         text = f": {damage.file} at offset {damage.offset}: {damage.why}."
         rows.append(_row(BranchRule.DAMAGED, lsns=[damage.lsn], text=text))
     rows += [
-        _row(BranchRule.DAMAGED, lsns=[lsn], text=f": {file} behind LSN {lsn:#x}: {why}.")
+        _row(BranchRule.DAMAGED, lsns=[lsn], text=f": {file} at LSN {lsn:#x}: {why}.")
         for file, lsn, why in audit.broken
     ]
     known = set(audit.store.state.holes)

@@ -142,11 +142,17 @@ def _end(file: JournalFile, following: int | None, *, hold_back: bool) -> tuple[
         return file.footer.end_lsn, False, None
     walk = file.walk(end=following)
     before = last = file.origin
-    for frame in walk:
-        before, last = last, frame.end_lsn
     fault = None
-    if walk.why and (following is not None or _broken(file, walk.lsn)):
-        fault = Damage(file.name, walk.offset, walk.lsn, walk.why)
+    while True:
+        for frame in walk:
+            before, last = last, frame.end_lsn
+        if not walk.why or (following is None and not _broken(file, walk.lsn)):
+            break
+        later = file.tail(walk.lsn).later_frame
+        if later is None or (following is not None and file.lsn_of(later) >= following):
+            fault = Damage(file.name, walk.offset, walk.lsn, walk.why)
+            break
+        walk = file.walk(file.lsn_of(later), following)  # who reads the pieces will tell of what is passed over
     if hold_back and last > file.origin and not walk.why and following is None:
         return before, True, fault
     return last, False, fault

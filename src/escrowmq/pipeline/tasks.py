@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from escrowmq.core.records import Kind
+from escrowmq.journal.bulk import Damaged
 from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.frames import JournalFile
 from escrowmq.journal.reader import JournalReader
@@ -56,20 +57,20 @@ class Scan:
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         for piece in _pieces_of(batches):
             rows: list[tuple[str, int, int, int, int, int, int, bytes]] = []
-            count, last, broken, at = 0, 0, b"", piece.first
-            try:
-                for found in _records(self.journal, piece):
-                    for i in found.of_kind(*SPECIAL).tolist():
-                        numbers = (int(column[i]) for column in (found.lsn, found.frame, found.time, found.kind))
-                        lsn, frame, time, kind = numbers
-                        rows.append((piece.file, piece.snapshot, lsn, frame, time, kind, 0, bytes(found.payload(i))))
-                    rows += [(piece.file, piece.snapshot, *said, b"") for said in _handed_out(found)]
-                    count += len(found)
-                    last = int(found.time[-1])
-                    at = int(found.frame[-1])
-            except JournalDamaged as error:
-                broken = error.why.encode()
-            rows.append((piece.file, piece.snapshot, at, piece.first, last, 0, count, broken))
+            count, last = 0, 0
+            broken: list[Damaged] = []
+            for found in _records(self.journal, piece, broken):
+                for i in found.of_kind(*SPECIAL).tolist():
+                    numbers = (int(column[i]) for column in (found.lsn, found.frame, found.time, found.kind))
+                    lsn, frame, time, kind = numbers
+                    rows.append((piece.file, piece.snapshot, lsn, frame, time, kind, 0, bytes(found.payload(i))))
+                rows += [(piece.file, piece.snapshot, *said, b"") for said in _handed_out(found)]
+                count += len(found)
+                last = int(found.time[-1])
+            rows.append((piece.file, piece.snapshot, piece.first, piece.first, last, 0, count, b""))
+            for each in broken:
+                text = f"{each.why}; {each.end - each.lsn} bytes, up to LSN {each.end:#x}, cannot be read"
+                rows.append((piece.file, piece.snapshot, each.lsn, each.end, last, 0, 0, text.encode()))
             columns = zip(*rows, strict=True)
             yield pa.RecordBatch.from_arrays(
                 [pa.array(column, field.type) for column, field in zip(columns, SCAN_SCHEMA, strict=True)],
@@ -103,7 +104,7 @@ class Bronze:
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         for piece in _pieces_of(batches):
             if piece.snapshot < 0:
-                for found in _whole(self.journal, piece):
+                for found in _records(self.journal, piece):
                     yield frames.table(found, payloads=self.payloads)
 
 
@@ -119,7 +120,7 @@ class Happenings:
         lookup = _Blocks(reader)
         try:
             for piece in _pieces_of(batches):
-                for found in _whole(self.journal, piece):
+                for found in _records(self.journal, piece):
                     snapshot = piece.snapshot if piece.snapshot >= 0 else None
                     packed = list(packing.pack(events(found, operations(found), lookup, snapshot), self.parts))
                     if packed:
@@ -185,7 +186,7 @@ class Branches:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         for piece in _pieces_of(batches):
-            for found in _whole(self.journal, piece):
+            for found in _records(self.journal, piece):
                 yield branches.steps(found, operations(found), snapshot=piece.snapshot)
 
 
@@ -216,18 +217,12 @@ def _pieces_of(batches: Batches) -> Iterator[Piece]:
             yield Piece(row["file"], row["first"], row["end"], row["snapshot"])
 
 
-def _records(journal: str, piece: Piece) -> Iterator[Records]:
+def _records(journal: str, piece: Piece, broken: list[Damaged] | None = None) -> Iterator[Records]:
+    """What is whole of a piece; the rest is appended to `broken`."""
     reader = JournalReader.open(journal)
     try:
-        for window in reader.windows(piece.file, piece.first, piece.end):
+        skipped = [] if broken is None else broken
+        for window in reader.windows(piece.file, piece.first, piece.end, skipped=skipped):
             yield records(window)
     finally:
         reader.close()
-
-
-def _whole(journal: str, piece: Piece) -> Iterator[Records]:
-    """The records up to what is broken, which the scan has told."""
-    try:
-        yield from _records(journal, piece)
-    except JournalDamaged:
-        return

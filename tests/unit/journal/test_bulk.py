@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from escrowmq.journal import format as fmt
-from escrowmq.journal.bulk import Window
+from escrowmq.journal.bulk import Damaged, Window
 from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.reader import JournalReader
 from tests.unit.journal.journals import fill, memory, start
@@ -52,6 +52,25 @@ def test_a_broken_frame_is_told_behind_those_before_it(size: int) -> None:
     assert len(payloads(found)) == 2
     with pytest.raises(JournalDamaged, match="checksum"):
         next(windows)
+
+
+@pytest.mark.parametrize("size", [1, 400, 1 << 20])
+@pytest.mark.parametrize("broken", [0, 2, 3])
+def test_broken_frames_are_left_out_and_told(size: int, broken: int) -> None:
+    storage = memory()
+    journal = start(storage, segment_bytes=1 << 20)
+    fill(journal, 4)
+    journal.close()
+    reader = JournalReader(storage)
+    (split,) = reader.splits(1 << 20)
+    assert split.end_lsn is not None
+    frames = list(reader.read_split(split))
+    wanted = [bytes(frame.payload) for i, frame in enumerate(frames) if i != broken]
+    storage.flip(FIRST, 8 * (frames[broken].lsn + fmt.FILE_HEADER_SIZE + 50))
+    skipped: list[Damaged] = []
+    assert payloads(reader.windows(FIRST, 0, split.end_lsn, size, skipped)) == wanted
+    assert [(each.lsn, each.end) for each in skipped] == [(frames[broken].lsn, frames[broken].end_lsn)]
+    assert "checksum" in skipped[0].why
 
 
 def test_segments_are_listed_with_their_first_addresses() -> None:
