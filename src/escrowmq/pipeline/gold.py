@@ -40,13 +40,14 @@ def throughput(messages: DataFrame, begin: int) -> DataFrame:
     return messages.sparkSession.sql(
         f"""
         select vhost, queue, minute, sum(published) published, sum(published_bytes) published_bytes,
-            sum(delivered) delivered, sum(settled) settled
+            sum(delivered) delivered, sum(settled) settled, sum(accepted) accepted
         from (
             select vhost, queue, date_trunc('minute', confirmed_at) minute, 1L published, bytes published_bytes,
-                0L delivered, 0L settled
+                0L delivered, 0L settled, 0L accepted
             from {{messages}} where publish_lsn >= {begin}
             union all
-            select vhost, queue, date_trunc('minute', settled_at), 0L, 0L, cast(deliveries as long), 1L
+            select vhost, queue, date_trunc('minute', settled_at), 0L, 0L, cast(deliveries as long), 1L,
+                if(outcome = 'accepted', 1L, 0L)
             from {{messages}} where state = 'settled' and settled_at is not null
         ) group by vhost, queue, minute""",
         messages=messages,
