@@ -22,7 +22,7 @@ from escrowmq.pipeline.pinning import pinned
 from escrowmq.pipeline.planning import PIECE, Plan, plan
 from escrowmq.pipeline.progress import Tasks, Watch
 from escrowmq.pipeline.report import write_report
-from escrowmq.pipeline.store import Queue, State, Store, StoreError
+from escrowmq.pipeline.store import Queue, State, Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,8 +90,7 @@ class Audit:
         self.state: State = deepcopy(store.state)
         self.begin = self.state.lsn
         self.plan: Plan = plan(files, self.begin, self.state.start, self.state.compared)
-        if self.state.run and self.plan.journal_id != self.state.journal_id:
-            raise StoreError(f"{store.folder} is about another journal; use another folder")
+        store.check(self.plan.journal_id)
         if self.plan.start > self.state.start:
             for queue in self.state.queues.values():
                 queue.first = 0  # what is known of it begins anew
@@ -203,11 +202,12 @@ class Audit:
         )
 
     def _messages(self) -> DataFrame:
-        parts = max(2, self.records // PART_RECORDS, self.plan.bytes // PART_BYTES)
-        packed = self._mapped(tasks.Happenings(self.files, parts), packing.DDL)
         before = self.before("silver.messages", _ddl(MESSAGES))
-        if before is not None:
-            left = before.where("state = 'open'").drop("state", "day")
+        left = None if before is None else before.where("state = 'open'").drop("state", "day")
+        waiting = 0 if left is None else left.count()
+        parts = max(2, (self.records + waiting) // PART_RECORDS, self.plan.bytes // PART_BYTES)
+        packed = self._mapped(tasks.Happenings(self.files, parts), packing.DDL)
+        if left is not None:
             packed = packed.unionAll(left.mapInArrow(tasks.Reopen(parts), packing.DDL))
         names = Names({ident: (queue.vhost, queue.name) for ident, queue in self.state.queues.items()})
         packed = packed.repartition(parts, "part").sortWithinPartitions("part", "lsn")

@@ -81,6 +81,7 @@ def audit(
     """
     from escrowmq.java import SparkUnavailableError, prepare
     from escrowmq.pipeline.background import give_way
+    from escrowmq.pipeline.interruption import interruptible
     from escrowmq.pipeline.planning import NoJournalError, plan
     from escrowmq.pipeline.progress import Display
     from escrowmq.pipeline.store import Store, StoreError
@@ -89,8 +90,8 @@ def audit(
     try:
         if out.resolve().is_relative_to(journal.resolve()):
             raise AuditError(f"{out} is in the journal's folder, which is the broker's alone; choose another --out")
-        broker = plan(journal).broker  # what can be refused is refused before Spark is started
-        Store(out)
+        found = plan(journal)  # what can be refused is refused before Spark is started
+        Store(out).check(found.journal_id)
         _writable(out)
         prepare()
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -100,16 +101,21 @@ def audit(
         from escrowmq.pipeline.audit import audit as run
 
         try:
-            with Display(quiet=quiet) as display:
+            with interruptible() as listen, Display(quiet=quiet) as display:
+
+                def stage(name: str) -> None:
+                    listen()
+                    display.stage(name)
+
                 if nice:
-                    give_way(broker)
+                    give_way(found.broker)
                 verdict = run(
                     journal,
                     out,
                     master=master,
                     conf=settings,
                     options=Options(payloads=payloads, prepared_seconds=prepared, format=format_),
-                    progress=display.stage,
+                    progress=stage,
                     tasks=display.tasks,
                 )
         except (PySparkException, Py4JError) as error:
@@ -137,9 +143,12 @@ def _setting(text: str) -> tuple[str, str]:
 
 def _writable(out: Path) -> None:
     """Make the folder of the tables, or find out that it cannot be made, before Spark is started."""
-    out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=out):
-        pass
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise AuditError(f"--out {out}: {error.strerror}; choose a folder that can be written to") from error
 
 
 def _cause(error: Exception) -> str:

@@ -21,11 +21,13 @@ from escrowmq.pipeline.writing import MANIFEST_DDL, Task, Written, keep_only
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-VERSION: Final = 2
+VERSION: Final = 3
 STATE: Final = "state.json"
 LOCK: Final = "lock"
 GROWING: Final = frozenset({"bronze.records", "silver.messages", "silver.branches"})
 """Tables to which every run adds; the others are whole in the latest run's partition."""
+OURS: Final = frozenset({"bronze", "silver", "gold", "state", "staging", "lake", "report", LOCK})
+"""What lies in the folder; behind a dot there may follow more."""
 
 
 class StoreError(Exception):
@@ -74,6 +76,17 @@ class Store:
         self.folder = folder
         self.format = format_
         self.state = _load(folder / STATE)
+        if not self.state.run:
+            others = sorted(path.name for path in folder.glob("*") if path.name.partition(".")[0] not in OURS)
+            if others:
+                raise StoreError(
+                    f"{folder} has other things in it, as {others[0]}; give the tables a folder of their own"
+                )
+
+    def check(self, journal_id: str) -> None:
+        """Raises StoreError if the tables are about another journal."""
+        if self.state.run and journal_id != self.state.journal_id:
+            raise StoreError(f"{self.folder} is about another journal; use another folder")
 
     @property
     def run(self) -> int:
@@ -124,11 +137,12 @@ class Store:
 
     def history(self, spark: SparkSession, table: str, schema: str) -> DataFrame:
         """What all runs before have written for a table that grows."""
-        whole = spark.createDataFrame([], schema)
-        for run in range(1, self.run):
-            found = self.read(spark, table, run=run, schema=schema)
-            whole = whole if found is None else whole.unionAll(found.select(whole.columns))
-        return whole
+        path = self.path(table)
+        runs = [str(path / f"run={run}") for run in range(1, self.run) if (path / f"run={run}").exists()]
+        if not runs:
+            return spark.createDataFrame([], schema)
+        reader = spark.read.format(self.format).schema(schema).option("basePath", str(path))
+        return reader.load(runs)
 
     def discard(self) -> None:
         """Remove what a run that was killed has left: of its own tables, and of those that it had replaced."""

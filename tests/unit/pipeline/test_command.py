@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 
 from escrowmq.cli import main
 from escrowmq.pipeline.command import _cause
+from escrowmq.pipeline.store import State, Store
 from tests.pipeline.journals import Scribe
 
 
@@ -32,6 +35,40 @@ def test_the_tables_do_not_go_into_the_journals_folder(journal: Path, capsys: py
     for out in (journal, journal / "audit", journal / ".." / "data"):
         assert "is in the journal's folder" in refused(capsys, journal, "--out", out)
     assert sorted(journal.iterdir()) == before
+
+
+def test_the_tables_do_not_go_among_other_things(journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = journal.parent / "table"
+    out.mkdir()
+    (out / "part-0.parquet").touch()
+    assert "table has other things in it, as part-0.parquet" in refused(capsys, journal, "--out", out)
+    assert [path.name for path in out.iterdir()] == ["part-0.parquet"]
+
+
+def test_another_journals_tables_are_refused_at_once(journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = Store(journal.parent / "audit")
+    store.folder.mkdir()
+    store.commit(State(journal_id="another"))
+    assert "audit is about another journal" in refused(capsys, journal, "--out", store.folder)
+
+
+@pytest.mark.timeout(120)
+def test_an_interruption_is_one_line(journal: Path) -> None:
+    command = [sys.executable, "-m", "escrowmq", "audit", str(journal), "--out", str(journal.parent / "audit")]
+    with subprocess.Popen(
+        [*command, "--no-nice"], stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stderr is not None
+        said = ""
+        while "scan" not in said:
+            said = process.stderr.readline()
+            assert said, "it has ended"
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does it
+        rest = process.stderr.read().splitlines()
+    assert process.returncode == 130
+    assert [line for line in rest if " s  " not in line] == [
+        "escrowmq: interrupted: this run does not count, and the next one does the same again"
+    ]
 
 
 def test_a_folder_that_cannot_be_written_is_no_violation(journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
