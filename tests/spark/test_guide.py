@@ -23,7 +23,7 @@ def test_from_queue_to_table(desk: Desk, tmp_path: Path, monkeypatch: pytest.Mon
     assert URL in program
     monkeypatch.chdir(tmp_path)
     # Spark's file system has the folder in which the JVM was started.
-    for name in ("orders-table", "orders-checkpoint", "large-checkpoint", "nightly"):
+    for name in ("orders-table", "orders-checkpoint", "large-checkpoint", "split-checkpoint", "nightly"):
         program = program.replace(f'"{name}"', f'"{tmp_path / name}"', 2) if name != "nightly" else program
     program = program.replace('parquet("nightly")', f'parquet("{tmp_path / "nightly"}")')
     said = io.StringIO()

