@@ -130,15 +130,20 @@ def _number(value: float) -> str:
 
 
 def write(path: Path, machine: dict[str, Any], versions: dict[str, str], entries: dict[str, Any]) -> dict[str, Any]:
-    """Write the results; scenarios that are not among the new ones stay, if machine and versions are the same.
+    """Write the results; scenarios that are not among the new ones stay, if the versions are the same. Those of another
+    machine say which that was.
 
     Returns what is in the file now.
     """
     kept: dict[str, Any] = {}
     if path.exists():
         old = json.loads(path.read_text(encoding="utf-8"))
-        if old.get("machine") == machine and old.get("versions", {}).items() >= versions.items():
+        if old.get("versions", {}).items() >= versions.items():
             kept, versions = old["scenarios"], old["versions"]
+            for entry in kept.values():
+                entry["machine"] = entry.get("machine", old["machine"])
+                if entry["machine"] == machine:
+                    del entry["machine"]
     document = {"machine": machine, "versions": versions, "scenarios": {**kept, **entries}}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -103,21 +103,35 @@ def table(results: dict[str, Any], wanted: Rows) -> str:
     return "\n".join([*head, *rows])
 
 
-def machine(results: dict[str, Any]) -> str:
-    """On what it was measured."""
-    facts = results["machine"]
-    where = (
+def machines(results: dict[str, Any], wanted: Rows) -> str:
+    """On what it was measured; of several machines each with its rows."""
+    rows: dict[str, list[str]] = {}
+    for (scenario, _), title in wanted.items():
+        if scenario in results["scenarios"]:
+            facts = results["scenarios"][scenario].get("machine", results["machine"])
+            rows.setdefault(place(facts), []).append(title.removeprefix("— "))
+    versions = f"Versions: {', '.join(results['versions'].values())}."
+    if len(rows) == 1:
+        return f"Medians, on: {next(iter(rows))}. {versions}"
+    parts = [f"{where}: {'; '.join(titles)}." for where, titles in sorted(rows.items(), key=lambda row: -len(row[1]))]
+    return (
+        "Medians, of these rows on these machines:\n\n" + "\n".join(f"- {part}" for part in parts) + f"\n\n{versions}"
+    )
+
+
+def place(facts: dict[str, Any]) -> str:
+    """A machine."""
+    return (
         f"{facts['cpu']}, {facts['cores']} cores shared by broker and load tool, {facts['memory_mb']:,} MB, "
         f"{facts['filesystem']}, Python {facts['python']}"
     )
-    return f"Medians, on: {where}. Versions: {', '.join(results['versions'].values())}."
 
 
 def figures(results: dict[str, Any] | None, wanted: Rows) -> str:
     """What stands between the marks."""
     if results is None:
         return "No results are recorded yet; `make bench` measures both brokers and writes them."
-    return f"{table(results, wanted)}\n\n{machine(results)}"
+    return f"{table(results, wanted)}\n\n{machines(results, wanted)}"
 
 
 def render(text: str, results: dict[str, Any] | None, wanted: Rows) -> str:

@@ -61,6 +61,18 @@ def test_medians_and_their_ratio_become_rows() -> None:
     assert "EscrowMQ 0.1.0, RabbitMQ 3.10.8" in text
 
 
+def test_rows_of_several_machines_say_which() -> None:
+    results = json.loads(json.dumps(RESULTS))
+    results["scenarios"]["history"]["machine"] = {**RESULTS["machine"], "cpu": "another CPU"}
+    text = figures.figures(results, README)
+    assert (
+        "- some CPU, 2 cores shared by broker and load tool, 8,000 MB, ext4, Python 3.11.7: persistent, confirms"
+        in text
+    )
+    assert "- another CPU, 2 cores shared" in text
+    assert "Python 3.11.7: restart after 10,000,000 messages, 1,000 left." in text
+
+
 @pytest.mark.parametrize(("ratio", "text"), [(None, "–"), (10.04, "10.0×"), (0.777, "0.78×"), (0.0221, "0.022×")])
 def test_a_ratio_below_one_keeps_its_digits(ratio: float | None, text: str) -> None:
     assert figures.times(ratio) == text

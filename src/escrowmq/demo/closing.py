@@ -48,10 +48,13 @@ class Closing:
         if not self.streaming.kills:
             say("note", "Spark was done with every epoch before its driver could be killed")
         self._found()
+        late = len(self.outcome.late)
+        markers = self.audited.messages - 2 * published.count - late
         say(
             "audit",
-            f"CLEAN: {self.audited.messages:,} messages on all queues, {self.audited.records:,} records; "
-            "no rule broken, nothing in doubt",
+            f"CLEAN: {self.audited.messages:,} messages ({published.count:,} on each of two queues, {late:,} late "
+            f"flights, {markers} markers of this program),\n"
+            f"{self.audited.records:,} records; no rule broken, nothing in doubt",
         )
         say("report", str(self.audited.report))
         say(
