@@ -28,7 +28,10 @@ class Queues:
         """Those that are subscribed to, sorted."""
         if self._pattern is None:
             return sorted(self._options.queues)
-        return sorted(name for name in broker.queues() if self._pattern.fullmatch(name))
+        found = sorted(name for name in broker.queues() if self._pattern.fullmatch(name))
+        if not found:
+            _log.warning("option subscribePattern: no queue has a name like %r", self._options.pattern)
+        return found
 
     def states(self, broker: Escrow) -> dict[str, QueueState]:
         """What each of them has. Raises NotFound for one that was named and is not there."""
