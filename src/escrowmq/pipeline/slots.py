@@ -16,7 +16,7 @@ COLUMNS: Final[dict[str, int]] = {
     "position": 0,
     "publications": 0,
     "publish_lsn": -1,
-    "publish_order": 0,
+    "publish_order": -1,
     "publish_frame": -1,
     "publish_us": -1,
     "came_ms": -1,
