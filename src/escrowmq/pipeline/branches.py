@@ -77,6 +77,10 @@ def _committed(records: Records, operations: Operations) -> pa.RecordBatch:
     two_phase[operations.commit[operations.of_kind(Kind.PLACED)]] = True
     prepared = [int.from_bytes(records.payload(i)[:8], "little") for i in records.of_kind(Kind.PREPARE).tolist()]
     two_phase |= np.isin(commits.branch, prepared)  # such a commit may repeat what was prepared as PUBLISH
+    application: list[str | None] = [None] * n
+    epoch: list[int | None] = [None] * n
+    for i in np.flatnonzero(kind == Kind.DECIDE).tolist():
+        application[i], epoch[i] = _decision(records.payload(int(commits.record[i])))
     effects: list[list[str] | None] = [None] * n
     for i in np.flatnonzero(two_phase | (kind != Kind.COMMIT) | (published == 0)).tolist():
         effects[i] = _effects(records, operations, i)
@@ -90,6 +94,8 @@ def _committed(records: Records, operations: Operations) -> pa.RecordBatch:
         "settled": pa.array(settled),
         "whole": pa.array(commits.whole > 0),
         "snapshot": pa.array(np.zeros(n, bool)),
+        "application": pa.array(application, pa.string()),
+        "epoch": pa.array(epoch, pa.int64()),
         "effects": pa.array(effects, pa.list_(pa.string())),
     }
     whole = [columns.get(field.name, pa.nulls(n, field.type)) for field in SCHEMA]
@@ -182,9 +188,14 @@ def _ended(records: Records) -> list[dict[str, object]]:
             step = "rolled back" if kind == Kind.ROLLBACK else "forgotten"
             rows.append({"branch": int.from_bytes(payload[:8], "little"), "step": step, **where})
             continue
-        epoch, name, lost, _ = np.frombuffer(payload, DECIDE_HEAD, 1)[0].tolist()
-        application = bytes(payload[DECIDE_HEAD.itemsize : DECIDE_HEAD.itemsize + name]).decode("utf-8", "replace")
+        _, name, lost, _ = np.frombuffer(payload, DECIDE_HEAD, 1)[0].tolist()
         numbers = np.frombuffer(payload, "<u8", lost, DECIDE_HEAD.itemsize + name).tolist()
-        decision = {"application": application, "epoch": epoch}
+        decision = dict(zip(("application", "epoch"), _decision(payload), strict=True))
         rows += [{"branch": number, "step": "rolled back", **decision, **where} for number in numbers]
     return rows
+
+
+def _decision(payload: memoryview) -> tuple[str, int]:
+    """Whose decision a DECIDE record is, and how far that application has come with it."""
+    epoch, name, _, _ = np.frombuffer(payload, DECIDE_HEAD, 1)[0].tolist()
+    return bytes(payload[DECIDE_HEAD.itemsize : DECIDE_HEAD.itemsize + name]).decode("utf-8", "replace"), epoch

@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from escrowmq.core.branch import State
-from escrowmq.core.branch_records import Prepared, SettlementItem, encode_number, encode_prepare, encode_settlement
+from escrowmq.core.branch_records import (
+    Prepared,
+    SettlementItem,
+    encode_decide,
+    encode_number,
+    encode_prepare,
+    encode_settlement,
+)
 from escrowmq.core.outcome import Outcome
 from escrowmq.core.records import Kind, Range
 from escrowmq.core.xid import Xid
@@ -68,3 +75,16 @@ def test_names_that_are_no_text_are_shown(tmp_path: Path) -> None:
     found = audited(tmp_path)
     assert [row["queue"] for row in found.messages] == ["q\\udcff"]
     assert [row["owner"] for row in found.branches] == ["owner \\udcfe"]
+
+
+def test_whose_decision_it_was_is_told_of_the_winners_too(tmp_path: Path) -> None:
+    with Scribe(tmp_path) as scribe:
+        for number in (1, 2):
+            xid = Xid(1, b"global", b"%d" % number).encode()
+            parts, _ = encode_prepare(Prepared(number, State.PREPARED, 1, 1, 0, xid, "owner", [], []), [])
+            scribe.append(Kind.PREPARE, *parts)
+        scribe.frame()
+        parts, _ = encode_decide("app", 9, [1], [(2, [])])
+        scribe.append(Kind.DECIDE, *parts)
+    found = {row["branch"]: (row["outcome"], row["application"], row["epoch"]) for row in audited(tmp_path).branches}
+    assert found == {1: ("rolled back", "app", 9), 2: ("committed", "app", 9)}
