@@ -164,7 +164,7 @@ def _prepared(records: Records, snapshot: int) -> list[dict[str, object]]:
                 "step": _STEP_OF.get(found.state, "prepared"),
                 "lsn": int(records.lsn[i]) if snapshot < 0 else snapshot,
                 "at_us": found.time * 1000,
-                "operations": len(found.runs) + len(found.settlements),
+                "operations": len(found.runs) + len(found.settlements) + len(found.holds),
                 "published": sum(run.length * len(run.queues) for run in found.runs),
                 "settled": sum(count for item in settle for _, count in item.ranges),
                 "whole": True,

@@ -143,7 +143,8 @@ def together(branch: int, steps: list[dict[str, Any]], world: World = NO_WORLD) 
             if len(outcomes) == 1:
                 row |= {"outcome": "committed" if name == "decided" else name, "decide_lsn": lsn}
                 row["decided_at"] = step["at_us"]
-                if prepared is None:
+                # What was prepared may not be all: a commit dead-letters as well, and settles what a group held.
+                if prepared is None or (name in COMMITS and not step["snapshot"]):
                     row |= _sizes(step)
             if step["application"] is not None:
                 row |= {"application": step["application"], "epoch": step["epoch"]}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from escrowmq.core.branch import State
 from escrowmq.core.branch_records import (
+    Item,
     Prepared,
     SettlementItem,
     encode_decide,
@@ -13,6 +14,7 @@ from escrowmq.core.branch_records import (
     encode_prepare,
     encode_settlement,
 )
+from escrowmq.core.hold_records import encode_released
 from escrowmq.core.outcome import Outcome
 from escrowmq.core.records import Kind, Range
 from escrowmq.core.xid import Xid
@@ -61,7 +63,28 @@ def test_what_was_to_go_back_and_has_been_returned_too_often_leaves_at_commit(tm
         scribe.commit(scribe.published([(2, 1)]), scribe.settled(1, [2], Outcome.DELIVERY_LIMIT))
     found = audited(tmp_path)
     assert found.wrong == []
-    assert [(row["outcome"], row["settled"]) for row in found.branches] == [("committed", 0)]
+    (row,) = found.branches
+    assert (row["outcome"], row["published"], row["settled"]) == ("committed", 1, 1)
+
+
+def test_a_branch_has_settled_what_a_group_held(tmp_path: Path) -> None:
+    """How many messages these are stands in the commit alone; until then it is one operation."""
+    with Scribe(tmp_path) as scribe:
+        scribe.queue(1, "bulk")
+        scribe.publish(1, 1, 3)
+        scribe.frame()
+        xid = Xid(1, b"global", b"branch").encode()
+        released = encode_released(1, "group", 3, 3)
+        parts, _ = encode_prepare(Prepared(1, State.PREPARED, 1, 1, 0, xid, "owner", [], []), [(Item.HOLD, [released])])
+        scribe.append(Kind.PREPARE, *parts)
+        scribe.frame()
+        scribe.queue(2, "other")
+        scribe.frame()  # which is held back, since somebody has the journal open
+        assert [(row["operations"], row["settled"]) for row in audited(tmp_path).branches] == [(1, 0)]
+        scribe.commit(scribe.settled(1, [1, 2]), (Kind.RELEASED, [released]))
+    found = audited(tmp_path)
+    assert found.wrong == []
+    assert [(row["outcome"], row["settled"]) for row in found.branches] == [("committed", 2)]
 
 
 def test_names_that_are_no_text_are_shown(tmp_path: Path) -> None:
