@@ -195,7 +195,8 @@ def _ended(records: Records) -> list[dict[str, object]]:
     return rows
 
 
-def _decision(payload: memoryview) -> tuple[str, int]:
-    """Whose decision a DECIDE record is, and how far that application has come with it."""
-    epoch, name, _, _ = np.frombuffer(payload, DECIDE_HEAD, 1)[0].tolist()
-    return bytes(payload[DECIDE_HEAD.itemsize : DECIDE_HEAD.itemsize + name]).decode("utf-8", "replace"), epoch
+def _decision(payload: memoryview) -> tuple[str | None, int]:
+    """Whose decision a DECIDE record is, if anybody's, and how far that application has come with it."""
+    epoch, length, _, _ = np.frombuffer(payload, DECIDE_HEAD, 1)[0].tolist()
+    name = bytes(payload[DECIDE_HEAD.itemsize : DECIDE_HEAD.itemsize + length]).decode("utf-8", "replace")
+    return name.rpartition("\0")[2] or None, epoch  # the virtual host's name and a NUL stand before it

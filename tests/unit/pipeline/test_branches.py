@@ -107,7 +107,7 @@ def test_whose_decision_it_was_is_told_of_the_winners_too(tmp_path: Path) -> Non
             parts, _ = encode_prepare(Prepared(number, State.PREPARED, 1, 1, 0, xid, "owner", [], []), [])
             scribe.append(Kind.PREPARE, *parts)
         scribe.frame()
-        parts, _ = encode_decide("app", 9, [1], [(2, [])])
+        parts, _ = encode_decide("/\0app", 9, [1], [(2, [])])
         scribe.append(Kind.DECIDE, *parts)
     found = {row["branch"]: (row["outcome"], row["application"], row["epoch"]) for row in audited(tmp_path).branches}
     assert found == {1: ("rolled back", "app", 9), 2: ("committed", "app", 9)}
