@@ -223,7 +223,8 @@ def _delete(slots: Slots, world: World) -> None:
         deletion = world.deleted.get(queue)
         if deletion is None:
             continue
-        gone = np.flatnonzero((slots["queue"] == queue) & is_open(slots))
+        low, high = np.searchsorted(slots["queue"], (queue, queue + 1))
+        gone = low + np.flatnonzero(slots["outcome"][low:high] == 0)
         slots["outcome"][gone] = QUEUE_DELETED
         for name, value in zip(("settle_lsn", "settle_frame", "settle_us"), deletion, strict=True):
             slots[name][gone] = value
@@ -254,9 +255,11 @@ def _check_visibility(slots: Slots, handed: Rows, world: World) -> None:
     early |= settled & branch & (slots["settle_frame"] <= slots["publish_frame"])
     slots.report(early, Finding.TOO_EARLY, slots["settle_lsn"][early])
     # "All below this position may have been handed out" must not come before the publication of one of them.
-    spoken_of = [*np.unique(handed["queue"]).tolist(), *world.handed]
+    handed = handed[np.argsort(handed["queue"], kind="stable")]
+    owner = handed["queue"].copy()  # side by side: there may be as many queues as messages
+    spoken_of = [*np.unique(owner).tolist(), *world.handed]
     for queue in np.intersect1d(slots["queue"], spoken_of).tolist():
-        here = handed[handed["queue"] == queue]
+        here = handed[slice(*np.searchsorted(owner, (queue, queue + 1)))]
         elsewhere = np.array(world.handed.get(queue, ()), np.int64).reshape(-1, 3)
         said = np.r_[np.c_[here["first"] + 1, here["lsn"], here["frame"]], elsewhere]
         said = said[np.argsort(said[:, 1], kind="stable")]
