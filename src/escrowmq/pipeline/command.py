@@ -152,7 +152,10 @@ def _writable(out: Path) -> None:
 
 
 def _cause(error: Exception) -> str:
-    """What Spark says, in one line: Java's exception if there is one, without the stack."""
-    said = [line.strip() for line in str(error).splitlines() if line.strip()]
-    java = (line for line in said if line.startswith((": ", "Caused by: ")))
-    return next(java, said[0] if said else type(error).__name__).removeprefix("Caused by:").lstrip(": ")
+    """What Spark says, in one line: the end of a worker's traceback, or Java's first cause, without the stacks."""
+    said = [line for line in str(error).splitlines() if line.strip()]
+    begin = next((i for i, line in enumerate(said) if line.lstrip().startswith("Traceback ")), len(said))
+    python = [line for line in said[begin + 1 :] if not line[0].isspace()]
+    java = [line.strip() for line in said if line.strip().startswith((": ", "Caused by: "))]
+    found = (python[:1] or java[-1:] or said[:1] or [type(error).__name__])[0]
+    return found.strip().removeprefix("Caused by:").lstrip(": ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,6 +13,7 @@ from typing import Final
 from escrowmq.journal.format import parse_name
 from escrowmq.pipeline.planning import LOCK
 
+_PREFIX: Final = "escrowmq-audit-"
 _OPEN: Final = Path("/proc/self/fd")
 
 
@@ -31,7 +33,8 @@ def pinned(journal: Path) -> Iterator[Path]:
         except OSError:
             yield journal
             return
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="escrowmq-audit-")))
+        _sweep()
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-")))
         for name, descriptor in files.items():
             (folder / name).symlink_to(f"/proc/{os.getpid()}/fd/{descriptor}")
         (folder / LOCK).symlink_to((journal / LOCK).absolute())
@@ -55,3 +58,11 @@ def _opened(journal: Path) -> Iterator[dict[str, int]]:
                 raise
             yield found
             return
+
+
+def _sweep() -> None:
+    """Remove folders of audits that were killed."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
+        process = path.name.removeprefix(_PREFIX).partition("-")[0]
+        if process.isdigit() and not Path("/proc", process).exists():
+            shutil.rmtree(path, ignore_errors=True)

@@ -92,5 +92,11 @@ def test_a_master_that_is_none_is_one_line(journal: Path) -> None:
 def test_the_cause_is_javas_exception_without_its_stack() -> None:
     text = "An error occurred.\n: java.lang.IllegalStateException: stopped\n\tat org.apache.spark.A.b(A)"
     assert _cause(RuntimeError(text)) == "java.lang.IllegalStateException: stopped"
+    text = (
+        "TASK_WRITE_FAILED\n\tat a.B\nCaused by: a.SparkException: no\n\tat a.C\nCaused by: java.io.IOException: full"
+    )
+    assert _cause(RuntimeError(text)) == "java.io.IOException: full"
+    text = "An exception was thrown:\nTraceback (most recent call last):\n  File a\n    b\nOSError: full\n\n\tat a.B"
+    assert _cause(RuntimeError(text)) == "OSError: full"
     assert _cause(RuntimeError("[CODE] what is wrong\nmore")) == "[CODE] what is wrong"
     assert _cause(RuntimeError()) == "RuntimeError"

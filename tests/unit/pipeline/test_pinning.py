@@ -88,3 +88,16 @@ def test_one_that_vanishes_while_the_others_are_opened_is_left_out(
     with pinned(journal) as folder:
         assert first.name not in [path.name for path in folder.iterdir()]
         assert {path.name for path in folder.glob("*.log")} == {path.name for path in journal.glob("*.log")}
+
+
+def test_what_a_killed_audit_has_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    write(tmp_path / "journal")
+    gone, alive, other = (
+        tmp_path / name
+        for name in ("escrowmq-audit-999999999-x", f"escrowmq-audit-{os.getpid()}-x", "escrowmq-audit-x")
+    )
+    for folder in (gone, alive, other):
+        folder.mkdir()
+    with pinned(tmp_path / "journal"):
+        assert [folder.exists() for folder in (gone, alive, other)] == [False, True, True]
