@@ -58,11 +58,23 @@ def lakehouse(*words: str) -> int:
     return subprocess.run(command, cwd=ROOT, env={**environment, "PYTHONPATH": str(LAKE)}, check=False).returncode
 
 
-@pytest.mark.skipif(not LAKE.with_name(".lake").exists(), reason="needs Delta and Iceberg: make lake")
+needs_lake = pytest.mark.skipif(not LAKE.with_name(".lake").exists(), reason="needs Delta and Iceberg: make lake")
+formats = pytest.mark.parametrize("format_", ["delta", "iceberg"])
+
+
+@needs_lake
+@formats
 @pytest.mark.xdist_group("lake")  # beside those that share a session
-@pytest.mark.timeout(900)  # three starts of Spark, seven of its sessions
-@pytest.mark.parametrize("format_", ["delta", "iceberg"])
 def test_the_lakehouse_has_what_parquet_has(tmp_path: Path, format_: str) -> None:
+    assert lakehouse(format_, str(tmp_path), "short") == 0
+
+
+@needs_lake
+@formats
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_and_when_runs_are_killed_or_left_out(tmp_path: Path, format_: str) -> None:
+    """Three starts of Spark, seven of its sessions."""
     assert lakehouse(format_, str(tmp_path), "first") == -signal.SIGKILL
     assert lakehouse(format_, str(tmp_path), "second") == -signal.SIGKILL
     assert lakehouse(format_, str(tmp_path), "third") == 0
