@@ -111,12 +111,9 @@ def machines(results: dict[str, Any], wanted: Rows) -> str:
             facts = results["scenarios"][scenario].get("machine", results["machine"])
             rows.setdefault(place(facts), []).append(title.removeprefix("— "))
     versions = f"Versions: {', '.join(results['versions'].values())}."
-    if len(rows) == 1:
-        return f"Medians, on: {next(iter(rows))}. {versions}"
-    parts = [f"{where}: {'; '.join(titles)}." for where, titles in sorted(rows.items(), key=lambda row: -len(row[1]))]
-    return (
-        "Medians, of these rows on these machines:\n\n" + "\n".join(f"- {part}" for part in parts) + f"\n\n{versions}"
-    )
+    first, *others = sorted(rows, key=lambda where: -len(rows[where])) or [place(results["machine"])]
+    more = "".join(f" On {where}: {'; '.join(rows[where])}." for where in others)
+    return f"Medians, on: {first}.{more} {versions}"
 
 
 def place(facts: dict[str, Any]) -> str:
