@@ -126,3 +126,12 @@ def test_a_branch_without_work_is_not_to_be_committed(escrow: Escrow) -> None:
         Escrow(escrow.connection).start(xid, 60)
     escrow.end(xid)
     assert not escrow.prepare(xid)
+
+
+def test_the_end_of_a_branch_says_why_its_channel_was_closed(escrow: Escrow) -> None:
+    xid = Xid(FORMAT, b"w", b"1")
+    channel = escrow.start(xid, 60)
+    channel.basic_publish("no-such-exchange", "", b"", PERSISTENT)
+    escrow.connection.wait(lambda: channel.is_closed, 20)  # the refusal comes between two calls
+    with pytest.raises(mq.NotFound, match="no-such-exchange"):
+        escrow.end(xid)

@@ -160,8 +160,13 @@ class Escrow:
         return channel
 
     def end(self, xid: Xid) -> None:
-        """The channel works for the branch no longer; anybody may prepare it. RolledBack if that is too late."""
-        flags = self._branch_channel().rpc(spec.DtxDemarcationEnd(xid.encode())).method.flags
+        """The channel works for the branch no longer; anybody may prepare it. RolledBack if that is too late.
+
+        Raises what has closed the channel since `start`, which was refused for what was done on it.
+        """
+        # Never a new channel, which would be told that it works for nothing, and hide why the first one was closed.
+        channel = self._branch or self._branch_channel()
+        flags = channel.rpc(spec.DtxDemarcationEnd(xid.encode())).method.flags
         if flags != codes.XA_OK:
             raise RolledBack(xid, timed_out=flags == codes.XA_RBTIMEOUT)
 
