@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +17,8 @@ from escrowmq.pipeline.planning import LOCK
 
 _PREFIX: Final = "escrowmq-audit-"
 _OPEN: Final = Path("/proc/self/fd")
+_OTHERS: Final = 1000
+"""Descriptors that the process may need beside those of the journal."""
 
 
 @contextmanager
@@ -48,7 +52,9 @@ def _opened(journal: Path) -> Iterator[dict[str, int]]:
         with ExitStack() as stack:
             found: dict[str, int] = {}
             try:
-                for path in journal.iterdir():
+                paths = list(journal.iterdir())
+                _allow_descriptors(len(paths) + _OTHERS)
+                for path in paths:
                     if parse_name(path.name) is not None:
                         found[path.name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
                         stack.callback(os.close, found[path.name])
@@ -58,6 +64,15 @@ def _opened(journal: Path) -> Iterator[dict[str, int]]:
                 raise
             yield found
             return
+
+
+def _allow_descriptors(need: int) -> None:
+    """Ask the system for so many; by itself it often gives a process 1024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < need:
+        wanted = need if hard == resource.RLIM_INFINITY else min(need, hard)
+        with contextlib.suppress(OSError, ValueError):  # some systems have a further limit
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _sweep() -> None:

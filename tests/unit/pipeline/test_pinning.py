@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from escrowmq.journal.format import segment_name
 from escrowmq.pipeline import pinning
 from escrowmq.pipeline.pinning import pinned
 from escrowmq.pipeline.planning import plan
@@ -47,6 +49,21 @@ def test_what_grows_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
             scribe.publish(1, 1)
             scribe.frame()
             assert plan(folder).end > before.end
+
+
+def test_more_files_than_a_process_may_have_open_by_itself(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    journal.mkdir()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = len(os.listdir("/proc/self/fd")) + 50
+    for number in range(100):
+        (journal / segment_name(number + 1)).touch()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    try:
+        with pinned(journal) as folder:
+            assert len(list(folder.glob("*.log"))) == 100
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_files_that_cannot_be_kept_are_read_where_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
