@@ -180,10 +180,11 @@ def _judged(
     if before:
         same = (before[0] in COMMITS) == (name in COMMITS)
         return ("twice" if name in COMMITS else None) if same else "contradicted"
-    effects = step["effects"]
-    if name in COMMITS and prepared is not None and effects is not None and not step["snapshot"]:
-        return difference(prepared, list(effects), deleted)
-    return None
+    if name not in COMMITS or prepared is None or step["snapshot"]:
+        return None
+    if step["effects"] is None:
+        return _falls_short(prepared, step, deleted)
+    return difference(prepared, list(step["effects"]), deleted)
 
 
 def difference(prepared: list[str], applied: list[str], deleted: Collection[int] = ()) -> str | None:
@@ -208,6 +209,20 @@ def difference(prepared: list[str], applied: list[str], deleted: Collection[int]
             extra = positions - wanted.settled.get(queue, set()) - wanted.returned.get(queue, set())
             if extra:
                 return f"position {min(extra)} of queue {queue} was settled, and had not been prepared"
+    return None
+
+
+def _falls_short(prepared: list[str], step: dict[str, Any], deleted: Collection[int]) -> str | None:
+    """The same by the sums that are known of every commit; effects are those of few."""
+    wanted = _Effects(prepared)
+    places = {queue: len(positions) for queue, positions in wanted.settled.items()}
+    for what, expected in (("published", wanted.published), ("settled", places)):
+        least = sum(count for queue, count in expected.items() if queue not in deleted)
+        if step[what] < least:
+            return f"{step[what]} messages were {what}, {least} were prepared"
+    most = sum(wanted.published.values())
+    if step["published"] > most and not (wanted.rejects or wanted.returned or wanted.released):
+        return f"{step['published']} messages were published, {most} were prepared"
     return None
 
 

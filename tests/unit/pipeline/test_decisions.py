@@ -83,3 +83,24 @@ def test_a_snapshot_holds_what_is_in_doubt(
 )
 def test_differences(prepared: list[str], applied: list[str], deleted: list[int], what: str | None) -> None:
     assert difference(prepared, applied, deleted) == what
+
+
+@pytest.mark.rule("TX-5")
+@pytest.mark.parametrize(
+    ("prepared", "published", "settled", "deleted", "what"),
+    [
+        (["publish 1 2", "publish 2 1"], 3, 0, [], None),
+        (["publish 1 2", "publish 2 1"], 2, 0, [], "2 messages were published, 3 were prepared"),
+        (["publish 1 2", "publish 2 1"], 2, 0, [2], None),
+        (["publish 1 2", "publish 2 1"], 1, 0, [2], "1 messages were published, 2 were prepared"),
+        (["publish 1 2"], 3, 0, [], "3 messages were published, 2 were prepared"),
+        (["publish 1 2", "settle 3 5 2"], 2, 0, [], "0 messages were settled, 2 were prepared"),
+        (["publish 1 2", "settle 3 5 2"], 2, 0, [3], None),
+        (["publish 1 2", "reject 3 5 2"], 4, 2, [], None),
+    ],
+)
+def test_a_commit_far_behind_what_was_prepared_is_compared_by_its_sums(
+    prepared: list[str], published: int, settled: int, deleted: list[int], what: str | None
+) -> None:
+    commit = {**step("committed", 2), "effects": None, "published": published, "settled": settled}
+    assert together(7, [step("prepared", 1, *prepared), commit], World(frozenset(deleted)))["wrong"] == what
