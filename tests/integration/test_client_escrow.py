@@ -63,7 +63,7 @@ def branch(escrow: Escrow, queue: str, gtrid: bytes, bqual: bytes, body: bytes =
 
 @pytest.mark.rule("PIPE-1")
 def test_held_read_in_blocks_and_settled(escrow: Escrow, queue: str) -> None:
-    assert escrow.describe(queue, queue) == [("classic", 1, 101, 100)] * 2
+    assert [state[:4] for state in escrow.describe(queue, queue)] == [("classic", 1, 101, 100)] * 2
     assert escrow.hold(queue, "g", 60) == (1, 61, 60, 1)
     assert escrow.hold(queue, "g", until=71) == (1, 71, 10, 1)
     wanted = [b"%d" % number for number in range(70)]
@@ -135,3 +135,12 @@ def test_the_end_of_a_branch_says_why_its_channel_was_closed(escrow: Escrow) -> 
     escrow.connection.wait(lambda: channel.is_closed, 20)  # the refusal comes between two calls
     with pytest.raises(mq.NotFound, match="no-such-exchange"):
         escrow.end(xid)
+
+
+def test_a_queue_that_is_made_anew_is_another_one(escrow: Escrow, channel: Channel) -> None:
+    idents = set()
+    for _ in range(2):
+        channel.queue_declare("again", durable=True)
+        idents |= {escrow.describe("again")[0].ident for _ in range(2)}
+        channel.queue_delete("again")
+    assert len(idents) == 2

@@ -47,13 +47,14 @@ class HoldState(NamedTuple):
 class QueueState(NamedTuple):
     """What can be read: of a stream the positions `first` to `next` - 1; of a classic queue, `ready` messages.
 
-    `kind` is "classic" or "stream".
+    `kind` is "classic" or "stream". A durable queue that is deleted and made anew has another `ident`.
     """
 
     kind: str
     first: int
     next: int
     ready: int
+    ident: int
 
 
 class Block(NamedTuple):
@@ -97,7 +98,7 @@ class Escrow:
         channel = self._channel()
         requests = [channel.begin(spec.EscrowDescribe(queue)) for queue in queues]
         answers = [self._finish(channel, request) for request in requests]
-        return [QueueState(answer.kind, answer.first, answer.next, answer.ready) for answer in answers]
+        return [QueueState(*(getattr(answer, field) for field in QueueState._fields)) for answer in answers]
 
     def hold(self, queue: str, group: str, most: int = 0, until: int = 0) -> HoldState:
         """Hold `most` further messages, or so many that the hold ends with number `until` - 1; with neither, just look.

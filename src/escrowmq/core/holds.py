@@ -61,12 +61,16 @@ class HoldState(NamedTuple):
 
 
 class Description(NamedTuple):
-    """A queue, for one who wants to read it. `first` and `next`: positions of a stream that can be read."""
+    """A queue, for one who wants to read it. `first` and `next`: positions of a stream that can be read.
+
+    `ident` is the queue's own: a durable one that is made anew under its name has another.
+    """
 
     kind: str
     first: int
     next: int
     ready: int
+    ident: int
 
 
 class Holds:
@@ -274,8 +278,8 @@ class Holds:
         queue.refresh()
         if isinstance(queue, StreamQueue):
             first = queue.log.backlog.peek().first if len(queue.log) else queue.visible_end
-            return Description("stream", first, queue.visible_end, len(queue.log))
-        return Description("classic", 1, queue.next_position, queue.ready)
+            return Description("stream", first, queue.visible_end, len(queue.log), queue.ident)
+        return Description("classic", 1, queue.next_position, queue.ready, queue.ident)
 
     # -- the end
 

@@ -55,7 +55,7 @@ def _range(broker: Escrow, queues: Queues, options: SourceOptions, name: str, st
     if state.kind == STREAM:
         end = min(position(state, name, options.ending), state.next)
         explicit = isinstance(options.starting, dict) and name in options.starting
-        return Span(name, state.kind, first, max(end, first), exact=explicit)
+        return Span(name, state.kind, first, max(end, first), exact=explicit, ident=state.ident)
     until = queues.end(broker, name) + state.ready
     if isinstance(options.ending, dict):
         until = options.ending.get(name, until)

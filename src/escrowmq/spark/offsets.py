@@ -2,6 +2,9 @@
 
 For each queue the number of the message that is read next: of a stream its position, of a classic queue the number that
 the group's hold gave it. Keys are sorted, since Spark compares offsets as text.
+
+Positions begin again in a stream that is deleted and made anew, so `"streams": {"log": 7}` says which one they are of.
+A group's numbers need no such thing: they only grow as far as the group itself has come.
 """
 
 from __future__ import annotations
@@ -14,9 +17,12 @@ from escrowmq.spark.errors import OptionError
 Offsets = dict[str, int]
 
 
-def encode(group: str, offsets: Mapping[str, int]) -> dict[str, Any]:
-    """For Spark."""
-    return {"group": group, "queues": {queue: offsets[queue] for queue in sorted(offsets)}}
+def encode(group: str, offsets: Mapping[str, int], streams: Mapping[str, int] | None = None) -> dict[str, Any]:
+    """For Spark. `streams`: of those among the queues that are streams, the number of each that is only its own."""
+    encoded: dict[str, Any] = {"group": group, "queues": _sorted(offsets)}
+    if streams:
+        encoded["streams"] = _sorted(streams)
+    return encoded
 
 
 def decode(group: str, given: Mapping[str, Any]) -> Offsets:
@@ -29,3 +35,12 @@ def decode(group: str, given: Mapping[str, Any]) -> Offsets:
             "go on with the former, or begin with a new checkpoint"
         )
     return {str(queue): int(number) for queue, number in given["queues"].items()}
+
+
+def streams(given: Mapping[str, Any]) -> dict[str, int]:
+    """What `encode` was told of streams; those of a checkpoint that is older than that are not among them."""
+    return {str(queue): int(ident) for queue, ident in given.get("streams", {}).items()}
+
+
+def _sorted(numbers: Mapping[str, int]) -> dict[str, int]:
+    return {queue: numbers[queue] for queue in sorted(numbers)}

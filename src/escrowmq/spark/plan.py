@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
@@ -18,7 +18,8 @@ STREAM: Final = "stream"
 class Span:
     """What is to be read of one queue: numbers `first` to `end` - 1; of a stream these are its positions.
 
-    With `exact`, all of them have been there; else there may be gaps at the beginning.
+    With `exact`, all of them have been there; else there may be gaps at the beginning. `ident` is the stream's own, 0
+    if it is not known.
     """
 
     queue: str
@@ -26,6 +27,7 @@ class Span:
     first: int
     end: int
     exact: bool = True
+    ident: int = 0
 
 
 @dataclass(init=False)
@@ -53,5 +55,5 @@ def cut(spans: Sequence[Span], most: int, wanted: int | None) -> list[Span]:
             number = max(number, min(-(-wanted * count // total), count))
         edges = [span.first + count * i // number for i in range(number + 1)]
         for i, (first, end) in enumerate(pairwise(edges)):
-            pieces.append(Span(span.queue, span.kind, first, end, exact=span.exact or i > 0))
+            pieces.append(replace(span, first=first, end=end, exact=span.exact or i > 0))
     return pieces

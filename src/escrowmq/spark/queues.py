@@ -16,12 +16,16 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Queues:
-    """What the driver asks the broker for. Nothing is remembered between calls but kinds and ends of holds."""
+    """What the driver asks the broker for. Nothing is remembered between calls but kinds and ends of holds.
+
+    `streams`: the number of each stream that is only its own.
+    """
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._pattern = re.compile(options.pattern) if options.pattern else None
         self.kinds: dict[str, str] = {}
+        self.streams: dict[str, int] = {}
         self._ends: dict[str, int] = {}
 
     def names(self, broker: Escrow) -> list[str]:
@@ -49,6 +53,8 @@ class Queues:
                     "the query is started again and another one for each query"
                 )
             self.kinds[name] = state.kind
+            if state.kind == STREAM:
+                self.streams[name] = state.ident
 
     def kinds_of(self, broker: Escrow, names: Iterable[str]) -> dict[str, str]:
         """Of what kind queues are, which offsets speak of."""
@@ -97,7 +103,7 @@ class Queues:
         return min(end, until)
 
     def lost(self, name: str, first: int) -> None:
-        """Numbers end before what is to be read begins. Raises DataLossError, unless that is to be put up with."""
+        """What is to be read next was never in this queue. Raises DataLossError, unless that is to be put up with."""
         text = (
             f"queue {name!r}: the query has read up to message {first - 1}, which the queue never had: "
             "it was deleted and made anew"

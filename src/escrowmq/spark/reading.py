@@ -35,11 +35,15 @@ def read(options: SourceOptions, schema: StructType, part: Part, *, streaming: b
         span = part.span
         expected = span.first if span.exact else 0
         with contextlib.suppress(NotFound):  # the queue was deleted: what is left of the range is missing
+            if not _same(broker, options, span):
+                return
             for block in broker.blocks(span.queue, options.group, span.first, span.end):
                 if block.first != expected and expected:
                     _missing(broker, options, span, epoch, expected, block.first)
                 expected = block.next
                 yield columns.batch(span.queue, block.bulk)
+            if not _same(broker, options, span):
+                return
         if expected != span.end:
             _missing(broker, options, span, epoch, expected, span.end)
 
@@ -66,6 +70,18 @@ def _enlist(broker: Escrow, options: SourceOptions, epoch: Epoch, part: Part) ->
         else:
             break
     _enlisted[epoch.application] = epoch
+
+
+def _same(broker: Escrow, options: SourceOptions, span: Span) -> bool:
+    """Whether a stream is still the one that the range was planned for; another one is reported as a loss.
+
+    It is asked before and after reading: the number of a stream never comes again, so what was read in between is its.
+    """
+    if not span.ident or broker.describe(span.queue)[0].ident == span.ident:
+        return True
+    messages = f"messages {span.first} to {span.end - 1}"
+    report_loss(options, f"queue {span.queue!r}: {messages} cannot be read: the stream was deleted and made anew")
+    return False
 
 
 def _missing(broker: Escrow, options: SourceOptions, span: Span, epoch: Epoch | None, first: int, end: int) -> None:

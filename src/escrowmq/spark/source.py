@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader
@@ -54,7 +54,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             }
         if self._options.starting == "latest":
             self._latest = begin
-        return offsets.encode(self._options.group, begin)
+        return self._encode(begin)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self._options.most)
@@ -68,7 +68,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         with explained(self._options.endpoint):
             broker = self._broker()
-            begin = offsets.decode(self._options.group, start)
+            begin, streams = offsets.decode(self._options.group, start), offsets.streams(start)
             found = self._queues.states(broker)
             # Spark does not note where a query begins: it asks again when it runs the first epoch again, and what is
             # latest then is another place. So that epoch has nothing, and notes the place by where it ends.
@@ -80,7 +80,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 end = self._available[name] = come_to + _waiting(state)
                 if name not in begin:
                     begin[name] = self._queues.begin(broker, name, state, "earliest")
-                if come_to < begin[name]:
+                if come_to < begin[name] or streams.get(name, state.ident) != state.ident:
                     self._queues.lost(name, begin[name])
                     begin[name] = ends[name] = end = self._queues.begin(broker, name, state, "earliest")
                 if self._target is not None:
@@ -90,7 +90,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ends[name] = until = begin[name] + count
                 if count and found[name].kind != STREAM:
                     ends[name] = max(self._queues.hold(broker, name, until), begin[name])
-        return offsets.encode(self._options.group, ends)
+        return self._encode(ends, streams)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         return offsets.encode(self._options.group, self._available) if self._available else None
@@ -98,6 +98,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Part]:
         with explained(self._options.endpoint):
             begin, ends = (offsets.decode(self._options.group, given) for given in (start, end))
+            streams = offsets.streams(end)
             broker = self._broker()
             changed = {name: stop for name, stop in ends.items() if begin.get(name) != stop}
             spans = []
@@ -110,8 +111,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 except NotFound:
                     self._queues.gone(name, first or 1, stop)
                     continue
-                if first < stop:  # else it was made anew, or begins with what is latest: the next range is read
-                    spans.append(Span(name, kind, first, stop, exact))
+                ident = streams.get(name, 0)
+                if ident and self._queues.streams[name] != ident:
+                    self._queues.gone(name, first, stop)
+                elif first < stop:  # else it was made anew, or begins with what is latest: the next range is read
+                    spans.append(Span(name, kind, first, stop, exact, ident))
         pieces = cut(spans, self._options.most_of_partition, self._options.partitions)
         group = self._options.group
         settlements = tuple(Settle(span.queue, group, span.end) for span in spans if span.kind != STREAM)
@@ -135,6 +139,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         close(self._options.endpoint, ROLE)
+
+    def _encode(self, numbers: Offsets, before: Mapping[str, int] | None = None) -> dict[str, Any]:
+        """With what is known of the streams among them, which is what was known `before` of those that are gone."""
+        known = {**(before or {}), **self._queues.streams}
+        return offsets.encode(self._options.group, numbers, {name: known[name] for name in numbers if name in known})
 
     def _broker(self) -> Escrow:
         return escrow(self._options.endpoint, ROLE)

@@ -520,7 +520,7 @@ class TestStreams:
         queue = site.queue("s", {"x-queue-type": "stream"})
         for i in range(0, 10, 2):
             site.publish("s", b"%d" % i, b"%d" % (i + 1))
-        assert site.broker.holds.describe(queue) == ("stream", 1, 11, 10)
+        assert site.broker.holds.describe(queue) == ("stream", 1, 11, 10, queue.ident)
         assert read(site, queue, "", 1, 11, 3) == [(i + 1, b"%d" % i, False) for i in range(10)]
         assert [body for _, body, _ in read(site, queue, "", 4, 6)] == [b"3", b"4"]
         batch = site.broker.holds.read(queue, "", 11)
@@ -549,9 +549,10 @@ class TestStreams:
     def test_an_empty_one_says_so(self) -> None:
         site = Site()
         queue = site.queue("s", {"x-queue-type": "stream"})
-        assert site.broker.holds.describe(queue) == ("stream", 1, 1, 0)
+        assert site.broker.holds.describe(queue) == ("stream", 1, 1, 0, queue.ident)
         assert len(site.broker.holds.read(queue, "", 5)) == 0
 
 
 def test_a_classic_queue_is_described(site: Site) -> None:
-    assert site.broker.holds.describe(site.vhost.queue("q")) == ("classic", 1, 11, 10)
+    queue = site.vhost.queue("q")
+    assert site.broker.holds.describe(queue) == ("classic", 1, 11, 10, queue.ident)

@@ -21,3 +21,11 @@ def test_there_and_back() -> None:
 def test_numbers_of_another_group_are_other_messages() -> None:
     with pytest.raises(OptionError, match="the checkpoint belongs to group 'etl', the query has 'other'"):
         offsets.decode("other", offsets.encode("etl", {"a": 1}))
+
+
+def test_streams_are_told_apart_from_those_of_the_same_name() -> None:
+    given = offsets.encode("", {"b": 2, "a": 1}, {"b": 7, "a": 8})
+    assert json.dumps(given) == '{"group": "", "queues": {"a": 1, "b": 2}, "streams": {"a": 8, "b": 7}}'
+    assert offsets.decode("", given) == {"a": 1, "b": 2}
+    assert offsets.streams(given) == {"b": 7, "a": 8}
+    assert offsets.streams(offsets.encode("", {"a": 1})) == {}

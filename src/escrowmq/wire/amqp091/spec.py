@@ -78,7 +78,6 @@ _Q = struct.Struct(">Q")
 _QBB = struct.Struct(">QBB")
 _QQ = struct.Struct(">QQ")
 _QQI = struct.Struct(">QQI")
-_QQQ = struct.Struct(">QQQ")
 _QQQQ = struct.Struct(">QQQQ")
 
 
@@ -3769,7 +3768,7 @@ class EscrowDescribe(Method):
 class EscrowDescribeOk(Method):
     """escrow.describe-ok (240, 51): server to client."""
 
-    __slots__ = ("kind", "first", "next", "ready")
+    __slots__ = ("kind", "first", "next", "ready", "ident")
 
     CLASS_ID = 240
     METHOD_ID = 51
@@ -3779,18 +3778,25 @@ class EscrowDescribeOk(Method):
     SYNCHRONOUS = True
     TO_SERVER = False
     TO_CLIENT = True
-    FIELDS = (("kind", "shortstr"), ("first", "longlong"), ("next", "longlong"), ("ready", "longlong"))
+    FIELDS = (
+        ("kind", "shortstr"),
+        ("first", "longlong"),
+        ("next", "longlong"),
+        ("ready", "longlong"),
+        ("ident", "longlong"),
+    )
 
-    def __init__(self, kind: str = "", first: int = 0, next: int = 0, ready: int = 0) -> None:
+    def __init__(self, kind: str = "", first: int = 0, next: int = 0, ready: int = 0, ident: int = 0) -> None:
         self.kind = kind
         self.first = first
         self.next = next
         self.ready = ready
+        self.ident = ident
 
     def encode(self) -> bytes:
         kind = self.kind.encode()
         try:
-            return _HHB.pack(240, 51, len(kind)) + kind + _QQQ.pack(self.first, self.next, self.ready)
+            return _HHB.pack(240, 51, len(kind)) + kind + _QQQQ.pack(self.first, self.next, self.ready, self.ident)
         except struct.error as error:
             raise ValueError(f"escrow.describe-ok: {error}") from None
 
@@ -3800,12 +3806,12 @@ class EscrowDescribeOk(Method):
             end = at + 1 + payload[at]
             kind = payload[at + 1 : end].decode()
             at = end
-            first, next, ready = _QQQ.unpack_from(payload, at)
+            first, next, ready, ident = _QQQQ.unpack_from(payload, at)
         except (IndexError, struct.error, UnicodeDecodeError) as error:
             raise SyntaxFault(SYNTAX_ERROR, f"escrow.describe-ok: {error}") from None
-        if at + 24 != len(payload):
+        if at + 32 != len(payload):
             raise SyntaxFault(SYNTAX_ERROR, "escrow.describe-ok: arguments do not fill the frame")
-        return cls(kind, first, next, ready)
+        return cls(kind, first, next, ready, ident)
 
 
 class EscrowDecide(Method):
