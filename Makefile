@@ -53,12 +53,18 @@ $(VENV)/.lake: $(VENV)/.spark requirements/lake.lock requirements/lake.jars
 	@$(BIN)/python -m tools.lake $(VENV)/lake
 	@touch $@
 
+# The tests start Spark some fifty times.
+$(VENV)/.archive: $(VENV)/.spark src/escrowmq/pipeline/archive.py
+	@echo "Having Spark's Java keep its classes as they are loaded, which saves more than it takes …"
+	@$(BIN)/python -m escrowmq.pipeline.archive
+	@touch $@
+
 lake: $(VENV)/.lake ## install what the tests of `audit --format delta` and `iceberg` need (500 MB); without, they are skipped
 
 run: $(VENV)/.spark ## stream 336,776 events through broker and Spark, kill both in the middle, count, audit
 	@exec $(BIN)/python -u -m escrowmq.demo --out build/run $(ARGS)
 
-test: $(VENV)/.spark ## run the tests, long ones in their short form
+test: $(VENV)/.archive ## run the tests, long ones in their short form
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup $(ARGS)
 
 lint: $(VENV)/.spark ## check style, types, generated files

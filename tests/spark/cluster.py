@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import time
 from pathlib import Path
@@ -13,7 +14,10 @@ from typing import Self
 import pyspark
 
 from escrowmq.java import prepare
+from escrowmq.pipeline import archive
 
+QUICK = shlex.join(("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *archive.options()))
+"""What makes Java start quickly; a cluster has six of them."""
 CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 PATIENCE = 60.0
 
@@ -55,7 +59,7 @@ class Cluster:
         environment = {
             **os.environ,
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "SPARK_DAEMON_JAVA_OPTS": QUICK,
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
         with log.open("wb") as output:

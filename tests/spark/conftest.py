@@ -27,22 +27,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(GROUP)
 
 
-def end_java() -> None:
-    """End the Java that tests of another folder have started in this process: it does not know our environment."""
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    session = SparkSession.getActiveSession()
-    if session is not None:
-        session.stop()
-    gateway = SparkContext._gateway
-    if gateway is not None:
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        gateway.proc.wait(30)
-        SparkContext._gateway = SparkContext._jvm = None
-
-
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with running_broker(tmp_path_factory.mktemp("broker")) as found:
@@ -52,9 +36,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 @pytest.fixture(scope="session")
 def spark(broker: BrokerProcess) -> Iterator[SparkSession]:
     import escrowmq.spark
-    from escrowmq.pipeline.session import session
+    from escrowmq.pipeline.session import end_java, session
 
-    end_java()
+    end_java()  # of tests of another folder: it does not know our environment
     os.environ["ESCROWMQ_URL"] = broker.url  # before the workers are forked, which inherit it
     found = session("local[2]", conf={"spark.sql.shuffle.partitions": "2"})
     escrowmq.spark.register(found)

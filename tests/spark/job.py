@@ -6,6 +6,7 @@ import sys
 
 import escrowmq.spark
 from escrowmq.pipeline.session import session
+from tests.spark.cluster import QUICK
 
 
 def main(master: str, url: str, checkpoint: str) -> None:
@@ -13,7 +14,7 @@ def main(master: str, url: str, checkpoint: str) -> None:
         master,
         conf={
             "spark.executor.memory": "512m",
-            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.executor.extraJavaOptions": QUICK,
             "spark.driver.host": "127.0.0.1",
             "spark.driver.memory": "512m",
         },

@@ -12,7 +12,7 @@ import pytest
 from escrowmq.client import connect
 from escrowmq.client.escrow import Escrow
 from tests.broker import BrokerProcess, running_broker
-from tests.spark.cluster import Cluster
+from tests.spark.cluster import QUICK, Cluster
 from tests.spark.desk import PERSISTENT, numbered
 
 ROOT = Path(__file__).parents[2]
@@ -53,7 +53,7 @@ def test_a_standalone_cluster(tmp_path: Path) -> None:
         broker.terminate()
         command = [sys.executable, "-m", "escrowmq", "audit", str(tmp_path / "data"), "--out", str(tmp_path / "audit")]
         command += ["--no-nice", "--master", cluster.master, "--conf", "spark.executor.memory=512m"]
-        command += ["--conf", "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"]
+        command += ["--conf", f"spark.executor.extraJavaOptions={QUICK}"]
         done = subprocess.run(
             command,
             env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import shlex
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.java import SparkUnavailableError, prepare
+from escrowmq.pipeline import archive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+END_SECONDS: Final = 120
+"""How long Java may take to end: one that writes an archive of its classes takes many."""
 _QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 """C1 alone and the serial collector halve what a short run costs; the work is in Python and Parquet anyway."""
 _LOG: Final = """\
@@ -32,8 +35,13 @@ sys.path[:] = [path for path in sys.path if not path.endswith("/pyspark.zip")]
 """
 
 
-def session(master: str = "local[*]", *, conf: Mapping[str, str] | None = None) -> SparkSession:
-    """A session on `master`, which may be any cluster (PIPE-6). Raises escrowmq.java.SparkUnavailableError."""
+def session(
+    master: str = "local[*]", *, conf: Mapping[str, str] | None = None, java: Sequence[str] | None = None
+) -> SparkSession:
+    """A session on `master`, which may be any cluster (PIPE-6). Raises escrowmq.java.SparkUnavailableError.
+
+    `java`: arguments of the local Java instead of those that have it start with its archive, if there is one.
+    """
     prepare()
     local = master.startswith("local")
     from pyspark.sql import SparkSession
@@ -52,18 +60,34 @@ def session(master: str = "local[*]", *, conf: Mapping[str, str] | None = None) 
         "spark.sql.sources.partitionOverwriteMode": "dynamic",
         "spark.databricks.delta.snapshotPartitions": "1",  # Delta reads its log in 50 tasks otherwise, for a few files
     }
+    folder = _folder()
+    log = _file(folder, "log4j2.properties", _LOG)
+    options = (*_QUICK, f"-Dlog4j2.configurationFile={log}", *(archive.options() if java is None else java))
+    settings |= {"spark.driver.extraJavaOptions": shlex.join(options), "spark.driver.memory": "1g"}
     if local:
-        folder = _folder()
         _import_quickly(folder)
-        log = _file(folder, "log4j2.properties", _LOG)
-        options = shlex.join((*_QUICK, f"-Dlog4j2.configurationFile={log}"))
-        settings |= {"spark.driver.extraJavaOptions": options, "spark.driver.memory": "1g"}
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     for name, value in {**settings, **(conf or {})}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def end_java() -> None:
+    """End the session of this process, if there is one, and its Java; the next one begins with a Java of its own."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    found = SparkSession.getActiveSession()
+    if found is not None:
+        found.stop()
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(END_SECONDS)
+        SparkContext._gateway = SparkContext._jvm = None
 
 
 def _folder() -> Path:

@@ -1,0 +1,109 @@
+"""`python -m escrowmq.pipeline.archive`: let Spark's Java start in half the time.
+
+Java keeps the classes of Spark, as it has parsed and checked them once, in a file (class data sharing, JEP 350; some
+200 MB beside the installed packages), and maps that into memory when it starts again. The file is for one Java and one
+PySpark: with others it is not used, and where it does not fit after all, Java does without.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from escrowmq.java import SparkUnavailableError, prepare
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+_SILENT: Final = ("-Xlog:cds*=off", "-Xlog:class+path=off")
+
+
+def path() -> Path | None:
+    """Where the archive for this Java and PySpark is, or would be; None without a Java. `prepare` comes before."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=str(Path(home, "bin")) if home else None)
+    if java is None:
+        return None
+    real = Path(java).resolve()
+    about = real.stat()
+    which = f"{real} {about.st_size} {about.st_mtime_ns}"
+    name = f"spark-{version('pyspark')}-{hashlib.sha256(which.encode()).hexdigest()[:16]}.jsa"
+    return Path(sys.prefix, "share", "escrowmq", name)
+
+
+def options() -> tuple[str, ...]:
+    """Arguments for Java to start with the archive, if there is one."""
+    found = path()
+    return (f"-XX:SharedArchiveFile={found}", *_SILENT) if found is not None and found.exists() else ()
+
+
+def make() -> Path:
+    """Make the archive for this Java and PySpark anew. Raises SparkUnavailableError, OSError."""
+    prepare()
+    target = path()
+    if target is None:
+        raise SparkUnavailableError("JAVA_HOME has no bin/java")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fresh = target.with_suffix(f".{os.getpid()}")
+    try:
+        _run(fresh)
+        if not fresh.exists():
+            raise SparkUnavailableError(f"Java has not written {fresh}; it starts without, as before")
+        fresh.replace(target)
+    finally:
+        fresh.unlink(missing_ok=True)
+    return target
+
+
+def _run(target: Path) -> None:
+    from escrowmq.pipeline.session import end_java, session
+
+    spark = session("local[2]", java=(f"-XX:ArchiveClassesAtExit={target}", *_SILENT))
+    with tempfile.TemporaryDirectory() as folder:
+        _exercise(spark, Path(folder))
+    spark.stop()
+    end_java()
+
+
+def _exercise(spark: SparkSession, folder: Path) -> None:
+    """Have classes loaded that most sessions need."""
+    spark.range(1000).selectExpr("id % 7 k", "string(id) s", "timestamp_micros(id) t").createOrReplaceTempView("rows")
+    counts = spark.sql(
+        "select k, count(*) n, max_by(s, t) s, percentile_approx(n, 0.5) p from (select *, 1 n from rows) group by k"
+    )
+    rows = counts.repartition(2).sortWithinPartitions("k").mapInArrow(_same, "k long, n long, s string, p int")
+    rows.write.partitionBy("k").parquet(str(folder / "table"))
+    table = spark.read.parquet(str(folder / "table"))
+    table.join(counts.hint("broadcast"), "k", "left_semi").unionAll(table.select("n", "s", "p", "k")).collect()
+    stream = spark.readStream.format("rate").load().writeStream.format("noop")
+    stream.option("checkpointLocation", str(folder / "checkpoint")).trigger(
+        availableNow=True
+    ).start().awaitTermination()
+
+
+def _same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+
+
+def main() -> None:
+    """Make it, and say so."""
+    begun = time.monotonic()
+    try:
+        made = make()
+    except (SparkUnavailableError, OSError) as error:
+        sys.exit(f"no archive of Spark's classes: {error}")
+    size = made.stat().st_size / 1e6
+    print(f"{made}: {size:.0f} MB, made in {time.monotonic() - begun:.0f} s")  # noqa: T201 - it is a program
+
+
+if __name__ == "__main__":
+    main()

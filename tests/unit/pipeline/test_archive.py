@@ -1,0 +1,72 @@
+"""Java starts with the archive that was made for it, with none if there is none, and whatever it is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from escrowmq.java import SparkUnavailableError
+from escrowmq.pipeline import archive
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A JAVA_HOME; what is installed lies below `tmp_path`."""
+    folder = tmp_path / "java"
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "java").write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n")
+    (folder / "bin" / "java").chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(folder))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "installed"))
+    return folder
+
+
+def test_it_is_for_one_java_and_one_pyspark(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = archive.path()
+    assert one is not None
+    assert archive.path() == one
+    monkeypatch.setattr(archive, "version", lambda _: "9.8")
+    other = archive.path()
+    assert other is not None
+    assert other.name.startswith("spark-9.8-")
+    with (home / "bin" / "java").open("a") as java:
+        java.write("# updated\n")
+    assert archive.path() not in {one, other}
+    monkeypatch.setenv("JAVA_HOME", str(home / "bin"))
+    assert archive.path() is None
+    assert archive.options() == ()
+
+
+def test_it_is_used_if_it_is_there(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert archive.options() == ()
+    monkeypatch.setattr(archive, "_run", lambda target: target.write_bytes(b"classes"))
+    made = archive.make()
+    assert made == archive.path()
+    assert f"-XX:SharedArchiveFile={made}" in archive.options()
+    assert [path.name for path in made.parent.iterdir()] == [made.name]
+
+
+def test_where_java_writes_none_there_is_none(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "_run", lambda _: None)
+    with pytest.raises(SparkUnavailableError, match="Java has not written"):
+        archive.make()
+    with pytest.raises(SystemExit, match="no archive of Spark's classes: Java has not written"):
+        archive.main()
+    assert archive.options() == ()
+
+
+@pytest.mark.slow
+def test_one_that_java_cannot_use_is_passed_over_in_silence(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.jsa"
+    broken.write_bytes(b"no classes")
+    program = (
+        "import sys; from escrowmq.pipeline import archive; from escrowmq.pipeline.session import session; "
+        "archive.path = lambda: __import__('pathlib').Path(sys.argv[1]); print(session('local[1]').range(3).count())"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(broken)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "3\n")
+    assert "cds" not in done.stderr
+    assert "shared" not in done.stderr
