@@ -7,14 +7,17 @@ import datetime as dt
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StringType, StructField, StructType
 
 import escrowmq.spark
 from escrowmq.client import Properties
 from escrowmq.java import SparkUnavailableError
 from escrowmq.server.admin_client import ask
 from escrowmq.spark import EscrowSparkError
+from escrowmq.spark.batch import BatchReader
+from escrowmq.spark.errors import DataLossError
 from escrowmq.spark.identity import Epoch
-from escrowmq.spark.options import SinkOptions
+from escrowmq.spark.options import SinkOptions, SourceOptions
 from escrowmq.spark.sink import decide
 from escrowmq.spark.writing import Written
 from tests.spark.desk import Desk, cause, numbered
@@ -84,6 +87,27 @@ def test_a_stream_from_here_to_there(desk: Desk) -> None:
     )
     assert [(row.position, row.body) for row in some.collect()] == [(n + 1, str(n)) for n in range(10, 20)]
     assert some.union(some).count() == 20
+
+
+@pytest.mark.rule("PIPE-1")
+@pytest.mark.parametrize("on_loss", [True, False])
+def test_a_stream_that_is_made_anew_is_not_read_for_the_one_that_was_planned(desk: Desk, on_loss: bool) -> None:
+    source = desk.stream(f"in.{on_loss}", numbered(10))
+    options = SourceOptions.of({"subscribe": source, "url": desk.broker.url, "failOnDataLoss": str(on_loss)})
+    schema = StructType([StructField("body", StringType())])
+    (part,) = BatchReader(options, schema).partitions()
+    (batch,) = BatchReader(options, schema).read(part)
+    assert batch["body"].to_pylist() == [f"{n}" for n in range(10)]
+    reading = BatchReader(options, schema).read(part)
+    next(reading)
+    for planned in (reading, BatchReader(options, schema).read(part)):  # amid of it, and before it
+        desk.channel.queue_delete(source)
+        desk.stream(f"in.{on_loss}", numbered(30))
+        if on_loss:
+            with pytest.raises(DataLossError, match="messages 1 to 10 cannot be read: the stream was deleted and made"):
+                list(planned)
+        else:
+            assert list(planned) == []
 
 
 @pytest.mark.rule("PIPE-2")

@@ -274,27 +274,6 @@ def test_a_stream_that_is_made_anew_is_another_one(desk: Desk, on_loss: str, cou
         assert desk.get(target) == numbered(count)
 
 
-def test_a_stream_that_is_made_anew_while_it_is_read(desk: Desk) -> None:
-    source, target = desk.stream("in", numbered(10)), desk.queue("out")
-    begun, replaced = desk.folder / "begun", desk.folder / "replaced"
-
-    def wait(body: str) -> str:
-        begun.touch()
-        wait_until(replaced.exists, 30)
-        return body
-
-    rows = desk.read(source, schema="body string").select(functions.udf(wait, useArrow=False)("body").alias("body"))
-    query = desk.start(rows, queue=target)
-    wait_until(begun.exists, 30)
-    desk.channel.queue_delete(source)
-    desk.stream("in", numbered(30))
-    replaced.touch()
-    with pytest.raises(StreamingQueryException) as caught:
-        query.awaitTermination(60)
-    assert "messages 1 to 10 cannot be read: the stream was deleted and made anew" in cause(caught.value)
-    assert desk.get(target) == []
-
-
 @pytest.mark.rule("PIPE-2")
 def test_what_is_released_while_it_is_worked_on_is_not_written_twice(desk: Desk) -> None:
     source, target = desk.queue("in", numbered(10)), desk.queue("out")
