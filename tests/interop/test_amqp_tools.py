@@ -136,7 +136,8 @@ def test_a_waiting_consumer_is_told_of_the_end(own_broker: Callable[[str], Broke
         assert consumer.stdout.read(4) == "more"
         broker.signal(signal.SIGTERM)
         _, errors = consumer.communicate(timeout=PATIENCE)
-    assert "connection closed unexpectedly" in errors  # it does not look at the reason
+    # It does not look at the reason; and its last ack may come when nobody reads any more.
+    assert "connection closed unexpectedly" in errors or "a socket error occurred" in errors
     assert broker.wait() == 0
     broker.start()
     assert tool(broker, "get", "-q", name).stdout in ("", "more")  # the last one may have come, but not been acked
