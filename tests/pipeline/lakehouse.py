@@ -1,6 +1,6 @@
 """Runs of `escrowmq audit` with tables of a lakehouse, in processes of their own: they need another PySpark.
 
-`python -m tests.pipeline.lakehouse FORMAT FOLDER STEP`; test_lake.py says what STEP comes after which.
+`python -m tests.pipeline.lakehouse FORMATS FOLDER STEP`; test_lake.py says what STEP comes after which.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class House:
 
     def __init__(self, format_: str, folder: Path) -> None:
         self.format = format_
+        folder.mkdir(exist_ok=True)
         self.journal, self.out = folder / "journal", folder / "out"
         jars = ",".join(map(str, sorted(Path(sys.prefix, "lake", "jars").glob("*.jar"))))
         self.conf = {**QUICK, "spark.jars": jars}
@@ -127,7 +128,8 @@ def another(house: House) -> None:
     house.compare(44, 17)
 
 
+STEPS = {"short": short, "first": first, "second": second, "third": third}
+
 if __name__ == "__main__":
-    {"short": short, "first": first, "second": second, "third": third}[sys.argv[3]](
-        House(sys.argv[1], Path(sys.argv[2]))
-    )
+    for each in sys.argv[1].split(","):
+        STEPS[sys.argv[3]](House(each, Path(sys.argv[2], each)))

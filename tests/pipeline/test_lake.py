@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 LAKE = Path(sys.prefix, "lake")
 ROOT = Path(__file__).parents[2]
+FORMATS = ("delta", "iceberg")
 
 
 @pytest.mark.parametrize(
@@ -59,18 +60,17 @@ def lakehouse(*words: str) -> int:
 
 
 needs_lake = pytest.mark.skipif(not LAKE.with_name(".lake").exists(), reason="needs Delta and Iceberg: make lake")
-formats = pytest.mark.parametrize("format_", ["delta", "iceberg"])
 
 
 @needs_lake
-@formats
 @pytest.mark.xdist_group("lake")  # beside those that share a session
-def test_the_lakehouse_has_what_parquet_has(tmp_path: Path, format_: str) -> None:
-    assert lakehouse(format_, str(tmp_path), "short") == 0
+def test_the_lakehouse_has_what_parquet_has(tmp_path: Path) -> None:
+    """One format after the other: most of it is Spark's start."""
+    assert lakehouse(",".join(FORMATS), str(tmp_path), "short") == 0
 
 
 @needs_lake
-@formats
+@pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 def test_and_when_runs_are_killed_or_left_out(tmp_path: Path, format_: str) -> None:
