@@ -32,12 +32,11 @@ td.n, th.n { text-align: right } img { max-width: 100% } p.note { color: #5a6675
 
 def write_report(audit: Audit, verdict: Verdict) -> Path:
     """Write it beside the tables; its path."""
-    store, spark = audit.store, audit.spark
 
     def rows(table: str, query: str) -> list[dict[str, Any]]:
         """What the query, over `{table}`, finds: never more than a page can show, however long the history is."""
-        frame = store.read(spark, table, run=store.run)
-        return [] if frame is None else [row.asDict() for row in spark.sql(query, table=frame).collect()]
+        frame = audit.store.written[table]
+        return [row.asDict() for row in audit.spark.sql(query, table=frame).collect()]
 
     wrong = rows("gold.violations", f"select * from {{table}} order by rule limit {SHOWN}")
     doubt = rows("gold.undecided", f"select * from {{table}} order by prepared_at limit {SHOWN}")
@@ -70,7 +69,7 @@ def write_report(audit: Audit, verdict: Verdict) -> Path:
         chosen = [(name, best["p50_ms"], best["p99_ms"]) for name, best in known[:QUEUES]]
         parts.append("<h2>From publish to settlement</h2>" + plots.latency(chosen))
     page = f"<!doctype html><html lang=en><meta charset=utf-8><title>{headline}</title><style>{_STYLE}</style>"
-    path = store.folder / "report.html"
+    path = audit.store.folder / "report.html"
     fresh = path.with_suffix(f".{os.getpid()}")
     fresh.write_text(page + "\n".join(parts) + "</html>\n", encoding="utf-8")
     fresh.replace(path)

@@ -75,6 +75,8 @@ class Store:
     def __init__(self, folder: Path, format_: str = "parquet") -> None:
         self.folder = folder
         self.format = format_
+        self.written: dict[str, DataFrame] = {}
+        """What this run has written by `write`, as it is read back."""
         self.state = _load(folder / STATE)
         if not self.state.run:
             others = sorted(path.name for path in folder.glob("*") if path.name.partition(".")[0] not in OURS)
@@ -116,7 +118,8 @@ class Store:
             writer = writer.partitionBy(*by)
         path = str(self.path(table) / f"run={self.run}")
         writer.save(path)
-        return spark.read.format(self.format).schema(frame.schema).load(path)
+        self.written[table] = found = spark.read.format(self.format).schema(frame.schema).load(path)
+        return found
 
     def fill(self, spark: SparkSession, table: str, source: DataFrame, task: Task, schema: str, *by: str) -> DataFrame:
         """The same for a large table: `task` makes its rows from those of `source`, and writes them right there."""
