@@ -281,3 +281,28 @@ def test_a_broker_may_delete_what_is_being_read(spark: SparkSession, tmp_path: P
 
     verdict = audit(journal, tmp_path / "out", spark=spark, progress=delete)
     assert (verdict.clean, verdict.messages) == (True, 19 * 7)
+
+
+def test_where_it_cannot_be_kept_the_run_begins_anew(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("escrowmq.pipeline.pinning._OPEN", tmp_path / "no proc here")
+    journal = tmp_path / "journal"
+    with Scribe(journal, segment_bytes=4096) as scribe:
+        for queue in range(1, 20):
+            scribe.queue(queue, f"q{queue}")
+            good(scribe, queue)
+    first = min(journal.glob("*.log"))
+    away = tmp_path / first.name
+    stages: list[str] = []
+
+    def delete(stage: str) -> None:
+        stages.append(stage)
+        if stage.endswith("once more"):
+            away.rename(first)
+        elif stage.startswith("bronze") and stages.count(stage) == 1:
+            first.rename(away)
+
+    verdict = audit(journal, tmp_path / "out", spark=spark, progress=delete)
+    assert (verdict.clean, verdict.messages) == (True, 19 * 7)
+    assert len([stage for stage in stages if stage.endswith("once more")]) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -19,7 +19,7 @@ from escrowmq.pipeline.lifecycle import World
 from escrowmq.pipeline.messages import SCHEMA as MESSAGES
 from escrowmq.pipeline.messages import Names
 from escrowmq.pipeline.pinning import pinned
-from escrowmq.pipeline.planning import PIECE, Plan, plan
+from escrowmq.pipeline.planning import PIECE, NoJournalError, Plan, plan
 from escrowmq.pipeline.progress import Tasks, Watch
 from escrowmq.pipeline.report import write_report
 from escrowmq.pipeline.store import Queue, State, Store
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], object]
 WORST: Final = 10
+ATTEMPTS: Final = 3
+"""How often a run begins anew if the broker deletes what it reads, where that cannot be kept (see `pinned`)."""
 PART_RECORDS: Final = 250_000
 PART_BYTES: Final = 24 << 20
 
@@ -45,6 +47,10 @@ class Options(NamedTuple):
     payloads: bool = True
     prepared_seconds: float = 3600.0
     format: str | None = None
+
+
+class OutrunError(NoJournalError):
+    """The broker has deleted segments while they were read."""
 
 
 class Verdict(NamedTuple):
@@ -102,7 +108,24 @@ class Audit:
         self.handed = {ident: [queue.handed] for ident, queue in self.state.queues.items() if queue.handed[0]}
 
     def run(self) -> Verdict:
-        """Everything, in order."""
+        """Everything, in order. Raises OutrunError, and what Spark raises; then the run has not happened."""
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+        from pyspark.errors import PySparkException
+
+        try:
+            return self._run()
+        except (PySparkException, Py4JError, OSError) as error:
+            if self._outrun():
+                raise OutrunError(
+                    f"{self.journal}: the broker deleted segments that were being read; let it keep them for a "
+                    "while, by its setting journal.retain_bytes"
+                ) from error
+            raise
+
+    def _outrun(self) -> bool:
+        return not all(Path(self.files, piece.file).exists() for piece in self.plan.pieces)
+
+    def _run(self) -> Verdict:
         self.store.discard()
         self.progress("scan: checksums, topology")
         self._scan()
@@ -114,6 +137,8 @@ class Audit:
         branches = self._branches()
         self.progress("gold: violations, undecided, latency, throughput")
         verdict = self._judge(messages, branches)
+        if verdict.fresh and self._outrun():
+            raise OutrunError("what seems to be missing may have been there")
         self.progress("report")
         write_report(self, verdict)
         if self.lake is not None:
@@ -324,6 +349,10 @@ def audit(
         local = str(spark.sparkContext.master).startswith("local")
         files = stack.enter_context(pinned(journal)) if local else journal
         stack.enter_context(Watch(spark, tasks))
+        for _ in range(ATTEMPTS - 1):
+            with suppress(OutrunError):
+                return Audit(spark, journal, store, options, progress, files).run()
+            progress("the broker has deleted what was being read: once more")
         return Audit(spark, journal, store, options, progress, files).run()
 
 
