@@ -228,10 +228,14 @@ def test_a_blocked_connection_waits_for_leave_to_publish(tmp_path: Path) -> None
         assert connection.blocked == "low on disk"
         with pytest.raises(mq.Timeout, match="low on disk"):
             channel.basic_publish("", "q", b"not sent", timeout=0.2)
+        with pytest.raises(mq.Timeout, match=r"no answer to queue\.declare in 0\.2 s, as the broker .*: low on disk"):
+            channel.queue_declare("q", timeout=0.2)
         assert connection.is_open
         start = time.monotonic()
         connection.close()
         assert time.monotonic() - start < 10
+        with mq.connect(broker.url, timeout=1) as another, pytest.raises(mq.Timeout, match=r"low on disk$"):
+            another.channel().publish_many("", "q", [bytes(MIB)] * 40)
 
 
 def test_an_unblocked_connection_publishes_again(connection: Connection) -> None:

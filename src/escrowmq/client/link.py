@@ -190,7 +190,11 @@ class Link(ABC):
     def wait_for(self, done: Callable[[], object], timeout: Timeout, what: str) -> None:
         """As `wait`; raises Timeout."""
         if not self.wait(done, timeout):
-            raise errors.Timeout(f"{self.parameters.address}: no {what} in {self._seconds(timeout):g} s")
+            raise self._late(f"{self.parameters.address}: no {what} in {self._seconds(timeout):g} s")
+
+    def _late(self, text: str) -> errors.Timeout:
+        why = "" if self.blocked is None else f", as the broker takes no messages now: {self.blocked}"
+        return errors.Timeout(text + why)
 
     def answer(self, number: int, method: Method) -> None:
         """Send with the next opportunity; for what is said while reading."""
@@ -216,11 +220,12 @@ class Link(ABC):
             self.answer(0, spec.ConnectionClose(fault.code, fault.text[:200], 0, 0))
             self.error = self.error or ConnectionClosed(fault.code, str(fault), where=self.parameters.address)
         except errors.Timeout as error:
+            late = self._late(str(error))
             # Half a frame may have gone: nothing can follow it.
-            self.error = ConnectionClosed(0, f"given up: {error}", where=self.parameters.address)
+            self.error = ConnectionClosed(0, f"given up: {late}", where=self.parameters.address)
             self._transport.close()
             self._closed = True
-            raise
+            raise late from None
 
     def _end(self) -> None:
         """The connection is over; send what is still to be said, if it goes at once."""

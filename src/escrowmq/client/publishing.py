@@ -117,7 +117,7 @@ class Publishing(ChannelBase):
             self.connection.wait_for(
                 lambda: (self.connection.blocked is None and self.flowing) or self.error is not None,
                 timeout,
-                f"leave to publish; the broker said: {self.connection.blocked or 'channel.flow'}",
+                "leave to publish" if self.flowing else "leave to publish by channel.flow",
             )
             self.check_work("basic.publish")
 

@@ -13,12 +13,14 @@ from typing import Final
 from escrowmq.client import (
     AccessRefused,
     AuthenticationError,
+    ChannelClosed,
     Closed,
     Connection,
     Error,
     NotFound,
     OperationalError,
     RolledBack,
+    Timeout,
 )
 from escrowmq.client.escrow import Escrow
 from escrowmq.spark.endpoint import Endpoint
@@ -70,9 +72,13 @@ def explained(endpoint: Endpoint) -> Iterator[None]:
     except RolledBack as error:
         why = "it took longer than option txn.timeout" if error.timed_out else "a queue it writes to is full, or gone"
         raise EscrowSparkError(f"the broker has rolled back what was written, {why}: {error}") from None
+    except ChannelClosed as error:  # a refusal, by a broker that is well
+        raise EscrowSparkError(f"{error.code} {error.text} ({_address(endpoint)})") from None
     except Closed as error:
         where = "" if error.where else f"{_address(endpoint)}: "
         raise BrokerUnavailableError(f"{where}{error}") from None
+    except Timeout as error:
+        raise BrokerUnavailableError(f"{error} ({endpoint} says where)") from None
     except OperationalError as error:
         raise BrokerUnavailableError(
             f"{_address(endpoint)}: {error}; is a broker there? ({endpoint} says so)"

@@ -16,7 +16,7 @@ from escrowmq.spark.encoding import PropertiesEncoder, names, runs
 from escrowmq.spark.errors import EscrowSparkError, OptionError
 from escrowmq.spark.identity import Epoch, attempt
 from escrowmq.spark.options import SinkOptions
-from escrowmq.spark.pool import escrow, explained
+from escrowmq.spark.pool import close, escrow, explained
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -182,6 +182,9 @@ class _Task:
 
     def drop(self) -> None:
         """Roll back what this attempt has done. Where that fails, the decision, or a timeout, does it."""
+        if self._broker.connection.blocked is not None:
+            close(self._options.endpoint, ROLE)  # behind a publish that it does not take the broker reads nothing else
+            return
         with contextlib.suppress(Error):
             if self._channel is not None:
                 self._channel.close()  # which rolls back what is worked for

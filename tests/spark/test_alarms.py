@@ -1,0 +1,73 @@
+"""The broker is short of memory or disk while Spark writes: it waits, or fails in one line, and nothing is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+
+from escrowmq.client import connect
+from tests.broker import BrokerProcess, running_broker, wait_until
+from tests.integration.test_server_alarms import MIB, Holder, Publisher, held_back, limited, status
+from tests.spark.desk import Desk, cause, numbered
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def fed(spark: SparkSession, broker: BrokerProcess, folder: Path) -> Desk:
+    """A desk at another broker than the session's, with messages in the queue `in`, and a queue `out`."""
+    desk = Desk(spark, broker, folder, "alarm")
+    desk.queue("in", numbered(100))
+    desk.queue("out")
+    return desk
+
+
+@pytest.mark.rule("PIPE-2")
+def test_a_query_goes_on_when_the_alarm_ends(spark: SparkSession, tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        base = status(broker)["memory"]["resident_bytes"]
+    with limited(tmp_path, f"[memory]\nhigh_watermark = {base + 60 * MIB}\n") as broker:
+        holder = Holder(broker)
+        with fed(spark, broker, tmp_path) as desk:
+            rows = desk.read("alarm.in", url=broker.url).select("body")
+            holder.start()
+            publisher = Publisher(broker, 120)
+            publisher.start()
+            wait_until(lambda: status(broker)["alarms"] == ["memory"] or publisher.fault, 30, "the alarm")
+            query = desk.start(rows, url=broker.url, queue="alarm.out")
+            wait_until(lambda: held_back(broker) == ["alarm"] * 2, 30, "the task's publishes")
+            assert query.isActive
+            desk.channel.queue_delete("q")
+            holder.leave()
+            assert query.awaitTermination(60)
+            assert desk.get("alarm.out") == numbered(100)
+            assert desk.held("alarm.in").settled == 101
+            assert desk.in_doubt() == []
+        publisher.join(20)
+
+
+def test_an_alarm_that_lasts_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker, fed(spark, broker, tmp_path):
+        assert broker.terminate() == 0
+    with limited(tmp_path, "[disk]\nfree_limit = '1000TiB'\n") as broker:
+        impatient = f"{broker.url}?timeout=1"
+        with Desk(spark, broker, tmp_path, "alarm") as desk:
+            rows = desk.read("alarm.in", url=impatient).select("body")
+            with pytest.raises(StreamingQueryException) as streaming:
+                desk.run(rows, url=impatient, queue="alarm.out")
+            job = spark.range(40).selectExpr("repeat('x', 1000000) body").write.format("escrowmq").mode("append")
+            with pytest.raises(PySparkException) as batch:
+                job.options(url=impatient, queue="alarm.out").save()
+            for caught in (streaming, batch):
+                assert "in 1 s, as the broker takes no messages now: low on disk" in cause(caught.value)
+                assert cause(caught.value).count(f"127.0.0.1:{broker.port}") == 1
+            assert (desk.ready("alarm.out"), desk.held("alarm.in")[:2]) == (0, (1, 101))
+        assert broker.terminate() == 0
+    with running_broker(tmp_path) as broker, Desk(spark, broker, tmp_path, "alarm") as desk:
+        desk.run(desk.read("alarm.in", url=broker.url).select("body"), url=broker.url, queue="alarm.out")
+        assert desk.get("alarm.out") == numbered(100)
+        with connect(broker.url) as connection:
+            assert connection.tpc_recover() == []
