@@ -59,12 +59,15 @@ class Encoder:
         self._heads: dict[tuple[str, str, bytes, bool], Heads] = {}
 
     def heads(self, exchange: str, routing_key: str, props: bytes, mandatory: bool) -> Heads:
-        """Found again for what was published before. ValueError if a name is too long."""
+        """Found again for what was published before. ValueError if a name, or what is in the header, is too long."""
         key = (exchange, routing_key, props, mandatory)
         heads = self._heads.get(key)
         if heads is None:
             if len(self._heads) >= _CACHE_LIMIT:
                 self._heads.clear()
+            if CONTENT_HEADER_SIZE + len(props) > self._room:
+                most = self._room - CONTENT_HEADER_SIZE
+                raise ValueError(f"properties and headers of {len(props)} bytes, at most {most} are possible")
             method = method_frame(self._channel, BasicPublish(exchange, routing_key, mandatory))
             heads = self._heads[key] = Heads(self._channel, method, props)
         return heads

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from escrowmq.client import Error, ProgrammingError, Properties
 from escrowmq.spark.errors import EscrowSparkError
+from escrowmq.spark.options import SHORT
 
 PERSISTENT: Final = 2
 DEFAULT: Final[bytes] = Properties(delivery_mode=PERSISTENT).encode()
@@ -24,10 +25,9 @@ Codes = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def names(column: pa.Array, what: str) -> str | list[str]:
-    """Strings: one if all are the same, else one for each row. Raises EscrowSparkError for a null."""
-    if column.null_count:
-        raise EscrowSparkError(f"column {what} is null in a row")
+    """Strings: one if all are the same, else one for each row. Raises EscrowSparkError for a null, or a long one."""
     encoded = column.dictionary_encode()
+    _check(column, encoded.dictionary, what)
     values = encoded.dictionary.to_pylist()
     if len(values) == 1:
         return str(values[0])
@@ -37,14 +37,21 @@ def names(column: pa.Array, what: str) -> str | list[str]:
 
 
 def runs(column: pa.Array, what: str) -> Iterator[tuple[str, int, int]]:
-    """Values with the rows (from, to) that have them, side by side."""
-    if column.null_count:
-        raise EscrowSparkError(f"column {what} is null in a row")
+    """Values with the rows (from, to) that have them, side by side. Raises as `names`."""
     ends = pc.run_end_encode(column)
+    _check(column, ends.values, what)
     begin = 0
     for value, end in zip(ends.values.to_pylist(), ends.run_ends.to_pylist(), strict=True):
         yield value, begin, end
         begin = end
+
+
+def _check(column: pa.Array, values: pa.Array, what: str) -> None:
+    if column.null_count:
+        raise EscrowSparkError(f"column {what} is null in a row")
+    longest = pc.max(pc.binary_length(values)).as_py() or 0
+    if longest > SHORT:
+        raise EscrowSparkError(f"column {what} has {longest} bytes in a row, at most {SHORT} are possible")
 
 
 class PropertiesEncoder:

@@ -19,7 +19,8 @@ MESSAGES_PER_PARTITION: Final = 100_000
 TRANSACTION_SECONDS: Final = 3600
 BRANCH_SECONDS: Final = (1, 86_400)
 _MOST: Final = 1 << 62
-_SHORT: Final = 255
+SHORT: Final = 255
+"""Bytes that a name of AMQP has at most."""
 
 _CONNECTION: Final = ("connection", "url", "txn.app_id", "txn.sink_id", "txn.timeout")
 _SOURCE: Final = (
@@ -60,8 +61,8 @@ class Options:
     def name(self, name: str) -> str | None:
         """A name of AMQP, at most 255 bytes."""
         found = self.text(name)
-        if found is not None and len(found.encode()) > _SHORT:
-            raise OptionError(f"option {name} has at most {_SHORT} bytes")
+        if found is not None and len(found.encode()) > SHORT:
+            raise OptionError(f"option {name} has at most {SHORT} bytes")
         return found
 
     def number(self, name: str, default: int | None, least: int = 1, most: int = _MOST) -> int | None:
@@ -136,6 +137,8 @@ class SourceOptions:
         queues = tuple(dict.fromkeys(name.strip() for name in (names or "").split(",") if name.strip()))
         if names is not None and not queues:
             raise OptionError("option subscribe names no queue")
+        if any(len(name.encode()) > SHORT for name in queues):
+            raise OptionError(f"option subscribe: a queue's name has at most {SHORT} bytes")
         if pattern is not None:
             try:
                 re.compile(pattern)

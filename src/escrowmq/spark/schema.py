@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql.types import (
@@ -63,8 +64,9 @@ def check_source(schema: StructType) -> None:
 
     Raises OptionError.
     """
+    known = {each.name: each.dataType for each in SOURCE.fields}
+    _once(schema.names, "column")
     for field in schema.fields:
-        known = {each.name: each.dataType for each in SOURCE.fields}
         if field.name not in known:
             raise OptionError(f"the source has no column {field.name!r}; it has {', '.join(known)}")
         if field.name == "properties":
@@ -110,6 +112,7 @@ def _check_properties(given: DataType, *, numbers_alike: bool = False) -> None:
     known = {each.name: each.dataType for each in PROPERTIES.fields}
     if not isinstance(given, StructType):
         raise OptionError(f"column properties is a struct, not {given.simpleString()}")
+    _once(given.names, "property")
     for field in given.fields:
         if field.name not in known:
             raise OptionError(f"there is no property {field.name!r}; there are {', '.join(known)}")
@@ -121,6 +124,12 @@ def _check_properties(given: DataType, *, numbers_alike: bool = False) -> None:
         if not _alike(field.dataType, known[field.name]) and not (numbers and numbers_alike):
             wanted = known[field.name].simpleString()
             raise OptionError(f"property {field.name} is {wanted}, not {field.dataType.simpleString()}")
+
+
+def _once(names: Sequence[str], what: str) -> None:
+    twice = [name for i, name in enumerate(names) if name in names[:i]]
+    if twice:
+        raise OptionError(f"{what} {twice[0]!r} is asked for twice")
 
 
 def _alike(one: DataType, other: DataType) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,6 +77,13 @@ def test_mixed_has_an_address_for_each(bodies: list[bytes]) -> None:
     heads = [encoder.heads("e", key, NO_PROPERTIES, False) for key in keys]
     seen = read(encoder.mixed(heads, bodies, list(map(len, bodies))), 1)
     assert [(method.routing_key, body) for method, _, body in seen] == list(zip(keys, bodies, strict=True))
+
+
+def test_a_header_is_one_frame() -> None:
+    encoder = Encoder(1, 4096)
+    assert encoder.heads("e", "k", bytes(4076), False).bare(0).endswith(bytes(4076) + b"\xce")
+    with pytest.raises(ValueError, match="properties and headers of 4077 bytes, at most 4076 are possible"):
+        encoder.heads("e", "k", bytes(4077), False)
 
 
 def test_heads_are_found_again_and_not_for_ever() -> None:

@@ -86,15 +86,32 @@ def test_what_does_not_fit_is_told() -> None:
         encoded([{"priority": 256}], None)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"priority": 256}, "property priority: a number from 0 to 255 is needed"),
+        ({"message_id": "m" * 256}, "property message_id: text of at most 255 bytes is needed"),
+        ({"timestamp": dt.datetime(1960, 1, 1, tzinfo=dt.UTC)}, "property timestamp: from 1970 on is needed"),
+    ],
+)
+def test_what_would_fit_is_told(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(EscrowSparkError, match=said):
+        encoded([given], None)
+
+
 def test_names() -> None:
     assert names(pa.array(["a", "a"]), "queue") == "a"
     assert names(pa.array(["a", "b", "a", "a", "b"]), "queue") == ["a", "b", "a", "a", "b"]
     assert names(pa.array(["a", "b", "c"]), "queue") == ["a", "b", "c"]
     with pytest.raises(EscrowSparkError, match="column queue is null"):
         names(pa.array(["a", None]), "queue")
+    with pytest.raises(EscrowSparkError, match="column queue has 256 bytes in a row, at most 255"):
+        names(pa.array(["a", "ü" * 128]), "queue")
 
 
 def test_runs() -> None:
     assert list(runs(pa.array(["a", "a", "b", "a"]), "exchange")) == [("a", 0, 2), ("b", 2, 3), ("a", 3, 4)]
     with pytest.raises(EscrowSparkError, match="column exchange is null"):
         list(runs(pa.array(["a", None]), "exchange"))
+    with pytest.raises(EscrowSparkError, match="column exchange has 256 bytes in a row, at most 255"):
+        list(runs(pa.array(["a", "e" * 256]), "exchange"))

@@ -78,6 +78,7 @@ def test_a_source_with_everything_in_any_case() -> None:
             "has a position for 'b', which option subscribe does",
         ),
         ({"subscribe": "a", "group": "g" * 256}, "group has at most 255 bytes"),
+        ({"subscribe": "a," + "ü" * 128}, "a queue's name has at most 255 bytes"),
     ],
 )
 def test_what_a_source_refuses(given: dict[str, str], text: str) -> None:

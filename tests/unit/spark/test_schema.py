@@ -60,6 +60,8 @@ def test_all_that_there_is_may_be_asked_for() -> None:
         ("properties struct<ttl: string>", "there is no property 'ttl'; there are content_type,"),
         ("properties struct<priority: string>", "property priority is int, not string"),
         ("headers map<string, int>", "column headers is map<string,string>, not map<string,int>"),
+        ("body string, queue string, body binary", "column 'body' is asked for twice"),
+        ("properties struct<type: string, type: string>", "property 'type' is asked for twice"),
     ],
 )
 def test_what_may_not(text: str, said: str) -> None:

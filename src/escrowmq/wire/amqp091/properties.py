@@ -18,6 +18,8 @@ from escrowmq.wire.amqp091.table import FieldTable, FieldValue, decode_table, en
 _SHORT: Final = struct.Struct(">H")
 _LONG: Final = struct.Struct(">I")
 _LONGLONG: Final = struct.Struct(">Q")
+_FITS: Final = {"shortstr": "text of at most 255 bytes", "octet": "a number from 0 to 255", "timestamp": "from 1970 on"}
+"""What a value has to be, for texts of errors."""
 
 _FLAG: Final[dict[str, int]] = {name: 0x8000 >> n for n, (name, _) in enumerate(BASIC_PROPERTIES)}
 _HEADERS: Final = _FLAG["headers"]
@@ -125,7 +127,7 @@ class Properties:
                 else:
                     parts.append(_LONGLONG.pack(value))
             except (ValueError, struct.error) as error:
-                raise ValueError(f"property {name}: {error}") from None
+                raise ValueError(f"property {name}: {f'{_FITS[kind]} is needed' if kind in _FITS else error}") from None
         parts[0] = _SHORT.pack(flags)
         return b"".join(parts)
 
