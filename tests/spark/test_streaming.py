@@ -92,6 +92,20 @@ def test_what_is_latest_does_not_move_when_the_first_epoch_is_run_again(desk: De
     assert desk.get(target) == numbered(5, 100)
 
 
+@pytest.mark.parametrize("on_loss", ["true", "false"])
+def test_a_position_to_which_a_stream_has_not_come(desk: Desk, on_loss: str) -> None:
+    source, target = desk.stream(f"in.{on_loss}", numbered(10)), desk.queue(f"out.{on_loss}")
+    reader = desk.spark.readStream.format("escrowmq").option("subscribe", source).option("failOnDataLoss", on_loss)
+    rows = reader.option("startingPosition", f'{{"{source}": 100}}').load().select("body")
+    if on_loss == "true":
+        with pytest.raises(StreamingQueryException) as caught:
+            desk.run(rows, queue=target)
+        assert "has not come to position 100, its next one is 11" in cause(caught.value)
+    else:
+        desk.run(rows, queue=target)
+        assert desk.get(target) == numbered(10)
+
+
 @pytest.mark.rule("PIPE-2")
 def test_an_epoch_with_another_range_settles_what_it_has_read(desk: Desk) -> None:
     source, target = desk.queue("in", numbered(100)), desk.queue("out")

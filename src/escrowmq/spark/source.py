@@ -17,7 +17,7 @@ from escrowmq.spark.offsets import Offsets
 from escrowmq.spark.options import SourceOptions
 from escrowmq.spark.plan import STREAM, Part, Span, cut
 from escrowmq.spark.pool import close, escrow, explained
-from escrowmq.spark.queues import Queues
+from escrowmq.spark.queues import Queues, report_loss
 from escrowmq.spark.reading import read
 
 if TYPE_CHECKING:
@@ -49,12 +49,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with explained(self._options.endpoint):
             broker = self._broker()
             found = self._queues.states(broker)
-            begin = {
-                name: self._queues.begin(broker, name, state, self._options.starting) for name, state in found.items()
-            }
+            begin = {name: self._begin(broker, name, state) for name, state in found.items()}
         if self._options.starting == "latest":
             self._latest = begin
         return self._encode(begin)
+
+    def _begin(self, broker: Escrow, name: str, state: QueueState) -> int:
+        first = self._queues.begin(broker, name, state, self._options.starting)
+        if state.kind == STREAM and first > state.next:
+            text = f"startingPosition: stream {name!r} has not come to position {first}, its next one is {state.next}"
+            report_loss(self._options, text, "to begin with what it has")
+            return state.first
+        return first
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self._options.most)
