@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from escrowmq.pipeline.decisions import World, difference, together
+from escrowmq.pipeline.decisions import World, together
+from escrowmq.pipeline.effects import difference
 
 
 def step(name: str, lsn: int, *effects: str, snapshot: bool = False, whole: bool = True) -> dict[str, Any]:
