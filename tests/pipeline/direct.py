@@ -13,7 +13,8 @@ from escrowmq.journal.memory import MemoryStorage
 from escrowmq.pipeline import decisions, tasks
 from escrowmq.pipeline.columns import plain
 from escrowmq.pipeline.decisions import together
-from escrowmq.pipeline.findings import RULES, Finding
+from escrowmq.pipeline.findings import RULES, BranchRule, Finding
+from escrowmq.pipeline.judging import WRONG
 from escrowmq.pipeline.lifecycle import World
 from escrowmq.pipeline.messages import Names
 from escrowmq.pipeline.packing import SCHEMA
@@ -98,7 +99,13 @@ def audited(journal: Path, parts: int = 2) -> Audited:
     decided = decisions.World(frozenset(deleted), tuple(found.snapshots), found.start)
     branches = [together(branch, each, decided) for branch, each in steps.items()]
     wrong += [
-        (row["wrong"], f"branch {row['branch']}", max(row["records"], default=0)) for row in branches if row["wrong"]
+        (
+            WRONG.get(row["wrong"], BranchRule.DIFFERENT).name,
+            f"branch {row['branch']}",
+            max(row["records"], default=0),
+        )
+        for row in branches
+        if row["wrong"]
     ]
     return Audited(found, messages, branches, wrong)
 

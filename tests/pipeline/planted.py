@@ -158,6 +158,59 @@ def more_applied(scribe: Scribe, queue: int, name: str) -> Expected:
     return Expected("TX-5", "half-applied transaction", f"branch {scribe.branch}", lsn)
 
 
+def of_other_content(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A commit brings the messages of another branch."""
+    scribe.publish(queue, 1, 2)
+    scribe.frame()
+    _, block = prepare(scribe, queue, 1)
+    scribe.append(Kind.ROLLBACK, encode_number(scribe.branch))
+    prepare(scribe, queue, 2)
+    scribe.frame()
+    operations = (Kind.PLACED, [encode_placed([(queue, 3)], block, 2)]), scribe.settled(queue, [2])
+    lsn = scribe.commit(*operations, branch=scribe.branch)
+    return Expected("TX-5", "half-applied transaction", f"branch {scribe.branch}", lsn)
+
+
+def otherwise_settled(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A commit rejects what was to be accepted."""
+    scribe.publish(queue, 1)
+    scribe.frame()
+    _, block = prepare(scribe, queue, 1)
+    scribe.frame()
+    placed = (Kind.PLACED, [encode_placed([(queue, 2)], block, 2)])
+    lsn = scribe.commit(placed, scribe.settled(queue, [1], Outcome.REJECTED), branch=scribe.branch)
+    return Expected("TX-5", "half-applied transaction", f"branch {scribe.branch}", lsn)
+
+
+def prepared_again(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A branch that was rolled back is prepared once more."""
+    scribe.publish(queue, 1)
+    scribe.frame()
+    prepare(scribe, queue, 1)
+    scribe.append(Kind.ROLLBACK, encode_number(scribe.branch))
+    scribe.branch -= 1
+    lsn, _ = prepare(scribe, queue, 1)
+    return Expected("TX-8", "came back", f"branch {scribe.branch}", lsn)
+
+
+def never_prepared(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A commit brings messages of a branch of which nothing is known."""
+    block = scribe.publish(queue, 1, 2) + 16
+    scribe.frame()
+    lsn = scribe.commit((Kind.PLACED, [encode_placed([(queue, 3)], block, 2)]))
+    return Expected("DUR-3", "never prepared", f"branch {scribe.branch}", lsn)
+
+
+def forgotten_in_doubt(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A branch is forgotten that nobody has decided."""
+    scribe.publish(queue, 1)
+    scribe.frame()
+    prepare(scribe, queue, 1)
+    scribe.frame()
+    lsn = scribe.append(Kind.FORGET, encode_number(scribe.branch))
+    return Expected("DUR-1", "lost", f"branch {scribe.branch}", lsn)
+
+
 def contradicted(scribe: Scribe, queue: int, name: str) -> Expected:
     """A branch is rolled back, and committed after that."""
     scribe.publish(queue, 1)
@@ -230,6 +283,11 @@ PLANTED: Final[dict[str, Plant]] = {
         torn_dead_letter,
         differently_applied,
         more_applied,
+        of_other_content,
+        otherwise_settled,
+        prepared_again,
+        never_prepared,
+        forgotten_in_doubt,
         contradicted,
         delivered_after_settlement,
         not_marked,

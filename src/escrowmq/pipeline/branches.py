@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 import numpy as np
@@ -9,9 +10,10 @@ import pyarrow as pa
 
 from escrowmq.core.branch import State
 from escrowmq.core.branch_records import decode_prepare
+from escrowmq.core.hold_records import decode_released
 from escrowmq.core.outcome import Outcome
 from escrowmq.core.records import Kind, merged
-from escrowmq.pipeline.columns import U32, Ints, integers, plain, ragged, take
+from escrowmq.pipeline.columns import U32, U64, Ints, integers, plain, ragged, take
 from escrowmq.pipeline.events import BLOCK, RANGE, SETTLE, TARGET
 from escrowmq.pipeline.frames import Records
 from escrowmq.pipeline.operations import DECIDE_HEAD, Operations
@@ -40,8 +42,8 @@ DDL: Final = (
     "snapshot boolean, xid binary, owner string, application string, epoch long, started_ms long, effects array<string>"
 )
 """`step`: prepared, committed, decided, heuristically committed, …; `effects`: of branches in two phases, what they do:
-`publish QUEUE COUNT`, `settle QUEUE FIRST COUNT`, `release QUEUE`; when prepared also `reject` (settle, and perhaps
-dead-letter) and `return QUEUE FIRST COUNT`.
+`publish QUEUE COUNT`, `place QUEUE COUNT BLOCK` (`fetch` if that lies farther back), `settle QUEUE FIRST COUNT`
+(accepted), `reject QUEUE FIRST COUNT`, `release QUEUE NUMBER`; when prepared also `return QUEUE FIRST COUNT`.
 """
 
 _STEP_OF: Final = {
@@ -82,8 +84,9 @@ def _committed(records: Records, operations: Operations) -> pa.RecordBatch:
     for i in np.flatnonzero(kind == Kind.DECIDE).tolist():
         application[i], epoch[i] = _decision(records.payload(int(commits.record[i])))
     effects: list[list[str] | None] = [None] * n
+    pages = frozenset(records.lsn[records.of_kind(Kind.PAGE)].tolist()) if two_phase.any() else frozenset()
     for i in np.flatnonzero(two_phase | (kind != Kind.COMMIT) | (published == 0)).tolist():
-        effects[i] = _effects(records, operations, i)
+        effects[i] = _effects(records, operations, i, pages)
     columns = {
         "branch": pa.array(commits.branch),
         "step": names.take(pa.array(outcome)),
@@ -126,7 +129,8 @@ def _messages(records: Records, operations: Operations, n: int) -> tuple[Ints, I
     return published, settled
 
 
-def _effects(records: Records, operations: Operations, commit: int) -> list[str]:
+def _effects(records: Records, operations: Operations, commit: int, pages: Collection[int]) -> list[str]:
+    """What one list of operations does; `pages`: blocks that may be placed though they were not prepared."""
     data = records.data
     found = []
     for i in np.flatnonzero(operations.commit == commit).tolist():
@@ -137,11 +141,18 @@ def _effects(records: Records, operations: Operations, commit: int) -> list[str]
             behind = at + 4 + TARGET.itemsize * number
             count = take(data, behind, BLOCK)["count"][0] if kind == Kind.PUBLISH else take(data, behind + 8, U32)[0]
             targets = take(data, at + 4 + TARGET.itemsize * np.arange(number), TARGET)
-            found += [f"publish {queue} {count}" for queue in targets["queue"].tolist()]
+            what, block = "publish", ""
+            if kind == Kind.PLACED and (lsn := int(take(data, behind, U64)[0])) not in pages:
+                what, block = "place" if lsn >= records.lsn[0] else "fetch", f" {lsn}"
+            found += [f"{what} {queue} {count}{block}" for queue in targets["queue"].tolist()]
         elif kind == Kind.SETTLE:
             head = take(data, at, SETTLE)[0]
             places = at + SETTLE.itemsize + RANGE.itemsize * np.arange(int(head["ranges"]))
-            found += [f"settle {head['queue']} {first} {count}" for first, count in take(data, places, RANGE).tolist()]
+            verb = "settle" if head["outcome"] == Outcome.ACCEPTED else "reject"
+            found += [f"{verb} {head['queue']} {first} {count}" for first, count in take(data, places, RANGE).tolist()]
+        elif kind == Kind.RELEASED:
+            released = decode_released(data.data[int(at[0]) : int(at[0] + operations.length[i])])
+            found.append(f"release {released.queue} {released.first}")
     return found
 
 
@@ -152,12 +163,12 @@ def _prepared(records: Records, snapshot: int) -> list[dict[str, object]]:
         found = decode_prepare(records.payload(i), int(records.lsn[i]))
         settle = [item for item in found.settlements if not item.requeue]
         back = [item for item in found.settlements if item.requeue]
-        effects = [f"publish {queue} {run.length}" for run in found.runs for queue in run.queues]
+        effects = [f"place {queue} {run.length} {run.lsn}" for run in found.runs for queue in run.queues]
         for item in settle:
             verb = "settle" if item.outcome == Outcome.ACCEPTED else "reject"
             effects += [f"{verb} {item.queue} {first} {count}" for first, count in merged(item.ranges)]
         effects += [f"return {item.queue} {first} {count}" for item in back for first, count in merged(item.ranges)]
-        effects += [f"release {hold.queue}" for hold in found.holds]
+        effects += [f"release {hold.queue} {hold.first}" for hold in found.holds]
         rows.append(
             {
                 "branch": found.number,

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.xid import Xid
-from escrowmq.pipeline.effects import difference, falls_short
+from escrowmq.pipeline.effects import changed, difference, falls_short
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -64,13 +64,21 @@ class World:
     snapshots: tuple[int, ...] = ()
     start: int = 0
 
+    def tells(self, lsn: int, *, snapshot: bool = False) -> bool:
+        """Whether the log that is there, or a snapshot before, names what is in doubt at `lsn`; `snapshot`: in that
+        one, which does not speak for itself.
+        """
+        return self.start == 0 or any(taken < lsn or (taken == lsn and not snapshot) for taken in self.snapshots)
+
 
 def branches(steps: DataFrame, before: DataFrame | None, world: World) -> DataFrame:
     """One row for each branch that `steps` speak of, or that an earlier run left open (its steps are `before`)."""
     mine = steps if before is None else steps.unionAll(before.select(steps.columns))
     alone = None
     if steps.count() > FEW:  # most branches have one step, and are what it says
-        several = mine.where(f"step in ({', '.join(repr(step) for step in TWO_PHASE)})").select("branch")
+        several = mine.where(
+            f"step in ({', '.join(repr(step) for step in TWO_PHASE)}) or (effects is not null and published > 0)"
+        ).select("branch")
         repeated = steps.groupBy("branch").count().where("count > 1").select("branch")
         several = several.unionAll(repeated).distinct()
         alone = steps.join(several, "branch", "left_anti").selectExpr(*ALONE)
@@ -121,25 +129,37 @@ def together(branch: int, steps: list[dict[str, Any]], world: World = NO_WORLD) 
     prepared: list[str] | None = None
     outcomes: list[str] = []
     wrong: str | None = None
+    forgotten: int | None = None
+    unprepared = False
     seen: set[int] = set()
     for step in steps:
         name, lsn = str(step["step"]), step["lsn"]
-        if name == "prepared" and step["snapshot"] and "prepare_lsn" in row:
+        known = "prepare_lsn" in row
+        if name == "prepared" and step["snapshot"] and known:
+            if not outcomes and changed(prepared or [], step["effects"] or [], world.deleted):
+                wrong = wrong or "changed"
             continue
+        if not known and _needs_preparation(step) and world.tells(lsn, snapshot=step["snapshot"]):
+            unprepared = True
         if not step["snapshot"]:
             seen.add(lsn)
         if step["xid"]:
             row |= {"kind": "distributed", "xid": _xid(step["xid"]), "owner": step["owner"]}
             row["started_at"] = step["started_ms"] * 1000
         if name == "prepared":
+            if known or outcomes:
+                wrong = wrong or "again"
             row |= {"prepare_lsn": lsn, "prepared_at": step["at_us"], **_sizes(step)}
             prepared = list(step["effects"] or ())
         elif name == "forgotten":
-            row["forgotten_at"] = step["at_us"]
+            row["forgotten_at"], forgotten = step["at_us"], lsn
+            if known and not (outcomes and outcomes[0].startswith("heuristically")):
+                wrong = wrong or "forgotten"
         else:
-            if step["snapshot"] and outcomes:
+            if step["snapshot"] and (outcomes or (known and row["prepare_lsn"] >= world.start)):
+                wrong = wrong or (None if name in outcomes[:1] else "changed")
                 continue
-            wrong = wrong or _judged(step, outcomes, prepared, world.deleted)
+            wrong = wrong or _judged(step, outcomes, prepared, world.deleted, row.get("prepare_lsn", 0))
             outcomes.append(name)
             if len(outcomes) == 1:
                 row |= {"outcome": "committed" if name == "decided" else name, "decide_lsn": lsn}
@@ -150,19 +170,30 @@ def together(branch: int, steps: list[dict[str, Any]], world: World = NO_WORLD) 
             if step["application"] is not None:
                 row |= {"application": step["application"], "epoch": step["epoch"]}
     row["records"] = sorted(seen)
-    row["wrong"] = wrong or _compared(row, steps, world)
+    row["wrong"] = wrong or ("unprepared" if unprepared else _compared(row, steps, world, forgotten))
     return row
 
 
-def _compared(row: dict[str, Any], steps: list[dict[str, Any]], world: World) -> str | None:
-    """Whether the snapshots hold a branch for as long as the log says that it is in doubt."""
+def _needs_preparation(step: dict[str, Any]) -> bool:
+    """Whether this can only happen to a branch that is known: all but the commit of one in one phase."""
+    if step["step"] == "prepared":
+        return bool(step["snapshot"])
+    placed = any(effect.startswith(("place ", "fetch ")) for effect in step["effects"] or ())
+    return step["step"] != "committed" or placed
+
+
+def _compared(
+    row: dict[str, Any], steps: list[dict[str, Any]], world: World, forgotten: int | None = None
+) -> str | None:
+    """Whether the snapshots hold a branch for as long as the log says that it is in doubt, or not forgotten."""
     held = {step["lsn"]: step["step"] for step in steps if step["snapshot"]}
     prepared, decided = row.get("prepare_lsn"), row.get("decide_lsn")
     for lsn in world.snapshots:
         if prepared is None or prepared >= lsn:
             continue
         doubtful = decided is None or decided >= lsn
-        if doubtful and lsn not in held and prepared >= world.start:
+        kept = doubtful or (row["outcome"].startswith("heuristically") and (forgotten is None or forgotten >= lsn))
+        if kept and lsn not in held and prepared >= world.start:
             return "lost"
         if doubtful and lsn not in held and decided is None:
             row["outcome"] = HISTORY_GONE
@@ -172,7 +203,7 @@ def _compared(row: dict[str, Any], steps: list[dict[str, Any]], world: World) ->
 
 
 def _judged(
-    step: dict[str, Any], before: list[str], prepared: list[str] | None, deleted: Collection[int]
+    step: dict[str, Any], before: list[str], prepared: list[str] | None, deleted: Collection[int], prepare_lsn: int
 ) -> str | None:
     """What is wrong with an outcome, given those before it."""
     name = str(step["step"])
@@ -181,11 +212,13 @@ def _judged(
     if before:
         same = (before[0] in COMMITS) == (name in COMMITS)
         return ("twice" if name in COMMITS else None) if same else "contradicted"
+    if name == "heuristically rolled back" and step["operations"]:
+        return f"{step['operations']} operations stand in the record that rolls it back"
     if name not in COMMITS or prepared is None or step["snapshot"]:
         return None
     if step["effects"] is None:
         return falls_short(prepared, step, deleted)
-    return difference(prepared, list(step["effects"]), deleted)
+    return difference(prepared, list(step["effects"]), deleted, prepare_lsn)
 
 
 def _sizes(step: dict[str, Any]) -> dict[str, Any]:

@@ -68,6 +68,12 @@ class BranchRule:
         "lost", "DUR-1", "It was prepared and not decided, but the broker's snapshot does not hold it any more."
     )
     BACK = Rule("came back", "TX-8", "It was decided, but it is in doubt in the broker's snapshot.")
+    UNPREPARED = Rule(
+        "never prepared", "DUR-3", "It was decided, forgotten or in a snapshot, and no record had prepared it."
+    )
+    AGAIN = Rule("came back", "TX-8", "It was prepared after it had been prepared or decided.")
+    CHANGED = Rule("decision contradicted", "HALF-3", "The broker's snapshot says of it something else than the log.")
+    FORGOTTEN = Rule("lost", "DUR-1", "It was forgotten, and no operator had decided it.")
     UNDECIDED = Rule(
         "undecided too long", "PIPE-5", "It has been prepared for longer than is allowed, without a decision."
     )

@@ -26,6 +26,10 @@ WRONG: Final = {
     "contradicted": BranchRule.CONTRADICTED,
     "lost": BranchRule.LOST,
     "back": BranchRule.BACK,
+    "unprepared": BranchRule.UNPREPARED,
+    "again": BranchRule.AGAIN,
+    "changed": BranchRule.CHANGED,
+    "forgotten": BranchRule.FORGOTTEN,
 }
 
 

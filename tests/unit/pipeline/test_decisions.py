@@ -27,6 +27,20 @@ def step(name: str, lsn: int, *effects: str, snapshot: bool = False, whole: bool
         ([step("committed", 1), step("committed", 2)], "committed", "twice"),
         ([step("rolled back", 1), step("committed", 2)], "rolled back", "contradicted"),
         ([step("committed", 1, whole=False)], "committed", "torn"),
+        ([step("prepared", 1), step("prepared", 2)], "prepared", "again"),
+        ([step("prepared", 1), step("committed", 2), step("prepared", 3)], "committed", "again"),
+        ([step("committed", 1), step("prepared", 2)], "committed", "again"),
+        ([step("committed", 1, "place 1 2 64")], "committed", "unprepared"),
+        ([step("rolled back", 1)], "rolled back", "unprepared"),
+        ([step("forgotten", 1)], "prepared", "unprepared"),
+        ([step("prepared", 1, snapshot=True)], "prepared", "unprepared"),
+        ([step("prepared", 1), step("forgotten", 2)], "prepared", "forgotten"),
+        ([step("prepared", 1), step("committed", 2), step("forgotten", 3)], "committed", "forgotten"),
+        (
+            [step("prepared", 1), step("heuristically rolled back", 2)],
+            "heuristically rolled back",
+            "1 operations stand in the record that rolls it back",
+        ),
         (
             [
                 step("prepared", 1),
@@ -57,6 +71,28 @@ def test_outcomes(steps: list[dict[str, Any]], outcome: str, wrong: str | None) 
         ([step("prepared", 1), step("prepared", 10, snapshot=True), step("committed", 12)], 0, "committed", None),
         ([step("prepared", 12)], 0, "prepared", None),
         ([step("prepared", 10, snapshot=True)], 5, "prepared", None),
+        ([step("rolled back", 9)], 5, "rolled back", None),
+        ([step("rolled back", 12)], 5, "rolled back", "unprepared"),
+        ([step("prepared", 1), step("heuristically committed", 2)], 0, "heuristically committed", "lost"),
+        (
+            [step("prepared", 1), step("heuristically committed", 2), step("forgotten", 3)],
+            0,
+            "heuristically committed",
+            None,
+        ),
+        ([step("prepared", 1), step("heuristically committed", 10, snapshot=True)], 0, "prepared", "changed"),
+        (
+            [step("prepared", 1, "settle 2 5 2"), step("prepared", 10, "settle 2 5 1", snapshot=True)],
+            0,
+            "prepared",
+            "changed",
+        ),
+        (
+            [step("prepared", 1, "place 1 2 64"), step("prepared", 10, "place 1 2 72", snapshot=True)],
+            0,
+            "prepared",
+            "changed",
+        ),
     ],
 )
 def test_a_snapshot_holds_what_is_in_doubt(
@@ -74,16 +110,31 @@ def test_a_snapshot_holds_what_is_in_doubt(
         (["publish 1 2"], [], [], "0 messages came to queue 1, 2 were prepared"),
         (["publish 1 2"], [], [1], None),
         ([], ["publish 1 1"], [], "1 messages came to queue 1, 0 were prepared"),
-        (["reject 2 5 1"], ["settle 2 5 1", "publish 9 1"], [], None),
+        (["reject 2 5 1"], ["reject 2 5 1", "publish 9 1"], [], None),
         (["settle 2 5 1"], ["settle 2 5 1", "publish 9 1"], [], "1 messages came to queue 9, 0 were prepared"),
         (["settle 2 5 2"], ["settle 2 5 1"], [], "position 6 of queue 2 was not settled"),
         (["settle 2 5 1"], ["settle 2 5 2"], [], "position 6 of queue 2 was settled, and had not been prepared"),
         (["return 2 5 1"], ["settle 2 5 1"], [], None),
-        (["release 2"], ["settle 2 5 9"], [], None),
+        (["release 2 14"], ["settle 2 5 9", "release 2 14"], [], None),
+        (["release 2 14"], [], [], None),
+        (["release 2 14"], ["settle 2 5 9"], [], "position 5 of queue 2 was settled, and had not been prepared"),
+        (
+            ["release 2 14"],
+            ["settle 2 5 9", "release 2 13"],
+            [],
+            "what a group held of queue 2 was settled up to another number than had been prepared",
+        ),
+        (["settle 2 5 2"], ["settle 2 5 1", "reject 2 6 1"], [], "position 6 of queue 2 was not settled as prepared"),
+        (["place 1 2 64"], ["place 1 2 64"], [], None),
+        (["place 1 2 64"], ["fetch 1 2 64"], [], None),
+        (["place 1 2 64"], ["publish 1 2"], [], None),
+        (["place 1 2 64"], ["place 1 2 128"], [], "what lies at LSN 0x80 came to a queue, and had not been prepared"),
+        (["place 1 2 64"], ["fetch 1 2 32"], [], "what lies at LSN 0x20 came to a queue, and had not been prepared"),
+        (["place 1 2 64"], ["fetch 1 2 128"], [], None),
     ],
 )
 def test_differences(prepared: list[str], applied: list[str], deleted: list[int], what: str | None) -> None:
-    assert difference(prepared, applied, deleted) == what
+    assert difference(prepared, applied, deleted, prepare_lsn=60) == what
 
 
 @pytest.mark.rule("TX-5")
