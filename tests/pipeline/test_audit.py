@@ -153,9 +153,9 @@ def test_a_decision_that_contradicts_one_of_an_earlier_run_is_found(spark: Spark
         scribe.queue(1, "a")
         scribe.publish(1, 1, 4)
         scribe.frame()
-        for branch in (1, 2, 3):
+        for branch in (1, 2, 3, 4):
             prepare(scribe, 1, branch)
-        for branch in (1, 3):
+        for branch in (1, 3, 4):
             scribe.append(Kind.ROLLBACK, encode_number(branch))
         scribe.commit(scribe.settled(1, [2]), scribe.published([(1, 5)], [b"one", b"two"]), branch=2)
     assert audit(journal, out, spark=spark).clean
@@ -163,9 +163,18 @@ def test_a_decision_that_contradicts_one_of_an_earlier_run_is_found(spark: Spark
         scribe.commit(scribe.settled(1, [1]), branch=1)
         scribe.append(Kind.ROLLBACK, encode_number(2))
         scribe.append(Kind.ROLLBACK, encode_number(3))  # the same once more
+        scribe.append(Kind.ROLLBACK, encode_number(5))
+        scribe.branch = 3
+        prepare(scribe, 1, 4)
     audit(journal, out, spark=spark)
     found = {(row["name"], row["branch"]) for row in rows(spark, out, "gold.violations")}
-    assert found == {("decision contradicted", "1"), ("decision contradicted", "2")}
+    assert found == {
+        ("decision contradicted", "1"),
+        ("decision contradicted", "2"),
+        ("came back", "4"),
+        ("undecided too long", "4"),
+        ("never prepared", "5"),
+    }
 
 
 def test_what_was_handed_out_in_an_earlier_run_is_known(spark: SparkSession, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ DDL: Final = (
     "published long, settled long, prepare_lsn long, decide_lsn long, records array<long>, wrong string"
 )
 STATE: Final = (
-    "if(outcome = 'prepared' or (outcome like 'heuristically%' and forgotten_at is null), 'open', 'settled') state"
+    "if((outcome = 'prepared' or outcome like 'heuristically%') and forgotten_at is null, 'open', 'settled') state"
 )
 """Whether more is to come of a branch."""
 COMMITS: Final = ("committed", "decided", "heuristically committed")

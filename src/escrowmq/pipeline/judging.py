@@ -38,10 +38,13 @@ def violations(audit: Audit, messages: DataFrame, branches: DataFrame) -> DataFr
     spark = audit.spark
     found = _refined(audit, gold.of_messages(messages))
     few = [*_of_log(audit), *_of_order(audit, messages), *_of_deliveries(audit, messages)]
-    others = _of_branches(branches.select(*BRANCH, "wrong"))
+    wrong = branches.select(*BRANCH, "wrong").where("wrong is not null")
     past = audit.history("silver.branches", "branch long, outcome string, decide_lsn long")
     if past is not None:
-        others = others.unionAll(_of_branches(_again(branches, past)))
+        unknown = wrong.where("wrong = 'unprepared'").join(past.select("branch"), "branch", "left_anti")
+        wrong = wrong.where("wrong != 'unprepared'").unionAll(unknown.select(wrong.columns))
+        wrong = wrong.unionAll(_again(branches, past))
+    others = _of_branches(wrong)
     if few:
         others = others.unionAll(spark.createDataFrame(few, gold.VIOLATIONS_DDL))
     before = audit.before("state.violations")
@@ -53,20 +56,21 @@ def violations(audit: Audit, messages: DataFrame, branches: DataFrame) -> DataFr
 
 
 def _again(branches: DataFrame, past: DataFrame) -> DataFrame:
-    """Branches that are decided now, and had been decided in an earlier run."""
+    """Branches that are decided or prepared now, and had been decided in an earlier run."""
     from pyspark.sql import functions as f
 
     decided, commits = f.col("outcome").isin(*COMMITS, *ROLLBACKS), f.col("outcome").isin(*COMMITS)
     before = past.where(decided).select("branch", f.col("decide_lsn").alias("past"), commits.alias("won"))
-    now = branches.where(decided).withColumn("wins", commits).join(before, "branch").where("decide_lsn != past")
-    wrong = f.when(f.col("won") != f.col("wins"), "contradicted").when(f.col("won"), "twice")
-    return now.withColumn("records", f.array("past", "decide_lsn")).select(*BRANCH, wrong.alias("wrong"))
+    now = branches.where(decided | (f.col("outcome") == "prepared")).withColumn("wins", commits)
+    now = now.withColumn("said", f.coalesce("decide_lsn", "prepare_lsn")).join(before, "branch").where("said != past")
+    wrong = f.when(~decided, "again").when(f.col("won") != f.col("wins"), "contradicted").when(f.col("won"), "twice")
+    return now.withColumn("records", f.array("past", "said")).select(*BRANCH, wrong.alias("wrong"))
 
 
 def undecided(branches: DataFrame) -> DataFrame:
     """The table `undecided`: branches that are in doubt."""
     columns = ("branch", "kind", "xid", "owner", "started_at", "prepared_at", "operations", "published", "settled")
-    return branches.where("outcome = 'prepared'").select(*columns, "prepare_lsn")
+    return branches.where("outcome = 'prepared' and forgotten_at is null").select(*columns, "prepare_lsn")
 
 
 def overdue(audit: Audit, rows: DataFrame) -> list[tuple[Any, ...]]:
