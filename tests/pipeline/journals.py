@@ -19,6 +19,8 @@ from escrowmq.core.records import (
     Kind,
     QueueState,
     Range,
+    decode_commit,
+    decode_publish,
     encode_block,
     encode_change,
     encode_commit,
@@ -28,6 +30,7 @@ from escrowmq.core.records import (
     ranges_of,
 )
 from escrowmq.journal.journal import Journal
+from escrowmq.journal.reader import JournalReader
 from escrowmq.journal.storage import FileStorage
 
 START_US = 1_700_000_000_000_000
@@ -112,20 +115,41 @@ class Scribe:
         return self.append(Kind.DELIVERIES, encode_deliveries(Delivered(queue, self.now_us // 1000, [part])))
 
     def snapshot(self, held: Mapping[int, Sequence[tuple[int, int]]]) -> int:
-        """A snapshot in force, in which queues hold these ranges (of no particular content); the LSN it stands for."""
+        """A snapshot in force, in which queues hold these ranges; the LSN it stands for."""
         self.frame()
         records = []
+        where = self.blocks()
         for queue, ranges in held.items():
-            firsts, counts = array("Q", [first for first, _ in ranges]), array("I", [count for _, count in ranges])
-            blocks, indexes = array("Q", [0] * len(ranges)), array("I", [0] * len(ranges))
+            rows = [(i, *where.get((queue, i), (0, 0))) for first, count in ranges for i in range(first, first + count)]
+            firsts, blocks = (array("Q", [row[i] for row in rows]) for i in (0, 1))
+            counts, indexes = array("I", [1] * len(rows)), array("I", [row[2] for row in rows])
             state = QueueState(queue, 1 << 20, 0, firsts, blocks, counts, indexes, [])
             records.append((int(Kind.QUEUE_STATE), b"".join(encode_queue_state(state))))
+        return self.snapshot_of(records)
+
+    def snapshot_of(self, records: Sequence[tuple[int, bytes]]) -> int:
+        """A snapshot in force that holds these records; the LSN it stands for."""
         taken = self.journal.begin_snapshot(records, self.now_us)
         taken.write()
         self.journal.snapshot_done(taken)
         while (work := self.journal.housekeeping()) is not None:
             work()
         return taken.lsn
+
+    def blocks(self) -> dict[tuple[int, int], tuple[int, int]]:
+        """Where the log has put the messages (queue, position): block, number in it."""
+        found: dict[tuple[int, int], tuple[int, int]] = {}
+        reader = JournalReader.open(self.folder)
+        for lsn, kind, payload in (record for frame in reader.frames() for record in frame.records()):
+            operations = [(kind, 0, payload)] if kind != Kind.COMMIT else decode_commit(payload)[1]
+            for what, at, data in operations:
+                if what == Kind.PUBLISH:
+                    run = decode_publish(data)
+                    for target in run.targets:
+                        some = {(target.queue, target.first + i): (lsn + at + run.block, i) for i in range(run.length)}
+                        found = {**some, **found}
+        reader.close()
+        return found
 
     def commit(self, *operations: Operation, branch: int | None = None) -> int:
         """A branch commits; the next one has the next number."""

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from escrowmq.core.branch import State
@@ -20,9 +21,22 @@ from escrowmq.core.branch_records import (
     run_head,
 )
 from escrowmq.core.deliveries import REDELIVERED
+from escrowmq.core.hold_records import Held, HeldRange, encode_held
 from escrowmq.core.message import Envelope
 from escrowmq.core.outcome import Outcome
-from escrowmq.core.records import Kind, Range, encode_block, encode_commit, encode_delivered
+from escrowmq.core.records import (
+    Kind,
+    Move,
+    QueueState,
+    Range,
+    encode_block,
+    encode_commit,
+    encode_delivered,
+    encode_moves,
+    encode_queue_state,
+    encode_readdressed,
+    encode_returned,
+)
 from escrowmq.core.xid import Xid
 from tests.pipeline.journals import Scribe
 
@@ -260,6 +274,76 @@ def delivered_before_commit(scribe: Scribe, queue: int, name: str) -> Expected:
     return Expected("TX-2", "visible too early", f"{name} 1", lsn)
 
 
+def relocate(
+    scribe: Scribe, queue: int, positions: Sequence[int], bodies: Sequence[bytes], *, key: str = "q"
+) -> tuple[int, int]:
+    """A compaction copies messages that came just now; LSNs of the record and of its block."""
+    block = encode_block(scribe.now_us // 1000, Envelope("", key, protocol=91, durable=True), bodies)
+    head = encode_moves([Move(queue, array("Q", positions), array("I", range(len(positions))))])
+    lsn = scribe.append(Kind.RELOCATE, head, *block)
+    return lsn, lsn + len(head)
+
+
+def copied_otherwise(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A compaction gives a message the routing key of another."""
+    scribe.publish(queue, 1, 2)
+    lsn, _ = relocate(scribe, queue, [2], [b"body"], key="another")
+    return Expected("DUR-3", "content changed", f"{name} 2", lsn)
+
+
+def copied_in_part(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A compaction cuts off a part of a message."""
+    scribe.publish(queue, 1, 2)
+    lsn, _ = relocate(scribe, queue, [1, 2], [b"body", b"bod"])
+    return Expected("DUR-3", "content changed", f"{name} 2", lsn)
+
+
+def looked_for_elsewhere(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A message is said to lie behind the last one of a block."""
+    scribe.publish(queue, 1, 2)
+    _, block = relocate(scribe, queue, [1, 2], [b"body", b"body"])
+    move = Move(queue, array("Q", [2]), array("I", [2]))
+    lsn = scribe.append(Kind.READDRESSED, encode_readdressed([move], block))
+    return Expected("DUR-3", "content changed", f"{name} 2", lsn)
+
+
+def looked_for_where_no_block_is(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A message is said to lie in the middle of something."""
+    scribe.publish(queue, 1, 2)
+    _, block = relocate(scribe, queue, [1, 2], [b"body", b"body"])
+    move = Move(queue, array("Q", [2]), array("I", [0]))
+    lsn = scribe.append(Kind.READDRESSED, encode_readdressed([move], block + 20))
+    return Expected("DUR-3", "content changed", f"{name} 2", lsn)
+
+
+def returned_after_settlement(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A message comes back to its queue though it had been settled."""
+    scribe.publish(queue, 1, 2)
+    scribe.frame()
+    scribe.append(Kind.RETURNED, encode_returned(queue, [(1, 1)]))
+    scribe.settle(queue, [1])
+    lsn = scribe.append(Kind.RETURNED, encode_returned(queue, [(1, 2)]))
+    return Expected("TX-8", "delivered again", f"{name} 1", lsn)
+
+
+def held_after_settlement(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A message is given to bulk readers though it had been settled."""
+    scribe.publish(queue, 1, 3)
+    scribe.frame()
+    scribe.settle(queue, [1])
+    lsn = scribe.append(Kind.HELD, *encode_held(Held(queue, "group", 1, 1, [HeldRange(1, 2, 0)], [])))
+    return Expected("TX-8", "delivered again", f"{name} 1", lsn)
+
+
+def published_to_a_deleted_queue(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A message comes to a queue that is gone."""
+    scribe.publish(queue, 1)
+    scribe.frame()
+    scribe.delete(queue, name)
+    lsn = scribe.publish(queue, 2)
+    return Expected("DUR-1", "lost", f"{name} 2", lsn)
+
+
 def undecided(scribe: Scribe, queue: int, name: str) -> Expected:
     """A branch was prepared two hours ago, and nobody has decided it."""
     scribe.publish(queue, 1)
@@ -293,6 +377,13 @@ PLANTED: Final[dict[str, Plant]] = {
         not_marked,
         delivered_out_of_order,
         delivered_before_commit,
+        copied_otherwise,
+        copied_in_part,
+        looked_for_elsewhere,
+        looked_for_where_no_block_is,
+        returned_after_settlement,
+        held_after_settlement,
+        published_to_a_deleted_queue,
         undecided,
     )
 }
@@ -301,6 +392,9 @@ PLANTED: Final[dict[str, Plant]] = {
 def good(scribe: Scribe, queue: int) -> None:
     """A queue about which nothing can be said against: publishes, transactions, two-phase commits, settlements."""
     scribe.publish(queue, 1, 3)
+    _, copy = relocate(scribe, queue, [2, 3], [b"body", b"body"])
+    move = Move(queue, array("Q", [1]), array("I", [1]))
+    scribe.append(Kind.READDRESSED, encode_readdressed([move], copy))
     scribe.commit(scribe.published([(queue, 4)]), scribe.published([(queue, 5)]))
     scribe.frame()
     scribe.append(Kind.DELIVERED, encode_delivered(queue, 6))
@@ -351,4 +445,23 @@ def came_back(scribe: Scribe) -> Expected:
     return Expected("TX-8", "came back", "q 2", lsn)
 
 
-WHOLE: Final = (lost, came_back)
+def held_twice(scribe: Scribe) -> Expected:
+    """The snapshot holds a message twice."""
+    scribe.queue(1, "q")
+    scribe.publish(1, 1, 3)
+    lsn = scribe.snapshot({1: [(1, 2), (2, 2)]})
+    return Expected("ORD-4", "duplicated", "q 2", lsn)
+
+
+def held_with_other_content(scribe: Scribe) -> Expected:
+    """The snapshot looks for a message where it lay before it was moved."""
+    scribe.queue(1, "q")
+    block = scribe.publish(1, 1, 3) + 16
+    relocate(scribe, 1, [3], [b"body"])
+    state = QueueState(1, 4, 0, array("Q", [1]), array("Q", [block]), array("I", [3]), array("I", [0]), [])
+    scribe.frame()
+    lsn = scribe.snapshot_of([(int(Kind.QUEUE_STATE), b"".join(encode_queue_state(state)))])
+    return Expected("DUR-3", "content changed", "q 3", lsn)
+
+
+WHOLE: Final = (lost, came_back, held_twice, held_with_other_content)

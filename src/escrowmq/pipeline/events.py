@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 
 from escrowmq.core.hold_records import decode_held
-from escrowmq.core.records import TRANSIENT, Kind
-from escrowmq.pipeline.columns import U32, U64, Ints, Rows, integers, ragged, slices, take, texts
+from escrowmq.core.records import RECORD_BYTES, TRANSIENT, Kind
+from escrowmq.pipeline.columns import U32, U64, Bytes, Ints, Rows, integers, ragged, slices, take, texts
 from escrowmq.pipeline.frames import Records
 from escrowmq.pipeline.operations import Operations
 
@@ -65,6 +66,8 @@ DELIVERIES = np.dtype([("queue", "<u4"), ("time", "<u8"), ("parts", "<u4")])
 PART = np.dtype([("flags", "u1"), ("name", "<u2"), ("ranges", "<u4")])
 STATE = np.dtype([("queue", "<u4"), ("next", "<u8"), ("below", "<u8"), ("references", "<u4"), ("counted", "<u4")])
 ENVELOPE_HEAD = 11
+NOWHERE = -1
+"""When a message came of which there is none at the place where it should lie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +113,11 @@ def events(records: Records, operations: Operations, lookup: Lookup, snapshot_ls
     _published(builder)
     _placed(builder, lookup)
     _settled(builder)
-    _moved(builder)
+    _moved(builder, lookup)
     _returned(builder)
     _handed_out(builder)
     _delivered(builder)
-    _taken(builder, lookup)
+    _taken(builder, lookup, snapshot_lsn)
     if snapshot_lsn is not None:
         _held(builder, snapshot_lsn)
     rows = np.concatenate(builder.rows) if builder.rows else np.empty(0, EVENT)
@@ -181,7 +184,11 @@ def _look_up(builder: Builder, rows: Rows, lsn: int, lookup: Lookup) -> None:
     head = lookup(lsn, BLOCK.itemsize)
     if head is None:
         return
-    ((_, came, count, size),) = np.frombuffer(head, BLOCK).tolist()
+    ((length, came, count, size),) = np.frombuffer(head, BLOCK).tolist()
+    beyond = int((rows["index"] + rows["count"]).max(initial=0)) > count
+    if beyond or size < ENVELOPE_HEAD + 4 or size + 4 * count > min(length, RECORD_BYTES):
+        rows["came"] = NOWHERE
+        return
     rest = lookup(lsn + BLOCK.itemsize, size + 4 * count)
     if rest is None:
         return
@@ -206,7 +213,7 @@ def _settled(builder: Builder) -> None:
     rows["first"], rows["count"] = ranges["first"], ranges["count"]
 
 
-def _moved(builder: Builder) -> None:
+def _moved(builder: Builder, lookup: Lookup) -> None:
     data, operations, records = builder.records.data, builder.operations, builder.records
     for i in operations.of_kind(Kind.RELOCATE, Kind.READDRESSED).tolist():
         at = begin = int(operations.at[i])
@@ -221,13 +228,20 @@ def _moved(builder: Builder) -> None:
             at += 12 * count
             moves.append((queue, positions, places))
         block = int(records.lsn[operations.record[i]]) + at - begin
+        look_up: Lookup = partial(_within, data, at - block)
         if operations.kind[i] == Kind.READDRESSED:
-            block = int(np.frombuffer(data, U64, 1, at)[0])
+            block, look_up = int(np.frombuffer(data, U64, 1, at)[0]), lookup
         for queue, positions, places in moves:
             first, count = runs(positions, places)
             rows = builder.add(np.full(len(first), i), Happened.MOVED, len(first))
-            rows["queue"], rows["block"] = queue, block
+            rows["queue"] = queue
             rows["first"], rows["count"], rows["index"] = positions[first], count, places[first]
+            _look_up(builder, rows, block, look_up)
+
+
+def _within(data: Bytes, shift: int, lsn: int, length: int) -> bytes:
+    """The lookup of what lies in this window; `shift` is what addresses there differ by."""
+    return data[lsn + shift : lsn + shift + length].tobytes()
 
 
 def runs(*columns: Ints) -> tuple[Ints, Ints]:
@@ -289,12 +303,14 @@ def _delivered(builder: Builder) -> None:
         more = more[left[more] > 0]
 
 
-def _taken(builder: Builder, lookup: Lookup) -> None:
+def _taken(builder: Builder, lookup: Lookup, snapshot_lsn: int | None) -> None:
     """Messages that are held for a group of bulk readers; what was not in the log till then is written there."""
     operations, records = builder.operations, builder.records
     for i in operations.of_kind(Kind.HELD).tolist():
         held = decode_held(records.payload(int(operations.record[i])))
         rows = builder.add(np.full(len(held.ranges), i), Happened.TAKEN, len(held.ranges))
+        if snapshot_lsn is not None:
+            rows["lsn"] = rows["frame"] = snapshot_lsn
         rows["queue"] = held.queue
         rows["first"], rows["count"] = [each.first for each in held.ranges], [each.length for each in held.ranges]
         for first, length, lsn, start in held.copies:
@@ -346,7 +362,8 @@ def chosen(events: Events, rows: Rows) -> Events:
     sizes = slices(events.sizes, rows["sizes"][sized], counts)  # type: ignore[arg-type]
     rows["sizes"][sized] = np.cumsum(counts) - counts
     texted = np.flatnonzero(
-        np.isin(rows["what"], (Happened.PUBLISHED, Happened.COPIED, Happened.DELIVERED)) & (rows["text"] >= 0)
+        np.isin(rows["what"], (Happened.PUBLISHED, Happened.COPIED, Happened.MOVED, Happened.DELIVERED))
+        & (rows["text"] >= 0)
     )
     used, numbers = np.unique(rows["text"][texted], return_inverse=True)
     rows["text"][texted] = numbers

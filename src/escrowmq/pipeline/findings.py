@@ -21,6 +21,9 @@ class Finding(IntFlag):
     AFTER_SETTLEMENT = 512
     NOT_MARKED = 1024
     OUT_OF_ORDER = 2048
+    OTHER_CONTENT = 4096
+    HELD_TWICE = 8192
+    TO_NOBODY = 16384
 
 
 class Rule(NamedTuple):
@@ -49,11 +52,18 @@ RULES: Final[dict[Finding, Rule]] = {
     Finding.TOO_EARLY: Rule(
         "visible too early", "TX-2", "It was handed out or settled before the commit that published it was on disk."
     ),
-    Finding.AFTER_SETTLEMENT: Rule("delivered again", "TX-8", "It was delivered after it had been settled for good."),
+    Finding.AFTER_SETTLEMENT: Rule(
+        "delivered again", "TX-8", "It was delivered, held or returned after it had been settled for good."
+    ),
     Finding.NOT_MARKED: Rule("not marked", "ORD-3", "It was delivered again without being marked as redelivered."),
     Finding.OUT_OF_ORDER: Rule(
         "delivered out of order", "ORD-1", "Its first delivery came after that of a message with a higher position."
     ),
+    Finding.OTHER_CONTENT: Rule(
+        "content changed", "DUR-3", "A compaction, or the broker's snapshot, has given it the content of another."
+    ),
+    Finding.HELD_TWICE: Rule("duplicated", "ORD-4", "The broker's snapshot holds it twice."),
+    Finding.TO_NOBODY: Rule("lost", "DUR-1", "It was published to a queue that had been deleted before."),
 }
 
 

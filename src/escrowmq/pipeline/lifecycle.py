@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from escrowmq.core.deliveries import REDELIVERED, SETTLED
+from escrowmq.pipeline import contents
 from escrowmq.pipeline.columns import Ints, Rows, ragged
 from escrowmq.pipeline.events import Events, Happened
 from escrowmq.pipeline.findings import Finding
@@ -88,8 +89,9 @@ def lives(events: Events, open_before: list[Slots], world: World) -> Slots:
         return place[chosen], rows[owner[chosen]], inner[chosen]
 
     _publish(slots, events, of, len(old.texts))
-    for apply in (_move, _return, _settle):
-        apply(slots, of)
+    contents.move(slots, events, of, len(old.texts), world.start)
+    _settle(slots, of)
+    _return(slots, of)
     _deliver(slots, of, len(old.consumers), world)
     _delete(slots, world)
     _check_order(slots, world)
@@ -145,17 +147,6 @@ def _publish(slots: Slots, events: Events, of: Of, texts: int) -> None:
     slots["size"][place[sized]] = events.sizes[rows["sizes"][sized] + nth[sized]]
 
 
-def _move(slots: Slots, of: Of) -> None:
-    # Of several, the last one counts: assignments are made in order.
-    place, rows, nth = of(Happened.MOVED, Happened.HELD_IN_SNAPSHOT)
-    slots["block"][place], slots["index"][place] = rows["block"], rows["index"] + nth
-
-
-def _return(slots: Slots, of: Of) -> None:
-    place, rows, _ = of(Happened.RETURNED)
-    slots["returned"][place] = rows["index"]
-
-
 def _settle(slots: Slots, of: Of) -> None:
     place, rows, _ = of(Happened.SETTLED)
     again = slots["settlements"][place] > 0
@@ -170,6 +161,14 @@ def _settle(slots: Slots, of: Of) -> None:
     slots["settle_lsn"][place], slots["settle_frame"][place] = rows["lsn"], rows["frame"]
     slots["settle_us"][place], slots["settle_branch"][place] = rows["time"], rows["branch"]
     slots["outcome"][place] = rows["code"]
+
+
+def _return(slots: Slots, of: Of) -> None:
+    place, rows, _ = of(Happened.RETURNED)
+    slots["returned"][place] = rows["index"]
+    place, rows, _ = of(Happened.RETURNED, Happened.TAKEN)
+    late = (slots["settlements"][place] > 0) & (rows["lsn"] > slots["settle_lsn"][place])
+    slots.report(place[late], Finding.AFTER_SETTLEMENT, rows["lsn"][late])
 
 
 def _deliver(slots: Slots, of: Of, consumers: int, world: World) -> None:
@@ -224,6 +223,8 @@ def _delete(slots: Slots, world: World) -> None:
         if deletion is None:
             continue
         low, high = np.searchsorted(slots["queue"], (queue, queue + 1))
+        late = low + np.flatnonzero(slots["publish_lsn"][low:high] > deletion[0])
+        slots.report(late, Finding.TO_NOBODY, slots["publish_lsn"][late])
         gone = low + np.flatnonzero(slots["outcome"][low:high] == 0)
         slots["outcome"][gone] = QUEUE_DELETED
         for name, value in zip(("settle_lsn", "settle_frame", "settle_us"), deletion, strict=True):
@@ -278,8 +279,9 @@ def _check_visibility(slots: Slots, handed: Rows, world: World) -> None:
 def _compare(slots: Slots, place: Ints, rows: Rows, lsn: int, start: int) -> None:
     """The log up to `lsn` and the snapshot taken there say the same."""
     here = rows["lsn"] == lsn
-    held = np.zeros(len(slots), bool)
-    held[place[here]] = True
+    times = np.bincount(place[here], minlength=len(slots))
+    held = times > 0
+    slots.report(times > 1, Finding.HELD_TWICE, lsn)
     published = slots["publish_lsn"] >= 0
     before = slots["publish_lsn"] < lsn
     gone = (slots["outcome"] != 0) & (slots["settle_lsn"] < lsn)

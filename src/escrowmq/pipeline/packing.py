@@ -95,7 +95,7 @@ def joined(parts: list[Events]) -> Events:
     measured = 0
     for part in parts:
         mine = part.rows.copy()
-        mine["text"] += len(texts)
+        mine["text"] += np.where(mine["text"] >= 0, len(texts), 0)
         mine["sizes"] += np.where(mine["sizes"] >= 0, measured, 0)
         rows.append(mine)
         texts += part.texts
