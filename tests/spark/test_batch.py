@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pyspark.errors import PySparkException
@@ -157,6 +158,17 @@ def test_what_is_wrong_is_told_in_one_line(desk: Desk) -> None:
         ("there is no queue 'none' to write to", lambda: save(rows, queue="none")),
         ("txn.app_id needs txn.version", lambda: save(rows, queue=target, **{"txn.app_id": "job"})),
         ("column body is null", lambda: save(desk.spark.sql("select string(null) body"), queue=target)),
+        ("a queue's name has at most 255 bytes", lambda: load(desk, subscribe="n" * 256, group="g")),
+        (
+            "column 'body' is asked for twice",
+            lambda: load(desk, "body string, body binary", subscribe=source, group="g"),
+        ),
+        (
+            "properties and headers of 200017 bytes, at most",
+            lambda: save(with_headers(rows, "repeat('v', 200000)"), queue=target),
+        ),
+        ("406 PRECONDITION_FAILED - invalid expiration 'soon'", lambda: save(expiring(rows, "soon"), queue=target)),
+        ("Spark does not tell this task its query", lambda: save(rows, queue=target, **{"txn.sink_id": "one"})),
     ):
         with pytest.raises(PySparkException) as caught:
             action()
@@ -204,6 +216,27 @@ def load(desk: Desk, schema: str = "", **options: str) -> int:
 
 def save(rows: DataFrame, mode: str = "append", **options: str) -> None:
     rows.write.format("escrowmq").mode(mode).options(**options).save()
+
+
+def with_headers(rows: DataFrame, value: str) -> DataFrame:
+    return rows.selectExpr("body", f"map('name', {value}) headers")
+
+
+def expiring(rows: DataFrame, when: str) -> DataFrame:
+    return rows.selectExpr("body", f"named_struct('expiration', '{when}') properties")
+
+
+def test_a_thread_that_registers_the_session_can_write(desk: Desk) -> None:
+    """Spark itself finds the format only in the thread that made the session."""
+    target = desk.queue("out")
+
+    def job() -> None:
+        escrowmq.spark.register(desk.spark)
+        save(desk.spark.range(3).selectExpr("string(id) body"), queue=target)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(job).result()
+    assert desk.get(target) == numbered(3)
 
 
 def test_no_credentials_in_plans_and_checkpoints(desk: Desk) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from pyspark import inheritable_thread_target
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, functions
 
+import escrowmq.spark
 from escrowmq.client.escrow import Settle
 from escrowmq.spark.identity import Epoch
 from tests.broker import wait_until
@@ -189,6 +192,61 @@ def test_for_each_batch(desk: Desk) -> None:
     run()
     assert desk.get(left) == desk.get(right) == numbered(40)
     assert desk.in_doubt() == []
+
+
+@pytest.mark.rule("PIPE-2")
+def test_threads_within_for_each_batch(desk: Desk) -> None:
+    source, targets = desk.queue("in", numbered(40)), [desk.queue("left"), desk.queue("right")]
+
+    def run(checkpoint: str, *, inherit: bool) -> None:
+        def each(rows: DataFrame, epoch: int) -> None:
+            def save(target: str) -> None:
+                escrowmq.spark.register(desk.spark)
+                options = {"queue": target, "txn.sink_id": target}
+                rows.select("body").write.format("escrowmq").mode("append").options(**options).save()
+
+            rows.persist().count()  # so that it is the sink which finds out, not the source
+            with ThreadPoolExecutor(2) as pool:
+                list(pool.map(inheritable_thread_target(desk.spark)(save) if inherit else save, targets))
+            rows.unpersist()
+
+        writer = desk.read(source).writeStream.foreachBatch(each)
+        query = writer.option("checkpointLocation", str(desk.checkpoint(checkpoint))).trigger(availableNow=True).start()
+        assert query.awaitTermination(60)
+
+    with pytest.raises(StreamingQueryException) as caught:
+        run("one", inherit=False)
+    assert "a thread needs pyspark.inheritable_thread_target" in cause(caught.value)
+    assert [desk.ready(target) for target in targets] == [0, 0]
+    for _ in range(2):
+        run("two", inherit=True)
+        desk.undo_commit(0, "two")
+    assert [desk.get(target) for target in targets] == [numbered(40)] * 2
+    assert desk.in_doubt() == []
+
+
+@pytest.mark.rule("PIPE-2")
+def test_changes_of_an_aggregate_through_for_each_batch(desk: Desk) -> None:
+    """Spark has no mode `update` for Python sinks, but within foreachBatch it has."""
+    source, target = desk.queue("in", [b"a", b"b", b"a"]), desk.queue("out")
+    name = {"txn.sink_id": "counts"}
+
+    def each(rows: DataFrame, epoch: int) -> None:
+        rows.write.format("escrowmq").mode("append").options(queue=target, **name).save()
+
+    def run() -> list[bytes]:
+        counts = desk.read(source, schema="body string", **name).groupBy("body").count()
+        writer = counts.selectExpr("body || count as body").writeStream.outputMode("update").foreachBatch(each)
+        query = writer.option("checkpointLocation", str(desk.checkpoint())).trigger(availableNow=True).start()
+        assert query.awaitTermination(60)
+        return sorted(desk.get(target))
+
+    assert run() == [b"a2", b"b1"]
+    desk.put(source, [b"b"])
+    assert run() == [b"b2"]
+    desk.undo_commit(1)
+    assert run() == []
+    assert desk.held(source).settled == 5
 
 
 def test_for_each_batch_wants_names(desk: Desk) -> None:

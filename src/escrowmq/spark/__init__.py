@@ -51,19 +51,27 @@ def prepare() -> None:
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format `escrowmq` known to a session. Raises escrowmq.java.SparkUnavailableError for a PySpark that does
-    not fit, or workers of this machine that have another Python without what is needed.
+    """Make the format `escrowmq` known to a session, which may be one of Spark Connect, and to the thread that calls:
+    Spark looks for it in the thread's session, and only the thread that has made the session has one.
+
+    Raises escrowmq.java.SparkUnavailableError for a PySpark that does not fit, or workers of this machine that have
+    another Python without what is needed.
     """
     from escrowmq import java
 
     java.require_pyspark(OLDEST_PYSPARK)
-    if str(spark.conf.get("spark.master", "")).startswith("local"):
-        java.require_worker(spark.sparkContext.pythonExec)
+    from pyspark.sql import SparkSession
+
     from escrowmq.spark.source_format import EscrowDataSource
 
+    here = isinstance(spark, SparkSession)  # and not behind a server of Spark Connect
+    if here and str(spark.conf.get("spark.master", "")).startswith("local"):
+        java.require_worker(spark.sparkContext.pythonExec)
     if spark not in _registered:  # Spark would warn of what it has already
         spark.dataSource.register(EscrowDataSource)
         _registered.add(spark)
+    if here:
+        spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)  # type: ignore[union-attr]
 
 
 def held(spark: SparkSession, **options: str) -> AbstractContextManager[DataFrame]:

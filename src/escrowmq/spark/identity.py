@@ -25,6 +25,10 @@ the epoch, if its checkpoint was meddled with: it has a branch of its own.
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
 RUN_ID: Final = "spark.jobGroup.id"
+UNTOLD: Final = (
+    f"Spark does not tell this task its query and batch ({QUERY_ID}, {BATCH_ID}): within foreachBatch a thread needs "
+    "pyspark.inheritable_thread_target, and over Spark Connect take acknowledge=commit, txn.app_id and txn.version"
+)
 _MOST_GTRID: Final = 64
 _MOST_APPLICATION: Final = 200
 
@@ -101,7 +105,7 @@ def required_epoch(app_id: str | None, sink_id: str | None) -> Epoch:
     """As `streaming_epoch`, for a task of a streaming query. Raises EscrowSparkError if Spark does not tell it."""
     epoch = streaming_epoch(app_id, sink_id)
     if epoch is None:
-        raise EscrowSparkError(f"this version of Spark does not tell its tasks {QUERY_ID} and {BATCH_ID}")
+        raise EscrowSparkError(UNTOLD)
     return epoch
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from escrowmq.client import NotFound, PreconditionFailed, RolledBack
 from escrowmq.client.escrow import Escrow
 from escrowmq.spark.columns import Columns
-from escrowmq.spark.identity import Epoch, required_epoch
+from escrowmq.spark.identity import Epoch, required_epoch, streaming_epoch
 from escrowmq.spark.options import SourceOptions
 from escrowmq.spark.plan import STREAM, Part, Span
 from escrowmq.spark.pool import escrow, explained
@@ -28,7 +28,10 @@ def read(options: SourceOptions, schema: StructType, part: Part, *, streaming: b
     """The messages of `part`, to be called in a task. Raises DataLossError, BrokerUnavailableError, OptionError."""
     with explained(options.endpoint):
         broker = escrow(options.endpoint, ROLE)
-        epoch = required_epoch(options.app_id, options.sink_id) if streaming else None
+        epoch = None
+        if streaming:
+            told = required_epoch if options.in_transaction else streaming_epoch
+            epoch = told(options.app_id, options.sink_id)
         if epoch is not None and part.settlements:
             _enlist(broker, options, epoch, part)
         columns = Columns(schema)

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
 from escrowmq.client import CommandInvalid, Error, NotFound, RolledBack
 from escrowmq.client.escrow import Escrow
 from escrowmq.spark.errors import EscrowSparkError, OptionError
-from escrowmq.spark.identity import FORMAT_ID, Epoch, application_of, required_epoch, streaming_epoch
+from escrowmq.spark.identity import FORMAT_ID, UNTOLD, Epoch, application_of, required_epoch, streaming_epoch
 from escrowmq.spark.options import SinkOptions
 from escrowmq.spark.pool import escrow, explained
 from escrowmq.spark.writing import Written, check_target, discard, in_order, write
@@ -74,6 +74,10 @@ class BatchWriter(DataSourceArrowWriter):
             return Epoch(application_of("", options.app_id, options.sink_id), options.version)
         within = streaming_epoch(options.app_id, options.sink_id)
         if within is None:
+            if options.sink_id is not None:  # a batch that is run again would be written again
+                raise OptionError(
+                    f"option txn.sink_id is for writes within foreachBatch, or needs txn.version. {UNTOLD}"
+                )
             if options.app_id is not None:
                 raise OptionError("option txn.app_id needs txn.version, without which a job is written again each time")
             return self._once
