@@ -19,6 +19,7 @@ from escrowmq.pipeline.lifecycle import World
 from escrowmq.pipeline.messages import Names
 from escrowmq.pipeline.packing import SCHEMA
 from escrowmq.pipeline.planning import Plan, plan
+from escrowmq.pipeline.sequences import STEPS, Sequences
 
 
 class Audited(NamedTuple):
@@ -94,7 +95,11 @@ def audited(journal: Path, parts: int = 2) -> Audited:
                 if finding is not Finding.UNKNOWN or not history:
                     wrong.append((RULES[finding].name, f"{row['queue']} {row['position']}", row["finding_lsn"]))
     steps: dict[int, list[dict[str, Any]]] = {}
-    for step in sorted(_rows(tasks.Branches(str(journal))(pieces())), key=lambda step: step["lsn"]):
+    said = _rows(tasks.Branches(str(journal))(pieces()))
+    numbered = [step for step in said if step["step"] in STEPS]
+    follow = Sequences({}, {}, found.start, deleted)
+    wrong += [(each.rule.name, each.text[2:], each.lsn) for each in follow.check(numbered, found.snapshots)]
+    for step in sorted((step for step in said if step["step"] not in STEPS), key=lambda step: step["lsn"]):
         steps.setdefault(step["branch"], []).append(step)
     decided = decisions.World(frozenset(deleted), tuple(found.snapshots), found.start)
     branches = [together(branch, each, decided) for branch, each in steps.items()]

@@ -14,6 +14,7 @@ from escrowmq.core.branch_records import (
     Item,
     Prepared,
     SettlementItem,
+    encode_decide,
     encode_number,
     encode_placed,
     encode_prepare,
@@ -21,7 +22,7 @@ from escrowmq.core.branch_records import (
     run_head,
 )
 from escrowmq.core.deliveries import REDELIVERED
-from escrowmq.core.hold_records import Held, HeldRange, encode_held
+from escrowmq.core.hold_records import Held, HeldRange, encode_held, encode_released
 from escrowmq.core.message import Envelope
 from escrowmq.core.outcome import Outcome
 from escrowmq.core.records import (
@@ -29,7 +30,9 @@ from escrowmq.core.records import (
     Move,
     QueueState,
     Range,
+    Reference,
     encode_block,
+    encode_change,
     encode_commit,
     encode_delivered,
     encode_moves,
@@ -316,6 +319,16 @@ def looked_for_where_no_block_is(scribe: Scribe, queue: int, name: str) -> Expec
     return Expected("DUR-3", "content changed", f"{name} 2", lsn)
 
 
+def held_without_content(scribe: Scribe, queue: int, name: str) -> Expected:
+    """What is held for bulk readers is said to lie behind the last message of a block."""
+    scribe.publish(queue, 1)
+    _, block = relocate(scribe, queue, [1], [b"body"])
+    scribe.frame()
+    copies = [Reference(2, 1, block, 1)]
+    lsn = scribe.append(Kind.HELD, *encode_held(Held(queue, "group", 1, 1, [HeldRange(2, 1, 0)], copies)))
+    return Expected("DUR-3", "content changed", f"{name} 2", lsn)
+
+
 def returned_after_settlement(scribe: Scribe, queue: int, name: str) -> Expected:
     """A message comes back to its queue though it had been settled."""
     scribe.publish(queue, 1, 2)
@@ -381,6 +394,7 @@ PLANTED: Final[dict[str, Plant]] = {
         copied_in_part,
         looked_for_elsewhere,
         looked_for_where_no_block_is,
+        held_without_content,
         returned_after_settlement,
         held_after_settlement,
         published_to_a_deleted_queue,
@@ -464,4 +478,81 @@ def held_with_other_content(scribe: Scribe) -> Expected:
     return Expected("DUR-3", "content changed", "q 3", lsn)
 
 
-WHOLE: Final = (lost, came_back, held_twice, held_with_other_content)
+def hold(scribe: Scribe, number: int, first: int, count: int, settled: int = 1) -> int:
+    """A group holds further messages of queue 1, from the number on."""
+    return scribe.append(Kind.HELD, *encode_held(Held(1, "group", settled, number, [HeldRange(first, count, 0)], [])))
+
+
+def settle_hold(scribe: Scribe, number: int, positions: Sequence[int]) -> int:
+    """It settles what it holds below the number; the LSN of that operation."""
+    settled = scribe.settled(1, positions)
+    released = encode_released(1, "group", number, number)
+    return scribe.commit(settled, (Kind.RELEASED, [released]), branch=0) + 12 + 5 + len(settled[1][0]) + 5
+
+
+def held_out_of_turn(scribe: Scribe) -> Expected:
+    """A group gets messages under numbers that it has had."""
+    scribe.queue(1, "q")
+    scribe.publish(1, 1, 9)
+    scribe.frame()
+    hold(scribe, 1, 1, 3)
+    settle_hold(scribe, 3, [1, 2])
+    hold(scribe, 4, 4, 2, settled=3)
+    lsn = hold(scribe, 4, 6, 2, settled=3)
+    return Expected("PIPE-1", "held out of turn", "group group of queue 1", lsn)
+
+
+def settled_out_of_turn(scribe: Scribe) -> Expected:
+    """A group settles fewer messages than lie below the number that it comes to."""
+    scribe.queue(1, "q")
+    scribe.publish(1, 1, 9)
+    scribe.frame()
+    hold(scribe, 1, 1, 3)
+    lsn = settle_hold(scribe, 3, [1])
+    scribe.append(Kind.RELEASED, encode_released(1, "group", 3, 4))
+    return Expected("PIPE-1", "held out of turn", "group group of queue 1", lsn)
+
+
+def hold_forgotten(scribe: Scribe) -> Expected:
+    """A snapshot knows nothing of a group."""
+    scribe.queue(1, "q")
+    scribe.publish(1, 1)
+    scribe.frame()
+    hold(scribe, 1, 1, 1)
+    lsn = scribe.snapshot({1: [(1, 1)]})
+    return Expected("PIPE-1", "held out of turn", "group group of queue 1", lsn)
+
+
+def epoch_again(scribe: Scribe) -> Expected:
+    """An application decides an epoch twice, with other branches."""
+    scribe.queue(1, "q")
+    scribe.publish(1, 1, 2)
+    scribe.frame()
+    for _ in range(2):
+        prepare(scribe, 1, scribe.branch + 1)
+        operations = scribe.settled(1, [scribe.branch]), scribe.published([(1, 1 + 2 * scribe.branch)], [b"1", b"2"])
+        parts, _ = encode_decide("/\0app", 7, [], [(scribe.branch, operations)])
+        lsn = scribe.append(Kind.DECIDE, *parts)
+        scribe.frame()
+    return Expected("PIPE-2", "epoch decided again", "epoch 7 of app", lsn)
+
+
+def epoch_forgotten(scribe: Scribe) -> Expected:
+    """A snapshot has an application at an earlier epoch."""
+    scribe.append(Kind.DECIDE, *encode_decide("/\0app", 7, [], [])[0])
+    scribe.frame()
+    lsn = scribe.snapshot_of([(int(Kind.PROGRESS), encode_change(application="/\0app", epoch=6))])
+    return Expected("PIPE-2", "epoch decided again", "the snapshot's of app", lsn)
+
+
+WHOLE: Final = (
+    lost,
+    came_back,
+    held_twice,
+    held_with_other_content,
+    held_out_of_turn,
+    settled_out_of_turn,
+    hold_forgotten,
+    epoch_again,
+    epoch_forgotten,
+)

@@ -30,7 +30,7 @@ def test_a_planted_fault_is_found(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("plant", WHOLE, ids=lambda plant: plant.__name__)
-def test_a_snapshot_that_does_not_fit_is_found(plant: object, tmp_path: Path) -> None:
+def test_what_spoils_a_whole_journal_is_found(plant: object, tmp_path: Path) -> None:
     assert callable(plant)
     with Scribe(tmp_path) as scribe:
         expected: Expected = plant(scribe)

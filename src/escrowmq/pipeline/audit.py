@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from escrowmq.core.records import Kind, decode_change
-from escrowmq.pipeline import decisions, gold, judging, lake, packing, tasks
+from escrowmq.pipeline import decisions, gold, judging, lake, packing, sequences, tasks
 from escrowmq.pipeline.branches import DDL as STEPS
 from escrowmq.pipeline.columns import plain
 from escrowmq.pipeline.frames import SCHEMA as RECORDS
@@ -103,6 +103,7 @@ class Audit:
         self.records = 0
         self.last_time = self.state.last_time
         self.broken: list[tuple[str, int, str]] = []
+        self.numbered: list[dict[str, Any]] = []
         wanted = lake.wanted(spark, options.format)
         self.lake = lake.lake(spark, store.folder / "lake", wanted, self.plan.journal_id)
         self.handed = {ident: [queue.handed] for ident, queue in self.state.queues.items() if queue.handed[0]}
@@ -240,8 +241,13 @@ class Audit:
         return self.store.fill(self.spark, "silver.messages", packed, task, _ddl(MESSAGES), "state", "day")
 
     def _branches(self) -> DataFrame:
+        from pyspark.sql import functions as f
+
         steps = self._mapped(tasks.Branches(self.files), STEPS)
         steps = self.store.write(self.spark, "staging.steps", steps)
+        numbered = f.col("step").isin(*sequences.STEPS)
+        self.numbered = [row.asDict() for row in steps.where(numbered).collect()]
+        steps = steps.where(~numbered)
         before = self.before("state.branches")
         deleted = frozenset(ident for ident, queue in self.state.queues.items() if queue.deleted)
         world = decisions.World(deleted, tuple(self.plan.snapshots), self.plan.start)

@@ -13,6 +13,7 @@ from escrowmq.core.branch_records import decode_prepare
 from escrowmq.core.hold_records import decode_released
 from escrowmq.core.outcome import Outcome
 from escrowmq.core.records import Kind, merged
+from escrowmq.pipeline import sequences
 from escrowmq.pipeline.columns import U32, U64, Ints, integers, plain, ragged, take
 from escrowmq.pipeline.events import BLOCK, RANGE, SETTLE, TARGET
 from escrowmq.pipeline.frames import Records
@@ -55,7 +56,7 @@ _STEP_OF: Final = {
 def steps(records: Records, operations: Operations, *, snapshot: int = -1) -> pa.RecordBatch:
     """The steps in these records. `snapshot`: they are those of a snapshot, taken at this LSN; -1 for the log's."""
     found = [_committed(records, operations)] if snapshot < 0 else []
-    rows = _prepared(records, snapshot)
+    rows = [*_prepared(records, snapshot), *sequences.notes(records, operations, snapshot)]
     if snapshot < 0:
         rows += _ended(records)
     if rows:

@@ -84,6 +84,10 @@ class BranchRule:
     AGAIN = Rule("came back", "TX-8", "It was prepared after it had been prepared or decided.")
     CHANGED = Rule("decision contradicted", "HALF-3", "The broker's snapshot says of it something else than the log.")
     FORGOTTEN = Rule("lost", "DUR-1", "It was forgotten, and no operator had decided it.")
+    NUMBERS = Rule(
+        "held out of turn", "PIPE-1", "What bulk readers hold, or have settled, does not go on where it ended"
+    )
+    EPOCH = Rule("epoch decided again", "PIPE-2", "An application has not come farther than it had been")
     UNDECIDED = Rule(
         "undecided too long", "PIPE-5", "It has been prepared for longer than is allowed, without a decision."
     )

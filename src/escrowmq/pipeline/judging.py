@@ -12,6 +12,7 @@ from escrowmq.pipeline import gold
 from escrowmq.pipeline.decisions import COMMITS, ROLLBACKS
 from escrowmq.pipeline.events import BUCKET_BITS
 from escrowmq.pipeline.findings import RULES, BranchRule, Finding, Rule
+from escrowmq.pipeline.sequences import Sequences
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,7 +38,7 @@ def violations(audit: Audit, messages: DataFrame, branches: DataFrame) -> DataFr
     """The table `violations`: those of earlier runs, and what this one has found."""
     spark = audit.spark
     found = _refined(audit, gold.of_messages(messages))
-    few = [*_of_log(audit), *_of_order(audit, messages), *_of_deliveries(audit, messages)]
+    few = [*_of_log(audit), *_of_order(audit, messages), *_of_deliveries(audit, messages), *_of_numbers(audit)]
     wrong = branches.select(*BRANCH, "wrong").where("wrong is not null")
     past = audit.history("silver.branches", "branch long, outcome string, decide_lsn long")
     if past is not None:
@@ -117,6 +118,15 @@ def _of_log(audit: Audit) -> list[tuple[Any, ...]]:
         if end > plan.newest_snapshot and (begin, end) not in known:
             rows.append(_row(BranchRule.MISSING, lsns=[begin, end], text=f": LSN {begin:#x} to {end:#x}."))
     return rows
+
+
+def _of_numbers(audit: Audit) -> list[tuple[Any, ...]]:
+    deleted = {ident: queue.deleted for ident, queue in audit.state.queues.items() if queue.deleted}
+    follow = Sequences(audit.state.groups, audit.state.epochs, audit.plan.start, deleted)
+    return [
+        _row(wrong.rule, lsns=[wrong.lsn], text=f"{wrong.text}.")
+        for wrong in follow.check(audit.numbered, audit.plan.snapshots)
+    ]
 
 
 def _of_branches(branches: DataFrame) -> DataFrame:

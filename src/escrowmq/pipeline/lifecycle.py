@@ -14,7 +14,7 @@ import numpy.typing as npt
 from escrowmq.core.deliveries import REDELIVERED, SETTLED
 from escrowmq.pipeline import contents
 from escrowmq.pipeline.columns import Ints, Rows, ragged
-from escrowmq.pipeline.events import Events, Happened
+from escrowmq.pipeline.events import NOWHERE, Events, Happened
 from escrowmq.pipeline.findings import Finding
 from escrowmq.pipeline.slots import Slots, joined
 
@@ -143,6 +143,8 @@ def _publish(slots: Slots, events: Events, of: Of, texts: int) -> None:
     slots["came_ms"][place], slots["publish_branch"][place] = rows["came"], rows["branch"]
     slots["text"][place] = np.where(rows["text"] >= 0, rows["text"] + texts, -1)
     slots["block"][place], slots["index"][place] = rows["block"], rows["index"] + nth
+    nowhere = rows["came"] == NOWHERE
+    slots.report(place[nowhere], Finding.OTHER_CONTENT, rows["lsn"][nowhere])
     sized = rows["sizes"] >= 0
     slots["size"][place[sized]] = events.sizes[rows["sizes"][sized] + nth[sized]]
 

@@ -67,6 +67,9 @@ class State:
     last_time: int = 0
     compared: int = -1
     """The latest snapshot that was compared with the log."""
+    groups: dict[str, list[int]] = field(default_factory=dict)
+    epochs: dict[str, list[int]] = field(default_factory=dict)
+    """How far bulk readers and applications have come (`pipeline.sequences`)."""
 
 
 class Store:

@@ -14,7 +14,7 @@ from escrowmq.core.branch_records import (
     encode_prepare,
     encode_settlement,
 )
-from escrowmq.core.hold_records import encode_released
+from escrowmq.core.hold_records import Held, HeldRange, encode_held, encode_released
 from escrowmq.core.outcome import Outcome
 from escrowmq.core.records import Kind, Range
 from escrowmq.core.xid import Xid
@@ -74,6 +74,7 @@ def test_a_branch_has_settled_what_a_group_held(tmp_path: Path) -> None:
         scribe.publish(1, 1, 3)
         scribe.frame()
         xid = Xid(1, b"global", b"branch").encode()
+        scribe.append(Kind.HELD, *encode_held(Held(1, "group", 1, 1, [HeldRange(1, 3, 0)], [])))
         released = encode_released(1, "group", 3, 3)
         parts, _ = encode_prepare(Prepared(1, State.PREPARED, 1, 1, 0, xid, "owner", [], []), [(Item.HOLD, [released])])
         scribe.append(Kind.PREPARE, *parts)

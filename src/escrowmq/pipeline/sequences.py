@@ -1,0 +1,179 @@
+"""What has numbers that go on where they ended: what groups of bulk readers hold, and the epochs of applications."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from escrowmq.core.branch_records import DECIDE
+from escrowmq.core.hold_records import Released, decode_held, decode_released
+from escrowmq.core.records import Kind, decode_change, decode_settle
+from escrowmq.pipeline.columns import plain
+from escrowmq.pipeline.findings import BranchRule, Rule
+from escrowmq.pipeline.frames import Records
+from escrowmq.pipeline.operations import Operations
+
+STEPS: Final = ("held", "released", "epoch")
+"""Rows among the steps of branches: `owner` is a group or an application. Of a group, `branch` is the queue,
+`operations` the first number, `published` how many messages are held, or settled in the same record (-1: none, they
+went back), `settled` the number below which all were settled. Of an application, `published` is how many branches are
+committed.
+"""
+
+Numbers = dict[str, list[int]]
+"""Of a group (`queue NUL name`): settled, first and next number, of an application: epoch; and where that was said."""
+
+
+class Wrong(NamedTuple):
+    """A number that does not follow."""
+
+    rule: Rule
+    lsn: int
+    text: str
+
+
+def notes(records: Records, operations: Operations, snapshot: int) -> Iterator[dict[str, object]]:
+    """What these records say of numbers. `snapshot`: they are those of a snapshot taken there; -1 for the log's."""
+
+    def row(step: str, i: int, order: int = 0, **fields: object) -> dict[str, object]:
+        lsn = int(records.lsn[i]) + order if snapshot < 0 else snapshot
+        known = {"branch": 0, "settled": 0, "operations": 0, "at_us": int(records.time[i])}
+        return {**known, "step": step, "lsn": lsn, "whole": True, "snapshot": snapshot >= 0, **fields}
+
+    def group(step: str, i: int, order: int, said: Any, count: int) -> dict[str, object]:
+        names = {"branch": said.queue, "owner": plain(said.group)}
+        return row(step, i, order, **names, operations=said.first, settled=said.settled, published=count)
+
+    for i in records.of_kind(Kind.HELD).tolist():
+        held = decode_held(records.payload(i))
+        yield group("held", i, 0, held, sum(each.length for each in held.ranges))
+    for i in records.of_kind(Kind.RELEASED).tolist():
+        yield group("released", i, 0, decode_released(records.payload(i)), -1)
+    settlements = operations.of_kind(Kind.SETTLE)
+    for i in operations.of_kind(Kind.RELEASED).tolist():
+        released = decode_released(_payload(records, operations, i))
+        order = int(operations.order[i])
+        before = settlements[operations.record[settlements] == operations.record[i]]
+        before = before[operations.order[before] < order]
+        yield group(
+            "released", int(operations.record[i]), order, released, _settled(records, operations, before, released)
+        )
+    for i in records.of_kind(Kind.DECIDE).tolist():
+        payload = records.payload(i)
+        epoch, length, _, won = DECIDE.unpack_from(payload)
+        name = bytes(payload[DECIDE.size : DECIDE.size + length]).decode("utf-8", "surrogatepass")
+        if name:
+            yield row("epoch", i, owner=plain(name), epoch=epoch, published=won)
+    for i in records.of_kind(Kind.PROGRESS).tolist():
+        fields = decode_change(records.payload(i))
+        yield row("epoch", i, owner=plain(fields["application"]), epoch=fields["epoch"], published=0)
+
+
+def _payload(records: Records, operations: Operations, i: int) -> memoryview:
+    at = int(operations.at[i])
+    return records.data.data[at : at + int(operations.length[i])]
+
+
+def _settled(records: Records, operations: Operations, before: np.ndarray[Any, Any], released: Released) -> int:
+    """How many messages the settlement before this operation takes, which the operation counts."""
+    for i in before[np.argsort(-operations.order[before])].tolist():
+        found = decode_settle(_payload(records, operations, i))
+        if found.queue == released.queue:
+            return sum(count for _, count in found.ranges)
+    return 0
+
+
+class Sequences:
+    """Follows the numbers of all groups and applications. What the log before `start` says may have gaps."""
+
+    def __init__(self, groups: Numbers, epochs: Numbers, start: int, deleted: Mapping[int, Sequence[int]]) -> None:
+        """`groups`, `epochs`: as of the run before; kept up to date. `deleted`: queues, and where they were deleted."""
+        self._groups, self._epochs = groups, epochs
+        self._start = start
+        self._deleted = deleted
+        self._wrong: list[Wrong] = []
+
+    def check(self, rows: Sequence[Mapping[str, Any]], snapshots: Collection[int]) -> list[Wrong]:
+        """What is wrong with these rows of the log, in order, and those of snapshots."""
+        said = sorted((row for row in rows if not row["snapshot"]), key=lambda row: row["lsn"])
+        done = 0
+        for lsn in sorted(snapshots):
+            while done < len(said) and said[done]["lsn"] < lsn:
+                self._apply(said[done])
+                done += 1
+            self._compare(lsn, [row for row in rows if row["snapshot"] and row["lsn"] == lsn])
+        for row in said[done:]:
+            self._apply(row)
+        return self._wrong
+
+    def _certain(self, lsn: int) -> bool:
+        """Whether nothing is missing that came behind this."""
+        return self._start == 0 or lsn >= self._start
+
+    def _apply(self, row: Mapping[str, Any]) -> None:
+        if row["step"] == "epoch":
+            self._decided(row)
+            return
+        key = f"{row['branch']}\0{row['owner']}"
+        known = self._groups.get(key, [1, 1, 1, 0])
+        settled, first, end, where = known
+        number, count, below, lsn = row["operations"], row["published"], row["settled"], row["lsn"]
+        if row["step"] == "held":
+            right = number == end and below == settled
+            now = [below, first if right else number, number + count]
+        else:
+            right = first < number <= end
+            right &= (number, below) == (end, settled) if count < 0 else (below, count) == (number, number - first)
+            now = [below, number, max(end, number)]
+        certain = self._certain(where)
+        self._groups[key] = [*now, lsn if certain else where]  # each record says a part; a snapshot says all
+        if not right and certain:
+            self._wrong.append(Wrong(BranchRule.NUMBERS, lsn, _group(key)))
+
+    def _decided(self, row: Mapping[str, Any]) -> None:
+        epoch, lsn = row["epoch"], row["lsn"]
+        last, where = self._epochs.get(row["owner"], [-1, 0])
+        if (epoch < last or (epoch == last and row["published"])) and self._certain(where):
+            self._wrong.append(Wrong(BranchRule.EPOCH, lsn, f": epoch {epoch} of {_name(row['owner'])}"))
+        self._epochs[row["owner"]] = [max(epoch, last), lsn]
+
+    def _compare(self, lsn: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        """The log up to `lsn` and the snapshot taken there say the same."""
+        for key in [key for key in self._groups if self._deleted.get(_queue(key), (lsn,))[0] < lsn]:
+            del self._groups[key]
+        groups = {
+            f"{row['branch']}\0{row['owner']}": [
+                row["settled"],
+                row["operations"],
+                row["operations"] + row["published"],
+            ]
+            for row in rows
+            if row["step"] == "held"
+        }
+        for key in self._groups.keys() | groups.keys():
+            *said, where = self._groups.get(key, [0])
+            if said != groups.get(key) and self._certain(where):
+                self._wrong.append(Wrong(BranchRule.NUMBERS, lsn, _group(key)))
+        epochs = {row["owner"]: [row["epoch"]] for row in rows if row["step"] == "epoch"}
+        for name in self._epochs.keys() | epochs.keys():
+            *said, where = self._epochs.get(name, [0])
+            if said != epochs.get(name) and self._certain(where):
+                self._wrong.append(Wrong(BranchRule.EPOCH, lsn, f": the snapshot's of {_name(name)}"))
+        for known, found in ((self._groups, groups), (self._epochs, epochs)):
+            known.clear()
+            known.update({key: [*numbers, lsn] for key, numbers in found.items()})
+
+
+def _queue(key: str) -> int:
+    return int(key.partition("\0")[0])
+
+
+def _group(key: str) -> str:
+    queue, _, name = key.partition("\0")
+    return f": group {name} of queue {queue}"
+
+
+def _name(application: str) -> str:
+    return application.rpartition("\0")[2]
