@@ -166,15 +166,15 @@ def _settle(slots: Slots, of: Of) -> None:
 
 
 def _return(slots: Slots, of: Of) -> None:
-    place, rows, _ = of(Happened.RETURNED)
-    slots["returned"][place] = rows["index"]
     place, rows, _ = of(Happened.RETURNED, Happened.TAKEN)
+    back = rows["what"] == Happened.RETURNED
+    slots["returned"][place[back]] = rows["index"][back]
+    slots["taken"][place[~back]] = 1
     late = (slots["settlements"][place] > 0) & (rows["lsn"] > slots["settle_lsn"][place])
     slots.report(place[late], Finding.AFTER_SETTLEMENT, rows["lsn"][late])
 
 
 def _deliver(slots: Slots, of: Of, consumers: int, world: World) -> None:
-    slots["taken"][of(Happened.TAKEN)[0]] = 1
     place, rows, _ = of(Happened.DELIVERED)
     side = np.argsort(place, kind="stable")  # the deliveries of a message side by side, in order
     place, rows = place[side], rows[side]
