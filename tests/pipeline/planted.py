@@ -348,6 +348,16 @@ def held_after_settlement(scribe: Scribe, queue: int, name: str) -> Expected:
     return Expected("TX-8", "delivered again", f"{name} 1", lsn)
 
 
+def settled_without_a_hold(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A group of bulk readers settles another message than it held."""
+    scribe.publish(queue, 1, 3)
+    scribe.frame()
+    scribe.append(Kind.HELD, *encode_held(Held(queue, "group", 1, 1, [HeldRange(2, 2, 0)], [])))
+    released = encode_released(queue, "group", 3, 3)
+    lsn = scribe.commit(scribe.settled(queue, [1, 2]), (Kind.RELEASED, [released]))
+    return Expected("PIPE-1", "held out of turn", f"{name} 1", lsn)
+
+
 def published_to_a_deleted_queue(scribe: Scribe, queue: int, name: str) -> Expected:
     """A message comes to a queue that is gone."""
     scribe.publish(queue, 1)
@@ -397,6 +407,7 @@ PLANTED: Final[dict[str, Plant]] = {
         held_without_content,
         returned_after_settlement,
         held_after_settlement,
+        settled_without_a_hold,
         published_to_a_deleted_queue,
         undecided,
     )

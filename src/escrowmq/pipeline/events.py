@@ -14,7 +14,7 @@ from escrowmq.core.hold_records import decode_held
 from escrowmq.core.records import RECORD_BYTES, TRANSIENT, Kind
 from escrowmq.pipeline.columns import U32, U64, Bytes, Ints, Rows, integers, ragged, slices, take, texts
 from escrowmq.pipeline.frames import Records
-from escrowmq.pipeline.operations import Operations
+from escrowmq.pipeline.operations import OPERATION_HEAD, Operations
 
 BUCKET_BITS = 18
 """Positions of a queue are worked on in groups of two to the power of this."""
@@ -45,7 +45,7 @@ EVENT = np.dtype(
         ("lsn", "<i8"),
         ("frame", "<i8"),
         ("time", "<i8"),  # of the frame, microseconds
-        ("came", "<i8"),  # when it came to the broker, or was handed over: milliseconds
+        ("came", "<i8"),  # when it came to the broker, or was handed over: ms; 1 if a group settled it
         ("branch", "<i8"),
         ("block", "<i8"),  # LSN of the block
         ("index", "<i8"),  # number of the first message in the block
@@ -211,6 +211,17 @@ def _settled(builder: Builder) -> None:
     rows = builder.add(chosen[owner], Happened.SETTLED, len(owner))
     rows["queue"], rows["code"] = heads["queue"][owner], heads["outcome"][owner]
     rows["first"], rows["count"] = ranges["first"], ranges["count"]
+    rows["came"] = _held_before(operations, chosen)[owner]
+
+
+def _held_before(operations: Operations, settlements: Ints) -> Ints:
+    """1 for those that settle what a group held: RELEASED comes right behind them."""
+    released = operations.of_kind(Kind.RELEASED)
+    if not len(released):
+        return np.zeros(len(settlements), np.int64)
+    behind = operations.order[settlements] + operations.length[settlements] + OPERATION_HEAD.itemsize
+    keys = (operations.record[settlements] << 32) + behind
+    return np.isin(keys, (operations.record[released] << 32) + operations.order[released]).astype(np.int64)
 
 
 def _moved(builder: Builder, lookup: Lookup) -> None:

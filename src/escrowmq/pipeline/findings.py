@@ -24,6 +24,7 @@ class Finding(IntFlag):
     OTHER_CONTENT = 4096
     HELD_TWICE = 8192
     TO_NOBODY = 16384
+    NOT_HELD = 32768
 
 
 class Rule(NamedTuple):
@@ -63,6 +64,7 @@ RULES: Final[dict[Finding, Rule]] = {
         "content changed", "DUR-3", "A compaction, or the broker's snapshot, has given it the content of another."
     ),
     Finding.HELD_TWICE: Rule("duplicated", "ORD-4", "The broker's snapshot holds it twice."),
+    Finding.NOT_HELD: Rule("held out of turn", "PIPE-1", "Bulk readers have settled it, and had not held it."),
     Finding.TO_NOBODY: Rule("lost", "DUR-1", "It was published to a queue that had been deleted before."),
 }
 

@@ -90,8 +90,9 @@ def lives(events: Events, open_before: list[Slots], world: World) -> Slots:
 
     _publish(slots, events, of, len(old.texts))
     contents.move(slots, events, of, len(old.texts), world.start)
-    _settle(slots, of)
+    held = _settle(slots, of)
     _return(slots, of)
+    _check_holds(slots, held, world.start)
     _deliver(slots, of, len(old.consumers), world)
     _delete(slots, world)
     _check_order(slots, world)
@@ -149,7 +150,8 @@ def _publish(slots: Slots, events: Events, of: Of, texts: int) -> None:
     slots["size"][place[sized]] = events.sizes[rows["sizes"][sized] + nth[sized]]
 
 
-def _settle(slots: Slots, of: Of) -> None:
+def _settle(slots: Slots, of: Of) -> Ints:
+    """Also returns which messages bulk readers have settled."""
     place, rows, _ = of(Happened.SETTLED)
     again = slots["settlements"][place] > 0
     first = _first(place)
@@ -163,6 +165,7 @@ def _settle(slots: Slots, of: Of) -> None:
     slots["settle_lsn"][place], slots["settle_frame"][place] = rows["lsn"], rows["frame"]
     slots["settle_us"][place], slots["settle_branch"][place] = rows["time"], rows["branch"]
     slots["outcome"][place] = rows["code"]
+    return place[rows["came"] > 0]
 
 
 def _return(slots: Slots, of: Of) -> None:
@@ -172,6 +175,12 @@ def _return(slots: Slots, of: Of) -> None:
     slots["taken"][place[~back]] = 1
     late = (slots["settlements"][place] > 0) & (rows["lsn"] > slots["settle_lsn"][place])
     slots.report(place[late], Finding.AFTER_SETTLEMENT, rows["lsn"][late])
+
+
+def _check_holds(slots: Slots, settled: Ints, start: int) -> None:
+    """What bulk readers have settled they had held. The record of that may be gone with the rest of the history."""
+    strange = settled[(slots["taken"][settled] == 0) & (slots["publish_lsn"][settled] >= start)]
+    slots.report(strange, Finding.NOT_HELD, slots["settle_lsn"][strange])
 
 
 def _deliver(slots: Slots, of: Of, consumers: int, world: World) -> None:
