@@ -539,6 +539,7 @@ def epoch_again(scribe: Scribe) -> Expected:
     scribe.queue(1, "q")
     scribe.publish(1, 1, 2)
     scribe.frame()
+    lsn = 0
     for _ in range(2):
         prepare(scribe, 1, scribe.branch + 1)
         operations = scribe.settled(1, [scribe.branch]), scribe.published([(1, 1 + 2 * scribe.branch)], [b"1", b"2"])
