@@ -358,6 +358,16 @@ def settled_without_a_hold(scribe: Scribe, queue: int, name: str) -> Expected:
     return Expected("PIPE-1", "held out of turn", f"{name} 1", lsn)
 
 
+def rejected_by_a_hold(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A group of bulk readers settles a message as rejected."""
+    scribe.publish(queue, 1)
+    scribe.frame()
+    scribe.append(Kind.HELD, *encode_held(Held(queue, "group", 1, 1, [HeldRange(1, 1, 0)], [])))
+    released = encode_released(queue, "group", 2, 2)
+    lsn = scribe.commit(scribe.settled(queue, [1], Outcome.REJECTED), (Kind.RELEASED, [released]))
+    return Expected("PIPE-1", "held out of turn", f"{name} 1", lsn)
+
+
 def published_to_a_deleted_queue(scribe: Scribe, queue: int, name: str) -> Expected:
     """A message comes to a queue that is gone."""
     scribe.publish(queue, 1)
@@ -408,6 +418,7 @@ PLANTED: Final[dict[str, Plant]] = {
         returned_after_settlement,
         held_after_settlement,
         settled_without_a_hold,
+        rejected_by_a_hold,
         published_to_a_deleted_queue,
         undecided,
     )

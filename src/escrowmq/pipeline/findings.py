@@ -64,7 +64,9 @@ RULES: Final[dict[Finding, Rule]] = {
         "content changed", "DUR-3", "A compaction, or the broker's snapshot, has given it the content of another."
     ),
     Finding.HELD_TWICE: Rule("duplicated", "ORD-4", "The broker's snapshot holds it twice."),
-    Finding.NOT_HELD: Rule("held out of turn", "PIPE-1", "Bulk readers have settled it, and had not held it."),
+    Finding.NOT_HELD: Rule(
+        "held out of turn", "PIPE-1", "Bulk readers have settled it, and had not held it, or have not accepted it."
+    ),
     Finding.TO_NOBODY: Rule("lost", "DUR-1", "It was published to a queue that had been deleted before."),
 }
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from escrowmq.core.deliveries import REDELIVERED, SETTLED
+from escrowmq.core.outcome import Outcome
 from escrowmq.pipeline import contents
 from escrowmq.pipeline.columns import Ints, Rows, ragged
 from escrowmq.pipeline.events import NOWHERE, Events, Happened
@@ -178,8 +179,9 @@ def _return(slots: Slots, of: Of) -> None:
 
 
 def _check_holds(slots: Slots, settled: Ints, start: int) -> None:
-    """What bulk readers have settled they had held. The record of that may be gone with the rest of the history."""
-    strange = settled[(slots["taken"][settled] == 0) & (slots["publish_lsn"][settled] >= start)]
+    """What bulk readers settle they accept, and had held; the record of that may be gone with history."""
+    unheld = (slots["taken"][settled] == 0) & (slots["publish_lsn"][settled] >= start)
+    strange = settled[unheld | (slots["outcome"][settled] != Outcome.ACCEPTED)]
     slots.report(strange, Finding.NOT_HELD, slots["settle_lsn"][strange])
 
 
