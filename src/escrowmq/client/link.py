@@ -145,7 +145,10 @@ class Link(ABC):
                 pass  # which is what was wanted
             finally:
                 self._closed = True
-                self._transport.close()
+                if self.blocked is None:
+                    self._transport.close()
+                else:
+                    self._transport.abort()
 
     # -- writing, reading, waiting
 
@@ -223,7 +226,7 @@ class Link(ABC):
             late = self._late(str(error))
             # Half a frame may have gone: nothing can follow it.
             self.error = ConnectionClosed(0, f"given up: {late}", where=self.parameters.address)
-            self._transport.close()
+            self._transport.abort()
             self._closed = True
             raise late from None
 

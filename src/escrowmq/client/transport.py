@@ -6,6 +6,7 @@ import contextlib
 import select
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections import deque
@@ -17,6 +18,8 @@ from escrowmq.client.parameters import Parameters
 from escrowmq.wire.amqp091.frames import HEARTBEAT
 
 RECEIVE_SIZE: Final = 256 * 1024
+_AT_ONCE: Final = struct.pack("ii", 1, 0)
+"""Of SO_LINGER: what waits to be sent is dropped, and the connection reset."""
 _WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -90,6 +93,12 @@ class Transport:
             self._thread.join(1.0)
         for sock in (self._sock, self._woken, self._waker):
             sock.close()
+
+    def abort(self) -> None:
+        """Close it, and have the peer notice even if it does not read: what it has not read is not to happen."""
+        with contextlib.suppress(OSError):
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        self.close()
 
     def wake(self) -> None:
         """From any thread: have the `turn` that waits, or the next one, return."""

@@ -182,13 +182,16 @@ class _Task:
 
     def drop(self) -> None:
         """Roll back what this attempt has done. Where that fails, the decision, or a timeout, does it."""
-        if self._broker.connection.blocked is not None:
-            close(self._options.endpoint, ROLE)  # behind a publish that it does not take the broker reads nothing else
-            return
-        with contextlib.suppress(Error):
-            if self._channel is not None:
-                self._channel.close()  # which rolls back what is worked for
-            discard(self._broker, [*self.done, *(xid for xid, _ in self._requests)])
+        left = [*self.done, *(xid for xid, _ in self._requests)]
+        with contextlib.suppress(Error, EscrowSparkError):
+            if self._broker.connection.blocked is not None:
+                # Behind a publish that it does not take the broker reads nothing else: another connection has to tell.
+                close(self._options.endpoint, ROLE)
+            elif self._channel is not None:
+                self._channel.close()  # which rolls back what is worked for, unless that is ended already
+            if self._channel is not None and self._xid is not None:
+                left.append(self._xid)
+            discard(escrow(self._options.endpoint, ROLE), left)
 
 
 def check_target(broker: Escrow, kind: str, name: str) -> None:
