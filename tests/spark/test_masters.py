@@ -16,7 +16,7 @@ from tests.spark.cluster import QUICK, Cluster
 from tests.spark.desk import PERSISTENT, numbered
 
 ROOT = Path(__file__).parents[2]
-COUNT = 2500
+COUNT = 1500
 
 
 def run(folder: Path, broker: BrokerProcess, master: str, environment: dict[str, str]) -> str:

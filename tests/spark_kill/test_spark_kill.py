@@ -10,8 +10,7 @@ import pytest
 from tests.spark_kill.points import POINTS
 from tests.spark_kill.rounds import plan, run_rounds
 
-SHORT = (
-    "driver: all are prepared, nothing is decided",
+SHORT = (  # before the decision, tests/demo kills the driver
     "driver: the epoch is decided, Spark has not noted it",
     "worker: prepared, and has not told",
     "broker: amid of write",
