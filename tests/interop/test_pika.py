@@ -230,18 +230,18 @@ def test_publishers_are_blocked_while_memory_runs_short(own_broker: Start, name:
         holder = consumer.channel()
         holder.basic_consume(name, lambda *_: None)  # what it does not settle cannot wait on disk
         sent = 0
-        while not heard:
+        while heard[-1:] != ["low on memory"]:
             channel.basic_publish("", name, bytes(MIB))
             sent += 1
             publisher.process_data_events(0.001)
             consumer.process_data_events(0)
         holder.close()
-        assert heard == ["low on memory"]
         bodies = received(consumer.channel(), name, sent)
         assert all(len(body) == MIB for body in bodies)
         del bodies
-        wait_until(lambda: publisher.process_data_events(0.05) or len(heard) == 2, what="connection.unblocked")
-        assert heard[1] == "unblocked"
+        wait_until(lambda: publisher.process_data_events(0.05) or heard[-1] == "unblocked", what="connection.unblocked")
+        # What is on its way weighs as well, so it may have been blocked for a moment before it was for good.
+        assert heard == ["low on memory", "unblocked"] * (len(heard) // 2)
         channel.confirm_delivery()
         channel.basic_publish("", name, b"goes on")
         assert received(consumer.channel(), name, 1) == [b"goes on"]
