@@ -1,4 +1,4 @@
-"""`python -m escrowmq.pipeline.archive`: let Spark's Java start in half the time.
+"""`python -m escrowmq.pipeline.archive`: let Spark's Java start sooner.
 
 Java keeps the classes of Spark, as it has parsed and checked them once, in a file (class data sharing, JEP 350; some
 200 MB beside the installed packages), and maps that into memory when it starts again. The file is for one Java and one
