@@ -17,7 +17,7 @@ from escrowmq.pipeline import sequences
 from escrowmq.pipeline.columns import U32, U64, Ints, integers, plain, ragged, take
 from escrowmq.pipeline.events import BLOCK, RANGE, SETTLE, TARGET
 from escrowmq.pipeline.frames import Records
-from escrowmq.pipeline.operations import DECIDE_HEAD, Operations
+from escrowmq.pipeline.operations import Decision, Operations, decision
 
 SCHEMA: Final = pa.schema(
     [
@@ -83,7 +83,8 @@ def _committed(records: Records, operations: Operations) -> pa.RecordBatch:
     application: list[str | None] = [None] * n
     epoch: list[int | None] = [None] * n
     for i in np.flatnonzero(kind == Kind.DECIDE).tolist():
-        application[i], epoch[i] = _decision(records.payload(int(commits.record[i])))
+        said = decision(records.payload(int(commits.record[i])))
+        application[i], epoch[i] = _name(said), said.epoch
     effects: list[list[str] | None] = [None] * n
     pages = frozenset(records.lsn[records.of_kind(Kind.PAGE)].tolist()) if two_phase.any() else frozenset()
     for i in np.flatnonzero(two_phase | (kind != Kind.COMMIT) | (published == 0)).tolist():
@@ -200,15 +201,12 @@ def _ended(records: Records) -> list[dict[str, object]]:
             step = "rolled back" if kind == Kind.ROLLBACK else "forgotten"
             rows.append({"branch": int.from_bytes(payload[:8], "little"), "step": step, **where})
             continue
-        _, name, lost, _ = np.frombuffer(payload, DECIDE_HEAD, 1)[0].tolist()
-        numbers = np.frombuffer(payload, "<u8", lost, DECIDE_HEAD.itemsize + name).tolist()
-        decision = dict(zip(("application", "epoch"), _decision(payload), strict=True))
-        rows += [{"branch": number, "step": "rolled back", **decision, **where} for number in numbers]
+        said = decision(payload)
+        numbers = np.frombuffer(payload, "<u8", said.lost, said.end).tolist()
+        by = {"application": _name(said), "epoch": said.epoch}
+        rows += [{"branch": number, "step": "rolled back", **by, **where} for number in numbers]
     return rows
 
 
-def _decision(payload: memoryview) -> tuple[str | None, int]:
-    """Whose decision a DECIDE record is, if anybody's, and how far that application has come with it."""
-    epoch, length, _, _ = np.frombuffer(payload, DECIDE_HEAD, 1)[0].tolist()
-    name = bytes(payload[DECIDE_HEAD.itemsize : DECIDE_HEAD.itemsize + length]).decode("utf-8", "replace")
-    return name.rpartition("\0")[2] or None, epoch  # the virtual host's name and a NUL stand before it
+def _name(said: Decision) -> str | None:
+    return said.application.rpartition("\0")[2] or None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,6 +14,25 @@ from escrowmq.pipeline.frames import Records
 COMMIT_HEAD = np.dtype([("branch", "<u8"), ("count", "<u4")])
 OPERATION_HEAD = np.dtype([("kind", "u1"), ("length", "<u4")])
 DECIDE_HEAD = np.dtype([("epoch", "<i8"), ("name", "<u2"), ("lost", "<u4"), ("won", "<u4")])
+
+
+class Decision(NamedTuple):
+    """The head of a DECIDE record. `application`: the virtual host, a NUL, and a name that may be empty; `lost`, `won`:
+    how many branches were rolled back and committed. `end`: where the head ends.
+    """
+
+    application: str
+    epoch: int
+    lost: int
+    won: int
+    end: int
+
+
+def decision(payload: memoryview) -> Decision:
+    """What a DECIDE record says of all its branches."""
+    epoch, length, lost, won = np.frombuffer(payload, DECIDE_HEAD, 1)[0].tolist()
+    end = DECIDE_HEAD.itemsize + length
+    return Decision(bytes(payload[DECIDE_HEAD.itemsize : end]).decode("utf-8", "replace"), epoch, lost, won, end)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,12 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from escrowmq.core.branch_records import DECIDE
 from escrowmq.core.hold_records import Released, decode_held, decode_released
 from escrowmq.core.records import Kind, decode_change, decode_settle
 from escrowmq.pipeline.columns import plain
 from escrowmq.pipeline.findings import BranchRule, Rule
 from escrowmq.pipeline.frames import Records
-from escrowmq.pipeline.operations import Operations
+from escrowmq.pipeline.operations import Operations, decision
 
 STEPS: Final = ("held", "released", "epoch")
 """Rows among the steps of branches: `owner` is a group or an application. Of a group, `branch` is the queue,
@@ -61,11 +60,9 @@ def notes(records: Records, operations: Operations, snapshot: int) -> Iterator[d
             "released", int(operations.record[i]), order, released, _settled(records, operations, before, released)
         )
     for i in records.of_kind(Kind.DECIDE).tolist():
-        payload = records.payload(i)
-        epoch, length, _, won = DECIDE.unpack_from(payload)
-        name = bytes(payload[DECIDE.size : DECIDE.size + length]).decode("utf-8", "surrogatepass")
-        if name:
-            yield row("epoch", i, owner=plain(name), epoch=epoch, published=won)
+        decided = decision(records.payload(i))
+        if decided.application:
+            yield row("epoch", i, owner=plain(decided.application), epoch=decided.epoch, published=decided.won)
     for i in records.of_kind(Kind.PROGRESS).tolist():
         fields = decode_change(records.payload(i))
         yield row("epoch", i, owner=plain(fields["application"]), epoch=fields["epoch"], published=0)
