@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -32,6 +32,7 @@ class Happened(IntEnum):
     DELIVERED = 7
     COPIED = 8
     TAKEN = 9
+    SETTLED_BY_GROUP = 10
 
 
 EVENT = np.dtype(
@@ -45,7 +46,7 @@ EVENT = np.dtype(
         ("lsn", "<i8"),
         ("frame", "<i8"),
         ("time", "<i8"),  # of the frame, microseconds
-        ("came", "<i8"),  # when it came to the broker, or was handed over: ms; 1 if a group settled it
+        ("came", "<i8"),  # when it came to the broker, or was handed over: milliseconds
         ("branch", "<i8"),
         ("block", "<i8"),  # LSN of the block
         ("index", "<i8"),  # number of the first message in the block
@@ -211,17 +212,17 @@ def _settled(builder: Builder) -> None:
     rows = builder.add(chosen[owner], Happened.SETTLED, len(owner))
     rows["queue"], rows["code"] = heads["queue"][owner], heads["outcome"][owner]
     rows["first"], rows["count"] = ranges["first"], ranges["count"]
-    rows["came"] = _held_before(operations, chosen)[owner]
+    rows["what"][_by_group(operations, chosen)[owner]] = Happened.SETTLED_BY_GROUP
 
 
-def _held_before(operations: Operations, settlements: Ints) -> Ints:
-    """1 for those that settle what a group held: RELEASED comes right behind them."""
+def _by_group(operations: Operations, settlements: Ints) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which of them settle what a group of bulk readers held: RELEASED comes right behind them."""
     released = operations.of_kind(Kind.RELEASED)
     if not len(released):
-        return np.zeros(len(settlements), np.int64)
+        return np.zeros(len(settlements), bool)
     behind = operations.order[settlements] + operations.length[settlements] + OPERATION_HEAD.itemsize
     keys = (operations.record[settlements] << 32) + behind
-    return np.isin(keys, (operations.record[released] << 32) + operations.order[released]).astype(np.int64)
+    return np.isin(keys, (operations.record[released] << 32) + operations.order[released])
 
 
 def _moved(builder: Builder, lookup: Lookup) -> None:

@@ -153,7 +153,7 @@ def _publish(slots: Slots, events: Events, of: Of, texts: int) -> None:
 
 def _settle(slots: Slots, of: Of) -> Ints:
     """Also returns which messages bulk readers have settled."""
-    place, rows, _ = of(Happened.SETTLED)
+    place, rows, _ = of(Happened.SETTLED, Happened.SETTLED_BY_GROUP)
     again = slots["settlements"][place] > 0
     first = _first(place)
     repeated = np.ones(len(place), bool)
@@ -166,7 +166,8 @@ def _settle(slots: Slots, of: Of) -> Ints:
     slots["settle_lsn"][place], slots["settle_frame"][place] = rows["lsn"], rows["frame"]
     slots["settle_us"][place], slots["settle_branch"][place] = rows["time"], rows["branch"]
     slots["outcome"][place] = rows["code"]
-    return place[rows["came"] > 0]
+    by_group: Ints = place[rows["what"] == Happened.SETTLED_BY_GROUP]
+    return by_group
 
 
 def _return(slots: Slots, of: Of) -> None:
