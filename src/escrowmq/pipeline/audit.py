@@ -52,6 +52,12 @@ class Options(NamedTuple):
 class OutrunError(NoJournalError):
     """The broker has deleted segments while they were read."""
 
+    def __init__(self, journal: str) -> None:
+        super().__init__(
+            f"{journal}: the broker deleted segments that were being read; let it keep them for a while, by its "
+            "setting journal.retain_bytes"
+        )
+
 
 class Verdict(NamedTuple):
     """What a run came to. `violations` counts all that were ever found; `fresh` are new in this run."""
@@ -117,10 +123,7 @@ class Audit:
             return self._run()
         except (PySparkException, Py4JError, OSError) as error:
             if self._outrun():
-                raise OutrunError(
-                    f"{self.journal}: the broker deleted segments that were being read; let it keep them for a "
-                    "while, by its setting journal.retain_bytes"
-                ) from error
+                raise OutrunError(self.journal) from error
             raise
 
     def _outrun(self) -> bool:
@@ -138,8 +141,8 @@ class Audit:
         branches = self._branches()
         self.progress("gold: violations, undecided, latency, throughput")
         verdict = self._judge(messages, branches)
-        if verdict.fresh and self._outrun():
-            raise OutrunError("what seems to be missing may have been there")
+        if verdict.fresh and self._outrun():  # what seems to be missing may have been there
+            raise OutrunError(self.journal)
         self.progress("report")
         write_report(self, verdict)
         if self.lake is not None:
