@@ -14,7 +14,6 @@ from escrowmq.core.branch_records import (
     Item,
     Prepared,
     SettlementItem,
-    encode_decide,
     encode_number,
     encode_placed,
     encode_prepare,
@@ -28,15 +27,12 @@ from escrowmq.core.outcome import Outcome
 from escrowmq.core.records import (
     Kind,
     Move,
-    QueueState,
     Range,
     Reference,
     encode_block,
-    encode_change,
     encode_commit,
     encode_delivered,
     encode_moves,
-    encode_queue_state,
     encode_readdressed,
     encode_returned,
 )
@@ -456,126 +452,3 @@ def all_planted(scribe: Scribe) -> Iterator[Expected]:
         scribe.frame()
         scribe.queue(2 * number + 1, f"good {number}")
         good(scribe, 2 * number + 1)
-
-
-# -- faults of the log as a whole: each spoils a journal of its own
-
-
-def lost(scribe: Scribe) -> Expected:
-    """The snapshot does not hold a message that nobody has settled."""
-    scribe.queue(1, "q")
-    scribe.publish(1, 1, 3)
-    scribe.frame()
-    lsn = scribe.snapshot({1: [(1, 2)]})
-    return Expected("DUR-1", "lost", "q 3", lsn)
-
-
-def came_back(scribe: Scribe) -> Expected:
-    """The snapshot holds a message that was settled."""
-    scribe.queue(1, "q")
-    scribe.publish(1, 1, 3)
-    scribe.frame()
-    scribe.settle(1, [2])
-    scribe.frame()
-    lsn = scribe.snapshot({1: [(1, 3)]})
-    return Expected("TX-8", "came back", "q 2", lsn)
-
-
-def held_twice(scribe: Scribe) -> Expected:
-    """The snapshot holds a message twice."""
-    scribe.queue(1, "q")
-    scribe.publish(1, 1, 3)
-    lsn = scribe.snapshot({1: [(1, 2), (2, 2)]})
-    return Expected("ORD-4", "duplicated", "q 2", lsn)
-
-
-def held_with_other_content(scribe: Scribe) -> Expected:
-    """The snapshot looks for a message where it lay before it was moved."""
-    scribe.queue(1, "q")
-    block = scribe.publish(1, 1, 3) + 16
-    relocate(scribe, 1, [3], [b"body"])
-    state = QueueState(1, 4, 0, array("Q", [1]), array("Q", [block]), array("I", [3]), array("I", [0]), [])
-    scribe.frame()
-    lsn = scribe.snapshot_of([(int(Kind.QUEUE_STATE), b"".join(encode_queue_state(state)))])
-    return Expected("DUR-3", "content changed", "q 3", lsn)
-
-
-def hold(scribe: Scribe, number: int, first: int, count: int, settled: int = 1) -> int:
-    """A group holds further messages of queue 1, from the number on."""
-    return scribe.append(Kind.HELD, *encode_held(Held(1, "group", settled, number, [HeldRange(first, count, 0)], [])))
-
-
-def settle_hold(scribe: Scribe, number: int, positions: Sequence[int]) -> int:
-    """It settles what it holds below the number; the LSN of that operation."""
-    settled = scribe.settled(1, positions)
-    released = encode_released(1, "group", number, number)
-    return scribe.commit(settled, (Kind.RELEASED, [released]), branch=0) + 12 + 5 + len(settled[1][0]) + 5
-
-
-def held_out_of_turn(scribe: Scribe) -> Expected:
-    """A group gets messages under numbers that it has had."""
-    scribe.queue(1, "q")
-    scribe.publish(1, 1, 9)
-    scribe.frame()
-    hold(scribe, 1, 1, 3)
-    settle_hold(scribe, 3, [1, 2])
-    hold(scribe, 4, 4, 2, settled=3)
-    lsn = hold(scribe, 4, 6, 2, settled=3)
-    return Expected("PIPE-1", "held out of turn", "group group of queue 1", lsn)
-
-
-def settled_out_of_turn(scribe: Scribe) -> Expected:
-    """A group settles fewer messages than lie below the number that it comes to."""
-    scribe.queue(1, "q")
-    scribe.publish(1, 1, 9)
-    scribe.frame()
-    hold(scribe, 1, 1, 3)
-    lsn = settle_hold(scribe, 3, [1])
-    scribe.append(Kind.RELEASED, encode_released(1, "group", 3, 4))
-    return Expected("PIPE-1", "held out of turn", "group group of queue 1", lsn)
-
-
-def hold_forgotten(scribe: Scribe) -> Expected:
-    """A snapshot knows nothing of a group."""
-    scribe.queue(1, "q")
-    scribe.publish(1, 1)
-    scribe.frame()
-    hold(scribe, 1, 1, 1)
-    lsn = scribe.snapshot({1: [(1, 1)]})
-    return Expected("PIPE-1", "held out of turn", "group group of queue 1", lsn)
-
-
-def epoch_again(scribe: Scribe) -> Expected:
-    """An application decides an epoch twice, with other branches."""
-    scribe.queue(1, "q")
-    scribe.publish(1, 1, 2)
-    scribe.frame()
-    lsn = 0
-    for _ in range(2):
-        prepare(scribe, 1, scribe.branch + 1)
-        operations = scribe.settled(1, [scribe.branch]), scribe.published([(1, 1 + 2 * scribe.branch)], [b"1", b"2"])
-        parts, _ = encode_decide("/\0app", 7, [], [(scribe.branch, operations)])
-        lsn = scribe.append(Kind.DECIDE, *parts)
-        scribe.frame()
-    return Expected("PIPE-2", "epoch decided again", "epoch 7 of app", lsn)
-
-
-def epoch_forgotten(scribe: Scribe) -> Expected:
-    """A snapshot has an application at an earlier epoch."""
-    scribe.append(Kind.DECIDE, *encode_decide("/\0app", 7, [], [])[0])
-    scribe.frame()
-    lsn = scribe.snapshot_of([(int(Kind.PROGRESS), encode_change(application="/\0app", epoch=6))])
-    return Expected("PIPE-2", "epoch decided again", "the snapshot's of app", lsn)
-
-
-WHOLE: Final = (
-    lost,
-    came_back,
-    held_twice,
-    held_with_other_content,
-    held_out_of_turn,
-    settled_out_of_turn,
-    hold_forgotten,
-    epoch_again,
-    epoch_forgotten,
-)

@@ -12,7 +12,8 @@ from escrowmq.journal.format import FILE_HEADER_SIZE
 from escrowmq.pipeline.events import BUCKET_BITS
 from tests.pipeline.direct import audited
 from tests.pipeline.journals import Scribe
-from tests.pipeline.planted import PLANTED, WHOLE, Expected, good
+from tests.pipeline.planted import PLANTED, Expected, good
+from tests.pipeline.planted_journals import WHOLE
 
 
 @pytest.mark.rule("PIPE-5")
