@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -306,17 +307,20 @@ def test_what_was_released_is_not_read_in_silence(desk: Desk, on_loss: str) -> N
 
 @pytest.mark.parametrize("on_loss", ["true", "false"])
 @pytest.mark.parametrize("count", [3, 30])
-def test_a_queue_that_is_made_anew_is_another_one(desk: Desk, on_loss: str, count: int) -> None:
-    prefix = f"in.{on_loss}.{count}"
-    source, target = desk.queue(prefix, numbered(10)), desk.queue(f"out.{prefix}")
-    gone = desk.queue(f"{prefix}.gone", numbered(10))
-    reader = desk.spark.readStream.format("escrowmq").option("subscribePattern", desk.name(f"{prefix}.*"))
+@pytest.mark.parametrize("declare", [Desk.queue, Desk.stream])
+def test_a_queue_that_is_made_anew_is_another_one(
+    desk: Desk, declare: Callable[..., str], count: int, on_loss: str
+) -> None:
+    name = f"{declare.__name__}.{count}.{on_loss}"
+    queues = [declare(desk, each, numbered(10)) for each in (name, f"{name}.gone")]
+    target = desk.queue(f"out.{name}")
+    reader = desk.spark.readStream.format("escrowmq").option("subscribePattern", desk.name(f"{name}.*"))
     rows = reader.option("group", "g").option("failOnDataLoss", on_loss).load().select("body")
     desk.run(rows, queue=target)
     desk.get(target)
-    for queue in (source, gone):
+    for queue in queues:
         desk.channel.queue_delete(queue)
-    desk.queue(prefix, numbered(count))
+    declare(desk, name, numbered(count))
     if on_loss == "true":
         with pytest.raises(StreamingQueryException) as caught:
             desk.run(rows, queue=target)
@@ -324,26 +328,8 @@ def test_a_queue_that_is_made_anew_is_another_one(desk: Desk, on_loss: str, coun
     else:
         desk.run(rows, queue=target)
         assert desk.get(target) == numbered(count)
-        assert desk.held(source).settled == count + 1
-
-
-@pytest.mark.parametrize("on_loss", ["true", "false"])
-@pytest.mark.parametrize("count", [3, 30])
-def test_a_stream_that_is_made_anew_is_another_one(desk: Desk, on_loss: str, count: int) -> None:
-    name = f"in.{on_loss}.{count}"
-    source, target = desk.stream(name, numbered(10)), desk.queue(f"out.{name}")
-    rows = desk.read(source, failOnDataLoss=on_loss).select("body")
-    desk.run(rows, queue=target)
-    desk.get(target)
-    desk.channel.queue_delete(source)
-    desk.stream(name, numbered(count))
-    if on_loss == "true":
-        with pytest.raises(StreamingQueryException) as caught:
-            desk.run(rows, queue=target)
-        assert "it was deleted and made anew" in cause(caught.value)
-    else:
-        desk.run(rows, queue=target)
-        assert desk.get(target) == numbered(count)
+        if declare is Desk.queue:
+            assert desk.held(queues[0]).settled == count + 1
 
 
 @pytest.mark.rule("PIPE-2")
