@@ -11,6 +11,7 @@ from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.frames import PROTOCOL_HEADER, frame, header_frame, method_frame
 from escrowmq.wire.amqp091.handshake import State
 from escrowmq.wire.amqp091.properties import Properties
+from escrowmq.wire.amqp091.table import FieldTable
 from escrowmq.wire.endpoint import EndpointLimits, Peer, Verdict
 from escrowmq.wire.sasl import Credentials
 from tests.harness.client import SimClient
@@ -74,6 +75,21 @@ def pair(**limits: Any) -> tuple[Server, SimClient]:
     made = server(**limits)
     client = SimClient(made)
     client.open_channel(1)
+    return made, client
+
+
+def queue(client: SimClient, name: str = "q", arguments: FieldTable | None = None) -> None:
+    client.declare(1, name, arguments=arguments or {})
+
+
+def consuming(prefetch: int = 0, *published: bytes) -> tuple[Server, SimClient]:
+    """Channel 1 publishes to `q`, channel 2 consumes from it."""
+    made, client = pair()
+    queue(client)
+    client.open_channel(2, prefetch=prefetch)
+    client.call(2, spec.BasicConsume("q", "t"), spec.BasicConsumeOk)
+    if published:
+        client.publish(1, "q", *published)
     return made, client
 
 
