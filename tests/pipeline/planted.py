@@ -274,10 +274,17 @@ def delivered_before_commit(scribe: Scribe, queue: int, name: str) -> Expected:
 
 
 def relocate(
-    scribe: Scribe, queue: int, positions: Sequence[int], bodies: Sequence[bytes], *, key: str = "q"
+    scribe: Scribe,
+    queue: int,
+    positions: Sequence[int],
+    bodies: Sequence[bytes],
+    *,
+    key: str = "q",
+    header: bytes = b"",
+    ago_ms: int = 0,
 ) -> tuple[int, int]:
-    """A compaction copies messages that came just now; LSNs of the record and of its block."""
-    block = encode_block(scribe.now_us // 1000, Envelope("", key, protocol=91, durable=True), bodies)
+    """A compaction copies messages that came so long ago; LSNs of the record and of its block."""
+    block = encode_block(scribe.now_us // 1000 - ago_ms, Envelope("", key, header, protocol=91, durable=True), bodies)
     head = encode_moves([Move(queue, array("Q", positions), array("I", range(len(positions))))])
     lsn = scribe.append(Kind.RELOCATE, head, *block)
     return lsn, lsn + len(head)
@@ -294,6 +301,44 @@ def copied_in_part(scribe: Scribe, queue: int, name: str) -> Expected:
     """A compaction cuts off a part of a message."""
     scribe.publish(queue, 1, 2)
     lsn, _ = relocate(scribe, queue, [1, 2], [b"body", b"bod"])
+    return Expected("DUR-3", "content changed", f"{name} 2", lsn)
+
+
+def copied_with_another_body(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A compaction copies a body of the same size."""
+    scribe.publish(queue, 1, 2)
+    lsn, _ = relocate(scribe, queue, [1, 2], [b"body", b"bodY"])
+    return Expected("DUR-3", "content changed", f"{name} 2", lsn)
+
+
+def copied_with_another_header(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A compaction changes what no queue looks at."""
+    scribe.publish(queue, 1, 2)
+    lsn, _ = relocate(scribe, queue, [2], [b"body"], header=b"another")
+    return Expected("DUR-3", "content changed", f"{name} 2", lsn)
+
+
+def prepared_and_copied_otherwise(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A compaction changes what a two-phase commit has published."""
+    scribe.publish(queue, 1)
+    scribe.frame()
+    _, block = prepare(scribe, queue, 1)
+    scribe.frame()
+    placed = (Kind.PLACED, [encode_placed([(queue, 2)], block, 2)])
+    scribe.commit(placed, scribe.settled(queue, [1]), branch=scribe.branch)
+    scribe.frame()
+    lsn, _ = relocate(scribe, queue, [2, 3], [b"one", b"tWo"], ago_ms=2)
+    return Expected("DUR-3", "content changed", f"{name} 3", lsn)
+
+
+def looked_for_in_another_body(scribe: Scribe, queue: int, name: str) -> Expected:
+    """A message is said to lie where another one of the same size does."""
+    scribe.publish(queue, 1, 2)
+    kind, parts = scribe.published([(queue, 3)], [b"bodY"])
+    scribe.append(kind, *parts)
+    _, block = relocate(scribe, queue, [1, 3], [b"body", b"bodY"])
+    move = Move(queue, array("Q", [2]), array("I", [1]))
+    lsn = scribe.append(Kind.READDRESSED, encode_readdressed([move], block))
     return Expected("DUR-3", "content changed", f"{name} 2", lsn)
 
 
@@ -408,6 +453,10 @@ PLANTED: Final[dict[str, Plant]] = {
         delivered_before_commit,
         copied_otherwise,
         copied_in_part,
+        copied_with_another_body,
+        copied_with_another_header,
+        prepared_and_copied_otherwise,
+        looked_for_in_another_body,
         looked_for_elsewhere,
         looked_for_where_no_block_is,
         held_without_content,

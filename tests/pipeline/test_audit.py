@@ -17,7 +17,7 @@ from escrowmq.pipeline.events import BUCKET_BITS
 from escrowmq.pipeline.planning import NoJournalError
 from escrowmq.pipeline.store import Store, StoreError
 from tests.pipeline.journals import Scribe
-from tests.pipeline.planted import all_planted, good, prepare
+from tests.pipeline.planted import all_planted, good, prepare, relocate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -115,16 +115,19 @@ def test_runs_add_up_and_a_killed_one_changes_nothing(
         assert found == expected, table
 
 
-def test_what_earlier_runs_finished_is_looked_up(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_earlier_runs_have_seen_is_looked_up(spark: SparkSession, tmp_path: Path) -> None:
     journal, out = tmp_path / "journal", tmp_path / "out"
     with Scribe(journal) as scribe:
         scribe.queue(1, "a")
+        scribe.queue(3, "waits")
         scribe.publish(1, 1, 3)
+        scribe.publish(3, 1, 2)
         scribe.frame()
         scribe.settle(1, [1, 2])
         scribe.commit(scribe.settled(1, [3]))
     assert audit(journal, out, spark=spark).clean
     with Scribe(journal) as scribe:
+        relocate(scribe, 3, [1, 2], [b"body", b"bodY"])
         scribe.settle(1, [1, 3])
         scribe.publish(1, 2)
         scribe.branch = 0
@@ -135,15 +138,16 @@ def test_what_earlier_runs_finished_is_looked_up(spark: SparkSession, tmp_path: 
         ("settled twice", 1),
         ("settled twice", 3),
         ("duplicated", 2),
+        ("content changed", 2),
         ("half-applied transaction", None),
     }
-    assert verdict.fresh == 4
+    assert verdict.fresh == 5
     with Scribe(journal) as scribe:
         scribe.branch = 1
         scribe.queue(2, "b")
         good(scribe, 2)
     again = audit(journal, out, spark=spark)
-    assert (again.violations, again.fresh, again.clean) == (4, 0, False)
+    assert (again.violations, again.fresh, again.clean) == (5, 0, False)
 
 
 @pytest.mark.rule("HALF-3")

@@ -14,8 +14,9 @@ from escrowmq.core.hold_records import decode_released
 from escrowmq.core.outcome import Outcome
 from escrowmq.core.records import Kind, merged
 from escrowmq.pipeline import sequences
+from escrowmq.pipeline.blocks import BLOCK
 from escrowmq.pipeline.columns import U32, U64, Ints, integers, plain, ragged, take
-from escrowmq.pipeline.events import BLOCK, RANGE, SETTLE, TARGET
+from escrowmq.pipeline.events import RANGE, SETTLE, TARGET
 from escrowmq.pipeline.frames import Records
 from escrowmq.pipeline.operations import Decision, Operations, decision
 

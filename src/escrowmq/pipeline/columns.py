@@ -62,8 +62,8 @@ def texts(data: Bytes, at: Ints, lengths: Ints) -> tuple[Ints, list[bytes]]:
     return numbers, values
 
 
-def slices(data: Bytes, at: Ints, lengths: Ints) -> Bytes:
+def slices(data: Rows, at: Ints, lengths: Ints) -> Rows:
     """The pieces of `data` back to back."""
     owner, inner = ragged(lengths)
-    found: Bytes = data[at[owner] + inner]
+    found: Rows = data[at[owner] + inner]
     return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import pyarrow as pa
 
 from escrowmq.pipeline.columns import Ints, Rows
 from escrowmq.pipeline.events import NOWHERE, Events, Happened
@@ -15,14 +14,14 @@ from escrowmq.pipeline.slots import Slots
 Of = Callable[..., "tuple[Ints, Rows, Ints]"]
 
 
-def move(slots: Slots, events: Events, of: Of, texts: int, start: int) -> None:
-    """Where messages lie now. `texts`: the number of the events' first text; `start`: below it, history may be gone."""
+def move(slots: Slots, events: Events, of: Of, start: int) -> None:
+    """Where messages lie now. `start`: below it, history may be gone."""
     place, rows, nth = of(Happened.MOVED, Happened.HELD_IN_SNAPSHOT)
     if not len(place):
         return
     _check_places(slots, place, rows, nth, start)
     moved = rows["what"] == Happened.MOVED
-    _check_copies(slots, events, place[moved], rows[moved], nth[moved], texts)
+    _check_copies(slots, events, place[moved], rows[moved], nth[moved])
     # Of several, the last one counts: assignments are made in order.
     slots["block"][place], slots["index"][place] = rows["block"], rows["index"] + nth
 
@@ -40,15 +39,11 @@ def _check_places(slots: Slots, place: Ints, rows: Rows, nth: Ints, start: int) 
     slots.report(place[wrong], Finding.OTHER_CONTENT, rows["lsn"][wrong])
 
 
-def _check_copies(slots: Slots, events: Events, place: Ints, rows: Rows, nth: Ints, texts: int) -> None:
-    """A copy has the time, exchange, routing key, priority and size of the original, as far as both are known."""
-    came, text, size = rows["came"], slots["text"][place], slots["size"][place]
-    wrong = (came != 0) & (slots["came_ms"][place] > 0) & (came != slots["came_ms"][place])
-    sized = np.flatnonzero((rows["sizes"] >= 0) & (size >= 0))
-    wrong[sized] |= events.sizes[rows["sizes"][sized] + nth[sized]] != size[sized]
-    texted = np.flatnonzero((rows["text"] >= 0) & (text >= 0) & (came != 0))
-    if len(texted):
-        values = pa.array(slots.texts, pa.binary()).dictionary_encode().indices.to_numpy()  # equal texts, equal numbers
-        wrong[texted] |= values[rows["text"][texted] + texts] != values[text[texted]]
-    wrong |= came == NOWHERE
+def _check_copies(slots: Slots, events: Events, place: Ints, rows: Rows, nth: Ints) -> None:
+    """A copy came when the original did, and has its envelope and body, as far as both are known."""
+    came = rows["came"]
+    wrong = (came == NOWHERE) | ((came != 0) & (slots["came_ms"][place] > 0) & (came != slots["came_ms"][place]))
+    told = np.flatnonzero((rows["bodies"] >= 0) & (slots["digest"][place] >= 0))
+    copied = events.bodies["digest"][rows["bodies"][told] + nth[told]]
+    wrong[told] |= copied != slots["digest"][place[told]]
     slots.report(place[wrong], Finding.OTHER_CONTENT, rows["lsn"][wrong])

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from escrowmq.core.hold_records import decode_held
-from escrowmq.core.records import RECORD_BYTES, TRANSIENT, Kind
+from escrowmq.core.records import TRANSIENT, Kind
+from escrowmq.pipeline.blocks import BLOCK, BODY, Block, GoneError, Lookup, NowhereError, bodies, envelopes, look_up
 from escrowmq.pipeline.columns import U32, U64, Bytes, Ints, Rows, integers, ragged, slices, take, texts
 from escrowmq.pipeline.frames import Records
 from escrowmq.pipeline.operations import OPERATION_HEAD, Operations
@@ -51,33 +51,28 @@ EVENT = np.dtype(
         ("block", "<i8"),  # LSN of the block
         ("index", "<i8"),  # number of the first message in the block
         ("text", "<i8"),  # number of the envelope's text, or of the consumer's
-        ("sizes", "<i8"),  # where the lengths of the bodies begin, -1 if they are not known
+        ("bodies", "<i8"),  # where its bodies begin among all, -1 if they are not known
     ]
 )
 
-Lookup: TypeAlias = Callable[[int, int], bytes | None]
-"""`lookup(lsn, length)`: bytes of a block that lies elsewhere in the log; None if it is not there any more."""
-
 TARGET = np.dtype([("queue", "<u4"), ("first", "<u8")])
-BLOCK = np.dtype([("length", "<u4"), ("came", "<u8"), ("count", "<u4"), ("envelope", "<u4")])
 SETTLE = np.dtype([("queue", "<u4"), ("outcome", "u1"), ("ranges", "<u4")])
 RANGE = np.dtype([("first", "<u8"), ("count", "<u4")])
 MOVE = np.dtype([("queue", "<u4"), ("count", "<u4")])
 DELIVERIES = np.dtype([("queue", "<u4"), ("time", "<u8"), ("parts", "<u4")])
 PART = np.dtype([("flags", "u1"), ("name", "<u2"), ("ranges", "<u4")])
 STATE = np.dtype([("queue", "<u4"), ("next", "<u8"), ("below", "<u8"), ("references", "<u4"), ("counted", "<u4")])
-ENVELOPE_HEAD = 11
 NOWHERE = -1
 """When a message came of which there is none at the place where it should lie."""
 
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Events in the order of the log; `texts` and `sizes` are what they point to."""
+    """Events in the order of the log; `texts` and `bodies` (of the type BODY) are what they point to."""
 
     rows: Rows
     texts: list[bytes]
-    sizes: Ints
+    bodies: Rows
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -89,10 +84,12 @@ class Builder:
 
     records: Records
     operations: Operations
-    rows: list[Rows]
-    texts: list[bytes]
-    sizes: list[Ints]
-    measured: int = 0
+    rows: list[Rows] = field(default_factory=list)
+    texts: list[bytes] = field(default_factory=list)
+    bodies: list[Rows] = field(default_factory=list)
+    counted: int = 0
+    blocks: dict[int, tuple[Block, int]] = field(default_factory=dict)
+    """What was looked up, by LSN, and where its bodies begin: several queues may be told of the same block."""
 
     def add(self, chosen: Ints, what: Happened, count: int) -> Rows:
         """`count` new events, `chosen` being the operation of each; what is known of it is filled in."""
@@ -103,14 +100,27 @@ class Builder:
         rows["order"] = operations.order[chosen]
         rows["branch"] = operations.branch[chosen]
         rows["lsn"], rows["frame"], rows["time"] = records.lsn[record], records.frame[record], records.time[record]
-        rows["sizes"] = -1
+        rows["bodies"] = -1
         self.rows.append(rows)
         return rows
+
+    def have(self, bodies: Rows) -> int:
+        """Further bodies; where they begin among all."""
+        self.bodies.append(bodies)
+        self.counted += len(bodies)
+        return self.counted - len(bodies)
+
+    def block(self, lsn: int, lookup: Lookup) -> tuple[Block, int]:
+        """The block at `lsn`, and where its bodies begin. Raises GoneError and NowhereError."""
+        if lsn not in self.blocks:
+            block = look_up(lookup, lsn)
+            self.blocks[lsn] = (block, self.have(block.bodies))
+        return self.blocks[lsn]
 
 
 def events(records: Records, operations: Operations, lookup: Lookup, snapshot_lsn: int | None = None) -> Events:
     """What happened to which positions. `snapshot_lsn`: the records are those of a snapshot taken there."""
-    builder = Builder(records, operations, [], [], [])
+    builder = Builder(records, operations)
     _published(builder)
     _placed(builder, lookup)
     _settled(builder)
@@ -123,8 +133,8 @@ def events(records: Records, operations: Operations, lookup: Lookup, snapshot_ls
         _held(builder, snapshot_lsn)
     rows = np.concatenate(builder.rows) if builder.rows else np.empty(0, EVENT)
     rows = rows[np.lexsort((rows["order"], rows["lsn"]))]
-    sizes = np.concatenate(builder.sizes) if builder.sizes else np.empty(0, np.int64)
-    return Events(rows, builder.texts, sizes)
+    found = np.concatenate(builder.bodies) if builder.bodies else np.empty(0, BODY)
+    return Events(rows, builder.texts, found)
 
 
 def _published(builder: Builder) -> None:
@@ -136,11 +146,9 @@ def _published(builder: Builder) -> None:
     blocks = take(data, block_at, BLOCK)
     count = blocks["count"].astype(np.int64)
     envelope_at = block_at + BLOCK.itemsize
-    text, values = _envelopes(builder, envelope_at)
-    lengths_at = envelope_at + blocks["envelope"]
-    owner, inner = ragged(count)
-    sizes = integers(take(data, lengths_at[owner] + 4 * inner, U32))
-    sizes_at = np.cumsum(count) - count + builder.measured
+    text, values = envelopes(data, envelope_at)
+    found = bodies(data, envelope_at, integers(blocks["envelope"]), count)
+    bodies_at = np.cumsum(count) - count
     run, nth = ragged(number)
     targets = take(data, at[run] + 4 + TARGET.itemsize * nth, TARGET)
     rows = builder.add(chosen[run], Happened.PUBLISHED, len(run))
@@ -149,19 +157,8 @@ def _published(builder: Builder) -> None:
     record = operations.record[chosen]
     rows["block"] = (builder.records.lsn[record] + block_at - builder.records.at[record])[run]
     rows["text"] = text[run] + len(builder.texts)
-    rows["sizes"] = sizes_at[run]
     builder.texts += values
-    builder.sizes.append(sizes)
-    builder.measured += len(sizes)
-
-
-def _envelopes(builder: Builder, at: Ints) -> tuple[Ints, list[bytes]]:
-    """What stands before the header: head, exchange, routing key."""
-    data = builder.records.data
-    short = np.dtype("<u2")
-    exchange = integers(take(data, at + ENVELOPE_HEAD, short))
-    key = integers(take(data, at + ENVELOPE_HEAD + 2 + exchange, short))
-    return texts(data, at, ENVELOPE_HEAD + 4 + exchange + key)
+    rows["bodies"] = bodies_at[run] + builder.have(found)
 
 
 def _placed(builder: Builder, lookup: Lookup) -> None:
@@ -182,24 +179,19 @@ def _placed(builder: Builder, lookup: Lookup) -> None:
 def _look_up(builder: Builder, rows: Rows, lsn: int, lookup: Lookup) -> None:
     """Fill in what the block at `lsn` says of these events."""
     rows["block"], rows["text"] = lsn, -1
-    head = lookup(lsn, BLOCK.itemsize)
-    if head is None:
+    try:
+        block, bodies_at = builder.block(lsn, lookup)
+    except GoneError:
         return
-    ((length, came, count, size),) = np.frombuffer(head, BLOCK).tolist()
-    beyond = int((rows["index"] + rows["count"]).max(initial=0)) > count
-    if beyond or size < ENVELOPE_HEAD + 4 or size + 4 * count > min(length, RECORD_BYTES):
+    except NowhereError:
         rows["came"] = NOWHERE
         return
-    rest = lookup(lsn + BLOCK.itemsize, size + 4 * count)
-    if rest is None:
+    if int((rows["index"] + rows["count"]).max(initial=0)) > len(block.bodies):
+        rows["came"] = NOWHERE
         return
-    names = ENVELOPE_HEAD + 2 + int.from_bytes(rest[ENVELOPE_HEAD : ENVELOPE_HEAD + 2], "little")
-    names += 2 + int.from_bytes(rest[names : names + 2], "little")
-    rows["came"], rows["text"] = came, len(builder.texts)
-    rows["sizes"] = builder.measured + rows["index"]
-    builder.texts.append(rest[:names])
-    builder.sizes.append(integers(np.frombuffer(rest, U32, count, size)))
-    builder.measured += count
+    rows["came"], rows["text"] = block.came, len(builder.texts)
+    rows["bodies"] = bodies_at + rows["index"]
+    builder.texts.append(block.text)
 
 
 def _settled(builder: Builder) -> None:
@@ -362,21 +354,20 @@ def by_bucket(events: Events) -> Events:
     skipped = begin - cut["first"]
     cut["first"], cut["count"] = begin, end - begin
     cut["index"] += skipped
-    cut["sizes"] += np.where(cut["sizes"] >= 0, skipped, 0)
-    return Events(cut, events.texts, events.sizes)
+    cut["bodies"] += np.where(cut["bodies"] >= 0, skipped, 0)
+    return Events(cut, events.texts, events.bodies)
 
 
 def chosen(events: Events, rows: Rows) -> Events:
     """Some rows of `events`, with only what these point to."""
     rows = rows.copy()
-    sized = np.flatnonzero(rows["sizes"] >= 0)
-    counts = rows["count"][sized]
-    sizes = slices(events.sizes, rows["sizes"][sized], counts)  # type: ignore[arg-type]
-    rows["sizes"][sized] = np.cumsum(counts) - counts
+    told = np.flatnonzero(rows["bodies"] >= 0)
+    counts = rows["count"][told]
+    mine = slices(events.bodies, rows["bodies"][told], counts)
+    rows["bodies"][told] = np.cumsum(counts) - counts
     texted = np.flatnonzero(
-        np.isin(rows["what"], (Happened.PUBLISHED, Happened.COPIED, Happened.MOVED, Happened.DELIVERED))
-        & (rows["text"] >= 0)
+        np.isin(rows["what"], (Happened.PUBLISHED, Happened.COPIED, Happened.DELIVERED)) & (rows["text"] >= 0)
     )
     used, numbers = np.unique(rows["text"][texted], return_inverse=True)
     rows["text"][texted] = numbers
-    return Events(rows, [events.texts[i] for i in used.tolist()], sizes.astype(np.int64))
+    return Events(rows, [events.texts[i] for i in used.tolist()], mine)

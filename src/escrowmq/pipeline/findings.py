@@ -61,7 +61,7 @@ RULES: Final[dict[Finding, Rule]] = {
         "delivered out of order", "ORD-1", "Its first delivery came after that of a message with a higher position."
     ),
     Finding.OTHER_CONTENT: Rule(
-        "content changed", "DUR-3", "A compaction, or the broker's snapshot, has given it the content of another."
+        "content changed", "DUR-3", "A compaction, or the broker's snapshot, has given it another content."
     ),
     Finding.HELD_TWICE: Rule("duplicated", "ORD-4", "The broker's snapshot holds it twice."),
     Finding.NOT_HELD: Rule(

@@ -90,7 +90,7 @@ def lives(events: Events, open_before: list[Slots], world: World) -> Slots:
         return place[chosen], rows[owner[chosen]], inner[chosen]
 
     _publish(slots, events, of, len(old.texts))
-    contents.move(slots, events, of, len(old.texts), world.start)
+    contents.move(slots, events, of, world.start)
     held = _settle(slots, of)
     _return(slots, of)
     _check_holds(slots, held, world.start)
@@ -147,8 +147,9 @@ def _publish(slots: Slots, events: Events, of: Of, texts: int) -> None:
     slots["block"][place], slots["index"][place] = rows["block"], rows["index"] + nth
     nowhere = rows["came"] == NOWHERE
     slots.report(place[nowhere], Finding.OTHER_CONTENT, rows["lsn"][nowhere])
-    sized = rows["sizes"] >= 0
-    slots["size"][place[sized]] = events.sizes[rows["sizes"][sized] + nth[sized]]
+    told = rows["bodies"] >= 0
+    bodies = events.bodies[rows["bodies"][told] + nth[told]]
+    slots["size"][place[told]], slots["digest"][place[told]] = bodies["size"], bodies["digest"]
 
 
 def _settle(slots: Slots, of: Of) -> Ints:

@@ -36,6 +36,7 @@ _PLAIN: Final[list[tuple[str, pa.DataType, str]]] = [
     ("publish_branch", pa.int64(), "publish_branch"),
     ("publications", pa.int32(), "publications"),
     ("bytes", pa.int64(), "size"),
+    ("digest", pa.int64(), "digest"),
     ("block_lsn", pa.int64(), "block"),
     ("block_index", pa.int64(), "index"),
     ("deliveries", pa.int32(), "deliveries"),

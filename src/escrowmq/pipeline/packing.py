@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from escrowmq.pipeline.blocks import BODY
 from escrowmq.pipeline.columns import Ints, Rows
 from escrowmq.pipeline.events import BUCKET_BITS, EVENT, Events, by_bucket, chosen
 
@@ -17,11 +18,11 @@ SCHEMA: Final = pa.schema(
         ("lsn", pa.int64()),
         ("rows", pa.binary()),
         ("texts", pa.list_(pa.binary())),
-        ("sizes", pa.binary()),
+        ("bodies", pa.binary()),
         ("open", pa.binary()),
     ]
 )
-DDL: Final = "part int, lsn long, rows binary, texts array<binary>, sizes binary, open binary"
+DDL: Final = "part int, lsn long, rows binary, texts array<binary>, bodies binary, open binary"
 """`lsn` orders what belongs to a part; `open` is set instead of events: what an earlier run left open."""
 
 
@@ -32,7 +33,7 @@ class Packed(NamedTuple):
     lsn: int
     rows: bytes
     texts: list[bytes]
-    sizes: bytes
+    bodies: bytes
 
 
 def part_of(queue: Ints, first: Ints, parts: int) -> Ints:
@@ -59,7 +60,7 @@ def pack(events: Events, parts: int) -> Iterator[Packed]:
             int(mine.rows["lsn"][0]),
             _small(mine.rows),
             mine.texts,
-            _small(mine.sizes.astype("<u4")),
+            _small(mine.bodies),
         )
 
 
@@ -72,10 +73,10 @@ def batch(packed: list[Packed]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-def unpack(rows: bytes, texts: list[bytes], sizes: bytes) -> Events:
+def unpack(rows: bytes, texts: list[bytes], bodies: bytes) -> Events:
     """The other way."""
     found: Rows = np.frombuffer(_large(rows), EVENT)
-    return Events(found, texts, np.frombuffer(_large(sizes), "<u4").astype(np.int64))
+    return Events(found, texts, np.frombuffer(_large(bodies), BODY))
 
 
 def _small(rows: Rows) -> bytes:
@@ -91,16 +92,16 @@ def _large(data: bytes) -> bytes:
 
 def joined(parts: list[Events]) -> Events:
     """Several as one, in order."""
-    rows, texts, sizes = [], list[bytes](), []
-    measured = 0
+    rows, texts, bodies = [], list[bytes](), []
+    counted = 0
     for part in parts:
         mine = part.rows.copy()
         mine["text"] += np.where(mine["text"] >= 0, len(texts), 0)
-        mine["sizes"] += np.where(mine["sizes"] >= 0, measured, 0)
+        mine["bodies"] += np.where(mine["bodies"] >= 0, counted, 0)
         rows.append(mine)
         texts += part.texts
-        sizes.append(part.sizes)
-        measured += len(part.sizes)
+        bodies.append(part.bodies)
+        counted += len(part.bodies)
     if not rows:
-        return Events(np.empty(0, EVENT), [], np.empty(0, np.int64))
-    return Events(np.concatenate(rows), texts, np.concatenate(sizes))
+        return Events(np.empty(0, EVENT), [], np.empty(0, BODY))
+    return Events(np.concatenate(rows), texts, np.concatenate(bodies))

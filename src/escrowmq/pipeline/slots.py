@@ -23,6 +23,7 @@ COLUMNS: Final[dict[str, int]] = {
     "publish_branch": 0,
     "text": -1,
     "size": -1,
+    "digest": -1,
     "block": -1,
     "index": 0,
     "deliveries": 0,

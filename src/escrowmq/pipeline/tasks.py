@@ -168,7 +168,7 @@ class Lives:
                 if row["open"] is not None:
                     before.append(Slots.unpack(row["open"]))
                 else:
-                    found.append(packing.unpack(row["rows"], row["texts"], row["sizes"]))
+                    found.append(packing.unpack(row["rows"], row["texts"], row["bodies"]))
         if part is not None:
             yield from self._finish(found, before)
 

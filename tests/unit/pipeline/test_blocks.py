@@ -1,0 +1,70 @@
+"""Blocks as columns: any bytes are a block or not, and a digest tells content wherever it lies."""
+
+from __future__ import annotations
+
+import contextlib
+from zlib import crc32
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from escrowmq.core.message import Envelope
+from escrowmq.core.records import encode_block
+from escrowmq.pipeline.blocks import BLOCK, Block, GoneError, Lookup, NowhereError, bodies, look_up
+
+ENVELOPES = st.builds(
+    Envelope,
+    st.text(max_size=5),
+    st.text(max_size=5),
+    st.binary(max_size=20),
+    protocol=st.just(91),
+    durable=st.booleans(),
+    priority=st.integers(0, 9),
+)
+BODIES = st.lists(st.binary(max_size=20), min_size=1, max_size=5)
+
+
+def at(data: bytes, shift: int = 0) -> Lookup:
+    """Finds what lies in `data`, whose first byte has the address `shift`."""
+    return lambda lsn, length: data[lsn - shift : lsn - shift + length]
+
+
+@given(st.lists(st.tuples(ENVELOPES, BODIES), min_size=1, max_size=4), st.binary(max_size=9))
+def test_sizes_and_digests_are_those_of_the_messages(blocks: list[tuple[Envelope, list[bytes]]], gap: bytes) -> None:
+    data, begins = b"", []
+    for envelope, some in blocks:
+        data += gap
+        begins.append(len(data))
+        data += b"".join(encode_block(77, envelope, some))
+    starts = np.array(begins)
+    heads = [len(envelope.encode()) for envelope, _ in blocks]
+    counts = np.array([len(some) for _, some in blocks])
+    found = bodies(np.frombuffer(data, np.uint8), starts + BLOCK.itemsize, np.array(heads), counts)
+    wanted = [(len(body), crc32(envelope.encode() + body)) for envelope, some in blocks for body in some]
+    assert found.tolist() == wanted
+    for (envelope, some), begin in zip(blocks, begins, strict=True):
+        block = look_up(at(data, shift=1000), 1000 + begin)
+        assert block.came == 77
+        assert envelope.encode().startswith(block.text)
+        assert block.bodies.tolist() == [(len(body), crc32(envelope.encode() + body)) for body in some]
+
+
+@given(st.binary(max_size=80), st.integers(0, 9))
+def test_anything_is_a_block_or_none(data: bytes, lsn: int) -> None:
+    with contextlib.suppress(NowhereError):
+        assert isinstance(look_up(at(data), lsn), Block)
+
+
+@given(ENVELOPES, BODIES, st.data())
+def test_what_is_damaged_is_a_block_or_none(envelope: Envelope, some: list[bytes], draw: st.DataObject) -> None:
+    block = bytearray(b"".join(encode_block(77, envelope, some)))
+    block[draw.draw(st.integers(0, len(block) - 1))] ^= draw.draw(st.integers(1, 255))
+    with contextlib.suppress(NowhereError):
+        assert isinstance(look_up(at(bytes(block)), 0), Block)
+
+
+def test_a_block_may_be_gone() -> None:
+    with pytest.raises(GoneError):
+        look_up(lambda _lsn, _length: None, 0)
