@@ -1,4 +1,4 @@
-"""Channels in tx mode: what is staged, what a commit and a rollback do, and what costs the channel."""
+"""The class `tx` as clients see it: what is staged, what a commit and a rollback do, and what costs the channel."""
 
 from __future__ import annotations
 
