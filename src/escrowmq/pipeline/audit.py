@@ -193,19 +193,14 @@ class Audit:
             queue = queues.get(row.number)
             if queue is not None and row.time > queue.handed[0]:
                 queue.handed = said
-        elif row.kind == Kind.QUEUE_DECLARED:
+        elif row.kind in (Kind.QUEUE_DECLARED, Kind.QUEUE_DELETED):
             fields = decode_change(bytes(row.payload))
-            queue = queues.setdefault(
-                fields["id"], Queue(plain(fields["vhost"]), plain(fields["name"]), declared=False)
-            )
-            if not queue.declared:
+            unknown = Queue(plain(fields["vhost"]), plain(fields["name"]), declared=False)
+            queue = queues.setdefault(fields["id"], unknown)
+            if row.kind == Kind.QUEUE_DELETED:
+                queue.deleted = (row.lsn, row.frame, row.time)
+            elif not queue.declared:
                 queue.declared, queue.arguments = True, json.loads(json.dumps(fields["arguments"], default=str))
-        elif row.kind == Kind.QUEUE_DELETED:
-            fields = decode_change(bytes(row.payload))
-            queue = queues.setdefault(
-                fields["id"], Queue(plain(fields["vhost"]), plain(fields["name"]), declared=False)
-            )
-            queue.deleted = (row.lsn, row.frame, row.time)
 
     def _bronze(self) -> None:
         task = tasks.Bronze(self.files, self.options.payloads)
