@@ -147,6 +147,10 @@ class ClientConnection(asyncio.Protocol):
             self.pause(Pause.ALARM, on=False)
             self._turns.soon(lambda: self.data_received(b""))
 
+    def not_listened(self, ms: int) -> None:
+        """So long nothing was read at all: what the client has said meanwhile may lie in the socket."""
+        self._last_in = min(self._last_in + ms, self._turns.broker.now)
+
     def tick(self, now_ms: int, login_ms: int) -> None:
         """About once a second."""
         if self.closing_ms:

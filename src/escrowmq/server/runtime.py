@@ -23,6 +23,8 @@ UNWRITTEN_LIMIT: Final = 64 << 20
 """Bytes that may wait for the disk; above, publishers are not read until half of it is written."""
 ALARM_CHECK_MS: Final = 100
 TICK_SECONDS: Final = 1.0
+HELD_UP_MS: Final = 500
+"""A tick that is this late tells that the process has slept, or was kept from the processor."""
 _KEPT: Final = {True: ("running short", "hardly anything"), False: ("there again", "what they may")}
 
 _log = logging.getLogger("escrowmq.server")
@@ -74,6 +76,7 @@ class Runtime:
         self._faults = Faults()
         self._full = False
         self._checked_ms = 0
+        self._ticked_ms = 0
         self._timer: asyncio.TimerHandle | None = None
         turns.after.append(self._watch)
 
@@ -205,9 +208,13 @@ class Runtime:
     def _tick(self) -> None:
         self.turns.begin()
         now = self.broker.now
+        late = now - self._ticked_ms - int(TICK_SECONDS * 1000) if self._ticked_ms else 0
+        self._ticked_ms = now
         for connection in hung_up(self.connections):
             connection.abort()
         for connection in list(self.connections):
+            if late > HELD_UP_MS:
+                connection.not_listened(late)
             connection.tick(now, self._login_ms)
         if self.alarms.pressing:
             give_back_memory()

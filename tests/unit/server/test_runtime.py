@@ -158,6 +158,25 @@ def test_everybody_is_asked_to_leave_also_those_who_are_held_back() -> None:
     on_loop(test)
 
 
+def test_a_broker_that_was_held_up_itself_takes_nobody_for_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TICK_SECONDS", 0.001)
+
+    async def test() -> None:
+        scene = Scene()
+        _, _, endpoint = scene.connect()
+        scene.runtime.start_ticking()
+        await until(lambda: len(endpoint.told) > 2)
+        scene.bench.ahead_ms += 3_600_000  # the machine was asleep, say
+        before = len(endpoint.told)
+        await until(lambda: len(endpoint.told) > before + 2)
+        assert max(silent for _, silent, _ in endpoint.told) < 60_000
+        assert endpoint.told[-1][2] >= 3_600_000, "but a heartbeat is due from here"
+        scene.runtime.stop()
+        await scene.bench.close()
+
+    on_loop(test)
+
+
 def test_connections_are_looked_after_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TICK_SECONDS", 0.001)
 
