@@ -13,22 +13,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-START_SECONDS = 30.0
-STOP_SECONDS = 30.0
+from tests.ports import reserve_port
+
+START_SECONDS = 60.0
+STOP_SECONDS = 60.0
 POLL_SECONDS = 0.02
 
 
 class BrokerProcess:
-    """`escrowmq serve` on 127.0.0.1, on a port that it picks itself and keeps over restarts.
+    """`escrowmq serve` on 127.0.0.1, on a free port that it keeps over restarts.
 
     What it logs goes to `log_file`; `--listen`, `--data-dir` and `--log-level` are given, `args` come after them.
     """
 
-    def __init__(self, folder: Path, *args: str, port: int = 0) -> None:
+    def __init__(self, folder: Path, *args: str) -> None:
         self.data_dir = folder / "data"
         self.log_file = folder / "broker.log"
         self.args = args
-        self.port = port
+        self.port = reserve_port(self)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -71,7 +73,6 @@ class BrokerProcess:
             self._process.wait()
             self._process.stdout.close()
             raise AssertionError(f"the broker did not start: {line!r}\n{self.log()}")
-        self.port = int(line.split()[1].rpartition(":")[2])
         return self
 
     def signal(self, number: signal.Signals) -> None:
@@ -142,7 +143,7 @@ def _first_line(stream: IO[bytes], timeout: float) -> str:
     return data.partition(b"\n")[0].decode()
 
 
-def wait_until(condition: Callable[[], object], timeout: float = 10.0, what: str = "the condition") -> None:
+def wait_until(condition: Callable[[], object], timeout: float = 30.0, what: str = "the condition") -> None:
     """Poll a callable until it is true; for what another process does. AssertionError after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not condition():

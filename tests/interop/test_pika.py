@@ -25,11 +25,13 @@ from pika.exceptions import (
 
 from tests.broker import BrokerProcess, wait_until
 from tests.interop.certificates import Authority
+from tests.ports import reserve_port
 
 pytestmark = pytest.mark.interop
 
 Start = Callable[[str], BrokerProcess]
 MIB = 1 << 20
+PATIENCE = 30
 
 
 def connect(broker: BrokerProcess, **parameters: Any) -> Any:
@@ -39,7 +41,7 @@ def connect(broker: BrokerProcess, **parameters: Any) -> Any:
 def received(channel: Any, queue: str, count: int) -> list[bytes]:
     """The next bodies of a queue, acknowledged."""
     bodies: list[bytes] = []
-    for method, _, body in channel.consume(queue, inactivity_timeout=10):
+    for method, _, body in channel.consume(queue, inactivity_timeout=PATIENCE):
         assert method is not None, f"only {len(bodies)} of {count} came"
         bodies.append(body)
         channel.basic_ack(method.delivery_tag)
@@ -197,14 +199,14 @@ def test_stream_offsets(broker: BrokerProcess, name: str) -> None:
 
 
 def test_idle_connections_live_by_heartbeats(broker: BrokerProcess, name: str) -> None:
-    with connect(broker, heartbeat=1) as connection:
+    with connect(broker, heartbeat=3) as connection:
         connection.channel().queue_declare(name)
-        connection.sleep(4)
+        connection.sleep(8)
         assert connection.channel().queue_declare(name, passive=True)
 
 
 def test_a_client_without_heartbeats_is_dropped(broker: BrokerProcess, name: str) -> None:
-    with connect(broker, heartbeat=1) as connection, connect(broker) as other:
+    with connect(broker, heartbeat=2) as connection, connect(broker) as other:
         connection.channel().queue_declare(name, exclusive=True)  # and now it says nothing any more
 
         def gone() -> bool:
@@ -216,7 +218,7 @@ def test_a_client_without_heartbeats_is_dropped(broker: BrokerProcess, name: str
 
         wait_until(gone, what="the end of the silent client's exclusive queue")
         with pytest.raises(AMQPConnectionError):
-            connection.process_data_events(5)
+            connection.process_data_events(PATIENCE)
 
 
 def test_publishers_are_blocked_while_memory_runs_short(own_broker: Start, name: str) -> None:
@@ -228,13 +230,20 @@ def test_publishers_are_blocked_while_memory_runs_short(own_broker: Start, name:
         channel = publisher.channel()
         channel.queue_declare(name)
         holder = consumer.channel()
-        holder.basic_consume(name, lambda *_: None)  # what it does not settle cannot wait on disk
+        held: list[int] = []
+        # What it does not settle cannot wait on disk.
+        holder.basic_consume(name, lambda _, method, *__: held.append(method.delivery_tag))
         sent = 0
+
+        def arrived() -> bool:
+            publisher.process_data_events(0.001)
+            consumer.process_data_events(0.05)
+            return len(held) == sent or heard[-1:] == ["low on memory"]
+
         while heard[-1:] != ["low on memory"]:
             channel.basic_publish("", name, bytes(MIB))
             sent += 1
-            publisher.process_data_events(0.001)
-            consumer.process_data_events(0)
+            wait_until(arrived, what="the message")  # else pika may be stuck with more than the socket takes
         holder.close()
         bodies = received(consumer.channel(), name, sent)
         assert all(len(body) == MIB for body in bodies)
@@ -273,7 +282,7 @@ def test_shutdown_is_told(own_broker: Start, name: str) -> None:
     channel.basic_publish("", name, b"stays", pika.BasicProperties(delivery_mode=2))
     broker.signal(signal.SIGTERM)
     with pytest.raises(ConnectionClosedByBroker) as caught:
-        connection.sleep(10)
+        connection.sleep(PATIENCE)
     assert caught.value.args == (320, "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'")
     assert broker.wait() == 0
     broker.start()
@@ -327,7 +336,7 @@ def test_kill_and_reconnect(own_broker: Start, name: str) -> None:
 def test_tls_with_client_certificates(own_broker: Start, name: str, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     certificate, key = authority.issue("localhost", server=True)
-    tls_port = free_port()
+    tls_port = reserve_port(authority)
     broker = own_broker(
         f'[listen]\ntls_address = "127.0.0.1:{tls_port}"\n'
         f'[tls]\ncertificate = "{certificate}"\nkey = "{key}"\nca = "{authority.file}"\nverify_client = "required"\n'
@@ -356,9 +365,3 @@ def test_tls_with_client_certificates(own_broker: Start, name: str, tmp_path: Pa
         secure(None)
     with pytest.raises(AuthenticationError, match="EXTERNAL"):  # not on offer without a certificate
         connect(broker, credentials=pika.credentials.ExternalCredentials())
-
-
-def free_port() -> int:
-    from bench.brokers import free_port as find
-
-    return find()

@@ -17,6 +17,7 @@ import psycopg
 import pytest
 
 from tests.broker import wait_until
+from tests.ports import reserve_port
 
 USERS = ("postgres", "nobody")
 START_SECONDS = 60.0
@@ -57,15 +58,23 @@ class PostgreSQL:
         self._data = self._home / "data"
         self._prepared = max_prepared_transactions
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = _free_port()
+        self.port = reserve_port(self)
         if self._user is not None:
             shutil.chown(self._home, self._user)
 
     def url(self, database: str = "bank") -> str:
-        return f"postgresql://escrow@127.0.0.1:{self.port}/{database}?connect_timeout=10"
+        return f"postgresql://escrow@127.0.0.1:{self.port}/{database}?connect_timeout=30"
 
     def connect(self, database: str = "bank", **keywords: Any) -> psycopg.Connection[Any]:
         return psycopg.connect(self.url(database), **keywords)
+
+    def sessions(self, database: str) -> int:
+        """How many clients are connected to it."""
+        query = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'"
+        with self.connect("postgres") as connection:
+            row = connection.execute(query, (database,)).fetchone()
+        assert row is not None
+        return int(row[0])
 
     @property
     def pid(self) -> int:
@@ -107,6 +116,7 @@ class PostgreSQL:
     def kill(self) -> None:
         """SIGKILL to all of its processes: the next start has to recover from its log."""
         if self._process is not None and self._process.poll() is None:
+            _kill(self._process.pid, signal.SIGSTOP)  # it is not to start another one behind our back
             for pid in _with_children(self._process.pid):
                 _kill(pid)
             self._process.wait()
@@ -165,9 +175,9 @@ def _with_children(pid: int) -> list[int]:
         return [pid]
 
 
-def _kill(pid: int) -> None:
+def _kill(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
     try:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, number)
     except ProcessLookupError:
         return
 
@@ -178,13 +188,6 @@ def _exists(user: str) -> bool:
     except KeyError:
         return False
     return True
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _listens(port: int) -> bool:

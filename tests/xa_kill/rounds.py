@@ -25,7 +25,7 @@ ORDERS_PER_ROUND = 3
 TRANSFERS_PER_ROUND = 2
 BALANCE = 1_000_000
 STEP_SECONDS = 60.0
-LOCKED_SECONDS = 2 * TRANSACTION_SECONDS
+LOCKED_SECONDS = 4 * TRANSACTION_SECONDS
 
 
 class Worker:
@@ -152,6 +152,8 @@ def _kill_at(kill: Kill, worker: Worker, broker: BrokerProcess, bank: PostgreSQL
 
 
 def _recover(kill: Kill, broker: BrokerProcess, bank: PostgreSQL, folder: Path) -> None:
+    # What the application has asked for last, PostgreSQL may still be doing: recovery sees what is prepared then.
+    wait_until(lambda: not bank.sessions("bank"), STEP_SECONDS, "the end of the application's sessions")
     if kill.manager is not None:
         with Worker("recover", broker, bank, folder) as first:
             assert first.run_until(lambda step: step == kill.manager), f"recovery never came there\n{first.said()}"
