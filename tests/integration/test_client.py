@@ -129,7 +129,7 @@ def test_callbacks_run_in_order_of_delivery(connection: Connection, channel: Cha
 
 def test_unseen_deliveries_go_back_when_a_consumer_is_cancelled(channel: Channel, queue: str) -> None:
     channel.publish_many("", queue, [b"%d" % i for i in range(20)])
-    for seen, (method, _, body) in enumerate(channel.consume(queue, inactivity_timeout=5)):
+    for seen, (method, _, body) in enumerate(channel.consume(queue, inactivity_timeout=30)):
         assert method is not None
         assert body == b"%d" % seen
         channel.basic_ack(method.delivery_tag)
@@ -162,7 +162,7 @@ def test_a_cancelled_consumer_says_so(connection: Connection, channel: Channel, 
     consumer = channel.subscribe(queue)
     connection.channel().queue_delete(queue)
     with pytest.raises(mq.ConsumerCancelled, match=queue):
-        consumer.fetch(timeout=10)
+        consumer.fetch(timeout=30)
     connection.process_data_events(0)
     assert [method.consumer_tag for method in told] == [consumer.tag]
 
@@ -247,7 +247,7 @@ def test_returns_come_by_callback(connection: Connection, channel: Channel) -> N
     came: list[bytes] = []
     channel.add_on_return_callback(lambda *returned: came.append(returned[-1]))
     channel.basic_publish("", "nowhere", b"back", mandatory=True)
-    connection.process_data_events(10)
+    connection.process_data_events(30)
     assert came == [b"back"]
 
 

@@ -9,6 +9,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -139,22 +140,22 @@ def test_tls(tmp_path: Path) -> None:
 
 
 def test_heartbeats_while_it_waits(broker: BrokerProcess) -> None:
-    with mq.connect(broker.url, heartbeat=1) as connection:
+    with mq.connect(broker.url, heartbeat=3) as connection:
         consumer = connection.channel().subscribe(
             connection.channel().queue_declare("", exclusive=True).method.queue, auto_ack=True
         )
-        assert len(consumer.fetch(timeout=4)) == 0
+        assert len(consumer.fetch(timeout=8)) == 0
         assert connection.channel().is_open
 
 
 def test_heartbeats_by_a_thread_while_the_program_does_other_things(broker: BrokerProcess) -> None:
-    with mq.connect(broker.url, heartbeat=1, name="with thread", heartbeat_thread=True) as beating:
-        idle = mq.connect(broker.url, heartbeat=1, name="without")
+    with mq.connect(broker.url, heartbeat=3, name="with thread", heartbeat_thread=True) as beating:
+        idle = mq.connect(broker.url, heartbeat=3, name="without")
 
         def connected() -> str:
             return str(ask(broker.data_dir, "connection.list"))
 
-        wait_until(lambda: "without" not in connected(), 20, "the end of the connection without heartbeats")
+        wait_until(lambda: "without" not in connected(), 60, "the end of the connection without heartbeats")
         assert "with thread" in connected()
         assert beating.channel().is_open
         with pytest.raises(mq.ConnectionClosed):
@@ -216,7 +217,7 @@ def test_a_refusal_stops_a_bulk_publish(connection: Connection) -> None:
 def test_a_blocked_connection_waits_for_leave_to_publish(tmp_path: Path) -> None:
     config = tmp_path / "limits.toml"
     config.write_text("[disk]\nfree_limit = '1000TiB'\n")
-    with running_broker(tmp_path, "--config", str(config)) as broker, mq.connect(broker.url, timeout=20) as connection:
+    with running_broker(tmp_path, "--config", str(config)) as broker, mq.connect(broker.url, timeout=60) as connection:
         channel = connection.channel()
         channel.queue_declare("q")
         channel.basic_publish("", "q", b"kept back")
@@ -233,8 +234,8 @@ def test_a_blocked_connection_waits_for_leave_to_publish(tmp_path: Path) -> None
         assert connection.is_open
         start = time.monotonic()
         connection.close()
-        assert time.monotonic() - start < 10
-        with mq.connect(broker.url, timeout=1) as another, pytest.raises(mq.Timeout, match=r"low on disk$"):
+        assert time.monotonic() - start < 20
+        with mq.connect(broker.url, timeout=5) as another, pytest.raises(mq.Timeout, match=r"low on disk$"):
             another.channel().publish_many("", "q", [bytes(MIB)] * 40)
 
 
@@ -274,7 +275,14 @@ def test_a_child_process_is_refused_and_harms_nothing(connection: Connection) ->
 def test_a_second_thread_is_refused_while_the_first_one_waits(connection: Connection) -> None:
     channel = connection.channel()
     consumer = channel.subscribe(channel.queue_declare("", exclusive=True).method.queue, auto_ack=True)
-    waiting = threading.Thread(target=lambda: consumer.fetch(timeout=20))
+
+    def wait() -> None:
+        while True:
+            with suppress(mq.InterfaceError):  # the first one was faster
+                consumer.fetch(timeout=60)
+                return
+
+    waiting = threading.Thread(target=wait)
     waiting.start()
     refused: list[str] = []
 

@@ -205,6 +205,7 @@ def test_nothing_can_be_published_or_settled_while_prepared(
     connection: Connection, channel: Channel, watcher: Channel, queue: str
 ) -> None:
     watcher.publish_many("", queue, [b"", b""])
+    wait_until(lambda: ready(watcher, queue) == 2)
     connection.tpc_begin(XID)
     channel.basic_get(queue)
     channel.basic_get(queue)

@@ -50,7 +50,7 @@ def drain(broker: BrokerProcess, queue: str = "q") -> list[bytes]:
 def refused(*args: str) -> tuple[int, str]:
     """Exit code and stderr of a broker that should not start."""
     done = subprocess.run(
-        [sys.executable, "-m", "escrowmq", "serve", *args], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-m", "escrowmq", "serve", *args], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.stdout == ""
     return done.returncode, done.stderr
@@ -105,7 +105,7 @@ def test_sigterm_lets_clients_finish_and_leaves_a_snapshot(tmp_path: Path) -> No
         connection = connect(broker)
         broker.signal(signal.SIGTERM)
         with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as raised:
-            connection.sleep(20)
+            connection.sleep(30)
         assert raised.value.reply_code == 320
         assert broker.wait() == 0
         assert list(broker.data_dir.glob("*.snapshot"))
@@ -116,7 +116,7 @@ def test_sigterm_lets_clients_finish_and_leaves_a_snapshot(tmp_path: Path) -> No
 
 
 def test_a_client_that_does_not_answer_cannot_keep_the_broker(tmp_path: Path) -> None:
-    with running_broker(tmp_path) as broker, socket.create_connection(("127.0.0.1", broker.port), timeout=10) as deaf:
+    with running_broker(tmp_path) as broker, socket.create_connection(("127.0.0.1", broker.port), timeout=30) as deaf:
         deaf.sendall(b"AMQP\x00\x00\x09\x01")
         assert deaf.recv(7)
         assert broker.terminate() == 0
@@ -131,7 +131,7 @@ def test_a_second_signal_hurries(tmp_path: Path) -> None:
         assert broker.wait() == 0
         assert "stopping, at once" in broker.log()
         with pytest.raises(pika.exceptions.AMQPConnectionError):
-            connection.process_data_events(1)
+            connection.process_data_events(30)
 
 
 def test_a_second_start_on_the_same_data_is_refused(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def limit_files(pid: int, size: int) -> None:
 
 
 def test_an_unknown_protocol_is_answered_with_ours(tmp_path: Path) -> None:
-    with running_broker(tmp_path) as broker, socket.create_connection(("127.0.0.1", broker.port), timeout=10) as client:
+    with running_broker(tmp_path) as broker, socket.create_connection(("127.0.0.1", broker.port), timeout=30) as client:
         client.sendall(b"GET / HTTP/1.1\r\n\r\n")
         assert client.recv(100) == b"AMQP\x00\x00\x09\x01"
         assert client.recv(100) == b""
@@ -256,7 +256,7 @@ def test_who_does_not_log_in_is_cut_off(tmp_path: Path) -> None:
     config = tmp_path / "broker.toml"
     config.write_text('[limits]\nunauthenticated_seconds = "500ms"\n')
     with running_broker(tmp_path, "--config", str(config)) as broker:
-        sockets = [socket.create_connection(("127.0.0.1", broker.port), timeout=10) for _ in range(2)]
+        sockets = [socket.create_connection(("127.0.0.1", broker.port), timeout=30) for _ in range(2)]
         sockets[1].sendall(b"AMQP\x00\x00\x09\x01")
         for client in sockets:
             with client:
@@ -292,7 +292,7 @@ def test_the_descriptor_of_a_reset_connection_is_given_back(tmp_path: Path) -> N
         connect(broker).close()
         before = len(os.listdir(folder))
         for _ in range(20):
-            client = socket.create_connection(("127.0.0.1", broker.port), timeout=10)
+            client = socket.create_connection(("127.0.0.1", broker.port), timeout=30)
             client.sendall(b"AMQP\x00\x00\x09\x01")
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             client.close()
@@ -315,7 +315,7 @@ def test_connections_cannot_take_the_files_that_the_journal_needs(tmp_path: Path
         channel = publisher.channel()
         channel.queue_declare("q", durable=True)
         channel.confirm_delivery()
-        strangers = [socket.create_connection(("127.0.0.1", broker.port), timeout=10) for _ in range(300)]
+        strangers = [socket.create_connection(("127.0.0.1", broker.port), timeout=30) for _ in range(300)]
         for _ in range(50):
             channel.basic_publish("", "q", b"x" * 100_000, PERSISTENT)
         assert ask(broker.data_dir, "status")["journal"]["segments"] >= 4

@@ -18,7 +18,7 @@ from tests.broker import BrokerProcess
 
 pytestmark = pytest.mark.interop
 
-PATIENCE = 20.0
+PATIENCE = 30.0
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ import pytest
 from tests.broker import BrokerProcess, wait_until
 from tests.interop import librabbitmq
 
-PATIENCE = 30
+PATIENCE = 60
 LIBRARY = librabbitmq.load()
 
 pytestmark = [

@@ -21,7 +21,7 @@ from tests.broker import BrokerProcess, wait_until
 pytestmark = pytest.mark.interop
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 30
+PATIENCE = 60
 
 
 @contextmanager
@@ -103,12 +103,29 @@ def test_remote_control(broker: BrokerProcess, name: str, app: Callable[..., Any
     """Inspection and control: fanout exchanges, reply queues, a mailbox for each worker."""
     tasks = app(broker, name)
     with worker(broker, name, tmp_path / "worker.log") as process:
-        answers = tasks.app.control.ping(timeout=2)
-        assert {"ok": "pong"} in [reply for answer in answers for reply in answer.values()]
-        statistics = tasks.app.control.inspect(timeout=2).stats()
-        assert process.pid in [stats["pid"] for stats in statistics.values()]
-        active = tasks.app.control.inspect(timeout=2).active_queues()
-        assert [name] in [[queue["name"] for queue in queues] for queues in active.values()]
+        control = tasks.app.control
+
+        def said(answers: list[dict[str, Any]]) -> list[Any]:
+            return [reply for answer in answers for reply in answer.values()]
+
+        # Celery waits no longer than that for answers, and does not mind if there are none.
+        wait_until(lambda: {"ok": "pong"} in said(control.ping(timeout=2)), PATIENCE, "pong")
+        wait_until(
+            lambda: process.pid in [stats["pid"] for stats in said([control.inspect(timeout=2).stats() or {}])],
+            PATIENCE,
+            "the worker's statistics",
+        )
+        wait_until(
+            lambda: (
+                [name]
+                in [
+                    [queue["name"] for queue in queues]
+                    for queues in said([control.inspect(timeout=2).active_queues() or {}])
+                ]
+            ),
+            PATIENCE,
+            "the worker's queues",
+        )
 
 
 def test_tasks_of_a_worker_that_dies_are_run_by_another(

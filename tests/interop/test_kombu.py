@@ -16,7 +16,7 @@ from tests.broker import BrokerProcess, wait_until
 
 pytestmark = pytest.mark.interop
 
-PATIENCE = 20
+PATIENCE = 30
 
 
 @contextmanager
@@ -174,7 +174,7 @@ def test_py_amqp_hears_of_cancelled_consumers_and_returns(broker: BrokerProcess,
 
 
 def test_py_amqp_heartbeats(broker: BrokerProcess, name: str) -> None:
-    with plain(broker, heartbeat=1) as connection:
+    with plain(broker, heartbeat=3) as connection:
         connection.channel().queue_declare(name, exclusive=True)
         beats = 0
 
@@ -182,10 +182,10 @@ def test_py_amqp_heartbeats(broker: BrokerProcess, name: str) -> None:
             nonlocal beats
             connection.heartbeat_tick(rate=2)
             try:
-                connection.drain_events(0.4)
+                connection.drain_events(1)
             except TimeoutError:
                 beats += 1
             return beats >= 8
 
-        wait_until(beat, PATIENCE, "three seconds of idleness")
+        wait_until(beat, PATIENCE, "eight seconds of idleness")
         assert connection.channel().queue_declare(name, passive=True).queue == name

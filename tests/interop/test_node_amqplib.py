@@ -14,7 +14,7 @@ import pytest
 from tests.broker import BrokerProcess, wait_until
 
 NODE = Path(__file__).parent / "node"
-PATIENCE = 30
+PATIENCE = 60
 
 pytestmark = [
     pytest.mark.interop,

@@ -20,7 +20,7 @@ from pika.exceptions import (
 )
 
 Line = str
-_PATIENCE = 10.0
+_PATIENCE = 30.0
 
 
 class Script:

@@ -228,10 +228,10 @@ const scenarios = {
   }),
 
   heartbeats: async () => {
-    const connection = await amqp.connect(`${url}?heartbeat=1`)
+    const connection = await amqp.connect(`${url}?heartbeat=3`)
     const channel = await connection.createChannel()
     await channel.assertQueue(name, { exclusive: true })
-    await new Promise(resolve => setTimeout(resolve, 3500)) // idle: only heartbeats go to and fro
+    await new Promise(resolve => setTimeout(resolve, 8000)) // idle: only heartbeats go to and fro
     await channel.checkQueue(name)
     await connection.close()
   },

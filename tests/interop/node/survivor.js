@@ -10,6 +10,8 @@ const say = line => process.stdout.write(`${line}\n`)
 
 let connections = 0
 let running = true
+const sent = []
+const got = new Set()
 const connection = connect([`amqp://127.0.0.1:${port}/`], { heartbeatIntervalInSeconds: 2, reconnectTimeInSeconds: 0.1 })
 connection.on('connect', () => { connections += 1 })
 
@@ -17,6 +19,7 @@ const setup = channel => channel.assertQueue(queue, { durable: true })
 const publisher = connection.createChannel({ confirm: true, setup })
 const consumer = connection.createChannel({ setup })
 consumer.consume(queue, message => {
+  got.add(Number(message.content))
   say(`got ${message.content}`)
   consumer.ack(message)
 }, { prefetch: 20 })
@@ -29,14 +32,23 @@ async function publish () {
       if (!/channel closed/.test(error.message)) throw error
       continue // it was on its way when the connection was lost: nobody knows what became of it
     }
+    sent.push(number)
     say(`sent ${number}`)
+  }
+}
+
+// What is on its way may still arrive; the test tells what does not.
+async function arrive () {
+  const deadline = Date.now() + 20000
+  while (Date.now() < deadline && !sent.every(number => got.has(number))) {
+    await new Promise(resolve => setTimeout(resolve, 20))
   }
 }
 
 process.stdin.resume()
 process.stdin.on('end', () => { running = false })
 publish()
-  .then(() => new Promise(resolve => setTimeout(resolve, 500))) // what is on its way may still arrive
+  .then(arrive)
   .then(() => connection.close())
   .then(() => say(`connections ${connections}`))
   .catch(error => {
