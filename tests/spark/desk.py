@@ -95,7 +95,7 @@ class Desk:
 
     def run(self, rows: DataFrame, checkpoint: str = "checkpoint", **options: Any) -> StreamingQuery:
         query = self.start(rows, checkpoint, **options)
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(100)
         return query
 
     def undo_commit(self, epoch: int, checkpoint: str = "checkpoint") -> None:

@@ -17,6 +17,10 @@ def main(master: str, url: str, checkpoint: str) -> None:
             "spark.executor.extraJavaOptions": QUICK,
             "spark.driver.host": "127.0.0.1",
             "spark.driver.memory": "512m",
+            # Both executors of a cluster are there before anything begins, however long one of them takes to start.
+            "spark.cores.max": "2",
+            "spark.scheduler.minRegisteredResourcesRatio": "1",
+            "spark.scheduler.maxRegisteredResourcesWaitingTime": "100s",
         },
     )
     escrowmq.spark.register(spark)

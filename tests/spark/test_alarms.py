@@ -37,9 +37,9 @@ def test_a_query_goes_on_when_the_alarm_ends(spark: SparkSession, tmp_path: Path
             holder.start()
             publisher = Publisher(broker, 120)
             publisher.start()
-            wait_until(lambda: status(broker)["alarms"] == ["memory"] or publisher.fault, 30, "the alarm")
+            wait_until(lambda: status(broker)["alarms"] == ["memory"] or publisher.fault, 60, "the alarm")
             query = desk.start(rows, url=broker.url, queue="alarm.out")
-            wait_until(lambda: held_back(broker) == ["alarm"] * 2, 30, "the task's publishes")
+            wait_until(lambda: held_back(broker) == ["alarm"] * 2, 60, "the task's publishes")
             assert query.isActive
             desk.channel.queue_delete("q")
             holder.leave()
@@ -47,14 +47,14 @@ def test_a_query_goes_on_when_the_alarm_ends(spark: SparkSession, tmp_path: Path
             assert desk.get("alarm.out") == numbered(100)
             assert desk.held("alarm.in").settled == 101
             assert desk.in_doubt() == []
-        publisher.join(20)
+        publisher.join(60)
 
 
 def test_an_alarm_that_lasts_is_told(spark: SparkSession, tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker, fed(spark, broker, tmp_path):
         assert broker.terminate() == 0
     with limited(tmp_path, "[disk]\nfree_limit = '1000TiB'\n") as broker:
-        impatient = f"{broker.url}?timeout=1"
+        impatient = f"{broker.url}?timeout=3"
         with Desk(spark, broker, tmp_path, "alarm") as desk:
             rows = desk.read("alarm.in", url=impatient).select("body")
             with pytest.raises(StreamingQueryException) as streaming:
@@ -63,7 +63,7 @@ def test_an_alarm_that_lasts_is_told(spark: SparkSession, tmp_path: Path) -> Non
             with pytest.raises(PySparkException) as batch:
                 job.options(url=impatient, queue="alarm.out").save()
             for caught in (streaming, batch):
-                assert "in 1 s, as the broker takes no messages now: low on disk" in cause(caught.value)
+                assert "in 3 s, as the broker takes no messages now: low on disk" in cause(caught.value)
                 assert cause(caught.value).count(f"127.0.0.1:{broker.port}") == 1
             assert (desk.ready("alarm.out"), desk.held("alarm.in")[:2]) == (0, (1, 101))
             wait_until(lambda: held_back(broker) == [], what="the end of what is held back")

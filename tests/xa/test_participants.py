@@ -156,11 +156,11 @@ def test_a_read_only_vote_of_the_broker(server: PostgreSQL, broker: BrokerProces
 def test_the_broker_undoes_what_took_too_long(
     server: PostgreSQL, broker: BrokerProcess, manager: TransactionManager
 ) -> None:
-    tx = manager.transaction("bank", "queue", timeout=1)
+    tx = manager.transaction("bank", "queue", timeout=4)
     insert(tx["bank"], 1)
     publish(tx["queue"])
     assert tx["queue"].tpc_recover() == []
-    tx["queue"].sleep(1.2)
+    tx["queue"].sleep(4.2)
     with pytest.raises(RolledBack):
         tx.commit()
     assert rows(server, "bank") == []
