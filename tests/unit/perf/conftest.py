@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from struct import pack
 
 import pytest
@@ -46,7 +46,7 @@ def serve() -> Iterator[Serve]:
                         connection, _ = listener.accept()
                     except OSError:
                         return
-                    with connection:
+                    with connection, suppress(ConnectionError):  # who has heard enough may hang up
                         handler(connection)
 
             threading.Thread(target=accept, daemon=True).start()

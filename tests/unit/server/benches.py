@@ -19,7 +19,7 @@ from escrowmq.server.turn import Turns
 from escrowmq.wire.endpoint import Endpoint
 
 T = TypeVar("T")
-TIMEOUT = 10.0
+TIMEOUT = 60.0
 
 
 class FakeEndpoint:

@@ -11,6 +11,7 @@ import pytest
 
 from escrowmq.server.connection import ClientConnection, Pause
 from escrowmq.server.hangup import hung_up
+from tests.broker import wait_until
 
 
 class Held:
@@ -45,6 +46,7 @@ def test_who_has_closed_or_reset_is_found_also_behind_unread_bytes(reset: bool) 
             if reset:
                 pairs[i][0].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             pairs[i][0].close()
+        wait_until(lambda: len(hung_up(everybody)) >= 2)
         found = hung_up(everybody)
         assert len(found) == 2
         assert set(found) == {alarm, owing}

@@ -89,7 +89,7 @@ def test_what_happens_while_a_snapshot_is_written_is_not_in_it_and_not_lost() ->
         scene = Scene()
         await scene.publish(300)
         gate = threading.Event()
-        scene.files.submit(gate.wait, 5)
+        scene.files.submit(gate.wait, 30)
         scene.maintenance.snapshot_now(lambda _: None)
         await until(lambda: scene.maintenance.stage is Stage.SNAPSHOT)
         await scene.consume(50)

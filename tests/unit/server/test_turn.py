@@ -137,7 +137,7 @@ def test_what_gathers_during_a_sync_shares_the_next_one() -> None:
 
         class Slow(MemoryStorage):
             def sync(self, name: str) -> None:
-                gate.wait(5)
+                gate.wait(30)
                 super().sync(name)
 
         bench = Bench(Slow(random.Random(1)))
@@ -306,4 +306,4 @@ def test_a_step_of_the_machine_s_clock_changes_nothing(monkeypatch: pytest.Monke
 
 
 def test_the_steady_clock_starts_at_the_time_of_the_machine() -> None:
-    assert abs(steady_clock()() - time.time_ns()) < 10**9
+    assert abs(steady_clock()() - time.time_ns()) < 60 * 10**9
