@@ -30,7 +30,7 @@ def prepared(broker: BrokerProcess) -> BrokerProcess:
         ("permission", "topic", "set", user, "/", "amq.topic", *topic),
     ):
         command = [sys.executable, "-m", "escrowmq", *arguments, "--data-dir", str(broker.data_dir)]
-        subprocess.run(command, input=f"{user}\n", text=True, check=True, timeout=30)
+        subprocess.run(command, input=f"{user}\n", text=True, check=True, timeout=60)
     return broker
 
 

@@ -22,7 +22,7 @@ from tests.pipeline.journals import Scribe
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 LAKE = Path(sys.prefix, "lake")
 ROOT = Path(__file__).parents[2]

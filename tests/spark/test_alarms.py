@@ -43,7 +43,7 @@ def test_a_query_goes_on_when_the_alarm_ends(spark: SparkSession, tmp_path: Path
             assert query.isActive
             desk.channel.queue_delete("q")
             holder.leave()
-            assert query.awaitTermination(60)
+            assert query.awaitTermination(100)
             assert desk.get("alarm.out") == numbered(100)
             assert desk.held("alarm.in").settled == 101
             assert desk.in_doubt() == []

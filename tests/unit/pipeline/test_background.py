@@ -85,7 +85,7 @@ def test_a_process_gives_way_with_all_its_children() -> None:
         "subprocess.run(child, check=True)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, start_new_session=True, timeout=30, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, start_new_session=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["True", "19"]

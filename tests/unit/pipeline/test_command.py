@@ -52,7 +52,7 @@ def test_another_journals_tables_are_refused_at_once(journal: Path, capsys: pyte
     assert "audit is about another journal" in refused(capsys, journal, "--out", store.folder)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_an_interruption_is_one_line(journal: Path) -> None:
     command = [sys.executable, "-m", "escrowmq", "audit", str(journal), "--out", str(journal.parent / "audit")]
     with subprocess.Popen(
@@ -76,7 +76,7 @@ def test_a_folder_that_cannot_be_written_is_no_violation(journal: Path, capsys: 
     assert "file" in refused(capsys, journal, "--out", journal.parent / "file" / "audit")
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_a_master_that_is_none_is_one_line(journal: Path) -> None:
     command = [sys.executable, "-m", "escrowmq", "audit", str(journal), "--out", str(journal.parent / "audit")]
     done = subprocess.run(
