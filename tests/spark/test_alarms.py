@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,7 +64,9 @@ def test_an_alarm_that_lasts_is_told(spark: SparkSession, tmp_path: Path) -> Non
             with pytest.raises(PySparkException) as batch:
                 job.options(url=impatient, queue="alarm.out").save()
             for caught in (streaming, batch):
-                assert "in 3 s, as the broker takes no messages now: low on disk" in cause(caught.value)
+                # The second to a client that had filled its socket before it heard of the alarm.
+                said = r"(no .* in|took nothing for) 3 s, as the broker takes no messages now: low on disk"
+                assert re.search(said, cause(caught.value)), cause(caught.value)
                 assert cause(caught.value).count(f"127.0.0.1:{broker.port}") == 1
             assert (desk.ready("alarm.out"), desk.held("alarm.in")[:2]) == (0, (1, 101))
             wait_until(lambda: held_back(broker) == [], what="the end of what is held back")
