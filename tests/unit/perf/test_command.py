@@ -163,9 +163,9 @@ BLOCKED = frames.method(0, frames.CONNECTION_BLOCKED, frames.shortstr("low on me
 @pytest.mark.parametrize(
     ("answer", "complaint"),
     [
-        (b"", "no progress for 2 s: published 10, confirmed 0"),
+        (b"", "no progress for 4 s: published 10, confirmed 0"),
         (BLOCKED, "the broker blocks publishers: low on memory"),
-        (frames.basic_ack(1, 5, multiple=True), "no progress for 2 s: published 10, confirmed 5"),
+        (frames.basic_ack(1, 5, multiple=True), "no progress for 4 s: published 10, confirmed 5"),
         (frames.basic_ack(1, 11, multiple=False), "the broker confirmed publish 11, only 10 were made"),
         (frames.basic_ack(2, 1, multiple=False), "channel 2, which is not open"),
         (close(frames.CHANNEL_CLOSE, 1, 404, "NOT_FOUND"), "the broker closed the channel: 404 NOT_FOUND"),
@@ -175,7 +175,7 @@ BLOCKED = frames.method(0, frames.CONNECTION_BLOCKED, frames.shortstr("low on me
 )
 def test_a_run_ends_whatever_the_broker_does(serve: Serve, answer: bytes, complaint: str) -> None:
     url = serve(Script(answer))
-    result = invoke("--url", url, "--consumers", "0", "--confirms", "--count", "10", "--stall", "2")
+    result = invoke("--url", url, "--consumers", "0", "--confirms", "--count", "10", "--stall", "4")
     assert result.exit_code == 1
     assert complaint in result.output
     assert len(result.output.splitlines()) == 1
