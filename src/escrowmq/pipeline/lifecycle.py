@@ -14,7 +14,7 @@ import numpy.typing as npt
 from escrowmq.core.deliveries import REDELIVERED, SETTLED
 from escrowmq.core.outcome import Outcome
 from escrowmq.pipeline import contents
-from escrowmq.pipeline.columns import Ints, Rows, ragged
+from escrowmq.pipeline.columns import Ints, Rows, distinct, ragged
 from escrowmq.pipeline.events import NOWHERE, Events, Happened
 from escrowmq.pipeline.findings import Finding
 from escrowmq.pipeline.slots import Slots, joined
@@ -70,11 +70,11 @@ def lives(events: Events, open_before: list[Slots], world: World) -> Slots:
     rows = events.rows[np.lexsort((events.rows["order"], events.rows["lsn"]))]  # a snapshot's come in between
     old = joined(open_before, 0)
     owner, inner = ragged(rows["count"])
-    queues = np.unique(np.r_[old["queue"], rows["queue"]])  # numbered anew: a queue's own number has 32 bits
+    queues = distinct(np.r_[old["queue"], rows["queue"]])  # numbered anew: a queue's own number has 32 bits
     keys = _key(np.searchsorted(queues, rows["queue"])[owner], rows["first"][owner] + inner)
     before = _key(np.searchsorted(queues, old["queue"]), old["position"])
     handed = rows["what"][owner] == Happened.HANDED_OUT  # speaks of all below it, brings no message into being
-    known = np.unique(np.r_[before, keys[~handed]])
+    known = distinct(np.r_[before, keys[~handed]])
     slots = Slots.empty(len(known))
     slots.texts, slots.consumers = old.texts + events.texts, old.consumers + events.texts
     slots["queue"][:] = queues[known >> _POSITION_BITS]
@@ -233,7 +233,7 @@ def _check_delivery_order(slots: Slots, world: World) -> None:
 
 
 def _delete(slots: Slots, world: World) -> None:
-    for queue in np.unique(slots["queue"]).tolist():
+    for queue in distinct(slots["queue"]).tolist():
         deletion = world.deleted.get(queue)
         if deletion is None:
             continue
@@ -249,7 +249,7 @@ def _delete(slots: Slots, world: World) -> None:
 def _check_order(slots: Slots, world: World) -> None:
     """Positions are the order of publication: in the order of positions, LSNs never go down."""
     fresh = (slots["publish_lsn"] >= world.begin) & (slots["publish_order"] != LATE)
-    for ident in np.unique(slots["queue"]).tolist():
+    for ident in distinct(slots["queue"]).tolist():
         low, high = np.searchsorted(slots["queue"], (ident, ident + 1))
         mine = np.arange(low, high)
         late = mine[fresh[mine] & (slots["position"][mine] <= world.published.get(ident, 0))]
@@ -273,7 +273,7 @@ def _check_visibility(slots: Slots, handed: Rows, world: World) -> None:
     # "All below this position may have been handed out" must not come before the publication of one of them.
     handed = handed[np.argsort(handed["queue"], kind="stable")]
     owner = handed["queue"].copy()  # side by side: there may be as many queues as messages
-    spoken_of = [*np.unique(owner).tolist(), *world.handed]
+    spoken_of = [*distinct(owner).tolist(), *world.handed]
     for queue in np.intersect1d(slots["queue"], spoken_of).tolist():
         here = handed[slice(*np.searchsorted(owner, (queue, queue + 1)))]
         elsewhere = np.array(world.handed.get(queue, ()), np.int64).reshape(-1, 3)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from escrowmq.core.outcome import Outcome
-from escrowmq.pipeline.columns import Ints
+from escrowmq.pipeline.columns import Ints, distinct
 from escrowmq.pipeline.lifecycle import HISTORY_GONE, QUEUE_DELETED, is_open
 from escrowmq.pipeline.slots import COLUMNS, Slots
 
@@ -89,7 +89,8 @@ def batches(slots: Slots, names: Names) -> Iterator[pa.RecordBatch]:
 
 
 def _batch(slots: Slots, names: Names) -> pa.RecordBatch:
-    used, inverse = np.unique(slots["queue"], return_inverse=True)
+    used = distinct(slots["queue"])
+    inverse = np.searchsorted(used, slots["queue"])
     known = [names.queues.get(queue, ("", f"queue {queue}")) for queue in used.tolist()]
     heads = [_names(text) for text in slots.texts]
     columns = {
@@ -147,8 +148,8 @@ def _coded(values: list[str] | list[bytes] | list[int], numbers: Ints, type_: pa
 
 
 def _outcomes(numbers: Ints) -> pa.Array:
-    used, inverse = np.unique(numbers, return_inverse=True)
-    return pa.array([OUTCOMES.get(n, f"outcome {n}") for n in used.tolist()], pa.string()).take(pa.array(inverse))
+    names = [OUTCOMES.get(n, f"outcome {n}") for n in range(int(numbers.max(initial=0)) + 1)]
+    return pa.array(names, pa.string()).take(pa.array(numbers))
 
 
 def _names(text: bytes) -> tuple[str, str, int]:

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escrowmq.pipeline.columns import U32, integers, ragged, slices, take, texts
+from escrowmq.pipeline.columns import U32, distinct, integers, ragged, slices, take, texts
 
 
 @given(st.lists(st.binary(max_size=6), max_size=30))
 def test_texts_by_number(values: list[bytes]) -> None:
     lengths = integers([len(value) for value in values])
     data = np.frombuffer(b"".join(values) + b"padding", np.uint8)
-    numbers, distinct = texts(data, np.cumsum(lengths) - lengths, lengths)
-    assert [distinct[number] for number in numbers] == values
-    assert len(set(distinct)) == len(distinct)
+    numbers, known = texts(data, np.cumsum(lengths) - lengths, lengths)
+    assert [known[number] for number in numbers] == values
+    assert len(set(known)) == len(known)
 
 
 @given(st.lists(st.integers(0, 5), max_size=20))
@@ -39,3 +39,8 @@ def test_structures_wherever_they_lie() -> None:
 def test_slices() -> None:
     data = np.frombuffer(b"abcdef", np.uint8)
     assert slices(data, integers([4, 0]), integers([2, 3])).tobytes() == b"efabc"
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1)))
+def test_distinct_values_are_in_order(values: list[int]) -> None:
+    assert distinct(np.array(values, np.int64)).tolist() == sorted(set(values))
