@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from copy import deepcopy
 from pathlib import Path
@@ -14,6 +13,7 @@ from escrowmq.core.records import Kind, decode_change
 from escrowmq.pipeline import decisions, gold, judging, lake, packing, sequences, tasks
 from escrowmq.pipeline.branches import DDL as STEPS
 from escrowmq.pipeline.columns import plain
+from escrowmq.pipeline.concurrency import at_once
 from escrowmq.pipeline.frames import SCHEMA as RECORDS
 from escrowmq.pipeline.lifecycle import World
 from escrowmq.pipeline.messages import SCHEMA as MESSAGES
@@ -133,14 +133,10 @@ class Audit:
         self.store.discard()
         self.progress("scan: checksums, topology")
         self._scan()
-        self.progress("bronze: records")
-        self._bronze()
-        self.progress("silver: messages")
-        messages = self._messages()
-        self.progress("silver: branches")
-        branches = self._branches()
+        self.progress("bronze and silver: records, messages, branches")
+        (messages, count), branches, _ = at_once(self.spark, self._messages, self._branches, self._bronze)
         self.progress("gold: violations, undecided, latency, throughput")
-        verdict = self._judge(messages, branches)
+        verdict = self._judge(messages, count, branches)
         if verdict.fresh and self._outrun():  # what seems to be missing may have been there
             raise OutrunError(self.journal)
         self.progress("report")
@@ -175,7 +171,7 @@ class Audit:
         return self._pieces().mapInArrow(task, schema)
 
     def _scan(self) -> None:
-        for row in self._mapped(tasks.Scan(self.files), tasks.SCAN_DDL).toLocalIterator():
+        for row in self._mapped(tasks.Scan(self.files), tasks.SCAN_DDL).collect():  # as much as there are queues
             if row.kind == 0:
                 if row.snapshot < 0:
                     self.records += row.number
@@ -225,7 +221,7 @@ class Audit:
             declared=frozenset(i for i, queue in queues.items() if queue.declared) if self.plan.start else None,
         )
 
-    def _messages(self) -> DataFrame:
+    def _messages(self) -> tuple[DataFrame, int]:
         before = self.before("silver.messages", _ddl(MESSAGES))
         left = None if before is None else before.where("state = 'open'").drop("state", "day")
         waiting = 0 if left is None else left.count()
@@ -257,15 +253,15 @@ class Audit:
 
     # -- gold
 
-    def _judge(self, messages: DataFrame, branches: DataFrame) -> Verdict:
-        """Gold tables do not depend on each other, so the little work that each is goes on side by side."""
-        with ThreadPoolExecutor(4) as pool:
-            found = pool.submit(self._violations, messages, branches)
-            others = [pool.submit(self._throughput, messages), pool.submit(self._latency, messages)]
-            count = pool.submit(messages.count)
-            for other in others:
-                other.result()
-            kept, fresh, late, undecided, worst = found.result()
+    def _judge(self, messages: DataFrame, count: int, branches: DataFrame) -> Verdict:
+        names = gold.names(self.spark, self.state.queues)
+        found, _, _ = at_once(
+            self.spark,
+            lambda: self._violations(messages, branches),
+            lambda: self._throughput(messages, names),
+            lambda: self._latency(messages, names),
+        )
+        kept, fresh, late, undecided, worst = found
         return Verdict(
             violations=kept + late,
             fresh=fresh + late,
@@ -273,19 +269,19 @@ class Audit:
             run=self.store.run,
             lsn=self.plan.end,
             records=self.records,
-            messages=count.result(),
+            messages=count,
             bytes=self.plan.bytes,
             worst=worst,
         )
 
-    def _throughput(self, messages: DataFrame) -> None:
+    def _throughput(self, messages: DataFrame, names: DataFrame) -> None:
         keys = ["vhost", "queue", "minute"]
-        now = gold.throughput(messages, self.begin)
+        now = gold.throughput(messages, names, self.begin)
         self.store.write(self.spark, "gold.throughput", gold.merged(self.before("gold.throughput"), now, keys))
 
-    def _latency(self, messages: DataFrame) -> None:
+    def _latency(self, messages: DataFrame, names: DataFrame) -> None:
         keys = ["vhost", "queue", "hour", "stage", "class"]
-        classes = gold.merged(self.before("state.latencies"), gold.latencies(messages), keys)
+        classes = gold.merged(self.before("state.latencies"), gold.latencies(messages, names), keys)
         classes = self.store.write(self.spark, "state.latencies", classes)
         self.store.write(self.spark, "gold.latency", gold.percentiles(classes))
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
 
 from escrowmq.pipeline.findings import RULES, Finding
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+    from escrowmq.pipeline.store import Queue
 
 VIOLATIONS_DDL: Final = (
     "rule string, name string, vhost string, queue string, position long, branch string, lsns array<long>, "
@@ -15,64 +20,101 @@ VIOLATIONS_DDL: Final = (
 )
 STEPS: Final = 32
 """Latencies are counted in so many classes for each power of two: percentiles are right within 2.2 %."""
+MINUTE: Final = 60_000_000
+HOUR: Final = 60 * MINUTE
+"""In microseconds. Spark groups by whole numbers at a fraction of what names and its functions for times cost."""
 PERCENTILES: Final = (0.5, 0.9, 0.99, 0.999)
+
+_NAMED: Final = "coalesce(vhost, '') vhost, coalesce(queue, concat('queue ', queue_id)) queue"
+"""Of a queue whose declaration is gone only the number is known."""
 
 
 def of_messages(messages: DataFrame) -> DataFrame:
-    """Breaches that show in `messages`, as far as they are new."""
-    found = messages.where("findings & ~reported != 0")
-    cases = "\nunion all\n".join(_select(finding) for finding in Finding)
-    return messages.sparkSession.sql(cases, found=found)
-
-
-def _select(finding: Finding) -> str:
-    rule = RULES[finding]
-    return f"""
-        select '{rule.rule}' rule, '{rule.name}' name, vhost, queue, position, {finding.value} finding, queue_id,
+    """Breaches that show in `messages`, as far as they are new. Where there are none, Parquet's statistics say so."""
+    bits = ", ".join(str(finding.value) for finding in Finding)
+    return messages.sparkSession.sql(
+        f"""
+        select {_of_rule("rule")} rule, {_of_rule("name")} name, vhost, queue, position, finding, queue_id,
             cast(coalesce(settle_branch, publish_branch) as string) branch,
             array_sort(array_distinct(filter(array(publish_lsn, settle_lsn, finding_lsn), x -> x is not null))) lsns,
-            coalesce(settled_at, confirmed_at) at, settled_at, deliveries, snapshot_lsn, "{rule.text}" text
-        from {{found}} where (findings & ~reported & {finding.value}) != 0"""
+            coalesce(settled_at, confirmed_at) at, settled_at, deliveries, snapshot_lsn, {_of_rule("text")} text
+        from (
+            select *, explode(filter(array({bits}), x -> findings & ~reported & x != 0)) finding
+            from {{messages}} where findings > 0 and findings & ~reported != 0
+        )""",
+        messages=messages,
+    )
 
 
-def throughput(messages: DataFrame, begin: int) -> DataFrame:
+def _of_rule(field: str) -> str:
+    """What the rules say of the column `finding`."""
+    said = ", ".join(f'{finding.value}, "{getattr(rule, field)}"' for finding, rule in RULES.items())
+    return f"element_at(map({said}), finding)"
+
+
+def names(spark: SparkSession, queues: Mapping[int, Queue]) -> DataFrame:
+    """The queues' numbers and names, for `_NAMED`."""
+    known = [(ident, queue.vhost, queue.name) for ident, queue in queues.items()]
+    columns = zip(*known, strict=True) if known else ((), (), ())
+    types = {"queue_id": pa.int64(), "vhost": pa.string(), "queue": pa.string()}
+    arrays = [pa.array(column, type_) for column, type_ in zip(columns, types.values(), strict=True)]
+    return spark.createDataFrame(pa.Table.from_arrays(arrays, names=list(types)))
+
+
+def throughput(messages: DataFrame, names: DataFrame, begin: int) -> DataFrame:
     """How many messages came and went, by queue and minute, of those that are new since LSN `begin`."""
     return messages.sparkSession.sql(
         f"""
-        select vhost, queue, minute, sum(published) published, sum(published_bytes) published_bytes,
-            sum(delivered) delivered, sum(settled) settled, sum(accepted) accepted
+        select {_NAMED}, timestamp_micros(minute * {MINUTE}) minute, published, published_bytes, delivered, settled,
+            accepted
         from (
-            select vhost, queue, date_trunc('minute', confirmed_at) minute, 1L published, bytes published_bytes,
-                0L delivered, 0L settled, 0L accepted
-            from {{messages}} where publish_lsn >= {begin}
-            union all
-            select vhost, queue, date_trunc('minute', settled_at), 0L, 0L, cast(deliveries as long), 1L,
-                if(outcome = 'accepted', 1L, 0L)
-            from {{messages}} where state = 'settled' and settled_at is not null
-        ) group by vhost, queue, minute""",
+            select queue_id, minute, sum(published) published, sum(published_bytes) published_bytes,
+                sum(delivered) delivered, sum(settled) settled, sum(accepted) accepted
+            from (
+                select queue_id, stack(2,
+                    came, messages, bytes, 0L, 0L, 0L,
+                    went, 0L, 0L, deliveries, messages, if(outcome = 'accepted', messages, 0L)
+                ) as (minute, published, published_bytes, delivered, settled, accepted)
+                from (  -- mostly a few, as messages that come together go together
+                    select queue_id, outcome, count(1) messages, sum(bytes) bytes, sum(deliveries) deliveries,
+                        if(publish_lsn >= {begin}, unix_micros(confirmed_at) div {MINUTE}, null) came,
+                        if(state = 'settled', unix_micros(settled_at) div {MINUTE}, null) went
+                    from {{messages}} group by queue_id, outcome, came, went
+                )
+            ) where minute is not null group by queue_id, minute
+        ) left join {{names}} using (queue_id)""",
         messages=messages,
+        names=names,
     )
 
 
-def latencies(messages: DataFrame) -> DataFrame:
+def latencies(messages: DataFrame, names: DataFrame) -> DataFrame:
     """How many accepted messages took how long from commit to settlement, by queue and hour, in classes."""
     return messages.sparkSession.sql(
         f"""
-        select vhost, queue, hour, stage, class, count(1) messages from (
-            select vhost, queue, date_trunc('hour', settled_at) hour, 'published to settled' stage,
-                cast(floor(log2(greatest(unix_micros(settled_at) - unix_micros(confirmed_at), 0) + 1) * {STEPS}) as int)
-                    class
-            from {{messages}}
-            where outcome = 'accepted' and confirmed_at is not null and settled_at is not null
-            union all
-            select vhost, queue, date_trunc('hour', first_delivered_at), 'published to delivered',
-                cast(floor(log2(greatest(unix_micros(first_delivered_at) - unix_micros(confirmed_at), 0) + 1)
-                    * {STEPS}) as int)
-            from {{messages}}
-            where state = 'settled' and confirmed_at is not null and first_delivered_at is not null
-        ) group by vhost, queue, hour, stage, class""",
+        select {_NAMED}, timestamp_micros(hour * {HOUR}) hour,
+            if(handed, 'published to delivered', 'published to settled') stage, class, messages
+        from (
+            select queue_id, hour, handed, class, count(1) messages from (
+                select queue_id, unix_micros(settled_at) div {HOUR} hour, false handed,
+                    {_class_of("settled_at")} class
+                from {{messages}}
+                where outcome = 'accepted' and confirmed_at is not null and settled_at is not null
+                union all
+                select queue_id, unix_micros(first_delivered_at) div {HOUR}, true, {_class_of("first_delivered_at")}
+                from {{messages}}
+                where state = 'settled' and confirmed_at is not null and first_delivered_at is not null
+            ) group by queue_id, hour, handed, class
+        ) left join {{names}} using (queue_id)""",
         messages=messages,
+        names=names,
     )
+
+
+def _class_of(moment: str) -> str:
+    """The class of a latency: what had been published was handed out, or settled, at `moment`."""
+    micros = f"greatest(unix_micros({moment}) - unix_micros(confirmed_at), 0)"
+    return f"cast(floor(log2({micros} + 1) * {STEPS}) as int)"
 
 
 def merged(before: DataFrame | None, now: DataFrame, keys: list[str]) -> DataFrame:

@@ -164,43 +164,30 @@ def _of_branches(branches: DataFrame) -> DataFrame:
 
 def _of_order(audit: Audit, messages: DataFrame) -> list[tuple[Any, ...]]:
     """Look at queues as a whole: where buckets of positions meet; and take down how far each queue is known."""
-    summary = (
-        messages.where(f"publish_lsn >= {audit.begin} and publish_order >= 0")
-        .selectExpr(
-            "queue_id",
-            f"shiftright(position, {BUCKET_BITS}) bucket",
-            "position",
-            "publish_lsn",
-            f"if(publish_lsn >= {audit.plan.start}, position, null) known",
-        )
-        .groupBy("queue_id", "bucket")
-        .agg({"position": "max", "publish_lsn": "max", "known": "min"})
+    summary = messages.sparkSession.sql(
+        f"""
+        select queue_id, shiftright(position, {BUCKET_BITS}) bucket, max(position) top,
+            min(publish_lsn) low, max(publish_lsn) high,
+            min(position) filter (where publish_lsn >= {audit.plan.start}) known
+        from {{messages}} where publish_lsn >= {audit.begin} and publish_order >= 0
+        group by queue_id, shiftright(position, {BUCKET_BITS})""",
+        messages=messages,
     )
-    lowest = {
-        (row[0], row[1]): row[2]
-        for row in messages.where(f"publish_lsn >= {audit.begin} and publish_order >= 0")
-        .selectExpr("queue_id", f"shiftright(position, {BUCKET_BITS}) bucket", "publish_lsn")
-        .groupBy("queue_id", "bucket")
-        .agg({"publish_lsn": "min"})
-        .collect()
-    }
     rows: list[tuple[Any, ...]] = []
     before: tuple[int, int] = (-1, -1)
     for row in sorted(summary.collect(), key=lambda row: (row.queue_id, row.bucket)):
         queue = audit.state.queues.get(row.queue_id)
-        low, high = lowest[row.queue_id, row.bucket], row["max(publish_lsn)"]
-        if before[0] == row.queue_id and low < before[1]:
+        if before[0] == row.queue_id and row.low < before[1]:
             rule = RULES[Finding.REORDERED]
             where = (queue.vhost, queue.name) if queue else ("", f"queue {row.queue_id}")
             position = row.bucket << BUCKET_BITS
             text = f"Messages from position {position} of queue {where[1]} on: {rule.text}"
-            rows.append((rule.rule, rule.name, *where, position, None, [low, before[1]], None, text))
-        before = (row.queue_id, high)
+            rows.append((rule.rule, rule.name, *where, position, None, [row.low, before[1]], None, text))
+        before = (row.queue_id, row.high)
         if queue is not None:
-            queue.published = max(queue.published, row["max(position)"])
-            first = row["min(known)"]
-            if first is not None and (queue.first == 0 or first < queue.first):
-                queue.first = first
+            queue.published = max(queue.published, row.top)
+            if row.known is not None and (queue.first == 0 or row.known < queue.first):
+                queue.first = row.known
     return rows
 
 

@@ -48,6 +48,7 @@ def session(
 
     builder = SparkSession.builder.master(master).appName("escrowmq audit")
     settings = {
+        "spark.scheduler.mode": "FAIR",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",

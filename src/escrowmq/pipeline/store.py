@@ -124,14 +124,18 @@ class Store:
         self.written[table] = found = spark.read.format(self.format).schema(frame.schema).load(path)
         return found
 
-    def fill(self, spark: SparkSession, table: str, source: DataFrame, task: Task, schema: str, *by: str) -> DataFrame:
-        """The same for a large table: `task` makes its rows from those of `source`, and writes them right there."""
+    def fill(
+        self, spark: SparkSession, table: str, source: DataFrame, task: Task, schema: str, *by: str
+    ) -> tuple[DataFrame, int]:
+        """The same for a large table: `task` makes its rows from those of `source`, and writes them right there. Also
+        says how many there are.
+        """
         folder = (self.path(table) / f"run={self.run}").absolute()
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         written = source.mapInArrow(Written(task, str(folder), by), MANIFEST_DDL).collect()
         keep_only(folder, (row.path for row in written))
-        return spark.read.schema(schema).parquet(str(folder))
+        return spark.read.schema(schema).parquet(str(folder)), sum(row.rows for row in written)
 
     def read(self, spark: SparkSession, table: str, *, run: int, schema: str | None = None) -> DataFrame | None:
         """What a run has written, None if there is nothing; `schema` is needed where all of it may be gone."""

@@ -22,11 +22,8 @@ from escrowmq.pipeline.operations import operations
 from escrowmq.pipeline.planning import Piece
 from escrowmq.pipeline.slots import Slots
 
-SPECIAL: Final = (
-    *range(Kind.COUNTERS, Kind.TOPIC_PERMISSION_DELETED + 1),
-    Kind.PROGRESS,
-)
-"""Kinds of records that are few, and are looked at one by one."""
+QUEUES: Final = (Kind.QUEUE_DECLARED, Kind.QUEUE_DELETED)
+"""Kinds of records that are looked at one by one."""
 
 SCAN_SCHEMA: Final = pa.schema(
     [
@@ -41,8 +38,8 @@ SCAN_SCHEMA: Final = pa.schema(
     ]
 )
 SCAN_DDL: Final = "file string, snapshot long, lsn long, frame long, time long, kind int, number long, payload binary"
-"""A row is a special record; or, with kind 0, a tally of a piece: `number` records, and `payload` tells damage; or, of
-kind DELIVERED, how far the queue `number` has been handed out: `time` is the position.
+"""A row is a record of QUEUES; or, with kind 0, a tally of a piece: `number` records, and `payload` tells damage; or,
+of kind DELIVERED, how far the queue `number` has been handed out: `time` is the position.
 """
 
 Batches = Iterable[pa.RecordBatch]
@@ -50,7 +47,7 @@ Batches = Iterable[pa.RecordBatch]
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Look through pieces: check every frame, count records, pick out the special ones."""
+    """Look through pieces: check every frame, count records, pick out those of queues."""
 
     journal: str
 
@@ -60,7 +57,7 @@ class Scan:
             count, last = 0, 0
             broken: list[Damaged] = []
             for found in _records(self.journal, piece, broken):
-                for i in found.of_kind(*SPECIAL).tolist():
+                for i in found.of_kind(*QUEUES).tolist():
                     numbers = (int(column[i]) for column in (found.lsn, found.frame, found.time, found.kind))
                     lsn, frame, time, kind = numbers
                     rows.append((piece.file, piece.snapshot, lsn, frame, time, kind, 0, bytes(found.payload(i))))
