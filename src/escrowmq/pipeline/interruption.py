@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -37,12 +38,13 @@ def interruptible() -> Iterator[Callable[[], object]]:
     told = os.dup(2)
     happened = False
 
-    def stop(_number: int, _frame: FrameType | None) -> None:
+    def stop(_number: int, frame: FrameType | None) -> None:
         nonlocal happened
         if not happened:
             happened = True
             _silence()
             _end_spark()
+            _end_what_starts(frame)
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, stop)
@@ -69,3 +71,14 @@ def _end_spark() -> None:
     gateway = SparkContext._gateway
     if gateway is not None:
         gateway.proc.kill()  # it does not listen to SIGINT, and would go on until it notices that nobody is there
+
+
+def _end_what_starts(frame: FrameType | None) -> None:
+    """End the processes that the interrupted functions have begun: PySpark has a gateway only once Java has answered,
+    and a Java that cannot say so any more stays for ever.
+    """
+    while frame is not None:
+        for value in list(frame.f_locals.values()):
+            if isinstance(value, subprocess.Popen) and getattr(value, "pid", None) is not None:
+                value.kill()
+        frame = frame.f_back

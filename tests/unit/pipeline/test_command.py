@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from escrowmq.cli import main
 from escrowmq.pipeline.command import _cause
 from escrowmq.pipeline.store import State, Store
+from tests.broker import wait_until
 from tests.pipeline.journals import Scribe
 
 
@@ -69,6 +71,33 @@ def test_an_interruption_is_one_line(journal: Path) -> None:
     assert [line for line in rest if " s  " not in line] == [
         "escrowmq: interrupted: this run does not count, and the next one does the same again"
     ]
+
+
+def test_an_interruption_while_java_starts_leaves_no_process_behind(journal: Path) -> None:
+    command = [sys.executable, "-m", "escrowmq", "audit", str(journal), "--out", str(journal.parent / "audit")]
+    with subprocess.Popen(
+        [*command, "--no-nice"], stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stderr is not None
+        wait_until(
+            lambda: any("org.apache.spark" in line for line in others_of(process.pid)), what="a Java that starts"
+        )
+        os.killpg(process.pid, signal.SIGINT)
+        said = [line for line in process.stderr.read().splitlines() if line.startswith("escrowmq: ")]
+    assert process.returncode == 130
+    assert said == ["escrowmq: interrupted: this run does not count, and the next one does the same again"]
+    wait_until(lambda: not others_of(process.pid), what="the end of all that was started")
+
+
+def others_of(group: int) -> list[str]:
+    """The command lines of the other processes of a group."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if os.getpgid(int(folder.name)) == group != int(folder.name):
+                line = folder.joinpath("cmdline").read_text(encoding="utf-8", errors="replace")
+                found += [line] if line else []  # it is gone, but for its number
+    return found
 
 
 def test_a_folder_that_cannot_be_written_is_no_violation(journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
