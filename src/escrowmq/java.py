@@ -6,6 +6,7 @@ lacks a module that Spark's launcher asks for and does not need, so it is starte
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import re
@@ -122,13 +123,15 @@ def _bundled() -> Path | None:
 
 
 def _shim(java: Path) -> Path:
-    """A folder like a JAVA_HOME whose `java` is our script; the same for all who use this runtime."""
-    home = Path(tempfile.gettempdir()) / f"escrowmq-java-{os.getuid()}"
-    home.joinpath("bin").mkdir(mode=0o700, parents=True, exist_ok=True)
-    if home.stat().st_uid != os.getuid():
-        raise SparkUnavailableError(f"{home} belongs to somebody else; remove it")
+    """A folder like a JAVA_HOME whose `java` is our script; the same for all who use this runtime, and nobody else."""
+    folder = Path(tempfile.gettempdir()) / f"escrowmq-java-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise SparkUnavailableError(f"{folder} belongs to somebody else; remove it")
     text = _SHIM.format(java=java)
+    home = folder / hashlib.sha256(text.encode()).hexdigest()[:16]
     script = home / "bin" / "java"
+    script.parent.mkdir(parents=True, exist_ok=True)
     if not script.exists() or script.read_text(encoding="utf-8") != text:
         fresh = script.with_suffix(f".{os.getpid()}")
         fresh.write_text(text, encoding="utf-8")

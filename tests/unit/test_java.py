@@ -59,6 +59,17 @@ def test_without_a_suitable_java_the_bundled_one_runs_through_a_script(tmp_path:
     assert version >= java.OLDEST_JAVA
 
 
+def test_two_installations_do_not_share_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    homes = []
+    for name in ("one", "two", "one"):
+        program = tmp_path / name / "bin" / "java"
+        monkeypatch.setattr(java, "_bundled", lambda program=program: program)
+        homes.append(java_home({"PATH": str(tmp_path)}))
+        assert homes[-1] is not None
+        assert f'exec "{program}"' in homes[-1].joinpath("bin", "java").read_text(encoding="utf-8")
+    assert homes[0] == homes[2] != homes[1]
+
+
 @pytest.mark.parametrize(
     ("said", "text"), [('java version "1.8.0_402"', "is Java 8, Spark needs 17 or newer"), (None, "no Java answers")]
 )
