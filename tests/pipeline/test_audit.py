@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -319,3 +320,20 @@ def test_where_it_cannot_be_kept_the_run_begins_anew(
     verdict = audit(journal, tmp_path / "out", spark=spark, progress=delete)
     assert (verdict.clean, verdict.messages) == (True, 19 * 7)
     assert len([stage for stage in stages if stage.endswith("once more")]) == 1
+
+
+def test_times_are_those_of_the_log_whatever_the_session_takes_a_time_for(spark: SparkSession, tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    with Scribe(journal) as scribe:
+        scribe.queue(1, "a")
+        scribe.publish(1, 1, 2)
+        scribe.frame()
+        scribe.now_us = int(time.time() - 2 * 3600) * 1_000_000
+        prepare(scribe, 1, 1)
+    session = spark.newSession()
+    session.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    # In one of them it seems to have been prepared hours before it was, in the other one hours after.
+    for zone, limit, late in (("Asia/Kolkata", 3 * 3600.0, 0), ("America/New_York", 3600.0, 1)):
+        session.conf.set("spark.sql.session.timeZone", zone)
+        verdict = audit(journal, tmp_path / f"{late} late", spark=session, options=Options(prepared_seconds=limit))
+        assert (verdict.undecided, verdict.violations) == (1, late)

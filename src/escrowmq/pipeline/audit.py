@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from copy import deepcopy
@@ -357,6 +358,7 @@ def audit(
 
 
 def _ddl(schema: Any) -> str:
+    """In a session a plain TIMESTAMP may be one without a zone (`spark.sql.timestampType`), and ours are not."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return str(from_arrow_schema(schema).toDDL())
+    return re.sub(r" TIMESTAMP\b", " TIMESTAMP_LTZ", from_arrow_schema(schema).toDDL())

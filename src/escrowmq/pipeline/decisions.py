@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 DDL: Final = (
-    "branch long, kind string, xid string, owner string, application string, epoch long, started_at timestamp, "
-    "prepared_at timestamp, decided_at timestamp, forgotten_at timestamp, outcome string, operations long, "
+    "branch long, kind string, xid string, owner string, application string, epoch long, started_at timestamp_ltz, "
+    "prepared_at timestamp_ltz, decided_at timestamp_ltz, forgotten_at timestamp_ltz, outcome string, operations long, "
     "published long, settled long, prepare_lsn long, decide_lsn long, records array<long>, wrong string"
 )
 STATE: Final = (
@@ -33,10 +33,10 @@ ALONE: Final = (
     "cast(null as string) owner",
     "cast(null as string) application",
     "cast(null as long) epoch",
-    "cast(null as timestamp) started_at",
-    "cast(null as timestamp) prepared_at",
+    "cast(null as timestamp_ltz) started_at",
+    "cast(null as timestamp_ltz) prepared_at",
     "timestamp_micros(at_us) decided_at",
-    "cast(null as timestamp) forgotten_at",
+    "cast(null as timestamp_ltz) forgotten_at",
     "'committed' outcome",
     "operations",
     "published",
@@ -115,7 +115,7 @@ class Together:
 
 def _schema() -> pa.Schema:
     moment = pa.timestamp("us", tz="UTC")
-    kinds = {"long": pa.int64(), "string": pa.string(), "timestamp": moment, "array<long>": pa.list_(pa.int64())}
+    kinds = {"long": pa.int64(), "string": pa.string(), "timestamp_ltz": moment, "array<long>": pa.list_(pa.int64())}
     return pa.schema([(name, kinds[kind]) for name, kind in (part.split() for part in DDL.split(", "))])
 
 

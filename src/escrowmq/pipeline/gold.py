@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 VIOLATIONS_DDL: Final = (
     "rule string, name string, vhost string, queue string, position long, branch string, lsns array<long>, "
-    "at timestamp, explanation string"
+    "at timestamp_ltz, explanation string"
 )
 STEPS: Final = 32
 """Latencies are counted in so many classes for each power of two: percentiles are right within 2.2 %."""

@@ -78,7 +78,7 @@ def overdue(audit: Audit, rows: DataFrame) -> list[tuple[Any, ...]]:
     """Violations of now: branches that have been undecided for too long."""
     now = time.time() if audit.plan.running else audit.last_time / 1e6
     limit = datetime.fromtimestamp(now - audit.options.prepared_seconds, UTC)
-    late = rows.where(f"prepared_at < timestamp '{limit.isoformat()}'").collect()
+    late = rows.where(f"prepared_at < timestamp_ltz '{limit.isoformat()}'").collect()
     return [
         _row(BranchRule.UNDECIDED, branch=row.branch, lsns=[row.prepare_lsn], at=row.prepared_at, xid=row.xid)
         for row in late
