@@ -144,7 +144,7 @@ def _setting(text: str) -> tuple[str, str]:
 def _writable(out: Path) -> None:
     """Make the folder of the tables, or find out that it cannot be made, before Spark is started."""
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        out.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out):
             pass
     except OSError as error:

@@ -101,7 +101,7 @@ class Store:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep others from writing here. Raises StoreError if somebody does already."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # as private as the journal
         with (self.folder / LOCK).open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

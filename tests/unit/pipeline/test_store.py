@@ -25,3 +25,8 @@ def test_what_another_run_has_written_meanwhile_is_known(tmp_path: Path) -> None
         other.commit(State(lsn=7))
     with store.locked():
         assert (store.state.lsn, store.run) == (7, 2)
+
+
+def test_a_new_folder_is_as_private_as_the_journal(tmp_path: Path) -> None:
+    with Store(tmp_path / "out").locked():
+        assert (tmp_path / "out").stat().st_mode & 0o777 == 0o700
