@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from escrowmq.config import LimitsSection
@@ -158,14 +160,20 @@ def test_everybody_is_asked_to_leave_also_those_who_are_held_back() -> None:
     on_loop(test)
 
 
+async def ticking() -> tuple[Scene, Any]:
+    """A connection that the clock has come by a few times."""
+    scene = Scene()
+    _, _, endpoint = scene.connect()
+    scene.runtime.start_ticking()
+    await until(lambda: len(endpoint.told) > 2)
+    return scene, endpoint
+
+
 def test_a_broker_that_was_held_up_itself_takes_nobody_for_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TICK_SECONDS", 0.001)
 
     async def test() -> None:
-        scene = Scene()
-        _, _, endpoint = scene.connect()
-        scene.runtime.start_ticking()
-        await until(lambda: len(endpoint.told) > 2)
+        scene, endpoint = await ticking()
         scene.bench.ahead_ms += 3_600_000  # the machine was asleep, say
         before = len(endpoint.told)
         await until(lambda: len(endpoint.told) > before + 2)
@@ -181,10 +189,7 @@ def test_connections_are_looked_after_by_the_clock(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(module, "TICK_SECONDS", 0.001)
 
     async def test() -> None:
-        scene = Scene()
-        _, _, endpoint = scene.connect()
-        scene.runtime.start_ticking()
-        await until(lambda: len(endpoint.told) > 2)
+        scene, endpoint = await ticking()
         assert {told[0] for told in endpoint.told} == {"tick"}
         scene.runtime.stop()
         await scene.bench.close()
