@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.unit.sources import ROOT
+from tests.unit.sources import ROOT, modules
+from tests.unit.style_exceptions import LONG_FUNCTIONS, SHARED_CLASS_NAMES
 
 FOLDERS = ("src", "tests", "tools", "bench")
 LONGEST = 600
+LONGEST_FUNCTION = 70
 LEFT_OVER = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
 
 
@@ -47,6 +50,50 @@ def test_every_module_says_what_it_is() -> None:
     assert not found, f"no docstring:\n{names(found)}"
 
 
+def long_functions(tree: ast.AST, within: str = "") -> Iterator[tuple[str, int]]:
+    """Name and length of each function with more than LONGEST_FUNCTION lines, signature and docstring included."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > LONGEST_FUNCTION:
+                yield within + node.name, lines
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield from long_functions(node, f"{within}{node.name}.")
+        else:
+            yield from long_functions(node, within)
+
+
+def classes_by_name() -> dict[str, list[str]]:
+    """The package or module of every class, below `escrowmq`, by the name of the class."""
+    found: dict[str, list[str]] = {}
+    for module in modules().values():
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(module.layer)
+    return found
+
+
+def test_functions_have_at_most_70_lines() -> None:
+    found = {
+        f"{path.relative_to(ROOT).as_posix()}:{name}": lines
+        for path in python_files()
+        for name, lines in long_functions(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    too_long = [f"{name}: {lines} lines" for name, lines in found.items() if name not in LONG_FUNCTIONS]
+    assert not too_long, "split these, or list them in style_exceptions.py:\n" + "\n".join(too_long)
+    unused = LONG_FUNCTIONS.keys() - found.keys()
+    assert not unused, f"no longer too long; remove them from style_exceptions.py: {sorted(unused)}"
+
+
+def test_no_two_classes_have_one_name() -> None:
+    shared = {name: " ".join(sorted(where)) for name, where in classes_by_name().items() if len(where) > 1}
+    listed = {name: each.packages for name, each in SHARED_CLASS_NAMES.items()}
+    new = [f"{name}: {where}" for name, where in sorted(shared.items()) if listed.get(name) != where]
+    assert not new, "rename one of them, or bring style_exceptions.py up to date:\n" + "\n".join(new)
+    unused = listed.keys() - shared.keys()
+    assert not unused, f"no longer shared; remove them from style_exceptions.py: {sorted(unused)}"
+
+
 @pytest.mark.parametrize(
     ("lines", "name", "expected"), [(601, "a.py", True), (600, "a.py", False), (601, "spec.py", False)]
 )
@@ -59,3 +106,9 @@ def test_length_is_counted_in_lines(tmp_path: Path, lines: int, name: str, expec
 def test_left_overs_are_words_of_their_own() -> None:
     assert LEFT_OVER.search("# " + "TO" + "DO: later")
     assert not LEFT_OVER.search("MASTODON xxx")
+
+
+@pytest.mark.parametrize(("body", "expected"), [(69, []), (70, [("C.f", 71)])])
+def test_length_of_a_function_counts_its_signature(body: int, expected: list[tuple[str, int]]) -> None:
+    text = "class C:\n    @property\n    def f(self):\n" + "        pass\n" * body
+    assert list(long_functions(ast.parse(text))) == expected
