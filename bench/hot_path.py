@@ -1,9 +1,10 @@
 """What a message costs the broker itself: endpoint, core and journal in one process, without sockets.
 
-    python bench/hot_path.py [--count 400000] [--profile]
+    python bench/hot_path.py [--count 400000] [--only varied] [--profile]
 
-Two connections, one that publishes and one that consumes, are fed frames in blocks of a thousand messages of 100 bytes;
-the journal lies in a fresh directory and syncs after each turn. CPU time counts, so a busy machine hardly matters.
+Two connections, one that publishes and one that consumes, are fed frames in blocks of a thousand messages of about 100
+bytes; the journal lies in a fresh directory and syncs after each turn. CPU time counts, so a busy machine hardly
+matters. The frames are encoded beforehand. Loads whose messages differ have 50,000 distinct ones, which are cycled.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
 
 import click
@@ -23,6 +25,7 @@ from escrowmq.core.broker import Broker
 from escrowmq.core.recovery import Recovery
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.storage import FileStorage
+from escrowmq.perf.messages import LoadMessage, Variety, messages
 from escrowmq.wire.amqp091 import spec
 from escrowmq.wire.amqp091.connection import Connection
 from escrowmq.wire.amqp091.frames import PROTOCOL_HEADER, content_frames, method_frame
@@ -32,7 +35,11 @@ from escrowmq.wire.endpoint import Endpoint, EndpointLimits, Peer, Verdict
 from escrowmq.wire.sasl import Credentials
 
 BLOCK = 1000
-BODY = b"x" * 100
+BODY_SIZE = 100
+DISTINCT_BLOCKS = 50
+"""So many blocks of distinct messages are encoded, far more than any cache of the broker holds."""
+BINDINGS = 1000
+KEYS = 10_000
 
 
 class Host:
@@ -96,26 +103,41 @@ class Host:
                 return
 
 
+UNIFORM = Variety()
+VARIED = Variety(spread=40, message_ids=True, correlation_ids=True, timestamps=True, headers=True)
+
+
 @dataclass(frozen=True)
 class Load:
     """One way of publishing and consuming."""
 
     name: str
-    durable: bool
-    confirms: bool
-    auto_ack: bool
+    durable: bool = False
+    confirms: bool = False
+    auto_ack: bool = False
     ack_each: bool = False
-    sizes: bool = False
-    ids: bool = False
+    variety: Variety = UNIFORM
+    own_key: bool = False
+    """Publish to a topic exchange with `BINDINGS` bindings, under `KEYS` routing keys in turn."""
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all messages are the same."""
+        return self.variety.uniform and not self.own_key
 
 
 LOADS = (
-    Load("transient, auto-ack", durable=False, confirms=False, auto_ack=True),
-    Load("transient, acked (multiple)", durable=False, confirms=False, auto_ack=False),
-    Load("transient, acked one by one", durable=False, confirms=False, auto_ack=False, ack_each=True),
-    Load("persistent, confirms, acked (multiple)", durable=True, confirms=True, auto_ack=False),
-    Load("— with bodies of 60 to 140 bytes", durable=True, confirms=True, auto_ack=False, sizes=True),
-    Load("— with a message-id for each", durable=True, confirms=True, auto_ack=False, ids=True),
+    Load("transient, auto-ack", auto_ack=True),
+    Load("transient, acked (multiple)"),
+    Load("transient, acked one by one", ack_each=True),
+    Load("persistent, confirms, acked (multiple)", durable=True, confirms=True),
+    Load("— with bodies of 60 to 140 bytes", durable=True, confirms=True, variety=Variety(spread=40)),
+    Load("— with a message-id for each", durable=True, confirms=True, variety=Variety(message_ids=True)),
+    Load("transient, acked, own correlation-id", variety=Variety(correlation_ids=True)),
+    Load("transient, acked, own header table", variety=Variety(headers=True)),
+    Load("transient, acked, varied", variety=VARIED),
+    Load("persistent, confirms, acked, varied", durable=True, confirms=True, variety=VARIED),
+    Load("— with a routing key of its own", durable=True, confirms=True, variety=VARIED, own_key=True),
 )
 
 
@@ -140,37 +162,61 @@ def measure(load: Load, count: int, profiler: cProfile.Profile | None) -> float:
     with tempfile.TemporaryDirectory(prefix="escrowmq-hot-path-") as folder:
         host = Host(Path(folder))
         publisher, consumer = connect(host), connect(host)
-        if load.confirms:
-            send(publisher, 1, spec.ConfirmSelect())
-        send(consumer, 1, spec.QueueDeclare("q", durable=True), spec.BasicQos(prefetch_count=5000))
-        send(consumer, 1, spec.BasicConsume("q", "consumer", no_ack=load.auto_ack))
-        blocks = [(_publishes(load, n * BLOCK), _acks(load, n * BLOCK)) for n in range(count // BLOCK)]
+        declare(load, host, publisher, consumer)
+        publishes = cycle(_publishes(load, min(count // BLOCK, DISTINCT_BLOCKS)))
+        blocks = [(next(publishes), _acks(load, n * BLOCK)) for n in range(count // BLOCK)]
         gc.collect()
         if profiler is not None:
             profiler.enable()
         started = time.process_time()
-        for publishes, acks in blocks:
-            publisher.receive(publishes)
+        for published, acks in blocks:
+            publisher.receive(published)
             host.turn()
             consumer.receive(acks)
         spent = time.process_time() - started
         if profiler is not None:
             profiler.disable()
+        host.turn()
+        left = host.broker.vhosts["/"].queues["q"].ready
         host.journal.close()
+        if left:
+            raise RuntimeError(f"{load.name}: {left} messages were not delivered")
         return spent / count * 1e6
 
 
-def _publishes(load: Load, before: int) -> bytes:
-    rng = random.Random(before)
-    method = method_frame(1, spec.BasicPublish("", "q"))
-    parts: list[bytes] = []
-    for n in range(before, before + BLOCK):
-        props = Properties(delivery_mode=2 if load.durable else 1, message_id=f"id-{n:016}" if load.ids else None)
-        body = b"x" * rng.randint(60, 140) if load.sizes else BODY
-        parts += (method, content_frames(1, props.encode(), body, 0))
-        if not load.sizes and not load.ids:
-            return b"".join(parts) * BLOCK
-    return b"".join(parts)
+def declare(load: Load, host: Host, publisher: Connection, consumer: Connection) -> None:
+    """Declare and bind what the load needs, and subscribe."""
+    if load.confirms:
+        send(publisher, 1, spec.ConfirmSelect())
+    send(consumer, 1, spec.QueueDeclare("q", durable=True), spec.BasicQos(prefetch_count=5000))
+    if load.own_key:
+        send(consumer, 1, spec.ExchangeDeclare("e", "topic", durable=True))
+        send(consumer, 1, *(spec.QueueBind("q", "e", f"region.{number}.*") for number in range(BINDINGS)))
+        host.turn()
+    send(consumer, 1, spec.BasicConsume("q", "consumer", no_ack=load.auto_ack))
+    host.turn()
+
+
+def _publishes(load: Load, blocks: int) -> list[bytes]:
+    """Blocks of publishes; of messages that are all alike, one."""
+    if load.uniform:
+        return [_publish(load, 0, next(messages(UNIFORM, BODY_SIZE, 1))) * BLOCK]
+    made = enumerate(messages(load.variety, BODY_SIZE, blocks * BLOCK))
+    return [b"".join(_publish(load, number, message) for number, message in islice(made, BLOCK)) for _ in range(blocks)]
+
+
+def _publish(load: Load, number: int, message: LoadMessage) -> bytes:
+    key = number % KEYS
+    exchange, routing_key = ("e", f"region.{key % BINDINGS}.{key // BINDINGS}") if load.own_key else ("", "q")
+    properties = Properties(
+        headers=None if message.headers is None else {**message.headers},
+        delivery_mode=2 if load.durable else 1,
+        correlation_id=message.correlation_id,
+        message_id=message.message_id,
+        timestamp=message.timestamp,
+    )
+    method = method_frame(1, spec.BasicPublish(exchange, routing_key))
+    return method + content_frames(1, properties.encode(), message.body, 0)
 
 
 def _acks(load: Load, before: int) -> bytes:
@@ -183,10 +229,13 @@ def _acks(load: Load, before: int) -> bytes:
 
 @click.command()
 @click.option("--count", default=400_000, show_default=True, help="Messages of each load.")
+@click.option("--only", default="", help="Measure only the loads whose name contains this.")
 @click.option("--profile", is_flag=True, help="Show where the time goes (which makes everything slower).")
-def main(count: int, *, profile: bool) -> None:
+def main(count: int, only: str, *, profile: bool) -> None:
     """CPU time for each message, in microseconds, for a few loads."""
     for load in LOADS:
+        if only not in load.name:
+            continue
         profiler = cProfile.Profile() if profile else None
         click.echo(f"{load.name:42}{measure(load, count, profiler):6.2f} us")
         if profiler is not None:
