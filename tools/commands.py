@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import click
 
-from escrowmq.cli import COMMANDS, cli
+from escrowmq.cli.program import COMMANDS, cli
 from tools.pages import write_or_check
 
 HEAD = """# Commands

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import escrowmq.client as mq
+from escrowmq.admin.socket.client import ask
 from escrowmq.client import Connection, Properties
-from escrowmq.server.admin_client import ask
 from escrowmq.wire.amqp091 import spec
 from tests.broker import BrokerProcess, running_broker, wait_until
 from tests.certificates import Authority

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pytest
 
 import escrowmq.client as mq
+from escrowmq.admin.socket.client import ask
 from escrowmq.client import Channel, Connection, Properties, Xid
-from escrowmq.server.admin_client import ask
 from tests.broker import BrokerProcess, running_broker, wait_until
 
 PERSISTENT = Properties(delivery_mode=2)

@@ -12,7 +12,7 @@ from typing import Any
 import pika
 import pika.exceptions
 
-from escrowmq.server.admin_client import ask
+from escrowmq.admin.socket.client import ask
 from tests.broker import BrokerProcess, running_broker, wait_until
 
 MIB = 1 << 20

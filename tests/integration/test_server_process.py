@@ -16,7 +16,7 @@ import pika
 import pika.exceptions
 import pytest
 
-from escrowmq.server.admin_client import ask
+from escrowmq.admin.socket.client import ask
 from tests.broker import BrokerProcess, running_broker, wait_until
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)

@@ -14,7 +14,7 @@ import pika.exceptions
 import pytest
 from pika.credentials import ExternalCredentials
 
-from escrowmq.server.admin_client import ask
+from escrowmq.admin.socket.client import ask
 from tests.broker import BrokerProcess, running_broker
 from tests.certificates import Authority
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
+from escrowmq.admin.socket.client import ask
 from escrowmq.client import connect
-from escrowmq.server.admin_client import ask
 from tests.broker import BrokerProcess, running_broker, wait_until
 from tests.integration.test_server_alarms import MIB, Holder, Publisher, held_back, limited, status
 from tests.spark.desk import Desk, cause, numbered

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StringType, StructField, StructType
 
 import escrowmq.spark
+from escrowmq.admin.socket.client import ask
 from escrowmq.client import Properties
 from escrowmq.java import SparkUnavailableError
-from escrowmq.server.admin_client import ask
 from escrowmq.spark import EscrowSparkError
 from escrowmq.spark.batch import BatchReader
 from escrowmq.spark.errors import DataLossError

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
-from escrowmq.cli import cli
+from escrowmq.cli.program import cli
 from tests.unit.sources import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

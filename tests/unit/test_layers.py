@@ -17,7 +17,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "wire": ("core", "__version__"),  # the version is what a peer is told at the handshake
     "client": ("wire", "core", "__version__", "urls"),
     "xa": ("client", "core.xid", "core.xa", "text"),
-    "server": ("core", "journal", "wire", "client", "config", "units", "text", "__version__"),
+    "admin": ("core", "server", "text", "__version__"),
+    "server": ("admin", "core", "journal", "wire", "client", "config", "units", "text", "__version__"),
     "spark": ("client", "core.records", "java"),
     "pipeline": (
         "core.branch",
@@ -57,13 +58,12 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "cli": (
         "__version__",
+        "admin",
         "config",
         "inspection.command",
         "journal.errors",
         "perf.command",
         "pipeline.command",
-        "server.admin_commands",
-        "server.admin_tx_commands",
         "server.main",
         "text",
     ),

@@ -13,14 +13,15 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from escrowmq.admin.audit import audited
+from escrowmq.admin.service import AdminService
+from escrowmq.admin.socket import path as socket_path
+from escrowmq.admin.socket.server import AdminServer
 from escrowmq.config import Config
 from escrowmq.core.broker import Broker
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.storage import FileStorage
-from escrowmq.server import admin_socket, listener
-from escrowmq.server.admin import AdminServer
-from escrowmq.server.admin_service import AdminService
-from escrowmq.server.audit import audited
+from escrowmq.server import listener
 from escrowmq.server.auth import Authenticator
 from escrowmq.server.connection import ClientConnection
 from escrowmq.server.listener import Bound
@@ -113,7 +114,7 @@ class Server:
 
     async def _open_admin(self) -> None:
         try:
-            await self._admin.start(admin_socket.bind(self._config.data_dir))
+            await self._admin.start(socket_path.bind(self._config.data_dir))
         except OSError as error:
             _log.error("no admin socket, so `escrowmq status` and its like cannot reach this broker: %s", error)
 
@@ -154,7 +155,7 @@ class Server:
         self._passwords.shutdown(cancel_futures=True)
         self._journal.close()
         with contextlib.suppress(OSError):
-            (self._config.data_dir / admin_socket.NAME).unlink(missing_ok=True)
+            (self._config.data_dir / socket_path.NAME).unlink(missing_ok=True)
         _log.info("stopped")
 
 

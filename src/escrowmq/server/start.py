@@ -7,12 +7,12 @@ import stat
 import time
 from pathlib import Path
 
+from escrowmq.admin.transactions import IN_DOUBT
 from escrowmq.config import SecuritySection
 from escrowmq.core.broker import Broker
 from escrowmq.core.recovery import Recovery, RecoveryError
 from escrowmq.journal.errors import JournalDamaged, JournalError
 from escrowmq.journal.journal import Journal
-from escrowmq.server.admin_transactions import IN_DOUBT
 from escrowmq.server.auth import hash_password
 from escrowmq.wire.sniff import HEADERS
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from escrowmq.server.admin_client import ask
-from escrowmq.server.admin_options import asks, confirmed, data_dir_option, json_option
-from escrowmq.server.admin_tables import show_rows
+from escrowmq.admin.socket.client import ask
+from escrowmq.cli.options import asks, confirmed, data_dir_option, json_option
+from escrowmq.cli.tables import show_rows
 from escrowmq.text import printable
 
 

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 import pytest
 
+from escrowmq.admin.operation import Refused
+from escrowmq.admin.transactions import TransactionAdmin
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.xa import XaResult, XaStatus
 from escrowmq.core.xid import Xid
-from escrowmq.server.admin import Refused
-from escrowmq.server.admin_transactions import TransactionAdmin
 from escrowmq.wire.amqp091 import spec
 from tests.harness.client import SimClient
 from tests.unit.wire.amqp091.clients import Server, bodies, pair

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from escrowmq.server.admin_client import ask
-from escrowmq.server.admin_options import asks, confirmed, data_dir_option, json_option
-from escrowmq.server.admin_tables import show_rows, size
+from escrowmq.admin.socket.client import ask
+from escrowmq.cli.options import asks, confirmed, data_dir_option, json_option
+from escrowmq.cli.tables import show_rows, size
 from escrowmq.text import printable
 
 STATES = ("active", "rollback_only", "timed_out", "prepared", "heuristic_committed", "heuristic_rolled_back")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from escrowmq.admin.operation import Command
 from escrowmq.core.broker import Broker
-from escrowmq.server.admin import Command
 
 
 class HoldAdmin:

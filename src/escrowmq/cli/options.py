@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import click
 
-from escrowmq.server.admin_client import AdminError
-from escrowmq.server.admin_tables import show_rows
+from escrowmq.admin.socket.client import AdminError
+from escrowmq.cli.tables import show_rows
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from escrowmq.server import admin_socket
+from escrowmq.admin.socket import path as socket_path
 from escrowmq.text import printable
 
 TIMEOUT: Final = 60.0
@@ -20,16 +20,16 @@ class AdminError(Exception):
 def ask(data_dir: Path, command: str, **arguments: Any) -> Any:
     """The result of a command (see `server.admin`). Raises AdminError."""
     try:
-        sock = admin_socket.connect(data_dir, TIMEOUT)
+        sock = socket_path.connect(data_dir, TIMEOUT)
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:
         raise AdminError(
             f"no broker runs on {data_dir}; say with --data-dir where it runs, "
             f"or start one with: escrowmq serve --data-dir {data_dir}"
         ) from error
     except PermissionError as error:
-        raise AdminError(f"{data_dir / admin_socket.NAME}: only the user who runs the broker may use it") from error
+        raise AdminError(f"{data_dir / socket_path.NAME}: only the user who runs the broker may use it") from error
     except OSError as error:
-        raise AdminError(f"{data_dir / admin_socket.NAME}: {error.strerror or error}") from error
+        raise AdminError(f"{data_dir / socket_path.NAME}: {error.strerror or error}") from error
     try:
         with sock, sock.makefile("rwb") as stream:
             stream.write(json.dumps({"command": command, "arguments": arguments}).encode() + b"\n")

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from escrowmq.admin.operation import Command, Refused
+from escrowmq.admin.socket import path as socket_path
+from escrowmq.admin.socket.client import AdminError, ask
+from escrowmq.admin.socket.server import AdminServer
 from escrowmq.core.conditions import BrokerError, Condition
-from escrowmq.server import admin_socket
-from escrowmq.server.admin import AdminServer, Command, Refused
-from escrowmq.server.admin_client import AdminError, ask
 from tests.unit.server.benches import on_loop
 
 
@@ -70,7 +71,7 @@ def asked(tmp_path: Path, question: Callable[[], Any]) -> Any:
 
     async def test() -> Any:
         server = AdminServer(COMMANDS)
-        await server.start(admin_socket.bind(tmp_path))
+        await server.start(socket_path.bind(tmp_path))
         with ThreadPoolExecutor(1) as pool:
             try:
                 return await asyncio.get_running_loop().run_in_executor(pool, question)
@@ -92,7 +93,7 @@ def test_a_refusal_becomes_the_client_s_error(tmp_path: Path) -> None:
 
 def test_several_requests_may_share_a_connection(tmp_path: Path) -> None:
     def question() -> list[Any]:
-        with admin_socket.connect(tmp_path, 5) as sock, sock.makefile("rwb") as stream:
+        with socket_path.connect(tmp_path, 5) as sock, sock.makefile("rwb") as stream:
             answers = []
             for a in (1, 2):
                 stream.write(json.dumps({"command": "add", "arguments": {"a": a}}).encode() + b"\n")
@@ -105,7 +106,7 @@ def test_several_requests_may_share_a_connection(tmp_path: Path) -> None:
 
 def test_an_endless_line_is_not_kept(tmp_path: Path) -> None:
     def question() -> bytes:
-        with admin_socket.connect(tmp_path, 5) as sock:
+        with socket_path.connect(tmp_path, 5) as sock:
             try:
                 for _ in range(64):
                     sock.sendall(b"x" * 65536)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import wraps
 from typing import Any, Final
 
-from escrowmq.server.admin import Command
+from escrowmq.admin.operation import Command
 
 TOLD: Final[Mapping[str, tuple[str, ...]]] = {
     "user.add": ("name", "tags"),

@@ -8,27 +8,27 @@ from pathlib import Path
 
 import pytest
 
-from escrowmq.server import admin_socket
-from escrowmq.server.admin_client import AdminError, ask
+from escrowmq.admin.socket import path as socket_path
+from escrowmq.admin.socket.client import AdminError, ask
 
 
 @pytest.mark.parametrize("length", [1, 150])
 def test_it_is_in_the_data_directory_however_long_the_path(tmp_path: Path, length: int) -> None:
     folder = tmp_path / ("d" * length)
     folder.mkdir()
-    with admin_socket.bind(folder) as sock:
+    with socket_path.bind(folder) as sock:
         assert stat.S_IMODE((folder / "admin.sock").stat().st_mode) == 0o600
         sock.setblocking(True)
-        with admin_socket.connect(folder, 5) as client, sock.accept()[0] as accepted:
+        with socket_path.connect(folder, 5) as client, sock.accept()[0] as accepted:
             client.sendall(b"x")
             assert accepted.recv(1) == b"x"
 
 
 def test_what_a_killed_broker_left_is_replaced(tmp_path: Path) -> None:
-    admin_socket.bind(tmp_path).close()
+    socket_path.bind(tmp_path).close()
     with pytest.raises(ConnectionRefusedError):
-        admin_socket.connect(tmp_path, 5)
-    admin_socket.bind(tmp_path).close()
+        socket_path.connect(tmp_path, 5)
+    socket_path.bind(tmp_path).close()
 
 
 @pytest.mark.parametrize("folder", ["", "absent"])
@@ -39,7 +39,7 @@ def test_without_a_broker_the_client_says_what_to_do(tmp_path: Path, folder: str
 
 
 def test_a_broker_that_goes_away_is_told_as_such(tmp_path: Path) -> None:
-    sock = admin_socket.bind(tmp_path)
+    sock = socket_path.bind(tmp_path)
     sock.setblocking(True)
 
     def hang_up() -> None:

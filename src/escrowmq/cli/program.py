@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import NamedTuple
 
 import click
@@ -24,8 +23,6 @@ INTERRUPTED = 130
 UNREAD = 141
 """Whoever read our output has gone, like `head`: as if SIGPIPE had ended us."""
 
-LOG_LEVELS = ("debug", "info", "warning", "error")
-
 
 class Mount(NamedTuple):
     """Where a command lives, and its line in `escrowmq --help`."""
@@ -36,31 +33,29 @@ class Mount(NamedTuple):
 
 
 COMMANDS: dict[str, Mount] = {
-    "serve": Mount("escrowmq.cli", "serve", "Run the broker in the foreground."),
+    "serve": Mount("escrowmq.cli.serve", "serve", "Run the broker in the foreground."),
     "status": Mount(
-        "escrowmq.server.admin_commands",
+        "escrowmq.cli.users",
         "status",
         "Show what a running broker is doing: load, journal, memory, alarms.",
     ),
-    "queues": Mount("escrowmq.server.admin_commands", "queues", "List queues with what waits in them."),
+    "queues": Mount("escrowmq.cli.users", "queues", "List queues with what waits in them."),
     "holds": Mount(
-        "escrowmq.server.admin_hold_commands",
+        "escrowmq.cli.holds",
         "holds",
         "List what groups of bulk readers hold of queues, or release it.",
     ),
-    "connections": Mount(
-        "escrowmq.server.admin_commands", "connections", "List the clients' connections, or close one."
-    ),
-    "user": Mount("escrowmq.server.admin_commands", "user", "Manage users of a running broker."),
-    "vhost": Mount("escrowmq.server.admin_commands", "vhost", "Manage virtual hosts of a running broker."),
-    "permission": Mount("escrowmq.server.admin_commands", "permission", "Manage who may do what on a virtual host."),
+    "connections": Mount("escrowmq.cli.users", "connections", "List the clients' connections, or close one."),
+    "user": Mount("escrowmq.cli.users", "user", "Manage users of a running broker."),
+    "vhost": Mount("escrowmq.cli.users", "vhost", "Manage virtual hosts of a running broker."),
+    "permission": Mount("escrowmq.cli.users", "permission", "Manage who may do what on a virtual host."),
     "tx": Mount(
-        "escrowmq.server.admin_tx_commands",
+        "escrowmq.cli.transactions",
         "tx",
         "Look at transaction branches (XA) of a running broker, and decide those that are in doubt.",
     ),
     "journal": Mount(
-        "escrowmq.server.admin_commands",
+        "escrowmq.cli.users",
         "journal",
         "Look after the journal of a running broker; it does so by itself, too.",
     ),
@@ -112,52 +107,6 @@ def cli() -> None:
 
     `escrowmq COMMAND --help` tells more of each.
     """
-
-
-@click.command()
-@click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False), help="The folder of the journal.")
-@click.option("--listen", metavar="HOST:PORT", help="Where clients connect; port 0 picks a free one.")
-@click.option("--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="A TOML file with settings.")
-@click.option("--log-level", type=click.Choice(LOG_LEVELS), help="The least that is worth a line on stderr.")
-def serve(data_dir: Path | None, listen: str | None, file: Path | None, log_level: str | None) -> None:
-    """Run the broker in the foreground.
-
-    Prints `ready amqp://HOST:PORT data=DIR` on stdout once clients can connect, and logs to stderr. SIGTERM and Ctrl-C
-    finish what was promised, sync, and exit with 0. What an option sets wins over the file.
-
-    \b
-    Examples:
-      escrowmq serve --data-dir /var/lib/escrowmq --listen 0.0.0.0:5672
-      escrowmq serve --config /etc/escrowmq.toml --log-level debug
-      escrowmq serve --data-dir /tmp/q --listen 127.0.0.1:0
-    """
-    from escrowmq.config import ConfigError, load
-
-    options: dict[str, object] = {
-        "data_dir": data_dir.absolute() if data_dir else None,
-        "listen.address": listen,
-        "log.level": log_level,
-    }
-    try:
-        config = load(file, {key: value for key, value in options.items() if value is not None})
-    except ConfigError as error:
-        raise Refused(str(error)) from error
-
-    from escrowmq.journal.errors import JournalError
-    from escrowmq.server.main import run
-
-    try:
-        run(config)
-    except ConfigError as error:  # what shows only when it is used: the files of TLS, which have no option
-        raise Refused(f"{file}: {error}") from error
-    except JournalError as error:
-        raise click.ClickException(str(error)) from error
-
-
-class Refused(click.ClickException):
-    """A configuration that the broker does not start with."""
-
-    exit_code = USAGE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from escrowmq.server.admin_tables import branches_line, show_connections, show_queues, show_rows, shown, size
+from escrowmq.cli.tables import branches_line, show_connections, show_queues, show_rows, shown, size
 
 
 @pytest.mark.parametrize(

@@ -9,20 +9,15 @@ import asyncio
 import json
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Final
 
+from escrowmq.admin.operation import Command, Refused
 from escrowmq.core.conditions import BrokerError
 
 LONGEST_REQUEST: Final = 1 << 20
 
-Command: TypeAlias = Callable[..., Awaitable[Any]]
-
 _log = logging.getLogger("escrowmq.admin")
-
-
-class Refused(Exception):  # noqa: N818 - named for what happened
-    """A command that cannot be done; the text is for the operator."""
 
 
 class AdminServer:

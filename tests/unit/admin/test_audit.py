@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from escrowmq.server.audit import audited
+from escrowmq.admin.audit import audited
 
 
 async def command(**arguments: Any) -> int:

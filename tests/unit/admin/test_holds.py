@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from escrowmq.admin.holds import HoldAdmin
 from escrowmq.core.conditions import BrokerError, Condition
-from escrowmq.server.admin_holds import HoldAdmin
 from escrowmq.wire.amqp091 import spec
 from tests.unit.wire.amqp091.clients import bodies, pair
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import click
 import pytest
 
-from escrowmq import __version__, cli
+from escrowmq import __version__
+from escrowmq.cli import program as cli
 from tests.unit.inspection.journals import small_journal
 
 
@@ -119,7 +120,7 @@ def test_a_foreseeable_failure_is_one_line(
         raise raised
 
     monkeypatch.setattr(cli, "fail", fail, raising=False)
-    monkeypatch.setitem(cli.COMMANDS, "fail", cli.Mount("escrowmq.cli", "fail", "Fail."))
+    monkeypatch.setitem(cli.COMMANDS, "fail", cli.Mount("escrowmq.cli.program", "fail", "Fail."))
     assert run("fail") == (code, "", line)
 
 

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from escrowmq import __version__
+from escrowmq.admin.holds import HoldAdmin
+from escrowmq.admin.operation import Command, Refused
+from escrowmq.admin.transactions import NOTHING_IN_DOUBT, TransactionAdmin
 from escrowmq.core.access import Access
 from escrowmq.core.broker import Broker
 from escrowmq.core.permissions import Entry, Permission, TopicPermission
-from escrowmq.server.admin import Command, Refused
-from escrowmq.server.admin_holds import HoldAdmin
-from escrowmq.server.admin_transactions import NOTHING_IN_DOUBT, TransactionAdmin
 from escrowmq.server.auth import hash_password
 from escrowmq.server.connection import ClientConnection
 from escrowmq.server.maintenance import Maintenance

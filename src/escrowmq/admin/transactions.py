@@ -6,10 +6,10 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
+from escrowmq.admin.operation import Command, Refused
 from escrowmq.core.broker import Broker
 from escrowmq.core.xa import BranchView, Tally, XaResult, XaStatus
 from escrowmq.core.xid import Xid
-from escrowmq.server.admin import Command, Refused
 
 IN_DOUBT: Final = "prepared"
 DECIDED: Final = frozenset(("heuristic_committed", "heuristic_rolled_back"))

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from escrowmq.server.admin_client import ask
-from escrowmq.server.admin_options import F, asks, confirmed, data_dir_option, json_option, show
-from escrowmq.server.admin_tables import show_connections, show_queues, show_status, size
+from escrowmq.admin.socket.client import ask
+from escrowmq.cli.options import F, asks, confirmed, data_dir_option, json_option, show
+from escrowmq.cli.tables import show_connections, show_queues, show_status, size
 from escrowmq.text import printable
 
 
