@@ -60,7 +60,7 @@ SHARED_CLASS_NAMES: Final[dict[str, Shared]] = {
     "Publisher": Shared("demo perf", "the publishers of two programs"),
     "Queue": Shared("core pipeline", "a queue, and the audit's row about a queue"),
     "QueueState": Shared("client core", "an answer about a queue, and a queue's columns in a snapshot"),
-    "Refused": Shared("cli core server xa", "an ordinary word for four refusals that are never caught together"),
+    "Refused": Shared("core xa", _LOCAL),
     "Result": Shared("demo xa", _LOCAL),
     "RolledBack": Shared("client xa", "a branch that was rolled back, and a whole transaction"),
     "Run": Shared("client core", _BOTH_SIDES),

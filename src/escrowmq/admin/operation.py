@@ -8,5 +8,5 @@ from typing import Any, TypeAlias
 Command: TypeAlias = Callable[..., Awaitable[Any]]
 
 
-class Refused(Exception):  # noqa: N818 - named for what happened
+class OperationRefused(Exception):  # noqa: N818 - named for what happened
     """A command that cannot be done; the text is for the operator."""

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from escrowmq import __version__
 from escrowmq.admin.holds import HoldAdmin
-from escrowmq.admin.operation import Command, Refused
+from escrowmq.admin.operation import Command, OperationRefused
 from escrowmq.admin.transactions import NOTHING_IN_DOUBT, TransactionAdmin
 from escrowmq.core.access import Access
 from escrowmq.core.broker import Broker
@@ -147,7 +147,7 @@ class AdminService:
         """Close the connection of `peer`, HOST:PORT."""
         self._turns.begin()
         if not self._close(lambda connection: str(connection.peer) == peer, reason):
-            raise Refused(f"no connection from {peer}")
+            raise OperationRefused(f"no connection from {peer}")
 
     # -- users
 
@@ -160,7 +160,7 @@ class AdminService:
     async def add_user(self, name: str, password: str | None = None, tags: Iterable[str] = ()) -> None:
         """A user without a password can only come with a certificate."""
         if name in self._access.users:
-            raise Refused(f"user '{name}' already exists")
+            raise OperationRefused(f"user '{name}' already exists")
         password_hash = await self._hash(password)
         await self._set(lambda: self._access.add_user(name, password_hash, tuple(tags)))
 
@@ -186,7 +186,7 @@ class AdminService:
     async def add_vhost(self, name: str) -> None:
         def change() -> None:
             if not self._broker.add_vhost(name):
-                raise Refused(f"vhost '{name}' already exists")
+                raise OperationRefused(f"vhost '{name}' already exists")
 
         await self._durably(change)
 
@@ -233,7 +233,7 @@ class AdminService:
         done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._maintenance.snapshot_now(lambda fault: None if done.done() else done.set_result(fault), compact=compact)
         if fault := await done:
-            raise Refused(fault)
+            raise OperationRefused(fault)
 
     # -- inside
 
@@ -252,7 +252,7 @@ class AdminService:
         if password is None:
             return ""
         if not password:
-            raise Refused("the password is empty")
+            raise OperationRefused("the password is empty")
         return await asyncio.get_running_loop().run_in_executor(self._executor, hash_password, password)
 
     async def _set(self, change: Callable[[], Entry]) -> None:

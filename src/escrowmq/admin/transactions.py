@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
-from escrowmq.admin.operation import Command, Refused
+from escrowmq.admin.operation import Command, OperationRefused
 from escrowmq.core.broker import Broker
 from escrowmq.core.xa import BranchView, Tally, XaResult, XaStatus
 from escrowmq.core.xid import Xid
@@ -23,7 +23,7 @@ _log = logging.getLogger("escrowmq.admin")
 
 
 class TransactionAdmin:
-    """The commands by name (`commands`); `xid` is the text of an Xid. Raises Refused, BrokerError.
+    """The commands by name (`commands`); `xid` is the text of an Xid. Raises OperationRefused, BrokerError.
 
     `durably` makes a change in a turn, and waits until it is on disk.
     """
@@ -72,9 +72,11 @@ class TransactionAdmin:
             )
         elif view.state in DECIDED:
             state = view.state.replace("_", " ")
-            raise Refused(f"branch {name} was decided before: it is {state}; see `escrowmq tx forget`")
+            raise OperationRefused(f"branch {name} was decided before: it is {state}; see `escrowmq tx forget`")
         elif commit:
-            raise Refused(f"branch {name} is {view.state.replace('_', ' ')}; only a prepared one can be committed here")
+            raise OperationRefused(
+                f"branch {name} is {view.state.replace('_', ' ')}; only a prepared one can be committed here"
+            )
         else:  # which is refused while a channel works for it
             result = await self._durably(lambda: coordinator.rollback(name))
         return {"outcome": _OUTCOMES[result.status], "branch": described(view)}
@@ -116,7 +118,7 @@ class TransactionAdmin:
         for view in self._views():
             if view.xid == xid:
                 return view
-        raise Refused(f"no branch {xid}; those that there are: escrowmq tx list")
+        raise OperationRefused(f"no branch {xid}; those that there are: escrowmq tx list")
 
 
 _OUTCOMES: Final = {

@@ -9,7 +9,7 @@ import click
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
-class Refused(click.ClickException):
+class InvalidConfiguration(click.ClickException):
     """A configuration that the broker does not start with."""
 
     exit_code = 2
@@ -42,7 +42,7 @@ def serve(data_dir: Path | None, listen: str | None, file: Path | None, log_leve
     try:
         config = load(file, {key: value for key, value in options.items() if value is not None})
     except ConfigError as error:
-        raise Refused(str(error)) from error
+        raise InvalidConfiguration(str(error)) from error
 
     from escrowmq.journal.errors import JournalError
     from escrowmq.server.main import run
@@ -50,6 +50,6 @@ def serve(data_dir: Path | None, listen: str | None, file: Path | None, log_leve
     try:
         run(config)
     except ConfigError as error:  # what shows only when it is used: the files of TLS, which have no option
-        raise Refused(f"{file}: {error}") from error
+        raise InvalidConfiguration(f"{file}: {error}") from error
     except JournalError as error:
         raise click.ClickException(str(error)) from error

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from escrowmq.admin.operation import Refused
+from escrowmq.admin.operation import OperationRefused
 from escrowmq.admin.transactions import TransactionAdmin
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.xa import XaResult, XaStatus
@@ -125,7 +125,7 @@ def test_an_operator_decides_and_the_transaction_manager_is_told(
     assert line.endswith("; it " + told.format("1 of 'in' in vhost '/'", "2 of 'out' in vhost '/'"))
     answer = bench.client.call(1, spec.DtxCoordinationCommit(X.encode()), spec.DtxCoordinationCommitOk)
     assert answer.flags == flags
-    with pytest.raises(Refused, match="was decided before"):
+    with pytest.raises(OperationRefused, match="was decided before"):
         bench.do(f"tx.{decision}", xid=NAME)
     bench.do("tx.forget", xid=NAME)
     assert bench.do("tx.list") == []
@@ -136,7 +136,7 @@ def test_a_branch_that_nobody_works_for_is_just_rolled_back(caplog: pytest.LogCa
     with pytest.raises(BrokerError, match="still associated"):
         bench.do("tx.rollback", xid=NAME)
     bench.end()
-    with pytest.raises(Refused, match="is active; only a prepared one can be committed"):
+    with pytest.raises(OperationRefused, match="is active; only a prepared one can be committed"):
         bench.do("tx.commit", xid=NAME)
     assert bench.do("tx.rollback", xid=NAME)["outcome"] == "rolled back"
     assert bodies(bench.server, "in") == [b"order"]
@@ -147,7 +147,7 @@ def test_a_branch_that_nobody_works_for_is_just_rolled_back(caplog: pytest.LogCa
 @pytest.mark.parametrize("command", ["tx.show", "tx.commit", "tx.rollback"])
 def test_unknown_branches_are_refused(command: str) -> None:
     bench = Bench()
-    with pytest.raises(Refused, match="no branch 1:00:; those that there are: escrowmq tx list"):
+    with pytest.raises(OperationRefused, match="no branch 1:00:; those that there are: escrowmq tx list"):
         bench.do(command, xid="1:00:")
     with pytest.raises(BrokerError, match="malformed"):
         bench.do(command, xid="nonsense")

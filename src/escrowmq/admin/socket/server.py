@@ -12,7 +12,7 @@ import socket
 from collections.abc import Mapping
 from typing import Any, Final
 
-from escrowmq.admin.operation import Command, Refused
+from escrowmq.admin.operation import Command, OperationRefused
 from escrowmq.core.conditions import BrokerError
 
 LONGEST_REQUEST: Final = 1 << 20
@@ -64,7 +64,7 @@ class AdminServer:
             return {"result": await command(**arguments)}
         except BrokerError as error:
             return {"error": error.text}
-        except Refused as error:
+        except OperationRefused as error:
             return {"error": str(error)}
         except TypeError as error:
             return {"error": f"{name}: {error}"}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from escrowmq.admin.operation import Command, Refused
+from escrowmq.admin.operation import Command, OperationRefused
 from escrowmq.admin.socket import path as socket_path
 from escrowmq.admin.socket.client import AdminError, ask
 from escrowmq.admin.socket.server import AdminServer
@@ -24,7 +24,7 @@ async def add(a: int, b: int = 0) -> int:
 
 
 async def refuse(text: str) -> None:
-    raise Refused(text)
+    raise OperationRefused(text)
 
 
 async def refuse_in_core() -> None:
