@@ -1,7 +1,7 @@
 # `make` lists the targets. Everything is installed into .venv from the pinned, hashed lists in requirements/.
 
 PYTHON ?= python3
-# What `make test ARGS="tests/unit -k journal"`, `make bench ARGS=…` and `make run ARGS=…` pass on.
+# Further arguments for `make test`, `make bench`, `make run` and `make soak`, as in: make test ARGS="tests/unit -k journal"
 ARGS ?=
 
 VENV := .venv
@@ -29,8 +29,8 @@ $(VENV)/.python:
 	  || { echo "python3 cannot make virtual environments here; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	@touch $@
 
-# Wheels only, so that no compiler is ever needed. The data set and PySpark are published as sdists without any code to
-# compile. Spark, some 900 MB, is installed by what needs it: a broker alone does without.
+# Only wheels are installed, so that no compiler is needed. The data set and PySpark are exceptions: they are published as
+# sdists, but contain nothing to compile. Spark (about 900 MB) is installed by the targets that need it, not by `setup`.
 $(VENV)/.ready: $(VENV)/.python pyproject.toml $(LOCKED)
 	@echo "Installing into $(VENV) …"
 	@$(INSTALL) --require-hashes --only-binary :all: -r requirements/dev.lock
@@ -39,12 +39,12 @@ $(VENV)/.ready: $(VENV)/.python pyproject.toml $(LOCKED)
 	@touch $@
 
 $(VENV)/.spark: $(VENV)/.ready requirements/spark.lock
-	@echo "Installing Spark into $(VENV), which takes another minute or two …"
+	@echo "Installing Spark into $(VENV); this takes another minute or two …"
 	@$(INSTALL) --require-hashes --only-binary :all: --no-binary pyspark --no-build-isolation -r requirements/spark.lock
 	@touch $@
 
-# Delta and Iceberg are made for older Sparks than ours, so they have one of their own, in a folder of .venv that counts
-# only for processes whose PYTHONPATH names it.
+# Delta and Iceberg need an older version of Spark than ours. That version is installed in a folder of its own below .venv,
+# which only processes with this folder in their PYTHONPATH use.
 $(VENV)/.lake: $(VENV)/.spark requirements/lake.lock requirements/lake.jars
 	@echo "Installing another Spark, Delta and Iceberg into $(VENV)/lake …"
 	@rm -rf $(VENV)/lake
@@ -53,21 +53,21 @@ $(VENV)/.lake: $(VENV)/.spark requirements/lake.lock requirements/lake.jars
 	@$(BIN)/python -m tools.lake $(VENV)/lake
 	@touch $@
 
-# The tests start Spark some fifty times.
+# The tests start Spark about fifty times, so an archive of its classes saves more time than creating it takes.
 $(VENV)/.archive: $(VENV)/.spark src/escrowmq/pipeline/archive.py
-	@echo "Having Spark's Java keep its classes as they are loaded, which saves more than it takes …"
-	@$(BIN)/python -m escrowmq.pipeline.archive || echo "The tests start Spark without it."
+	@echo "Archiving Spark's Java classes, so that Spark starts faster in the tests …"
+	@$(BIN)/python -m escrowmq.pipeline.archive || echo "The archive could not be created; the tests run without it, more slowly."
 	@touch $@
 
-lake: $(VENV)/.lake ## install what the tests of `audit --format delta` and `iceberg` need (500 MB); without, they are skipped
+lake: $(VENV)/.lake ## install Delta and Iceberg (500 MB) for the tests of `audit --format`, which are skipped otherwise
 
-run: $(VENV)/.spark ## stream 336,776 events through broker and Spark, kill both in the middle, count, audit
+run: $(VENV)/.spark ## stream 336,776 events through broker and Spark, kill both, count every event, audit
 	@exec $(BIN)/python -u -m escrowmq.demo --out build/run $(ARGS)
 
-test: $(VENV)/.archive ## run the tests, long ones in their short form
+test: $(VENV)/.archive ## run the tests, the long ones in their short form
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup $(ARGS)
 
-lint: $(VENV)/.spark ## check style, types, generated files
+lint: $(VENV)/.spark ## check style, types and generated files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy src tests tools bench
@@ -78,24 +78,24 @@ lint: $(VENV)/.spark ## check style, types, generated files
 	$(BIN)/python -m tools.commands --check
 	$(BIN)/python -m tools.figures --check
 
-format: $(VENV)/.ready ## let ruff put the sources in form
+format: $(VENV)/.ready ## format the sources with ruff
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/.ready ## write the generated pages: guarantees, configuration, commands, the figures of pages
+docs: $(VENV)/.ready ## write the generated pages (guarantees, configuration, commands, branches) and figures
 	$(BIN)/python -m tools.guarantees
 	$(BIN)/python -m tools.configuration
 	$(BIN)/python -m tools.commands
 	$(BIN)/python -m tools.branches
 	$(BIN)/python -m tools.figures
 
-bench: $(VENV)/.spark ## measure against RabbitMQ side by side, write bench/results/latest.json
+bench: $(VENV)/.spark ## measure side by side with RabbitMQ, write bench/results/latest.json
 	@exec $(BIN)/python -u bench/run.py $(ARGS)
 
 soak: $(VENV)/.spark ## run the long forms of the long tests
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -m soak -n 0 --timeout 0 $(ARGS)
 
-lock: $(VENV)/.python ## pin the newest versions that pyproject.toml allows
+lock: $(VENV)/.python ## pin the newest versions that pyproject.toml permits
 	@$(PYTHON) -m venv build/lock && build/lock/bin/python -m pip install --quiet $(UV)
 	build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
 	  --custom-compile-command "make lock" --group dev pyproject.toml -o requirements/dev.lock
@@ -107,6 +107,6 @@ lock: $(VENV)/.python ## pin the newest versions that pyproject.toml allows
 	  --custom-compile-command "make lock" --group pyproject.toml:lake -o requirements/lake.lock
 	@rm -rf build/lock
 
-clean: ## remove what was installed and generated
+clean: ## remove everything installed and generated
 	rm -rf $(VENV) build dist bench/data tests/interop/node/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find src tests tools bench -name __pycache__ -type d -prune -exec rm -rf {} +
