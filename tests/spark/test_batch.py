@@ -157,7 +157,7 @@ def test_what_is_wrong_is_told_in_one_line(desk: Desk) -> None:
         ("messages can only be added: use mode append", lambda: save(rows, "overwrite", queue=target)),
         ("there is no queue 'none' to write to", lambda: save(rows, queue="none")),
         ("txn.app_id needs txn.version", lambda: save(rows, queue=target, **{"txn.app_id": "job"})),
-        ("column body is null", lambda: save(desk.spark.sql("select string(null) body"), queue=target)),
+        ("column body contains a null", lambda: save(desk.spark.sql("select string(null) body"), queue=target)),
         ("a queue's name has at most 255 bytes", lambda: load(desk, subscribe="n" * 256, group="g")),
         (
             "column 'body' is asked for twice",

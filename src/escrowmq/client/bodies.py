@@ -1,4 +1,4 @@
-"""Where the bodies of a bulk publish come from: a list, anything that can be iterated, or a column of Arrow."""
+"""Take the bodies of a bulk publish in chunks from a list, another iterable, or an Arrow column."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from escrowmq.client.errors import ProgrammingError
 
 COUNT: Final = 2048
-"""Bodies that are taken at once."""
+"""The number of bodies in a chunk."""
 
 _OFFSETS: Final[dict[str, Literal["i", "q"]]] = {
     "binary": "i",
@@ -22,10 +22,13 @@ _OFFSETS: Final[dict[str, Literal["i", "q"]]] = {
 
 
 def chunks(bodies: Any) -> Iterator[list[bytes]]:
-    """The bodies, at most COUNT at once. Text is taken as UTF-8, any other buffer as its octets.
+    """Yield the bodies in chunks of at most COUNT.
 
-    An Arrow array or chunked array of binaries or strings is read from its buffers, without a scalar for each row.
-    Raises ProgrammingError for a null or something that is no body.
+    Text is encoded as UTF-8; the bytes of any other buffer are used unchanged. An Arrow array or chunked array of
+    binaries or strings is read from its buffers, without a scalar for each row.
+
+    Raises:
+        ProgrammingError: `bodies` is a single body or an unsupported Arrow type, or an element is null or not a body.
     """
     if hasattr(bodies, "buffers") and hasattr(bodies, "null_count"):
         yield from _arrow(bodies)
@@ -33,14 +36,14 @@ def chunks(bodies: Any) -> Iterator[list[bytes]]:
         for chunk in bodies.chunks:
             yield from _arrow(chunk)
     elif isinstance(bodies, bytes | bytearray | memoryview | str):
-        raise ProgrammingError("bodies is a sequence of bodies, not one body")
+        raise ProgrammingError("bodies must be a sequence of bodies, not a single body")
     else:
         for chunk in taken(bodies):
             yield chunk if set(map(type, chunk)) == {bytes} else [as_body(body) for body in chunk]
 
 
 def taken(items: Iterable[Any]) -> Iterator[list[Any]]:
-    """COUNT items at once."""
+    """Yield the items in lists of at most COUNT."""
     if isinstance(items, list | tuple):
         for at in range(0, len(items), COUNT):
             yield list(items[at : at + COUNT])
@@ -51,7 +54,11 @@ def taken(items: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def as_body(body: object) -> bytes:
-    """One body as bytes. Raises ProgrammingError."""
+    """Convert one body to bytes.
+
+    Raises:
+        ProgrammingError: `body` is neither text nor bytes nor another buffer.
+    """
     if isinstance(body, str):
         return body.encode()
     if isinstance(body, bytes | bytearray | memoryview):
@@ -59,12 +66,12 @@ def as_body(body: object) -> bytes:
     try:
         return bytes(memoryview(body))  # type: ignore[arg-type]
     except TypeError:
-        raise ProgrammingError(f"a body is bytes, a buffer or text, not {type(body).__name__}") from None
+        raise ProgrammingError(f"a body must be bytes, a buffer or text, not {type(body).__name__}") from None
 
 
 def _arrow(array: Any) -> Iterator[list[bytes]]:
     if array.null_count:
-        raise ProgrammingError(f"{array.null_count} of the bodies are null")
+        raise ProgrammingError(f"{array.null_count} of {len(array)} bodies are null")
     kind, count, offset = str(array.type), len(array), array.offset
     if not count:
         return
@@ -81,7 +88,7 @@ def _arrow(array: Any) -> Iterator[list[bytes]]:
             rows = min(COUNT, count - at)
             yield _rows(data, range(at * width, (at + rows) * width + 1, width) if width else [0] * (rows + 1))
     else:
-        raise ProgrammingError(f"bodies are binaries or strings, not an Arrow column of {kind}")
+        raise ProgrammingError(f"bodies must be binaries or strings, not an Arrow column of {kind}")
 
 
 def _rows(data: memoryview, offsets: Sequence[int]) -> list[bytes]:

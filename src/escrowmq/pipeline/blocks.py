@@ -1,6 +1,7 @@
-"""Blocks of messages, wherever they lie: what their envelopes say, how large the bodies are, and what they come to.
+"""Decode blocks of messages from anywhere in the log: envelope, body sizes, and a digest for each message.
 
-The digest of a message is the CRC-32 of its envelope and body together: the original may be gone when a copy is read.
+The digest is the CRC-32 of envelope and body together. It lets the audit check a copy of a message after the original
+has been deleted.
 """
 
 from __future__ import annotations
@@ -18,22 +19,28 @@ BLOCK: Final = np.dtype([("length", "<u4"), ("came", "<u8"), ("count", "<u4"), (
 BODY: Final = np.dtype([("size", "<u4"), ("digest", "<u4")])
 ENVELOPE_HEAD: Final = 11
 _COUNTED: Final = BLOCK.itemsize - 4
-"""What a block's length counts of its own head."""
+"""Bytes of the block's head that the length field includes: all but the field itself."""
 
 Lookup: TypeAlias = Callable[[int, int], bytes | None]
-"""`lookup(lsn, length)`: bytes of a block that lies elsewhere in the log; None if it is not there any more."""
+"""`lookup(lsn, length)`: the bytes of a block elsewhere in the log; None if that part of the log has been deleted."""
 
 
 class GoneError(Exception):
-    """The segment with the block is not there any more."""
+    """The segment that contained the block has been deleted."""
 
 
 class NowhereError(Exception):
-    """Where the block should lie there is none."""
+    """There is no valid block at the given address."""
 
 
 class Block(NamedTuple):
-    """What a block says. `text`: its envelope up to and with the routing key; `bodies`: of the type BODY."""
+    """A decoded block.
+
+    Args:
+        came: when the messages arrived at the broker, in milliseconds since the epoch.
+        text: the envelope up to and including the routing key.
+        bodies: size and digest of each message, of the type BODY.
+    """
 
     came: int
     text: bytes
@@ -41,7 +48,10 @@ class Block(NamedTuple):
 
 
 def envelopes(data: Bytes, at: Ints) -> tuple[Ints, list[bytes]]:
-    """Of envelopes at these bytes the text, by number: head, exchange, routing key."""
+    """The text (head, exchange, routing key) of the envelopes at the offsets `at`.
+
+    Returns, for each envelope, an index into the list of distinct texts, and that list.
+    """
     short = np.dtype("<u2")
     exchange = integers(take(data, at + ENVELOPE_HEAD, short))
     key = integers(take(data, at + ENVELOPE_HEAD + 2 + exchange, short))
@@ -49,15 +59,22 @@ def envelopes(data: Bytes, at: Ints) -> tuple[Ints, list[bytes]]:
 
 
 def bodies(data: Bytes, at: Ints, envelope: Ints, count: Ints) -> Rows:
-    """All bodies of the blocks whose envelopes lie at these bytes and have these lengths."""
+    """Size and digest of every body of some blocks, as an array of the type BODY.
+
+    Args:
+        data: the bytes that contain the blocks.
+        at: the offset of each block's envelope.
+        envelope: the length of each envelope, in bytes.
+        count: the number of messages in each block.
+    """
     block, number = ragged(count)
     found = np.empty(len(block), BODY)
     found["size"] = take(data, (at + envelope)[block] + 4 * number, U32)
     size = integers(found["size"])
-    before = np.cumsum(size) - size  # of all bodies; then of those of the same block
-    before -= before[np.cumsum(count)[block] - count[block]]
+    before = np.cumsum(size) - size
+    before -= before[np.cumsum(count)[block] - count[block]]  # offsets count from the first body of the same block
     begin = (at + envelope + 4 * count)[block] + before
-    which, distinct = texts(data, at, envelope)  # mostly a few
+    which, distinct = texts(data, at, envelope)  # envelopes repeat, so few checksums of envelopes are needed
     seeds = np.fromiter(map(crc32, distinct), np.int64, len(distinct))[which[block]]
     pieces = map(data.data.__getitem__, map(slice, begin.tolist(), (begin + size).tolist()))
     found["digest"] = np.fromiter(map(crc32, pieces, seeds.tolist()), np.int64, len(found))
@@ -65,7 +82,12 @@ def bodies(data: Bytes, at: Ints, envelope: Ints, count: Ints) -> Rows:
 
 
 def look_up(lookup: Lookup, lsn: int) -> Block:
-    """The block at `lsn`. Raises GoneError and NowhereError."""
+    """Read the block at `lsn`.
+
+    Raises:
+        GoneError: the segment that contained the block has been deleted.
+        NowhereError: the bytes there are not a block.
+    """
     ((length, came, count, size),) = np.frombuffer(_part(lookup, lsn, BLOCK.itemsize), BLOCK).tolist()
     fixed = size + 4 * count
     if size < ENVELOPE_HEAD + 4 or _COUNTED + fixed > min(length, RECORD_BYTES):

@@ -1,4 +1,4 @@
-"""Bytes as columns: numpy's tools for reading many small structures out of one large buffer, without a loop."""
+"""Read many small structures from one large buffer with numpy, without a Python loop."""
 
 from __future__ import annotations
 
@@ -17,24 +17,30 @@ U64 = np.dtype("<u8")
 
 
 def integers(values: npt.ArrayLike) -> Ints:
-    """The values as signed 64-bit integers, which addresses, positions and times are kept in."""
+    """Convert to signed 64-bit integers, the type used for addresses, positions and times."""
     return np.asarray(values).astype(np.int64)
 
 
 def take(data: Bytes, at: Ints, dtype: np.dtype[Any]) -> Rows:
-    """The structures that begin at the bytes `at`, wherever they lie. IndexError if one reaches beyond the end."""
+    """The structures of type `dtype` at the byte offsets `at`, which need not be aligned.
+
+    Raises:
+        IndexError: a structure would extend beyond the end of `data`.
+    """
     if not len(at):
         return np.empty(0, dtype)
     places = len(data) - dtype.itemsize + 1
     if int(at.max()) >= places or int(at.min()) < 0:
-        raise IndexError(f"a structure of {dtype.itemsize} bytes reaches beyond {len(data)} bytes")
+        raise IndexError(f"a structure of {dtype.itemsize} bytes extends beyond the buffer of {len(data)} bytes")
     found: Rows = np.ndarray(shape=(places,), dtype=dtype, buffer=data, strides=(1,))[at]
     return found
 
 
 def distinct(values: Ints) -> Ints:
-    """The values in order, each once. What is nearly in order already, as columns of a log are, takes a tenth of the
-    time of numpy's own function, which puts them into a hash table.
+    """The distinct values in ascending order.
+
+    Columns of a log are nearly sorted. For such input this takes a tenth of the time of `numpy.unique`, which builds a
+    hash table.
     """
     found = np.sort(values, kind="stable")
     fresh = np.ones(len(found), bool)
@@ -43,19 +49,22 @@ def distinct(values: Ints) -> Ints:
 
 
 def plain(text: str) -> str:
-    """A name that can be written as UTF-8. What a client sent was perhaps none, and is shown by its numbers then."""
+    """A name that can be encoded as UTF-8. Bytes sent by a client that are not valid UTF-8 become backslash escapes."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def ragged(counts: Ints) -> tuple[Ints, Ints]:
-    """For lists of these lengths laid back to back: of each item the list that it is in, and its number in there."""
+    """For lists of the lengths `counts` laid end to end: each item's list, and its index within that list."""
     owner = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
     starts = np.cumsum(counts) - counts
     return owner, np.arange(len(owner), dtype=np.int64) - starts[owner]
 
 
 def texts(data: Bytes, at: Ints, lengths: Ints) -> tuple[Ints, list[bytes]]:
-    """Byte strings by number: of each the number of its value, and the distinct values."""
+    """Intern the byte strings at the offsets `at`.
+
+    Returns, for each string, an index into the list of distinct values, and that list.
+    """
     numbers = np.zeros(len(at), np.int64)
     values: list[bytes] = []
     for length in np.unique(lengths).tolist():
@@ -73,7 +82,7 @@ def texts(data: Bytes, at: Ints, lengths: Ints) -> tuple[Ints, list[bytes]]:
 
 
 def slices(data: Rows, at: Ints, lengths: Ints) -> Rows:
-    """The pieces of `data` back to back."""
+    """Concatenate the pieces of `data` that begin at `at` and have these lengths."""
     owner, inner = ragged(lengths)
     found: Rows = data[at[owner] + inner]
     return found

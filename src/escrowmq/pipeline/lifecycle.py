@@ -17,7 +17,7 @@ from escrowmq.pipeline import contents
 from escrowmq.pipeline.columns import Ints, Rows, distinct, ragged
 from escrowmq.pipeline.events import NOWHERE, Events, Happened
 from escrowmq.pipeline.findings import Finding
-from escrowmq.pipeline.slots import Slots, joined
+from escrowmq.pipeline.message_columns import MessageColumns, joined
 
 QUEUE_DELETED = 100
 """An outcome that no record of the message tells: its queue was deleted."""
@@ -65,7 +65,7 @@ class World(NamedTuple):
         return found if self.declared is None else found & np.isin(queues, list(self.declared))
 
 
-def lives(events: Events, open_before: list[Slots], world: World) -> Slots:
+def lives(events: Events, open_before: list[MessageColumns], world: World) -> MessageColumns:
     """The messages that `events` speak of, and those that were open before. Sorted by queue and position."""
     rows = events.rows[np.lexsort((events.rows["order"], events.rows["lsn"]))]  # a snapshot's come in between
     old = joined(open_before, 0)
@@ -75,40 +75,40 @@ def lives(events: Events, open_before: list[Slots], world: World) -> Slots:
     before = _key(np.searchsorted(queues, old["queue"]), old["position"])
     handed = rows["what"][owner] == Happened.HANDED_OUT  # speaks of all below it, brings no message into being
     known = distinct(np.r_[before, keys[~handed]])
-    slots = Slots.empty(len(known))
-    slots.texts, slots.consumers = old.texts + events.texts, old.consumers + events.texts
-    slots["queue"][:] = queues[known >> _POSITION_BITS]
-    slots["position"][:] = known & ((1 << _POSITION_BITS) - 1)
+    messages = MessageColumns.empty(len(known))
+    messages.texts, messages.consumers = old.texts + events.texts, old.consumers + events.texts
+    messages["queue"][:] = queues[known >> _POSITION_BITS]
+    messages["position"][:] = known & ((1 << _POSITION_BITS) - 1)
     at = np.searchsorted(known, before)
     for name, column in old.columns.items():
-        slots[name][at] = column
+        messages[name][at] = column
     place = np.searchsorted(known, keys)
 
     def of(*what: Happened) -> tuple[Ints, Rows, Ints]:
-        """Of all positions that such events name: their slots, the events, the numbers within the event."""
+        """Of all positions that such events name: their messages, the events, the numbers within the event."""
         chosen = np.flatnonzero(np.isin(rows["what"][owner], what))
         return place[chosen], rows[owner[chosen]], inner[chosen]
 
-    _publish(slots, events, of, len(old.texts))
-    contents.move(slots, events, of, world.start)
-    held = _settle(slots, of)
-    _return(slots, of)
-    _check_holds(slots, held, world.start)
-    _deliver(slots, of, len(old.consumers), world)
-    _delete(slots, world)
-    _check_order(slots, world)
-    _check_delivery_order(slots, world)
-    _check_visibility(slots, rows[rows["what"] == Happened.HANDED_OUT], world)
+    _publish(messages, events, of, len(old.texts))
+    contents.move(messages, events, of, world.start)
+    held = _settle(messages, of)
+    _return(messages, of)
+    _check_holds(messages, held, world.start)
+    _deliver(messages, of, len(old.consumers), world)
+    _delete(messages, world)
+    _check_order(messages, world)
+    _check_delivery_order(messages, world)
+    _check_visibility(messages, rows[rows["what"] == Happened.HANDED_OUT], world)
     for lsn in world.snapshots:
-        _compare(slots, *of(Happened.HELD_IN_SNAPSHOT)[:2], lsn, world.start)
-    _check_existence(slots)
-    _check_content(slots, world.holes)
-    return slots
+        _compare(messages, *of(Happened.HELD_IN_SNAPSHOT)[:2], lsn, world.start)
+    _check_existence(messages)
+    _check_content(messages, world.holes)
+    return messages
 
 
-def is_open(slots: Slots) -> npt.NDArray[np.bool_]:
+def is_open(messages: MessageColumns) -> npt.NDArray[np.bool_]:
     """Whether a message still waits in its queue."""
-    waits: npt.NDArray[np.bool_] = slots["outcome"] == 0
+    waits: npt.NDArray[np.bool_] = messages["outcome"] == 0
     return waits
 
 
@@ -120,206 +120,210 @@ def _key(queue: Ints, position: Ints) -> Ints:
 Of = Callable[..., "tuple[Ints, Rows, Ints]"]
 
 
-def _first(slots: Ints) -> Ints:
-    """Of events in order, those that are the first of their slot."""
-    _, first = np.unique(slots, return_index=True)
+def _first(place: Ints) -> Ints:
+    """The indexes of the events that are the first of their message."""
+    _, first = np.unique(place, return_index=True)
     return np.sort(first)
 
 
-def _publish(slots: Slots, events: Events, of: Of, texts: int) -> None:
+def _publish(messages: MessageColumns, events: Events, of: Of, texts: int) -> None:
     place, rows, nth = of(Happened.PUBLISHED, Happened.COPIED)
-    again = slots["publications"][place] > 0
+    again = messages["publications"][place] > 0
     first = _first(place)
     repeated = np.ones(len(place), bool)
     repeated[first] = False
     repeated |= again
-    np.add.at(slots["publications"], place, 1)
-    slots.report(place[repeated], Finding.DUPLICATED, rows["lsn"][repeated])
+    np.add.at(messages["publications"], place, 1)
+    messages.report(place[repeated], Finding.DUPLICATED, rows["lsn"][repeated])
     fresh = first[~again[first]]
     place, rows, nth = place[fresh], rows[fresh], nth[fresh]
-    slots["publish_lsn"][place], slots["publish_order"][place] = (
+    messages["publish_lsn"][place], messages["publish_order"][place] = (
         rows["lsn"],
         np.where(rows["what"] == Happened.COPIED, LATE, rows["order"]),
     )
-    slots["publish_frame"][place], slots["publish_us"][place] = rows["frame"], rows["time"]
-    slots["came_ms"][place], slots["publish_branch"][place] = rows["came"], rows["branch"]
-    slots["text"][place] = np.where(rows["text"] >= 0, rows["text"] + texts, -1)
-    slots["block"][place], slots["index"][place] = rows["block"], rows["index"] + nth
+    messages["publish_frame"][place], messages["publish_us"][place] = rows["frame"], rows["time"]
+    messages["came_ms"][place], messages["publish_branch"][place] = rows["came"], rows["branch"]
+    messages["text"][place] = np.where(rows["text"] >= 0, rows["text"] + texts, -1)
+    messages["block"][place], messages["index"][place] = rows["block"], rows["index"] + nth
     nowhere = rows["came"] == NOWHERE
-    slots.report(place[nowhere], Finding.OTHER_CONTENT, rows["lsn"][nowhere])
+    messages.report(place[nowhere], Finding.OTHER_CONTENT, rows["lsn"][nowhere])
     told = rows["bodies"] >= 0
     bodies = events.bodies[rows["bodies"][told] + nth[told]]
-    slots["size"][place[told]], slots["digest"][place[told]] = bodies["size"], bodies["digest"]
+    messages["size"][place[told]], messages["digest"][place[told]] = bodies["size"], bodies["digest"]
 
 
-def _settle(slots: Slots, of: Of) -> Ints:
+def _settle(messages: MessageColumns, of: Of) -> Ints:
     """Also returns which messages bulk readers have settled."""
     place, rows, _ = of(Happened.SETTLED, Happened.SETTLED_BY_GROUP)
-    again = slots["settlements"][place] > 0
+    again = messages["settlements"][place] > 0
     first = _first(place)
     repeated = np.ones(len(place), bool)
     repeated[first] = False
     repeated |= again
-    np.add.at(slots["settlements"], place, 1)
-    slots.report(place[repeated], Finding.SETTLED_TWICE, rows["lsn"][repeated])
+    np.add.at(messages["settlements"], place, 1)
+    messages.report(place[repeated], Finding.SETTLED_TWICE, rows["lsn"][repeated])
     fresh = first[~again[first]]
     place, rows = place[fresh], rows[fresh]
-    slots["settle_lsn"][place], slots["settle_frame"][place] = rows["lsn"], rows["frame"]
-    slots["settle_us"][place], slots["settle_branch"][place] = rows["time"], rows["branch"]
-    slots["outcome"][place] = rows["code"]
+    messages["settle_lsn"][place], messages["settle_frame"][place] = rows["lsn"], rows["frame"]
+    messages["settle_us"][place], messages["settle_branch"][place] = rows["time"], rows["branch"]
+    messages["outcome"][place] = rows["code"]
     by_group: Ints = place[rows["what"] == Happened.SETTLED_BY_GROUP]
     return by_group
 
 
-def _return(slots: Slots, of: Of) -> None:
+def _return(messages: MessageColumns, of: Of) -> None:
     place, rows, _ = of(Happened.RETURNED, Happened.TAKEN)
     back = rows["what"] == Happened.RETURNED
-    slots["returned"][place[back]] = rows["index"][back]
-    slots["taken"][place[~back]] = 1
-    late = (slots["settlements"][place] > 0) & (rows["lsn"] > slots["settle_lsn"][place])
-    slots.report(place[late], Finding.AFTER_SETTLEMENT, rows["lsn"][late])
+    messages["returned"][place[back]] = rows["index"][back]
+    messages["taken"][place[~back]] = 1
+    late = (messages["settlements"][place] > 0) & (rows["lsn"] > messages["settle_lsn"][place])
+    messages.report(place[late], Finding.AFTER_SETTLEMENT, rows["lsn"][late])
 
 
-def _check_holds(slots: Slots, settled: Ints, start: int) -> None:
+def _check_holds(messages: MessageColumns, settled: Ints, start: int) -> None:
     """What bulk readers settle they accept, and had held; the record of that may be gone with history."""
-    unheld = (slots["taken"][settled] == 0) & (slots["publish_lsn"][settled] >= start)
-    strange = settled[unheld | (slots["outcome"][settled] != Outcome.ACCEPTED)]
-    slots.report(strange, Finding.NOT_HELD, slots["settle_lsn"][strange])
+    unheld = (messages["taken"][settled] == 0) & (messages["publish_lsn"][settled] >= start)
+    strange = settled[unheld | (messages["outcome"][settled] != Outcome.ACCEPTED)]
+    messages.report(strange, Finding.NOT_HELD, messages["settle_lsn"][strange])
 
 
-def _deliver(slots: Slots, of: Of, consumers: int, world: World) -> None:
+def _deliver(messages: MessageColumns, of: Of, consumers: int, world: World) -> None:
     place, rows, _ = of(Happened.DELIVERED)
     side = np.argsort(place, kind="stable")  # the deliveries of a message side by side, in order
     place, rows = place[side], rows[side]
     code, lsn = rows["code"].astype(np.int64), rows["lsn"]
     follows = np.zeros(len(place), bool)
     follows[1:] = place[1:] == place[:-1]
-    again = follows | (slots["deliveries"][place] > 0)
-    flags = slots["last_flags"][place]  # of the delivery before
+    again = follows | (messages["deliveries"][place] > 0)
+    flags = messages["last_flags"][place]  # of the delivery before
     flags[1:] = np.where(follows[1:], code[:-1], flags[1:])
     marked = (code & REDELIVERED) > 0
-    once = world.once(slots["queue"][place])
+    once = world.once(messages["queue"][place])
     unmarked = again & ~marked & once & ((flags & SETTLED) == 0)
-    slots.report(place[unmarked], Finding.NOT_MARKED, lsn[unmarked])
-    late = once & (slots["settlements"][place] > 0) & (lsn > slots["settle_lsn"][place])
-    slots.report(place[late], Finding.AFTER_SETTLEMENT, lsn[late])
-    published = (slots["publish_lsn"][place] >= 0) & (slots["publish_order"][place] != LATE)
-    sealed = (slots["publish_branch"][place] > 0) & (rows["frame"] <= slots["publish_frame"][place])
-    early = published & (sealed | (lsn < slots["publish_lsn"][place]))
-    slots.report(place[early], Finding.TOO_EARLY, lsn[early])
+    messages.report(place[unmarked], Finding.NOT_MARKED, lsn[unmarked])
+    late = once & (messages["settlements"][place] > 0) & (lsn > messages["settle_lsn"][place])
+    messages.report(place[late], Finding.AFTER_SETTLEMENT, lsn[late])
+    published = (messages["publish_lsn"][place] >= 0) & (messages["publish_order"][place] != LATE)
+    sealed = (messages["publish_branch"][place] > 0) & (rows["frame"] <= messages["publish_frame"][place])
+    early = published & (sealed | (lsn < messages["publish_lsn"][place]))
+    messages.report(place[early], Finding.TOO_EARLY, lsn[early])
     us, first = rows["came"] * 1000, ~again
-    slots["first_delivered_us"][place[first]], slots["first_delivered_lsn"][place[first]] = us[first], lsn[first]
-    np.add.at(slots["deliveries"], place, 1)
-    np.add.at(slots["redeliveries"], place, marked)
-    slots["last_delivered_us"][place], slots["last_flags"][place] = us, code
-    slots["consumer"][place] = rows["text"] + consumers
+    messages["first_delivered_us"][place[first]], messages["first_delivered_lsn"][place[first]] = us[first], lsn[first]
+    np.add.at(messages["deliveries"], place, 1)
+    np.add.at(messages["redeliveries"], place, marked)
+    messages["last_delivered_us"][place], messages["last_flags"][place] = us, code
+    messages["consumer"][place] = rows["text"] + consumers
 
 
-def _check_delivery_order(slots: Slots, world: World) -> None:
+def _check_delivery_order(messages: MessageColumns, world: World) -> None:
     """What is delivered for the first time is delivered in order of position, in a priority queue by priority."""
-    first = (slots["first_delivered_lsn"] >= 0) & (slots["deliveries"] > slots["redeliveries"]) & (slots["taken"] == 0)
-    by_priority = np.isin(slots["queue"], list(world.priorities))
-    told = ~by_priority | (slots["text"] >= 0)  # the priority stands where it was published, which may be gone
-    rows = np.flatnonzero(first & told & world.once(slots["queue"]))
-    group = slots["queue"][rows] << 8
+    first = (
+        (messages["first_delivered_lsn"] >= 0)
+        & (messages["deliveries"] > messages["redeliveries"])
+        & (messages["taken"] == 0)
+    )
+    by_priority = np.isin(messages["queue"], list(world.priorities))
+    told = ~by_priority | (messages["text"] >= 0)  # the priority stands where it was published, which may be gone
+    rows = np.flatnonzero(first & told & world.once(messages["queue"]))
+    group = messages["queue"][rows] << 8
     ranked = by_priority[rows]
-    levels = np.array([text[2] if len(text) > 2 else 0 for text in slots.texts] or [0], np.int64)
-    group[ranked] += levels[slots["text"][rows[ranked]]]
-    order = np.lexsort((slots["position"][rows], group))
+    levels = np.array([text[2] if len(text) > 2 else 0 for text in messages.texts] or [0], np.int64)
+    group[ranked] += levels[messages["text"][rows[ranked]]]
+    order = np.lexsort((messages["position"][rows], group))
     rows, group = rows[order], group[order]
-    lsn = slots["first_delivered_lsn"][rows]
+    lsn = messages["first_delivered_lsn"][rows]
     late = np.flatnonzero((group[1:] == group[:-1]) & (lsn[1:] < lsn[:-1]))
-    slots.report(rows[late], Finding.OUT_OF_ORDER, lsn[late])
+    messages.report(rows[late], Finding.OUT_OF_ORDER, lsn[late])
 
 
-def _delete(slots: Slots, world: World) -> None:
-    for queue in distinct(slots["queue"]).tolist():
+def _delete(messages: MessageColumns, world: World) -> None:
+    for queue in distinct(messages["queue"]).tolist():
         deletion = world.deleted.get(queue)
         if deletion is None:
             continue
-        low, high = np.searchsorted(slots["queue"], (queue, queue + 1))
-        late = low + np.flatnonzero(slots["publish_lsn"][low:high] > deletion[0])
-        slots.report(late, Finding.TO_NOBODY, slots["publish_lsn"][late])
-        gone = low + np.flatnonzero(slots["outcome"][low:high] == 0)
-        slots["outcome"][gone] = QUEUE_DELETED
+        low, high = np.searchsorted(messages["queue"], (queue, queue + 1))
+        late = low + np.flatnonzero(messages["publish_lsn"][low:high] > deletion[0])
+        messages.report(late, Finding.TO_NOBODY, messages["publish_lsn"][late])
+        gone = low + np.flatnonzero(messages["outcome"][low:high] == 0)
+        messages["outcome"][gone] = QUEUE_DELETED
         for name, value in zip(("settle_lsn", "settle_frame", "settle_us"), deletion, strict=True):
-            slots[name][gone] = value
+            messages[name][gone] = value
 
 
-def _check_order(slots: Slots, world: World) -> None:
+def _check_order(messages: MessageColumns, world: World) -> None:
     """Positions are the order of publication: in the order of positions, LSNs never go down."""
-    fresh = (slots["publish_lsn"] >= world.begin) & (slots["publish_order"] != LATE)
-    for ident in distinct(slots["queue"]).tolist():
-        low, high = np.searchsorted(slots["queue"], (ident, ident + 1))
+    fresh = (messages["publish_lsn"] >= world.begin) & (messages["publish_order"] != LATE)
+    for ident in distinct(messages["queue"]).tolist():
+        low, high = np.searchsorted(messages["queue"], (ident, ident + 1))
         mine = np.arange(low, high)
-        late = mine[fresh[mine] & (slots["position"][mine] <= world.published.get(ident, 0))]
-        slots.report(late, Finding.REORDERED, slots["publish_lsn"][late])
-    known = np.flatnonzero((slots["publish_lsn"] >= 0) & (slots["publish_order"] != LATE))
-    queue, lsn, order = slots["queue"][known], slots["publish_lsn"][known], slots["publish_order"][known]
+        late = mine[fresh[mine] & (messages["position"][mine] <= world.published.get(ident, 0))]
+        messages.report(late, Finding.REORDERED, messages["publish_lsn"][late])
+    known = np.flatnonzero((messages["publish_lsn"] >= 0) & (messages["publish_order"] != LATE))
+    queue, lsn, order = messages["queue"][known], messages["publish_lsn"][known], messages["publish_order"][known]
     same = queue[1:] == queue[:-1]
     down = same & ((lsn[1:] < lsn[:-1]) | ((lsn[1:] == lsn[:-1]) & (order[1:] < order[:-1])))
     late = np.flatnonzero(down)
-    slots.report(known[late], Finding.REORDERED, lsn[late])
+    messages.report(known[late], Finding.REORDERED, lsn[late])
 
 
-def _check_visibility(slots: Slots, handed: Rows, world: World) -> None:
+def _check_visibility(messages: MessageColumns, handed: Rows, world: World) -> None:
     """What a branch published is invisible until its commit is on disk, so what follows is in a later frame (TX-2)."""
-    published = slots["publish_lsn"] >= 0
-    branch = published & (slots["publish_branch"] > 0)
-    settled = slots["settlements"] > 0
-    early = settled & published & (slots["settle_lsn"] < slots["publish_lsn"])
-    early |= settled & branch & (slots["settle_frame"] <= slots["publish_frame"])
-    slots.report(early, Finding.TOO_EARLY, slots["settle_lsn"][early])
+    published = messages["publish_lsn"] >= 0
+    branch = published & (messages["publish_branch"] > 0)
+    settled = messages["settlements"] > 0
+    early = settled & published & (messages["settle_lsn"] < messages["publish_lsn"])
+    early |= settled & branch & (messages["settle_frame"] <= messages["publish_frame"])
+    messages.report(early, Finding.TOO_EARLY, messages["settle_lsn"][early])
     # "All below this position may have been handed out" must not come before the publication of one of them.
     handed = handed[np.argsort(handed["queue"], kind="stable")]
     owner = handed["queue"].copy()  # side by side: there may be as many queues as messages
     spoken_of = [*distinct(owner).tolist(), *world.handed]
-    for queue in np.intersect1d(slots["queue"], spoken_of).tolist():
+    for queue in np.intersect1d(messages["queue"], spoken_of).tolist():
         here = handed[slice(*np.searchsorted(owner, (queue, queue + 1)))]
         elsewhere = np.array(world.handed.get(queue, ()), np.int64).reshape(-1, 3)
         said = np.r_[np.c_[here["first"] + 1, here["lsn"], here["frame"]], elsewhere]
         said = said[np.argsort(said[:, 1], kind="stable")]
         below = np.maximum.accumulate(said[:, 0]) - 1
-        low, high = np.searchsorted(slots["queue"], (queue, queue + 1))
+        low, high = np.searchsorted(messages["queue"], (queue, queue + 1))
         mine = np.arange(low, high)
-        first = np.searchsorted(below, slots["position"][mine])  # the first that covers it
+        first = np.searchsorted(below, messages["position"][mine])  # the first that covers it
         mine, first = mine[first < len(said)], first[first < len(said)]
         _, lsn, frame = said[first].T
-        wrong = (published & (slots["publish_order"] != LATE))[mine] & (
-            (slots["publish_lsn"][mine] > lsn) | (branch[mine] & (slots["publish_frame"][mine] >= frame))
+        wrong = (published & (messages["publish_order"] != LATE))[mine] & (
+            (messages["publish_lsn"][mine] > lsn) | (branch[mine] & (messages["publish_frame"][mine] >= frame))
         )
-        slots.report(mine[wrong], Finding.TOO_EARLY, lsn[wrong])
+        messages.report(mine[wrong], Finding.TOO_EARLY, lsn[wrong])
 
 
-def _compare(slots: Slots, place: Ints, rows: Rows, lsn: int, start: int) -> None:
+def _compare(messages: MessageColumns, place: Ints, rows: Rows, lsn: int, start: int) -> None:
     """The log up to `lsn` and the snapshot taken there say the same."""
     here = rows["lsn"] == lsn
-    times = np.bincount(place[here], minlength=len(slots))
+    times = np.bincount(place[here], minlength=len(messages))
     held = times > 0
-    slots.report(times > 1, Finding.HELD_TWICE, lsn)
-    published = slots["publish_lsn"] >= 0
-    before = slots["publish_lsn"] < lsn
-    gone = (slots["outcome"] != 0) & (slots["settle_lsn"] < lsn)
+    messages.report(times > 1, Finding.HELD_TWICE, lsn)
+    published = messages["publish_lsn"] >= 0
+    before = messages["publish_lsn"] < lsn
+    gone = (messages["outcome"] != 0) & (messages["settle_lsn"] < lsn)
     absent = before & ~gone & ~held
-    forgotten = absent & (slots["publish_lsn"] < start)
-    slots["outcome"][forgotten & is_open(slots)] = HISTORY_GONE
+    forgotten = absent & (messages["publish_lsn"] < start)
+    messages["outcome"][forgotten & is_open(messages)] = HISTORY_GONE
     lost = absent & published & ~forgotten
-    slots.report(lost, Finding.LOST, lsn)
-    slots.report(held & gone, Finding.RESURRECTED, lsn)
-    slots.report(held & published & ~before, Finding.INVENTED, lsn)
+    messages.report(lost, Finding.LOST, lsn)
+    messages.report(held & gone, Finding.RESURRECTED, lsn)
+    messages.report(held & published & ~before, Finding.INVENTED, lsn)
     fresh = np.flatnonzero(here & ~published[place])
-    slots["held"][place[fresh]] = lsn
+    messages["held"][place[fresh]] = lsn
 
 
-def _check_existence(slots: Slots) -> None:
+def _check_existence(messages: MessageColumns) -> None:
     """Nothing happens to what was never published. Whether it was before the log begins is not to be seen here."""
-    unknown = (slots["publish_lsn"] < 0) & (slots["findings"] & Finding.UNKNOWN == 0)
-    lsn = np.where(slots["settle_lsn"] >= 0, slots["settle_lsn"], slots["held"])
-    slots.report(unknown, Finding.UNKNOWN, lsn[unknown])
+    unknown = (messages["publish_lsn"] < 0) & (messages["findings"] & Finding.UNKNOWN == 0)
+    lsn = np.where(messages["settle_lsn"] >= 0, messages["settle_lsn"], messages["held"])
+    messages.report(unknown, Finding.UNKNOWN, lsn[unknown])
 
 
-def _check_content(slots: Slots, holes: Sequence[tuple[int, int]]) -> None:
-    waiting = is_open(slots) & (slots["block"] >= 0)
+def _check_content(messages: MessageColumns, holes: Sequence[tuple[int, int]]) -> None:
+    waiting = is_open(messages) & (messages["block"] >= 0)
     for begin, end in holes:
-        gone = waiting & (slots["block"] >= begin) & (slots["block"] < end)
-        slots.report(gone, Finding.CONTENT_LOST, slots["block"][gone])
+        gone = waiting & (messages["block"] >= begin) & (messages["block"] < end)
+        messages.report(gone, Finding.CONTENT_LOST, messages["block"][gone])

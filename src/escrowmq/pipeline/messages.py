@@ -1,4 +1,4 @@
-"""The silver table `messages`: slots as rows with names and times, and rows as slots again."""
+"""Convert between MessageColumns and rows of the silver table `messages`, which have names and timestamps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from escrowmq.core.outcome import Outcome
 from escrowmq.pipeline.columns import Ints, distinct
 from escrowmq.pipeline.lifecycle import HISTORY_GONE, QUEUE_DELETED, is_open
-from escrowmq.pipeline.slots import COLUMNS, Slots
+from escrowmq.pipeline.message_columns import COLUMNS, MessageColumns
 
 BATCH: Final = 50_000
 OUTCOMES: Final[dict[int, str | None]] = {
@@ -24,7 +24,7 @@ OUTCOMES: Final[dict[int, str | None]] = {
 _OUTCOME_OF: Final = {name: number for number, name in OUTCOMES.items()}
 
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
-# Column, type, and the slots' column it is made of; None: made of several.
+# Column of the table, its type, and the column of MessageColumns that it is made from.
 _PLAIN: Final[list[tuple[str, pa.DataType, str]]] = [
     ("queue_id", pa.int64(), "queue"),
     ("position", pa.int64(), "position"),
@@ -77,51 +77,51 @@ SCHEMA: Final = pa.schema(
 
 
 class Names(NamedTuple):
-    """Queues by number: virtual host, name."""
+    """The virtual host and name of each queue, by queue number."""
 
     queues: Mapping[int, tuple[str, str]]
 
 
-def batches(slots: Slots, names: Names) -> Iterator[pa.RecordBatch]:
-    """Rows of the table, a batch at a time."""
-    for begin in range(0, len(slots), BATCH):
-        yield _batch(slots.take(np.arange(begin, min(begin + BATCH, len(slots)))), names)
+def batches(messages: MessageColumns, names: Names) -> Iterator[pa.RecordBatch]:
+    """The rows of the table, in batches of at most BATCH rows."""
+    for begin in range(0, len(messages), BATCH):
+        yield _batch(messages.take(np.arange(begin, min(begin + BATCH, len(messages)))), names)
 
 
-def _batch(slots: Slots, names: Names) -> pa.RecordBatch:
-    used = distinct(slots["queue"])
-    inverse = np.searchsorted(used, slots["queue"])
+def _batch(messages: MessageColumns, names: Names) -> pa.RecordBatch:
+    used = distinct(messages["queue"])
+    inverse = np.searchsorted(used, messages["queue"])
     known = [names.queues.get(queue, ("", f"queue {queue}")) for queue in used.tolist()]
-    heads = [_names(text) for text in slots.texts]
+    heads = [_names(text) for text in messages.texts]
     columns = {
         "queue": _coded([name for _, name in known], inverse),
         "vhost": _coded([vhost for vhost, _ in known], inverse),
-        "exchange": _coded([head[0] for head in heads], slots["text"]),
-        "routing_key": _coded([head[1] for head in heads], slots["text"]),
-        "priority": _coded([head[2] for head in heads], slots["text"], pa.int16()),
-        "envelope": _coded(slots.texts, slots["text"], pa.binary()),
-        "consumer": _coded([_text(name) for name in slots.consumers], slots["consumer"]),
-        "outcome": _outcomes(slots["outcome"]),
+        "exchange": _coded([head[0] for head in heads], messages["text"]),
+        "routing_key": _coded([head[1] for head in heads], messages["text"]),
+        "priority": _coded([head[2] for head in heads], messages["text"], pa.int16()),
+        "envelope": _coded(messages.texts, messages["text"], pa.binary()),
+        "consumer": _coded([_text(name) for name in messages.consumers], messages["consumer"]),
+        "outcome": _outcomes(messages["outcome"]),
     }
     for name, type_, source in _PLAIN:
-        values = slots[source]
+        values = messages[source]
         missing = values == 0 if source in _ZERO_IS_NULL else values < 0
         if source == "came_ms":
             values = values * 1000
         columns[name] = pa.array(values, pa.int64(), mask=missing if missing.any() else None).cast(type_)
-    by_none = pa.array(slots["publish_branch"] <= 0)
+    by_none = pa.array(messages["publish_branch"] <= 0)
     columns["committed_at"] = pc.if_else(by_none, pa.scalar(None, _TIMESTAMP), columns["confirmed_at"])
-    columns["state"] = _coded(["open", "settled"], (~is_open(slots)).astype(np.int64))
-    moment = np.where(slots["publish_us"] >= 0, slots["publish_us"], slots["settle_us"])
+    columns["state"] = _coded(["open", "settled"], (~is_open(messages)).astype(np.int64))
+    moment = np.where(messages["publish_us"] >= 0, messages["publish_us"], messages["settle_us"])
     columns["day"] = pa.array((moment // 86_400_000_000).astype(np.int32), pa.int32(), mask=moment < 0).cast(
         pa.date32()
     )
     return pa.RecordBatch.from_arrays([columns[field.name] for field in SCHEMA], schema=SCHEMA)
 
 
-def slots(batch: pa.RecordBatch) -> Slots:
-    """Open messages as they stand in the table, as slots."""
-    found = Slots.empty(len(batch))
+def from_rows(batch: pa.RecordBatch) -> MessageColumns:
+    """The columns of open messages that an earlier run wrote to the table."""
+    found = MessageColumns.empty(len(batch))
     for name, _, source in _PLAIN:
         column = batch.column(name)
         if pa.types.is_timestamp(column.type):
@@ -141,7 +141,7 @@ def _numbers(column: pa.Array) -> tuple[list[bytes], Ints]:
 
 
 def _coded(values: list[str] | list[bytes] | list[int], numbers: Ints, type_: pa.DataType | None = None) -> pa.Array:
-    """The values that the numbers name; null for a negative one."""
+    """The values at the indexes `numbers`; null for a negative index."""
     known = pa.array(values, type_ or pa.string())
     missing = numbers < 0
     return known.take(pa.array(numbers, pa.int64(), mask=missing if missing.any() else None))
@@ -153,7 +153,7 @@ def _outcomes(numbers: Ints) -> pa.Array:
 
 
 def _names(text: bytes) -> tuple[str, str, int]:
-    """Exchange, routing key and priority of an envelope's head."""
+    """Exchange, routing key and priority from the text of an envelope."""
     if len(text) < 13:
         return "", "", 0
     at = 13 + int.from_bytes(text[11:13], "little")

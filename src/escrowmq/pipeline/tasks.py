@@ -18,9 +18,9 @@ from escrowmq.pipeline import branches, frames, lifecycle, messages, packing
 from escrowmq.pipeline.columns import integers, take
 from escrowmq.pipeline.events import BUCKET_BITS, TARGET, Events, events
 from escrowmq.pipeline.frames import Records, records
+from escrowmq.pipeline.message_columns import MessageColumns
 from escrowmq.pipeline.operations import operations
 from escrowmq.pipeline.planning import Piece
-from escrowmq.pipeline.slots import Slots
 
 QUEUES: Final = (Kind.QUEUE_DECLARED, Kind.QUEUE_DELETED)
 """Kinds of records that are looked at one by one."""
@@ -134,10 +134,10 @@ class Reopen:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            slots = messages.slots(batch)
-            owner = packing.part_of(slots["queue"], slots["position"], self.parts)
+            known = messages.from_rows(batch)
+            owner = packing.part_of(known["queue"], known["position"], self.parts)
             for part in np.unique(owner).tolist():
-                data = slots.take(np.flatnonzero(owner == part)).pack()
+                data = known.take(np.flatnonzero(owner == part)).pack()
                 columns = [[part], [-1], [b""], [[]], [b""], [data]]
                 yield pa.RecordBatch.from_arrays(
                     [pa.array(column, field.type) for column, field in zip(columns, packing.SCHEMA, strict=True)],
@@ -155,7 +155,7 @@ class Lives:
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         part = None
         found: list[Events] = []
-        before: list[Slots] = []
+        before: list[MessageColumns] = []
         for batch in batches:
             for row in batch.to_pylist():
                 if part is not None and row["part"] != part:
@@ -163,16 +163,16 @@ class Lives:
                     found, before = [], []
                 part = row["part"]
                 if row["open"] is not None:
-                    before.append(Slots.unpack(row["open"]))
+                    before.append(MessageColumns.unpack(row["open"]))
                 else:
                     found.append(packing.unpack(row["rows"], row["texts"], row["bodies"]))
         if part is not None:
             yield from self._finish(found, before)
 
-    def _finish(self, found: list[Events], before: list[Slots]) -> Iterator[pa.RecordBatch]:
-        slots = lifecycle.lives(packing.joined(found), before, self.world)
+    def _finish(self, found: list[Events], before: list[MessageColumns]) -> Iterator[pa.RecordBatch]:
+        known = lifecycle.lives(packing.joined(found), before, self.world)
         found.clear()
-        yield from messages.batches(slots, self.names)
+        yield from messages.batches(known, self.names)
 
 
 @dataclass(frozen=True, slots=True)

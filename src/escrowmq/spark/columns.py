@@ -1,6 +1,6 @@
-"""Blocks of the broker as record batches of Arrow: bodies and positions uncopied, the rest once for each envelope.
+"""Convert blocks from the broker to Arrow record batches without creating an object for each message.
 
-No object is made for a message.
+Bodies and positions are not copied. All other columns are decoded once for each envelope.
 """
 
 from __future__ import annotations
@@ -24,18 +24,22 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _MICROSECONDS: Final = 1_000_000
-_LATEST: Final = 253_402_300_800  # the year 10000, in seconds: what a timestamp of Spark can be
+_LATEST: Final = 253_402_300_800  # the year 10000, in seconds: later than any timestamp of Spark
 _REDELIVERED: Final = 1
 
 
 class Columns:
-    """Makes record batches with the columns of a schema (`schema.check_source`)."""
+    """Builds record batches with the columns of a schema that `schema.check_source` has accepted."""
 
     def __init__(self, schema: StructType) -> None:
         self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
 
     def batch(self, queue: str, bulk: Bulk) -> pa.RecordBatch:
-        """All messages of a block."""
+        """All messages of a block, one row each.
+
+        Raises:
+            EscrowSparkError: the schema asks for the body as a string, and a body is not UTF-8.
+        """
         rows = _Rows(queue, bulk)
         arrays = [_MAKERS[field.name](rows, field.type) for field in self._schema]
         if not arrays:
@@ -44,7 +48,7 @@ class Columns:
 
 
 class _Rows:
-    """A block, and for each message the number of its envelope and of its run."""
+    """A block, with helpers that expand values of envelopes and runs to one value for each message."""
 
     def __init__(self, queue: str, bulk: Bulk) -> None:
         self.queue = queue
@@ -57,7 +61,7 @@ class _Rows:
         self._indices: pa.Array | None = None
 
     def of_envelopes(self, values: pa.Array) -> pa.Array:
-        """A value for each envelope, as a value for each message."""
+        """Expand one value for each envelope to one value for each message."""
         if values.null_count == len(values):
             return pa.nulls(self.count, values.type)
         if self._indices is None:
@@ -66,7 +70,7 @@ class _Rows:
         return values.take(self._indices)
 
     def of_runs(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """The same for runs."""
+        """Expand one value for each run to one value for each message."""
         return np.repeat(values, self._lengths)
 
 
@@ -87,15 +91,15 @@ def _body(rows: _Rows, kind: pa.DataType) -> pa.Array:
     try:
         return found.cast(kind)
     except pa.ArrowInvalid:
-        raise _no_text(rows) from None
+        raise _not_utf8(rows) from None
 
 
-def _no_text(rows: _Rows) -> EscrowSparkError:
-    """Which body is not UTF-8: an error that says how to get over it."""
+def _not_utf8(rows: _Rows) -> EscrowSparkError:
+    """The error that names the first body that is not UTF-8."""
     position = next(each.position for each in rows.bulk.messages() if _text(each.body).encode() != each.body)
     return EscrowSparkError(
         f"queue {rows.queue!r}: the body of the message at position {position} is not UTF-8: "
-        "ask for the column body as binary"
+        "declare the column body as binary in the schema"
     )
 
 
@@ -164,8 +168,10 @@ def _header_items(props: bytes) -> list[tuple[str, str | None]] | None:
 
 
 def as_text(value: object) -> str | None:
-    """A header's value: text as it is, bytes as text if they are UTF-8 and in base64 if not, numbers in decimal, tables
-    and arrays as JSON.
+    """The value of a header as text, or None.
+
+    Text stays as it is. Bytes are decoded as UTF-8, or encoded in base64 if they are not valid UTF-8. Numbers are
+    decimal, timestamps ISO 8601, tables and arrays JSON.
     """
     if value is None or isinstance(value, str):
         return value

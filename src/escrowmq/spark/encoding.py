@@ -1,6 +1,7 @@
-"""Columns of Arrow as what a bulk publish takes: names, and properties encoded once for each distinct combination.
+"""Convert Arrow columns to the arguments of a bulk publish.
 
-No object is made for a row unless each row has something of its own.
+Names and properties are converted once for each distinct value. A Python object for each row is created only if most
+rows differ.
 """
 
 from __future__ import annotations
@@ -18,14 +19,22 @@ from escrowmq.spark.options import SHORT
 
 PERSISTENT: Final = 2
 DEFAULT: Final[bytes] = Properties(delivery_mode=PERSISTENT).encode()
-"""What a message without any properties gets: it is to survive a restart."""
+"""Properties of a message for which none are given: persistent, so that it survives a restart."""
 _SECOND: Final = 1_000_000
 _KNOWN: Final = 65_536
 Codes = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def names(column: pa.Array, what: str) -> str | list[str]:
-    """Strings: one if all are the same, else one for each row. Raises EscrowSparkError for a null, or a long one."""
+    """The names in a column: one string if all rows are equal, otherwise one for each row.
+
+    Args:
+        column: the strings.
+        what: the column's name, for error messages.
+
+    Raises:
+        EscrowSparkError: a row is null or longer than 255 bytes.
+    """
     encoded = column.dictionary_encode()
     _check(column, encoded.dictionary, what)
     values = encoded.dictionary.to_pylist()
@@ -37,7 +46,11 @@ def names(column: pa.Array, what: str) -> str | list[str]:
 
 
 def runs(column: pa.Array, what: str) -> Iterator[tuple[str, int, int]]:
-    """Values with the rows (from, to) that have them, side by side. Raises as `names`."""
+    """Runs of equal values, each as (value, first row, row after the last).
+
+    Raises:
+        EscrowSparkError: a row is null or longer than 255 bytes.
+    """
     ends = pc.run_end_encode(column)
     _check(column, ends.values, what)
     begin = 0
@@ -48,20 +61,24 @@ def runs(column: pa.Array, what: str) -> Iterator[tuple[str, int, int]]:
 
 def _check(column: pa.Array, values: pa.Array, what: str) -> None:
     if column.null_count:
-        raise EscrowSparkError(f"column {what} is null in a row")
+        raise EscrowSparkError(f"column {what} contains a null")
     longest = pc.max(pc.binary_length(values)).as_py() or 0
     if longest > SHORT:
-        raise EscrowSparkError(f"column {what} has {longest} bytes in a row, at most {SHORT} are possible")
+        raise EscrowSparkError(f"column {what} has a value of {longest} bytes; the limit is {SHORT} bytes")
 
 
 class PropertiesEncoder:
-    """Makes the octets of properties and headers, and remembers them."""
+    """Encodes properties and headers as AMQP property lists, and caches the results."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], bytes] = {}
 
     def encode(self, properties: pa.Array | None, headers: pa.Array | None) -> bytes | list[bytes]:
-        """For all rows if these are alike, else for each row. Raises EscrowSparkError for a value that does not fit."""
+        """Encode the property lists: one if all rows are equal, otherwise one for each row.
+
+        Raises:
+            EscrowSparkError: a value cannot be encoded, for example a priority above 255.
+        """
         rows = 0
         columns: list[tuple[str, pa.Array]] = []
         codes: list[Codes] = []
@@ -87,7 +104,7 @@ class PropertiesEncoder:
         return [made[i] for i in number.tolist()]
 
     def _make(self, columns: Sequence[tuple[str, pa.Array]], headers: pa.Array | None, rows: Codes) -> list[bytes]:
-        """The octets of these rows."""
+        """Encode the property lists of these rows."""
         picked = pa.array(rows)
         fields = [name for name, _ in columns]
         values: list[list[Any]] = [column.take(picked).to_pylist() for _, column in columns]
@@ -113,17 +130,17 @@ def _octets(fields: dict[str, Any], items: list[tuple[str, str | None]] | None) 
     try:
         return Properties(**fields, headers=None if items is None else dict(items)).encode()
     except (ValueError, TypeError, AttributeError, Error, ProgrammingError) as error:
-        raise EscrowSparkError(f"properties or headers cannot be written: {error}") from None
+        raise EscrowSparkError(f"cannot encode properties or headers: {error}") from None
 
 
 def _codes(column: pa.Array) -> Codes:
-    """A number for each row, the same for equal values; -1 for null."""
+    """A code for each row. Equal values have equal codes; null is -1."""
     indices = column.dictionary_encode().indices
     return np.asarray(indices.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
 
 
 def _codes_of_maps(maps: pa.Array) -> list[Codes]:
-    """Numbers for each row, all of them the same for equal maps."""
+    """Several columns of codes; two rows with equal maps have equal codes in all of them."""
     begin = np.asarray(maps.offsets.to_numpy(), np.int64)
     lengths = np.diff(begin)
     if maps.null_count:
@@ -139,7 +156,7 @@ def _codes_of_maps(maps: pa.Array) -> list[Codes]:
 
 
 def _distinct(codes: list[Codes]) -> tuple[Codes, Codes]:
-    """The first row of each combination, and for each row the number of its combination."""
+    """The first row of each distinct combination of codes, and each row's index among the combinations."""
     found = codes[0]
     first: Codes
     _, first, found = np.unique(found, return_index=True, return_inverse=True)

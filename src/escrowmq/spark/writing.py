@@ -111,7 +111,7 @@ class _Task:
         columns = {name: batch.column(i) for i, name in enumerate(batch.schema.names)}
         bodies = columns["body"]
         if bodies.null_count:
-            raise EscrowSparkError("column body is null in a row; a message has a body, if only an empty one")
+            raise EscrowSparkError("column body contains a null; a message without content needs an empty body")
         properties = self._encoder.encode(columns.get("properties"), columns.get("headers"))
         for exchange, keys, begin, end in self._targets(columns):
             whole = end - begin == len(bodies)

@@ -1,4 +1,4 @@
-"""Bodies from lists, iterators, buffers and columns of Arrow."""
+"""Bodies come from lists, iterators, buffers and Arrow columns."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ def test_buffers_and_text() -> None:
 
 
 @pytest.mark.parametrize("body", [None, 7, ["x"]])
-def test_what_is_no_body(body: object) -> None:
-    with pytest.raises(ProgrammingError, match="a body is"):
+def test_an_element_that_is_not_a_body_is_refused(body: object) -> None:
+    with pytest.raises(ProgrammingError, match="a body must be"):
         as_body(body)
-    with pytest.raises(ProgrammingError, match="a body is"):
+    with pytest.raises(ProgrammingError, match="a body must be"):
         flat([b"x", body])
 
 
 @pytest.mark.parametrize("one", [b"x", "x", bytearray(b"x"), memoryview(b"x")])
-def test_one_body_is_no_sequence_of_bodies(one: object) -> None:
-    with pytest.raises(ProgrammingError, match="not one body"):
+def test_a_single_body_is_refused_as_a_sequence_of_bodies(one: object) -> None:
+    with pytest.raises(ProgrammingError, match="not a single body"):
         flat(one)
 
 
-def test_taken_takes_no_more_than_it_gives() -> None:
+def test_taken_reads_no_more_items_than_it_yields() -> None:
     items = iter(range(10 * COUNT))
     assert next(taken(items)) == list(range(COUNT))
     assert next(items) == COUNT
@@ -78,7 +78,7 @@ class TestArrow:
 
     def test_nulls_and_numbers_are_refused(self) -> None:
         pa = pytest.importorskip("pyarrow")
-        with pytest.raises(ProgrammingError, match="1 of the bodies are null"):
+        with pytest.raises(ProgrammingError, match="1 of 2 bodies are null"):
             flat(pa.array([b"x", None]))
         with pytest.raises(ProgrammingError, match="not an Arrow column of int64"):
             flat(pa.array([1]))

@@ -1,4 +1,4 @@
-"""Blocks as columns: any bytes are a block or not, and a digest tells content wherever it lies."""
+"""Decoding a block never fails in an undocumented way, and digests identify the content of messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BODIES = st.lists(st.binary(max_size=20), min_size=1, max_size=5)
 
 
 def at(data: bytes, shift: int = 0) -> Lookup:
-    """Finds what lies in `data`, whose first byte has the address `shift`."""
+    """A lookup in `data`, whose first byte has the address `shift`."""
     return lambda lsn, length: data[lsn - shift : lsn - shift + length]
 
 
@@ -52,19 +52,21 @@ def test_sizes_and_digests_are_those_of_the_messages(blocks: list[tuple[Envelope
 
 
 @given(st.binary(max_size=80), st.integers(0, 9))
-def test_anything_is_a_block_or_none(data: bytes, lsn: int) -> None:
+def test_any_bytes_decode_to_a_block_or_raise_nowhere_error(data: bytes, lsn: int) -> None:
     with contextlib.suppress(NowhereError):
         assert isinstance(look_up(at(data), lsn), Block)
 
 
 @given(ENVELOPES, BODIES, st.data())
-def test_what_is_damaged_is_a_block_or_none(envelope: Envelope, some: list[bytes], draw: st.DataObject) -> None:
+def test_a_damaged_block_decodes_or_raises_nowhere_error(
+    envelope: Envelope, some: list[bytes], draw: st.DataObject
+) -> None:
     block = bytearray(b"".join(encode_block(77, envelope, some)))
     block[draw.draw(st.integers(0, len(block) - 1))] ^= draw.draw(st.integers(1, 255))
     with contextlib.suppress(NowhereError):
         assert isinstance(look_up(at(bytes(block)), 0), Block)
 
 
-def test_a_block_may_be_gone() -> None:
+def test_a_block_in_a_deleted_segment_raises_gone_error() -> None:
     with pytest.raises(GoneError):
         look_up(lambda _lsn, _length: None, 0)

@@ -1,4 +1,4 @@
-"""Blocks become record batches that say the same, message by message."""
+"""A block and the record batch made from it agree, message by message."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FULL = Properties(
 
 
 def block(*runs: tuple[str, str, Properties, int, bool, list[bytes]]) -> bulk.Bulk:
-    """Runs: exchange, routing key, properties, time in ms, redelivered, bodies."""
+    """A block of runs, each given as exchange, routing key, properties, time in ms, redelivered, bodies."""
     shared, bodies = [], []
     for exchange, key, properties, time, redelivered, some in runs:
         bodies += some
@@ -100,7 +100,7 @@ def test_bodies_and_positions_are_not_copied() -> None:
     assert found.column("position").buffers()[1].address == pa.py_buffer(given.positions).address
 
 
-def test_what_a_schema_leaves_out_is_not_made() -> None:
+def test_columns_absent_from_the_schema_are_not_built() -> None:
     properties = StructType([StructField("message_id", StringType())])
     schema = StructType([StructField("body", StringType()), StructField("properties", properties)])
     found = Columns(schema).batch("q", block(("", "q", FULL, 5, False, ["ü".encode()])))
@@ -108,9 +108,11 @@ def test_what_a_schema_leaves_out_is_not_made() -> None:
     assert Columns(StructType()).batch("q", block(("", "q", FULL, 5, False, [b"a", b"b"]))).num_rows == 2
 
 
-def test_a_body_that_is_no_text_is_refused() -> None:
+def test_a_body_that_is_not_utf8_is_refused_when_text_is_asked_for() -> None:
     schema = StructType([StructField("body", StringType())])
-    with pytest.raises(EscrowSparkError, match="queue 'q': the body of the message at position 11 is not UTF-8: ask"):
+    with pytest.raises(
+        EscrowSparkError, match="queue 'q': the body of the message at position 11 is not UTF-8: declare"
+    ):
         Columns(schema).batch("q", block(("", "q", FULL, 5, False, [b"a", b"\xff", b"\xff"])))
 
 
@@ -128,7 +130,9 @@ runs = st.lists(
 
 
 @given(runs)
-def test_row_by_row_it_is_the_same(some: list[tuple[str, str, Properties, int, bool, list[bytes]]]) -> None:
+def test_a_record_batch_agrees_with_the_messages_row_by_row(
+    some: list[tuple[str, str, Properties, int, bool, list[bytes]]],
+) -> None:
     given = block(*some)
     rows = Columns(SOURCE).batch("q", given).to_pylist()
     assert len(rows) == given.count
@@ -146,5 +150,5 @@ def test_row_by_row_it_is_the_same(some: list[tuple[str, str, Properties, int, b
     ("value", "text"),
     [(None, None), ("a", "a"), (True, "true"), (False, "false"), (1, "1"), (1.5, "1.5"), (Decimal("1.50"), "1.50")],
 )
-def test_headers_as_text(value: object, text: str | None) -> None:
+def test_a_header_value_is_converted_to_text(value: object, text: str | None) -> None:
     assert as_text(value) == text

@@ -1,4 +1,4 @@
-"""Rows become properties as they would one by one."""
+"""Rows encoded together have the same properties as rows encoded one by one."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def encoded(properties: list[Any] | None, headers: list[Any] | None) -> bytes | 
     )
 
 
-def test_nothing_given_is_persistent() -> None:
+def test_messages_without_properties_are_persistent() -> None:
     assert encoded(None, None) == encoded([None, None], [None, None]) == encoded([{}, None], None) == DEFAULT
     assert Properties.decode(DEFAULT) == Properties(delivery_mode=2)
 
 
-def test_what_is_alike_is_one() -> None:
+def test_equal_rows_are_encoded_once() -> None:
     row = {"message_id": "m", "priority": 3, "delivery_mode": 1, "timestamp": AT}
     found = encoded([row] * 5, [[("a", "1")]] * 5)
     assert isinstance(found, bytes)
@@ -65,7 +65,9 @@ rows = st.lists(
 
 
 @given(rows, st.integers(0, 3))
-def test_row_by_row_it_is_the_same(given: list[tuple[dict[str, Any] | None, Any]], skipped: int) -> None:
+def test_rows_encoded_together_equal_rows_encoded_one_by_one(
+    given: list[tuple[dict[str, Any] | None, Any]], skipped: int
+) -> None:
     unused = [({"message_id": "unused"}, [("q", "unused")])] * skipped
     properties = pa.array([row for row, _ in unused + given], KIND).slice(skipped)
     headers = pa.array([items for _, items in unused + given], HEADERS).slice(skipped)
@@ -81,8 +83,8 @@ def test_row_by_row_it_is_the_same(given: list[tuple[dict[str, Any] | None, Any]
         assert Properties.decode(each) == Properties(**fields)
 
 
-def test_what_does_not_fit_is_told() -> None:
-    with pytest.raises(EscrowSparkError, match="properties or headers cannot be written: property priority"):
+def test_a_value_that_cannot_be_encoded_is_an_error() -> None:
+    with pytest.raises(EscrowSparkError, match="cannot encode properties or headers: property priority"):
         encoded([{"priority": 256}], None)
 
 
@@ -94,24 +96,24 @@ def test_what_does_not_fit_is_told() -> None:
         ({"timestamp": dt.datetime(1960, 1, 1, tzinfo=dt.UTC)}, "property timestamp: from 1970 on is needed"),
     ],
 )
-def test_what_would_fit_is_told(given: dict[str, Any], said: str) -> None:
+def test_the_error_says_what_values_are_valid(given: dict[str, Any], said: str) -> None:
     with pytest.raises(EscrowSparkError, match=said):
         encoded([given], None)
 
 
-def test_names() -> None:
+def test_names_are_one_string_if_all_rows_are_equal() -> None:
     assert names(pa.array(["a", "a"]), "queue") == "a"
     assert names(pa.array(["a", "b", "a", "a", "b"]), "queue") == ["a", "b", "a", "a", "b"]
     assert names(pa.array(["a", "b", "c"]), "queue") == ["a", "b", "c"]
-    with pytest.raises(EscrowSparkError, match="column queue is null"):
+    with pytest.raises(EscrowSparkError, match="column queue contains a null"):
         names(pa.array(["a", None]), "queue")
-    with pytest.raises(EscrowSparkError, match="column queue has 256 bytes in a row, at most 255"):
+    with pytest.raises(EscrowSparkError, match="column queue has a value of 256 bytes; the limit is 255 bytes"):
         names(pa.array(["a", "ü" * 128]), "queue")
 
 
-def test_runs() -> None:
+def test_runs_of_equal_values_are_found() -> None:
     assert list(runs(pa.array(["a", "a", "b", "a"]), "exchange")) == [("a", 0, 2), ("b", 2, 3), ("a", 3, 4)]
-    with pytest.raises(EscrowSparkError, match="column exchange is null"):
+    with pytest.raises(EscrowSparkError, match="column exchange contains a null"):
         list(runs(pa.array(["a", None]), "exchange"))
-    with pytest.raises(EscrowSparkError, match="column exchange has 256 bytes in a row, at most 255"):
+    with pytest.raises(EscrowSparkError, match="column exchange has a value of 256 bytes; the limit is 255 bytes"):
         list(runs(pa.array(["a", "e" * 256]), "exchange"))

@@ -1,4 +1,4 @@
-"""One row for each message on each queue, as columns: what is known of its life so far."""
+"""The audit's state of messages as columns of integers, with one row for each message on each queue."""
 
 from __future__ import annotations
 
@@ -46,20 +46,26 @@ COLUMNS: Final[dict[str, int]] = {
     "taken": 0,
     "last_flags": 0,
 }
-"""Names, and what a column says as long as nothing is known. Times are microseconds unless the name says otherwise."""
+"""The columns, each with its value for "unknown" or "none". A name that ends in `_us` or `_ms` gives a time's unit."""
 
 
 @dataclass(slots=True)
-class Slots:
-    """The rows; `texts` are envelopes' heads and names, `consumers` names, by number."""
+class MessageColumns:
+    """What is known of messages, one integer column for each fact.
+
+    Args:
+        columns: the columns of COLUMNS, all of one length.
+        texts: envelopes up to and including the routing key; the column `text` is an index into this list.
+        consumers: names of consumers; the column `consumer` is an index into this list.
+    """
 
     columns: dict[str, Ints]
     texts: list[bytes] = field(default_factory=list)
     consumers: list[bytes] = field(default_factory=list)
 
     @classmethod
-    def empty(cls, count: int) -> Slots:
-        """`count` rows of which nothing is known."""
+    def empty(cls, count: int) -> MessageColumns:
+        """`count` rows about which nothing is known."""
         return cls({name: np.full(count, value, np.int64) for name, value in COLUMNS.items()})
 
     def __getitem__(self, name: str) -> Ints:
@@ -68,17 +74,17 @@ class Slots:
     def __len__(self) -> int:
         return len(self.columns["queue"])
 
-    def take(self, rows: npt.NDArray[Any]) -> Slots:
-        """Some of the rows."""
-        return Slots({name: column[rows] for name, column in self.columns.items()}, self.texts, self.consumers)
+    def take(self, rows: npt.NDArray[Any]) -> MessageColumns:
+        """Select rows by index or mask."""
+        return MessageColumns({name: column[rows] for name, column in self.columns.items()}, self.texts, self.consumers)
 
     def report(self, rows: npt.NDArray[Any], finding: int, lsns: Ints | int) -> None:
-        """`finding` holds for these rows; `lsns` is where each of them shows."""
+        """Add `finding` to these rows. `lsns` are the addresses of the records that show it."""
         self["findings"][rows] |= finding
         self["finding_lsn"][rows] = lsns
 
     def pack(self) -> bytes:
-        """As bytes, for the next run."""
+        """Serialize as two compressed Arrow streams: the names that are referred to, then the columns."""
         texts, text = _used(self.texts, self["text"])
         consumers, consumer = _used(self.consumers, self["consumer"])
         columns = {**self.columns, "text": text, "consumer": consumer}
@@ -93,8 +99,8 @@ class Slots:
         return bytes(sink.getvalue())
 
     @classmethod
-    def unpack(cls, data: bytes) -> Slots:
-        """The other way."""
+    def unpack(cls, data: bytes) -> MessageColumns:
+        """Restore what `pack` has written."""
         source = pa.BufferReader(data)
         with pa.ipc.open_stream(source) as reader:
             count = int(reader.schema.metadata[b"texts"])
@@ -106,15 +112,15 @@ class Slots:
 
 
 def _used(names: list[bytes], numbers: Ints) -> tuple[list[bytes], Ints]:
-    """Only the names that are referred to, and the numbers anew."""
+    """Drop the names without a reference, and renumber the references."""
     used, inverse = np.unique(numbers, return_inverse=True)
     shift = int(len(used) > 0 and used[0] < 0)
     return [names[i] for i in used[shift:].tolist()], inverse.astype(np.int64) - shift
 
 
-def joined(parts: list[Slots], count: int) -> Slots:
-    """Rows that are known already, then `count` of which nothing is known."""
-    slots = Slots.empty(count)
+def joined(parts: list[MessageColumns], count: int) -> MessageColumns:
+    """Concatenate `parts`, and append `count` rows about which nothing is known."""
+    messages = MessageColumns.empty(count)
     texts: list[bytes] = []
     consumers: list[bytes] = []
     columns: dict[str, list[Ints]] = {name: [] for name in COLUMNS}
@@ -127,5 +133,5 @@ def joined(parts: list[Slots], count: int) -> Slots:
             columns[name].append(column)
         texts += part.texts
         consumers += part.consumers
-    whole = {name: np.concatenate([*columns[name], slots[name]]) for name in COLUMNS}
-    return Slots(whole, texts, consumers)
+    whole = {name: np.concatenate([*columns[name], messages[name]]) for name in COLUMNS}
+    return MessageColumns(whole, texts, consumers)
