@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from escrowmq.admin.socket.client import AdminError
+from escrowmq.admin.socket.client import AdminError, ask
 from escrowmq.cli.tables import show_rows
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,3 +55,8 @@ def confirmed(question: str) -> bool:
             raise
         click.echo(err=True)
         return False
+
+
+def names(data_dir: Path, command: str) -> set[str]:
+    """The names in the list that `command` returns."""
+    return {each["name"] for each in ask(data_dir, command)}

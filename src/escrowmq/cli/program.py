@@ -35,27 +35,27 @@ class Mount(NamedTuple):
 COMMANDS: dict[str, Mount] = {
     "serve": Mount("escrowmq.cli.serve", "serve", "Run the broker in the foreground."),
     "status": Mount(
-        "escrowmq.cli.users",
+        "escrowmq.cli.status",
         "status",
         "Show what a running broker is doing: load, journal, memory, alarms.",
     ),
-    "queues": Mount("escrowmq.cli.users", "queues", "List queues with what waits in them."),
+    "queues": Mount("escrowmq.cli.queues", "queues", "List queues with what waits in them."),
     "holds": Mount(
         "escrowmq.cli.holds",
         "holds",
         "List what groups of bulk readers hold of queues, or release it.",
     ),
-    "connections": Mount("escrowmq.cli.users", "connections", "List the clients' connections, or close one."),
+    "connections": Mount("escrowmq.cli.connections", "connections", "List the clients' connections, or close one."),
     "user": Mount("escrowmq.cli.users", "user", "Manage users of a running broker."),
-    "vhost": Mount("escrowmq.cli.users", "vhost", "Manage virtual hosts of a running broker."),
-    "permission": Mount("escrowmq.cli.users", "permission", "Manage who may do what on a virtual host."),
+    "vhost": Mount("escrowmq.cli.vhosts", "vhost", "Manage virtual hosts of a running broker."),
+    "permission": Mount("escrowmq.cli.permissions", "permission", "Manage who may do what on a virtual host."),
     "tx": Mount(
         "escrowmq.cli.transactions",
         "tx",
         "Look at transaction branches (XA) of a running broker, and decide those that are in doubt.",
     ),
     "journal": Mount(
-        "escrowmq.cli.users",
+        "escrowmq.cli.journal",
         "journal",
         "Look after the journal of a running broker; it does so by itself, too.",
     ),

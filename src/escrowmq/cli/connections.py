@@ -1,0 +1,43 @@
+"""`escrowmq connections`: the clients' connections to a running broker."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from escrowmq.admin.socket.client import ask
+from escrowmq.cli.options import asks, data_dir_option, json_option
+from escrowmq.cli.tables import show_connections
+
+
+@click.group(invoke_without_command=True)
+@data_dir_option
+@json_option
+@click.pass_context
+@asks
+def connections(ctx: click.Context, data_dir: Path, as_json: bool) -> None:
+    """List the clients' connections, or close one.
+
+    \b
+    Examples:
+      escrowmq connections --data-dir /var/lib/escrowmq
+      escrowmq connections close 10.0.0.7:51234 --reason maintenance --data-dir /var/lib/escrowmq
+    """
+    if ctx.invoked_subcommand is None:
+        found = ask(data_dir, "connection.list")
+        if as_json:
+            click.echo(json.dumps(found, indent=2))
+        else:
+            show_connections(found)
+
+
+@connections.command("close")
+@data_dir_option
+@click.argument("peer", metavar="HOST:PORT")
+@click.option("--reason", default="closed by an operator", show_default=True, help="What the client is told.")
+@asks
+def close_connection(data_dir: Path, peer: str, reason: str) -> None:
+    """Close the connection that comes from HOST:PORT. What it had not settled goes back to its queues."""
+    ask(data_dir, "connection.close", peer=peer, reason=reason)

@@ -1,0 +1,55 @@
+"""`escrowmq vhost`: the virtual hosts of a running broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from escrowmq.admin.socket.client import ask
+from escrowmq.cli.options import asks, confirmed, data_dir_option, json_option, names, show
+from escrowmq.text import printable
+
+
+@click.group()
+def vhost() -> None:
+    """Manage virtual hosts of a running broker.
+
+    \b
+    Examples:
+      escrowmq vhost add orders --data-dir /var/lib/escrowmq
+      escrowmq vhost list --data-dir /var/lib/escrowmq
+    """
+
+
+@vhost.command("list")
+@data_dir_option
+@json_option
+@asks
+def list_vhosts(data_dir: Path, as_json: bool) -> None:
+    """List virtual hosts."""
+    show(ask(data_dir, "vhost.list"), ("name", "queues"), as_json=as_json)
+
+
+@vhost.command("add")
+@data_dir_option
+@click.argument("name")
+@asks
+def add_vhost(data_dir: Path, name: str) -> None:
+    """Add a virtual host. Nobody may use it until `escrowmq permission set`."""
+    ask(data_dir, "vhost.add", name=name)
+
+
+@vhost.command("delete")
+@data_dir_option
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@asks
+def delete_vhost(data_dir: Path, name: str, yes: bool) -> None:
+    """Delete a virtual host with its queues, their messages, exchanges and permissions."""
+    if not yes:
+        if name not in names(data_dir, "vhost.list"):
+            raise click.ClickException(f"no such vhost '{name}'")
+        if not confirmed(f"Delete vhost '{printable(name)}' with everything in it?"):
+            raise click.ClickException("aborted")
+    ask(data_dir, "vhost.delete", name=name)
