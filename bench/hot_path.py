@@ -22,7 +22,7 @@ from pathlib import Path
 import click
 
 from escrowmq.core.broker import Broker
-from escrowmq.core.recovery import Recovery
+from escrowmq.core.recovery.replay import Recovery
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.storage import FileStorage
 from escrowmq.perf.messages import LoadMessage, Variety, messages

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from escrowmq.core.xa import XaStatus
-from escrowmq.core.xid import Xid
+from escrowmq.core.branches.xa import XaStatus
+from escrowmq.core.branches.xid import Xid
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.wire.amqp091 import spec
 from escrowmq.wire.amqp091.method import Method

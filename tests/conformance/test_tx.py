@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from escrowmq.core.branch import Limits
+from escrowmq.core.branches.branch import Limits
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.method import Method
 from tests.unit.wire.amqp091.clients import bodies, consuming, fails_channel, pair, queue

@@ -24,8 +24,8 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
-from escrowmq.core.branch import Limits
-from escrowmq.core.xid import Xid
+from escrowmq.core.branches.branch import Limits
+from escrowmq.core.branches.xid import Xid
 from escrowmq.journal.errors import JournalFailed
 from escrowmq.journal.memory import Faults, MemoryStorage
 from escrowmq.wire.amqp091 import frames

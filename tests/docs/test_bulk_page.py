@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from array import array
 
-from escrowmq.core.hold_reading import Batch, Shared
-from escrowmq.core.message import Envelope
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.reservations.reading import Batch, Shared
 from escrowmq.wire.amqp091 import bulk, spec
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp091.publication import PROTOCOL

@@ -8,21 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from escrowmq.core import (
-    arguments,
-    branch,
-    broker,
-    consumer_arguments,
-    decision,
-    message,
-    ordering,
-    outcome,
-    queue,
-    records,
-)
-from escrowmq.core.access import Access
+from escrowmq.core import broker
+from escrowmq.core.access.access import Access
+from escrowmq.core.branches import branch, decision
+from escrowmq.core.messages import entry, envelope
 from escrowmq.core.ports import Log, Receiver
-from escrowmq.core.topology import VirtualHost
+from escrowmq.core.queues import discipline, fifo, outcome, priority, queue
+from escrowmq.core.records import blocks, commits, kinds, moves, publishing, queue_state, references, settling
+from escrowmq.core.topology.arguments import consumer as consumer_arguments
+from escrowmq.core.topology.arguments import queue as arguments
+from escrowmq.core.topology.vhost import VirtualHost
 from escrowmq.wire import endpoint, sniff
 from tests.docs.pages import name
 from tests.unit.sources import ROOT
@@ -39,11 +34,21 @@ MODULES = (
     broker,
     consumer_arguments,
     decision,
-    message,
-    ordering,
+    entry,
+    envelope,
+    discipline,
+    fifo,
+    priority,
     outcome,
     queue,
-    records,
+    blocks,
+    commits,
+    kinds,
+    moves,
+    publishing,
+    queue_state,
+    references,
+    settling,
     endpoint,
     sniff,
 )

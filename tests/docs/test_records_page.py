@@ -10,19 +10,32 @@ from struct import Struct
 
 import pytest
 
-from escrowmq.core import branch_records, deliveries, hold_records, message, records
-from escrowmq.core.branch import State
-from escrowmq.core.branch_records import Item, Prepared, SettlementItem
+from escrowmq.core.access.permissions import Entry
+from escrowmq.core.branches.branch import State
+from escrowmq.core.branches.xid import Xid
 from escrowmq.core.broker import Broker
-from escrowmq.core.directory import Declaration
-from escrowmq.core.hold_records import Held, HeldRange, encode_held, encode_released
-from escrowmq.core.message import Death, Envelope
-from escrowmq.core.outcome import Outcome
-from escrowmq.core.permissions import Entry
-from escrowmq.core.queue import Session
-from escrowmq.core.records import Kind, Move, QueueState, Range, Reference
-from escrowmq.core.snapshot import snapshot
-from escrowmq.core.xid import Xid
+from escrowmq.core.messages import envelope
+from escrowmq.core.messages.envelope import Death, Envelope
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.queue import Session
+from escrowmq.core.records import blocks as blocks_records
+from escrowmq.core.records import branches as branch_records
+from escrowmq.core.records import commits as commits_records
+from escrowmq.core.records import deliveries
+from escrowmq.core.records import moves as moves_records
+from escrowmq.core.records import publishing as publishing_records
+from escrowmq.core.records import queue_state as queue_state_records
+from escrowmq.core.records import references as references_records
+from escrowmq.core.records import reservations as hold_records
+from escrowmq.core.records import settling as settling_records
+from escrowmq.core.records.branches import Item, Prepared, SettlementItem
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.moves import Move
+from escrowmq.core.records.queue_state import QueueState
+from escrowmq.core.records.references import Range, Reference
+from escrowmq.core.records.reservations import Held, HeldRange, encode_held, encode_released
+from escrowmq.core.recovery.snapshot import snapshot
+from escrowmq.core.topology.directory import Declaration
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp091.publication import PROTOCOL
 from tests.docs.pages import blocks
@@ -32,21 +45,21 @@ PAGE = ROOT / "docs" / "internals" / "records.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 CODES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i64": "q"}
 LAYOUTS = {
-    "Envelope head": [message._FIXED],
-    "Death": [message._DEATH, Struct("<q")],
-    "Block head": [records.BLOCK],
-    "Target": [records._TARGET],
-    "Settle head": [records._SETTLE],
-    "Range": [records._RANGE],
-    "Commit head": [records._COMMIT],
-    "Operation head": [records._OPERATION],
-    "Move head": [records._MOVE],
+    "Envelope head": [envelope._FIXED],
+    "Death": [envelope._DEATH, Struct("<q")],
+    "Block head": [blocks_records.BLOCK],
+    "Target": [publishing_records._TARGET],
+    "Settle head": [settling_records._SETTLE],
+    "Range": [settling_records._RANGE],
+    "Commit head": [commits_records._COMMIT],
+    "Operation head": [commits_records._OPERATION],
+    "Move head": [moves_records._MOVE],
     "Prepare head": [branch_records.PREPARE],
     "Item head": [branch_records.ITEM],
     "Publication head": [branch_records.PUBLICATION],
     "Address": [branch_records.ADDRESS],
     "Decide head": [branch_records.DECIDE],
-    "Queue state head": [records._STATE],
+    "Queue state head": [queue_state_records._STATE],
     "Held head": [hold_records._HELD],
     "Held range": [hold_records._RANGE],
     "Copy": [hold_records._COPY],
@@ -56,9 +69,9 @@ LAYOUTS = {
 }
 
 ENVELOPE = Envelope("", "q", Properties(delivery_mode=2).encode(), protocol=PROTOCOL, durable=True)
-BLOCK = b"".join(records.encode_block(7, ENVELOPE, [b"a", b"bc"]))
-PUBLISH = records.encode_targets([(3, 40)]) + BLOCK
-SETTLE = records.encode_settle(3, Outcome.ACCEPTED, [Range(40, 2)])
+BLOCK = b"".join(blocks_records.encode_block(7, ENVELOPE, [b"a", b"bc"]))
+PUBLISH = publishing_records.encode_targets([(3, 40)]) + BLOCK
+SETTLE = settling_records.encode_settle(3, Outcome.ACCEPTED, [Range(40, 2)])
 PREPARED = branch_records.encode_prepare(
     Prepared(5, 3, 6, 7, 60, Xid(1, b"g", b"b").encode(), "app", [], []),
     [
@@ -75,14 +88,14 @@ EXAMPLES = {
     "block": BLOCK,
     "publish": PUBLISH,
     "settle": SETTLE,
-    "commit": b"".join(records.encode_commit(5, [(Kind.PUBLISH, [PUBLISH]), (Kind.SETTLE, [SETTLE])])[0]),
-    "relocate": records.encode_moves([Move(3, array("Q", [41]), array("I", [0]))])
-    + b"".join(records.encode_block(7, ENVELOPE, [b"bc"])),
-    "readdressed": records.encode_readdressed([Move(4, array("Q", [8]), array("I", [0]))], 4142),
-    "returned": records.encode_returned(3, [(40, 2)]),
-    "delivered": records.encode_delivered(3, 42),
+    "commit": b"".join(commits_records.encode_commit(5, [(Kind.PUBLISH, [PUBLISH]), (Kind.SETTLE, [SETTLE])])[0]),
+    "relocate": moves_records.encode_moves([Move(3, array("Q", [41]), array("I", [0]))])
+    + b"".join(blocks_records.encode_block(7, ENVELOPE, [b"bc"])),
+    "readdressed": moves_records.encode_readdressed([Move(4, array("Q", [8]), array("I", [0]))], 4142),
+    "returned": queue_state_records.encode_returned(3, [(40, 2)]),
+    "delivered": queue_state_records.encode_delivered(3, 42),
     "queue_state": b"".join(
-        records.encode_queue_state(
+        queue_state_records.encode_queue_state(
             QueueState(3, 42, 42, array("Q", [41]), array("Q", [4096]), array("I", [1]), array("I", [1]), [(41, 1)])
         )
     ),
@@ -159,10 +172,11 @@ def test_examples_show_the_bytes(name: str) -> None:
 def test_protocol_flags_and_the_mark_of_transient_content() -> None:
     assert f"{PROTOCOL} for AMQP 0-9-1" in TEXT
     flags = (
-        f"{message._DURABLE} persistent, {message._DIED} has a dead-letter history, {message._EXTRA_KEYS} has further"
+        f"{envelope._DURABLE} persistent, {envelope._DIED} has a dead-letter history, "
+        f"{envelope._EXTRA_KEYS} has further"
     )
     assert flags in TEXT
-    assert f"`{records.TRANSIENT:#x}`" in TEXT
+    assert f"`{references_records.TRANSIENT:#x}`" in TEXT
 
 
 def test_what_stands_behind_the_envelope_head() -> None:

@@ -11,11 +11,11 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from escrowmq.core.branch import Limits
+from escrowmq.core.branches.branch import Limits
 from escrowmq.core.broker import RESIDENT_LIMIT, Broker
-from escrowmq.core.recovery import Recovery
-from escrowmq.core.relocation import Relocation
-from escrowmq.core.snapshot import snapshot as captured
+from escrowmq.core.recovery.relocation import Relocation
+from escrowmq.core.recovery.replay import Recovery
+from escrowmq.core.recovery.snapshot import snapshot as captured
 from escrowmq.journal.batch import Batch
 from escrowmq.journal.journal import SEGMENT_BYTES, Journal, SparseSegment
 from escrowmq.journal.snapshot import Snapshot

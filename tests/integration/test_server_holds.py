@@ -11,7 +11,7 @@ import escrowmq.client
 from escrowmq.admin.socket.client import ask
 from escrowmq.client.connection import Connection
 from escrowmq.client.escrow import Escrow, HoldState, Settle
-from escrowmq.core.xid import Xid
+from escrowmq.core.branches.xid import Xid
 from escrowmq.wire.amqp091 import spec
 from tests.broker import BrokerProcess, running_broker
 

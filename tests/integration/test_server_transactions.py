@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from escrowmq.core.xa import XaStatus
-from escrowmq.core.xid import Xid
+from escrowmq.core.branches.xa import XaStatus
+from escrowmq.core.branches.xid import Xid
 from escrowmq.wire.amqp091 import frames, spec
 from escrowmq.wire.amqp091.method import Method
 from tests.broker import BrokerProcess, running_broker, wait_until

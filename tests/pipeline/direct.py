@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from escrowmq.core.records import Kind, decode_change
+from escrowmq.core.records.changes import decode_change
+from escrowmq.core.records.kinds import Kind
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.pipeline import decisions, tasks
 from escrowmq.pipeline.columns import plain

@@ -12,23 +12,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from escrowmq.core.deliveries import Delivered, Part, encode_deliveries
-from escrowmq.core.message import Envelope
-from escrowmq.core.outcome import Outcome
-from escrowmq.core.records import (
-    Kind,
-    QueueState,
-    Range,
-    decode_commit,
-    decode_publish,
-    encode_block,
-    encode_change,
-    encode_commit,
-    encode_queue_state,
-    encode_settle,
-    encode_targets,
-    ranges_of,
-)
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.records.blocks import encode_block
+from escrowmq.core.records.changes import encode_change
+from escrowmq.core.records.commits import decode_commit, encode_commit
+from escrowmq.core.records.deliveries import Delivered, Part, encode_deliveries
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.publishing import decode_publish, encode_targets
+from escrowmq.core.records.queue_state import QueueState, encode_queue_state
+from escrowmq.core.records.references import Range, ranges_of
+from escrowmq.core.records.settling import encode_settle
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.reader import JournalReader
 from escrowmq.journal.storage import FileStorage

@@ -9,8 +9,12 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from escrowmq.core.branch import State
-from escrowmq.core.branch_records import (
+from escrowmq.core.branches.branch import State
+from escrowmq.core.branches.xid import Xid
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.records.blocks import encode_block
+from escrowmq.core.records.branches import (
     Item,
     Prepared,
     SettlementItem,
@@ -20,23 +24,13 @@ from escrowmq.core.branch_records import (
     encode_settlement,
     run_head,
 )
-from escrowmq.core.deliveries import REDELIVERED
-from escrowmq.core.hold_records import Held, HeldRange, encode_held, encode_released
-from escrowmq.core.message import Envelope
-from escrowmq.core.outcome import Outcome
-from escrowmq.core.records import (
-    Kind,
-    Move,
-    Range,
-    Reference,
-    encode_block,
-    encode_commit,
-    encode_delivered,
-    encode_moves,
-    encode_readdressed,
-    encode_returned,
-)
-from escrowmq.core.xid import Xid
+from escrowmq.core.records.commits import encode_commit
+from escrowmq.core.records.deliveries import REDELIVERED
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.moves import Move, encode_moves, encode_readdressed
+from escrowmq.core.records.queue_state import encode_delivered, encode_returned
+from escrowmq.core.records.references import Range, Reference
+from escrowmq.core.records.reservations import Held, HeldRange, encode_held, encode_released
 from tests.pipeline.journals import Scribe
 
 

@@ -6,9 +6,11 @@ from array import array
 from collections.abc import Sequence
 from typing import Final
 
-from escrowmq.core.branch_records import encode_decide
-from escrowmq.core.hold_records import Held, HeldRange, encode_held, encode_released
-from escrowmq.core.records import Kind, QueueState, encode_change, encode_queue_state
+from escrowmq.core.records.branches import encode_decide
+from escrowmq.core.records.changes import encode_change
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.queue_state import QueueState, encode_queue_state
+from escrowmq.core.records.reservations import Held, HeldRange, encode_held, encode_released
 from tests.pipeline.journals import Scribe
 from tests.pipeline.planted import Expected, prepare, relocate
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from escrowmq.core.branch_records import encode_number
-from escrowmq.core.outcome import Outcome
-from escrowmq.core.records import Kind, encode_delivered
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.records.branches import encode_number
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.queue_state import encode_delivered
 from escrowmq.pipeline.audit import Audit, Options, audit
 from escrowmq.pipeline.events import BUCKET_BITS
 from escrowmq.pipeline.planning import NoJournalError

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from escrowmq.core.message import Envelope
-from escrowmq.core.records import Kind, encode_block, encode_delivered
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.records.blocks import encode_block
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.queue_state import encode_delivered
 from escrowmq.journal.format import FILE_HEADER_SIZE
 from escrowmq.pipeline.events import BUCKET_BITS
 from tests.pipeline.direct import audited

@@ -10,9 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from escrowmq.core.topology import VirtualHost
+from escrowmq.core.topology.vhost import VirtualHost
 from tests.property.test_topic_matching import matches, words
-from tests.unit.core.queues import NamedQueue
+from tests.unit.core.named_queue import NamedQueue
 
 EXCHANGES = ("d", "f", "t", "h", "e")
 KINDS = ("direct", "fanout", "topic", "headers")

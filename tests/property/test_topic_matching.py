@@ -7,7 +7,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escrowmq.core.exchanges.trie import Trie
+from escrowmq.core.topology.exchanges.trie import Trie
 
 
 def matches(pattern: list[str], key: list[str]) -> bool:

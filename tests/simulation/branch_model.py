@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from escrowmq.core.xid import Xid
+from escrowmq.core.branches.xid import Xid
 
 DEAD = "dead"
 TRANSIENT = "passing"

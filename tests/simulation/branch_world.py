@@ -11,15 +11,16 @@ import random
 from collections.abc import Iterable
 from typing import Any, Final
 
-from escrowmq.core.branch import Limits, Publication, Settlement
+from escrowmq.core.branches.branch import Limits, Publication, Settlement
+from escrowmq.core.branches.xa_branch import XaBranch
+from escrowmq.core.branches.xid import Xid
 from escrowmq.core.conditions import BrokerError
-from escrowmq.core.consumer import Consumer
-from escrowmq.core.directory import Declaration
-from escrowmq.core.message import Entry, Envelope
-from escrowmq.core.outcome import Outcome
-from escrowmq.core.queue import Queue, Session
-from escrowmq.core.xa_branch import XaBranch
-from escrowmq.core.xid import Xid
+from escrowmq.core.messages.entry import Entry
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.queue import Queue, Session
+from escrowmq.core.topology.directory import Declaration
 from escrowmq.journal.errors import JournalFailed, SnapshotFailed
 from escrowmq.journal.memory import Faults, MemoryStorage
 from tests.harness.server import Options, SimServer

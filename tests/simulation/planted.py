@@ -7,16 +7,19 @@ from contextlib import contextmanager
 from typing import Any, Final
 from unittest import mock
 
-from escrowmq.core import relocation, settlement
+from escrowmq.core.branches.decision import Decision
 from escrowmq.core.broker import Broker
-from escrowmq.core.consumer import Consumer
-from escrowmq.core.decision import Decision
-from escrowmq.core.message import Entry, Run
-from escrowmq.core.ordering import Fifo
-from escrowmq.core.outcome import Outcome
-from escrowmq.core.queue import Queue
-from escrowmq.core.records import Kind, Move, encode_moves, encode_settle
-from escrowmq.core.recovery import Recovery
+from escrowmq.core.messages.entry import Entry, Run
+from escrowmq.core.queues import settlement
+from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.queues.fifo import Fifo
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.queue import Queue
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.moves import Move, encode_moves
+from escrowmq.core.records.settling import encode_settle
+from escrowmq.core.recovery import relocation
+from escrowmq.core.recovery.replay import Recovery
 from escrowmq.journal import format as fmt
 from escrowmq.journal import journal, recovery
 from escrowmq.journal.memory import MemoryStorage

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from typing import Any, Final
 from unittest import mock
 
-from escrowmq.core.branch_recovery import FoundBranches
-from escrowmq.core.coordinator import Coordinator
-from escrowmq.core.preparation import Preparation, discard
-from escrowmq.core.records import Kind
-from escrowmq.core.resolution import Outcomes
-from escrowmq.core.xa import XaResult
-from escrowmq.core.xa_branch import XaBranch
-from escrowmq.core.xid import Xid
+from escrowmq.core.branches.coordinator import Coordinator
+from escrowmq.core.branches.preparation import Preparation, discard
+from escrowmq.core.branches.recovery import FoundBranches
+from escrowmq.core.branches.resolution import Outcomes
+from escrowmq.core.branches.xa import XaResult
+from escrowmq.core.branches.xa_branch import XaBranch
+from escrowmq.core.branches.xid import Xid
+from escrowmq.core.records.kinds import Kind
 
 _apply = Preparation.apply
 _finish = FoundBranches.finish

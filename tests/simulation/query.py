@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from escrowmq.core.xid import Xid
+from escrowmq.core.branches.xid import Xid
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.wire.amqp091 import bulk, codes, spec
 from escrowmq.wire.amqp091.bulk import Message

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Final
 
 from escrowmq.core.broker import Broker
-from escrowmq.core.message import Entry, Envelope
+from escrowmq.core.messages.entry import Entry
+from escrowmq.core.messages.envelope import Envelope
 from escrowmq.journal.errors import JournalFailed, SnapshotFailed
 from escrowmq.journal.memory import Faults, MemoryStorage
 from escrowmq.wire.endpoint import EndpointLimits

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from escrowmq.core.association import Association, Demarcation
-from escrowmq.core.branch import TRANSITIONS, Input, State
+from escrowmq.core.branches.association import Association, Demarcation
+from escrowmq.core.branches.branch import TRANSITIONS, Input, State
 from tests.unit.sources import ROOT
 from tools import branches
 

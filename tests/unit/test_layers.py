@@ -16,19 +16,16 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "journal": ("core.records",),
     "wire": ("core", "__version__"),  # the version is what a peer is told at the handshake
     "client": ("wire", "core", "__version__", "urls"),
-    "xa": ("client", "core.xid", "core.xa", "text"),
+    "xa": ("client", "core.branches.xid", "core.branches.xa", "text"),
     "admin": ("core", "server", "text", "__version__"),
     "server": ("admin", "core", "journal", "wire", "client", "config", "units", "text", "__version__"),
     "spark": ("client", "core.records", "java"),
     "pipeline": (
-        "core.branch",
-        "core.branch_records",
-        "core.conditions",
-        "core.deliveries",
-        "core.hold_records",
-        "core.outcome",
+        "core.branches.branch",
         "core.records",
-        "core.xid",
+        "core.conditions",
+        "core.queues.outcome",
+        "core.branches.xid",
         "java",
         "journal.bulk",
         "journal.errors",
@@ -46,13 +43,10 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "urls": (),
     "config": ("units",),
     "inspection": (
-        "core.branch",
-        "core.branch_records",
-        "core.deliveries",
-        "core.hold_records",
-        "core.message",
+        "core.branches.branch",
         "core.records",
-        "core.xid",
+        "core.messages",
+        "core.branches.xid",
         "journal",
         "text",
     ),
@@ -105,7 +99,7 @@ WORDS_FORBIDDEN_IN_CORE = frozenset({"ack", "acks", "acked", "nack", "txn", "txn
 
 
 def ours(name: str) -> str | None:
-    """`escrowmq.core.queue.Queue` → `core.queue` (the module); None for what is not ours."""
+    """`escrowmq.core.queues.queue.Queue` → `core.queues.queue` (the module); None for what is not ours."""
     if name.partition(".")[0] != "escrowmq":
         return None
     while name not in modules() and name.count(".") > 1:
@@ -209,14 +203,14 @@ def test_core_speaks_no_protocol() -> None:
 @pytest.mark.parametrize(
     ("name", "source"),
     [
-        ("escrowmq.core.queue", "from escrowmq.journal import journal"),
+        ("escrowmq.core.queues.queue", "from escrowmq.journal import journal"),
         ("escrowmq.journal.format", "import escrowmq.core.broker"),
         ("escrowmq.journal.format", "def f():\n  from escrowmq.core import conditions"),
         ("escrowmq.wire.endpoint", "from escrowmq import server"),
         ("escrowmq.perf.command", "from escrowmq.core.conditions import Condition"),
-        ("escrowmq.core.queue", "from escrowmq import __version__"),
-        ("escrowmq.core.queue", "from ..journal import format"),
-        ("escrowmq.core.queue", "from .. import journal"),
+        ("escrowmq.core.queues.queue", "from escrowmq import __version__"),
+        ("escrowmq.core.queues.queue", "from ...journal import format"),
+        ("escrowmq.core.queues.queue", "from ... import journal"),
     ],
 )
 def test_a_forbidden_import_is_found(name: str, source: str) -> None:
@@ -225,7 +219,8 @@ def test_a_forbidden_import_is_found(name: str, source: str) -> None:
 
 def test_a_sibling_may_be_imported() -> None:
     module = fake(
-        "escrowmq.core.queue", "from .message import Entry\nfrom . import records\nimport escrowmq.core.outcome"
+        "escrowmq.core.queues.queue",
+        "from .consumer import Consumer\nfrom .. import records\nimport escrowmq.core.queues.outcome",
     )
     assert not list(layer_breaches(module))
 
@@ -235,14 +230,14 @@ def test_a_sibling_may_be_imported() -> None:
     ["import time", "from os import path", "import concurrent.futures", "open('x')", "def f():\n  import random"],
 )
 def test_an_impurity_is_found(source: str) -> None:
-    assert list(impurities(fake("escrowmq.core.queue", source)))
+    assert list(impurities(fake("escrowmq.core.queues.queue", source)))
 
 
 @pytest.mark.parametrize("source", ["def send_ack(): ...", "x.amqp_method", "kind = 'AMQP'", "class TxnLog: ..."])
 def test_a_word_of_a_protocol_is_found(source: str) -> None:
-    assert list(protocol_words(fake("escrowmq.core.queue", source)))
+    assert list(protocol_words(fake("escrowmq.core.queues.queue", source)))
 
 
 @pytest.mark.parametrize("source", ["'''As AMQP says.'''", "back = track", "# ack", "x = 'acquired'"])
 def test_other_words_are_no_words_of_a_protocol(source: str) -> None:
-    assert not list(protocol_words(fake("escrowmq.core.queue", source)))
+    assert not list(protocol_words(fake("escrowmq.core.queues.queue", source)))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from escrowmq.client import HeuristicOutcome, NotFound
-from escrowmq.core.xid import Xid
+from escrowmq.core.branches.xid import Xid
 
 T = TypeVar("T")
 

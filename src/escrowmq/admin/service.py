@@ -19,9 +19,9 @@ from escrowmq import __version__
 from escrowmq.admin.holds import HoldAdmin
 from escrowmq.admin.operation import Command, OperationRefused
 from escrowmq.admin.transactions import NOTHING_IN_DOUBT, TransactionAdmin
-from escrowmq.core.access import Access
+from escrowmq.core.access.access import Access
+from escrowmq.core.access.permissions import Entry, Permission, TopicPermission
 from escrowmq.core.broker import Broker
-from escrowmq.core.permissions import Entry, Permission, TopicPermission
 from escrowmq.server.auth import hash_password
 from escrowmq.server.connection import ClientConnection
 from escrowmq.server.maintenance import Maintenance

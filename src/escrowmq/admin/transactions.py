@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
 from escrowmq.admin.operation import Command, OperationRefused
+from escrowmq.core.branches.xa import BranchView, Tally, XaResult, XaStatus
+from escrowmq.core.branches.xid import Xid
 from escrowmq.core.broker import Broker
-from escrowmq.core.xa import BranchView, Tally, XaResult, XaStatus
-from escrowmq.core.xid import Xid
 
 IN_DOUBT: Final = "prepared"
 DECIDED: Final = frozenset(("heuristic_committed", "heuristic_rolled_back"))

@@ -41,7 +41,7 @@ from escrowmq.client.errors import (
 from escrowmq.client.parameters import Parameters, parse_url
 from escrowmq.client.requests import Answer, Content
 from escrowmq.client.xids import make_xid as xid
-from escrowmq.core.xid import Xid
+from escrowmq.core.branches.xid import Xid
 from escrowmq.wire.amqp091.properties import Properties
 
 BasicProperties = Properties

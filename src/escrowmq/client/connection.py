@@ -17,7 +17,7 @@ from escrowmq.client.link import Link
 from escrowmq.client.parameters import Parameters, parameters
 from escrowmq.client.tpc import State, TwoPhase
 from escrowmq.client.xids import as_xid, make_xid
-from escrowmq.core.xid import Xid
+from escrowmq.core.branches.xid import Xid
 from escrowmq.wire.amqp091 import spec
 from escrowmq.wire.amqp091.frames import method_frame
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from escrowmq.core.xid import Xid
+from escrowmq.core.branches.xid import Xid
 from escrowmq.wire.amqp091 import codes
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp091.spec import BasicReturn

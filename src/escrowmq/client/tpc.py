@@ -18,7 +18,7 @@ from escrowmq.client.errors import (
     Returned,
     RolledBack,
 )
-from escrowmq.core.xid import Xid
+from escrowmq.core.branches.xid import Xid
 from escrowmq.wire.amqp091 import codes, spec
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from escrowmq.client.errors import ProgrammingError
+from escrowmq.core.branches.xid import MAX_FORMAT, MAX_PART, Xid
 from escrowmq.core.conditions import BrokerError
-from escrowmq.core.xid import MAX_FORMAT, MAX_PART, Xid
 
 
 def make_xid(format_id: int, gtrid: str | bytes, bqual: str | bytes) -> Xid:

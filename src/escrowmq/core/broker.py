@@ -5,35 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from escrowmq.core.branch import CommitResult, Input, Limits, Publication, Settlement, State, TransactionBranch
+from escrowmq.core.branches.branch import CommitResult, Input, Limits, Publication, Settlement, State, TransactionBranch
+from escrowmq.core.branches.coordinator import Coordinator
+from escrowmq.core.branches.decision import Decision, place_one
 from escrowmq.core.conditions import BrokerError, Condition
-from escrowmq.core.consumer import Consumer
-from escrowmq.core.content import LogPager
-from escrowmq.core.coordinator import Coordinator
-from escrowmq.core.dead_letter import circular, dead_envelope
 from escrowmq.core.deadlines import Deadlines
-from escrowmq.core.decision import Decision, place_one
-from escrowmq.core.deliveries import Deliveries
-from escrowmq.core.directory import Directory
-from escrowmq.core.holds import Holds
-from escrowmq.core.message import Entry, Envelope, Run
-from escrowmq.core.ordering import Pager
-from escrowmq.core.outcome import Outcome
-from escrowmq.core.records import (
-    Kind,
-    encode_block,
-    encode_returned,
-    encode_single,
-    encode_targets,
-)
-from escrowmq.core.settlement import Settlements, release
+from escrowmq.core.messages.entry import Entry, Run
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.messages.pager import LogPager
+from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.queues.dead_letter import circular, dead_envelope
+from escrowmq.core.queues.delivery_log import Deliveries
+from escrowmq.core.queues.discipline import Pager
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.settlement import Settlements, release
+from escrowmq.core.records.blocks import encode_block
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.publishing import encode_single, encode_targets
+from escrowmq.core.records.queue_state import encode_returned
+from escrowmq.core.reservations.registry import Holds
+from escrowmq.core.topology.directory import Directory
 
 if TYPE_CHECKING:
-    from escrowmq.core.hold import HoldSettlement
+    from escrowmq.core.branches.watch import Watch
     from escrowmq.core.ports import Log, Random, Receiver
-    from escrowmq.core.queue import Queue
-    from escrowmq.core.topology import VirtualHost
-    from escrowmq.core.watch import Watch
+    from escrowmq.core.queues.queue import Queue
+    from escrowmq.core.reservations.reservation import HoldSettlement
+    from escrowmq.core.topology.vhost import VirtualHost
 
 RESIDENT_LIMIT: Final = 16 * 1024 * 1024
 TIGHT_LIMIT: Final = 64 * 1024

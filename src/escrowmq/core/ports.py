@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from escrowmq.core.consumer import Consumer
-    from escrowmq.core.message import Entry
+    from escrowmq.core.messages.entry import Entry
+    from escrowmq.core.queues.consumer import Consumer
 
 
 class Log(Protocol):

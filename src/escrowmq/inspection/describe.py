@@ -8,32 +8,21 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from escrowmq.core.branch import State
-from escrowmq.core.branch_records import (
-    decode_decide,
-    decode_heuristic,
-    decode_number,
-    decode_placed,
-    decode_prepare,
-)
-from escrowmq.core.deliveries import REDELIVERED, decode_deliveries
-from escrowmq.core.hold_records import decode_held, decode_released
-from escrowmq.core.message import Envelope
-from escrowmq.core.records import (
-    BLOCK,
-    Kind,
-    Range,
-    decode_change,
-    decode_commit,
-    decode_delivered,
-    decode_moves,
-    decode_publish,
-    decode_queue_state,
-    decode_readdressed,
-    decode_returned,
-    decode_settle,
-)
-from escrowmq.core.xid import Xid
+from escrowmq.core.branches.branch import State
+from escrowmq.core.branches.xid import Xid
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.records.blocks import BLOCK
+from escrowmq.core.records.branches import decode_decide, decode_heuristic, decode_number, decode_placed, decode_prepare
+from escrowmq.core.records.changes import decode_change
+from escrowmq.core.records.commits import decode_commit
+from escrowmq.core.records.deliveries import REDELIVERED, decode_deliveries
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.moves import decode_moves, decode_readdressed
+from escrowmq.core.records.publishing import decode_publish
+from escrowmq.core.records.queue_state import decode_delivered, decode_queue_state, decode_returned
+from escrowmq.core.records.references import Range
+from escrowmq.core.records.reservations import decode_held, decode_released
+from escrowmq.core.records.settling import decode_settle
 
 Fields = dict[str, Any]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from escrowmq.core.records import Kind
+from escrowmq.core.records.kinds import Kind
 from escrowmq.inspection.describe import Fields, RecordError, describe, kind_of, tally
 from escrowmq.journal import format as fmt
 from escrowmq.journal.errors import JournalDamaged, JournalVersionUnknown

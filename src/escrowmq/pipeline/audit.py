@@ -10,7 +10,8 @@ from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from escrowmq.core.records import Kind, decode_change
+from escrowmq.core.records.changes import decode_change
+from escrowmq.core.records.kinds import Kind
 from escrowmq.pipeline import decisions, gold, judging, lake, packing, sequences, tasks
 from escrowmq.pipeline.branches import DDL as STEPS
 from escrowmq.pipeline.columns import plain

@@ -12,7 +12,7 @@ from zlib import crc32
 
 import numpy as np
 
-from escrowmq.core.records import RECORD_BYTES
+from escrowmq.core.records.kinds import RECORD_BYTES
 from escrowmq.pipeline.columns import U32, Bytes, Ints, Rows, integers, ragged, take, texts
 
 BLOCK: Final = np.dtype([("length", "<u4"), ("came", "<u8"), ("count", "<u4"), ("envelope", "<u4")])

@@ -8,11 +8,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from escrowmq.core.branch import State
-from escrowmq.core.branch_records import decode_prepare
-from escrowmq.core.hold_records import decode_released
-from escrowmq.core.outcome import Outcome
-from escrowmq.core.records import Kind, merged
+from escrowmq.core.branches.branch import State
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.records.branches import decode_prepare
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.references import merged
+from escrowmq.core.records.reservations import decode_released
 from escrowmq.pipeline import sequences
 from escrowmq.pipeline.blocks import BLOCK
 from escrowmq.pipeline.columns import U32, U64, Ints, integers, plain, ragged, take

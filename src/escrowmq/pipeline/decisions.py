@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from escrowmq.core.branches.xid import Xid
 from escrowmq.core.conditions import BrokerError
-from escrowmq.core.xid import Xid
 from escrowmq.pipeline.effects import changed, difference, falls_short
 
 if TYPE_CHECKING:

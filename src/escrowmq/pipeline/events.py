@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from escrowmq.core.hold_records import decode_held
-from escrowmq.core.records import TRANSIENT, Kind
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.references import TRANSIENT
+from escrowmq.core.records.reservations import decode_held
 from escrowmq.pipeline.blocks import BLOCK, BODY, Block, GoneError, Lookup, NowhereError, bodies, envelopes, look_up
 from escrowmq.pipeline.columns import U32, U64, Bytes, Ints, Rows, integers, ragged, slices, take, texts
 from escrowmq.pipeline.frames import Records

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from escrowmq.core.deliveries import REDELIVERED, SETTLED
-from escrowmq.core.outcome import Outcome
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.records.deliveries import REDELIVERED, SETTLED
 from escrowmq.pipeline import contents
 from escrowmq.pipeline.columns import Ints, Rows, distinct, ragged
 from escrowmq.pipeline.events import NOWHERE, Events, Happened

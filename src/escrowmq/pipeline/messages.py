@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from escrowmq.core.outcome import Outcome
+from escrowmq.core.queues.outcome import Outcome
 from escrowmq.pipeline.columns import Ints, distinct
 from escrowmq.pipeline.lifecycle import HISTORY_GONE, QUEUE_DELETED, is_open
 from escrowmq.pipeline.message_columns import COLUMNS, MessageColumns

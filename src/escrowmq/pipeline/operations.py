@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from escrowmq.core.records import Kind
+from escrowmq.core.records.kinds import Kind
 from escrowmq.pipeline.columns import Ints, Rows, take
 from escrowmq.pipeline.frames import Records
 

@@ -7,8 +7,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from escrowmq.core.hold_records import Released, decode_held, decode_released
-from escrowmq.core.records import Kind, decode_change, decode_settle
+from escrowmq.core.records.changes import decode_change
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.reservations import Released, decode_held, decode_released
+from escrowmq.core.records.settling import decode_settle
 from escrowmq.pipeline.columns import plain
 from escrowmq.pipeline.findings import BranchRule, Rule
 from escrowmq.pipeline.frames import Records

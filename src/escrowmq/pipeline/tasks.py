@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from escrowmq.core.records import Kind
+from escrowmq.core.records.kinds import Kind
 from escrowmq.journal.bulk import Damaged
 from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.frames import JournalFile

@@ -14,8 +14,8 @@ from typing import Final, Protocol
 from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
 
-from escrowmq.core.access import Access
-from escrowmq.core.permissions import User
+from escrowmq.core.access.access import Access
+from escrowmq.core.access.permissions import User
 from escrowmq.wire.endpoint import Peer, Verdict
 from escrowmq.wire.sasl import Credentials
 

@@ -17,8 +17,8 @@ from functools import partial
 from typing import Final
 
 from escrowmq.core.broker import Broker
-from escrowmq.core.relocation import Relocation
-from escrowmq.core.snapshot import snapshot as captured
+from escrowmq.core.recovery.relocation import Relocation
+from escrowmq.core.recovery.snapshot import snapshot as captured
 from escrowmq.journal.journal import Journal, SparseSegment
 from escrowmq.journal.snapshot import Snapshot
 from escrowmq.server.turn import Turns

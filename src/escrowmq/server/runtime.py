@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from escrowmq.config import CONTENT_BYTES, LimitsSection
-from escrowmq.core.branch import Limits
+from escrowmq.core.branches.branch import Limits
 from escrowmq.core.broker import Broker
 from escrowmq.server.auth import Authenticator
 from escrowmq.server.connection import ClientConnection, Pause

@@ -10,7 +10,7 @@ from pathlib import Path
 from escrowmq.admin.transactions import IN_DOUBT
 from escrowmq.config import SecuritySection
 from escrowmq.core.broker import Broker
-from escrowmq.core.recovery import Recovery, RecoveryError
+from escrowmq.core.recovery.replay import Recovery, RecoveryError
 from escrowmq.journal.errors import JournalDamaged, JournalError
 from escrowmq.journal.journal import Journal
 from escrowmq.server.auth import hash_password

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from escrowmq.core.branch import Limits
+from escrowmq.core.branches.branch import Limits
 from escrowmq.core.broker import Broker
 from escrowmq.wire.sasl import Credentials
 

@@ -11,9 +11,9 @@ import pytest
 
 from escrowmq.admin.operation import OperationRefused
 from escrowmq.admin.transactions import TransactionAdmin
+from escrowmq.core.branches.xa import XaResult, XaStatus
+from escrowmq.core.branches.xid import Xid
 from escrowmq.core.conditions import BrokerError
-from escrowmq.core.xa import XaResult, XaStatus
-from escrowmq.core.xid import Xid
 from escrowmq.wire.amqp091 import spec
 from tests.harness.client import SimClient
 from tests.unit.wire.amqp091.clients import Server, bodies, pair

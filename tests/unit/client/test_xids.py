@@ -8,7 +8,7 @@ import pytest
 
 from escrowmq.client.errors import ProgrammingError
 from escrowmq.client.xids import as_xid, make_xid
-from escrowmq.core.xid import Xid
+from escrowmq.core.branches.xid import Xid
 
 XID = Xid(5, b"gt", b"bq")
 

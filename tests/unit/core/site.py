@@ -6,17 +6,18 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from escrowmq.core.branch import Limits, Publication, TransactionBranch
+from escrowmq.core.branches.branch import Limits, Publication, TransactionBranch
+from escrowmq.core.branches.watch import Watch
 from escrowmq.core.broker import Broker, Receipt
-from escrowmq.core.consumer import Consumer
-from escrowmq.core.directory import Declaration
-from escrowmq.core.message import Entry, Envelope
-from escrowmq.core.queue import Queue, Session
-from escrowmq.core.records import Kind
-from escrowmq.core.recovery import Recovery
-from escrowmq.core.snapshot import snapshot
-from escrowmq.core.topology import VirtualHost
-from escrowmq.core.watch import Watch
+from escrowmq.core.messages.entry import Entry
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.queues.queue import Queue, Session
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.recovery.replay import Recovery
+from escrowmq.core.recovery.snapshot import snapshot
+from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.vhost import VirtualHost
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.memory import MemoryStorage
 

@@ -6,14 +6,15 @@ import tracemalloc
 
 import pytest
 
-from escrowmq.core import records as records_module
-from escrowmq.core.branch import Limits, Settlement, State
+from escrowmq.core.branches.branch import Limits, Settlement, State
+from escrowmq.core.branches.watch import Watch
 from escrowmq.core.conditions import BrokerError, Condition
-from escrowmq.core.consumer_arguments import ConsumerOptions, StreamOffset
-from escrowmq.core.message import Entry, Envelope
-from escrowmq.core.outcome import Outcome
-from escrowmq.core.records import Kind
-from escrowmq.core.watch import Watch
+from escrowmq.core.messages.entry import Entry
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.records import kinds as records_module
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.topology.arguments.consumer import ConsumerOptions, StreamOffset
 from tests.unit.core.site import Sink, Site, dead_lettering, taken
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from escrowmq.core.branch import Limits, Settlement, State
-from escrowmq.core.coordinator import Coordinator
-from escrowmq.core.message import Entry
-from escrowmq.core.outcome import Outcome
-from escrowmq.core.queue import Queue
-from escrowmq.core.xa import XaStatus
-from escrowmq.core.xa_branch import XaBranch
-from escrowmq.core.xid import Xid
+from escrowmq.core.branches.branch import Limits, Settlement, State
+from escrowmq.core.branches.coordinator import Coordinator
+from escrowmq.core.branches.xa import XaStatus
+from escrowmq.core.branches.xa_branch import XaBranch
+from escrowmq.core.branches.xid import Xid
+from escrowmq.core.messages.entry import Entry
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.queue import Queue
 from tests.unit.core.site import Site
 
 X = Xid(1, b"global", b"one")

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from escrowmq.core.message import Envelope
-from escrowmq.core.outcome import Outcome
-from escrowmq.core.records import Kind, Range, encode_block, encode_change, encode_commit, encode_settle, encode_targets
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.records.blocks import encode_block
+from escrowmq.core.records.changes import encode_change
+from escrowmq.core.records.commits import encode_commit
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.publishing import encode_targets
+from escrowmq.core.records.references import Range
+from escrowmq.core.records.settling import encode_settle
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.storage import FileStorage
 

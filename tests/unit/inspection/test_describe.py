@@ -9,24 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escrowmq.core.branch_records import encode_number
-from escrowmq.core.hold_records import encode_released
-from escrowmq.core.message import Death, Envelope
-from escrowmq.core.outcome import Outcome
-from escrowmq.core.records import (
-    Kind,
-    Move,
-    Range,
-    encode_block,
-    encode_change,
-    encode_commit,
-    encode_delivered,
-    encode_moves,
-    encode_readdressed,
-    encode_returned,
-    encode_settle,
-    encode_targets,
-)
+from escrowmq.core.messages.envelope import Death, Envelope
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.records.blocks import encode_block
+from escrowmq.core.records.branches import encode_number
+from escrowmq.core.records.changes import encode_change
+from escrowmq.core.records.commits import encode_commit
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.moves import Move, encode_moves, encode_readdressed
+from escrowmq.core.records.publishing import encode_targets
+from escrowmq.core.records.queue_state import encode_delivered, encode_returned
+from escrowmq.core.records.references import Range
+from escrowmq.core.records.reservations import encode_released
+from escrowmq.core.records.settling import encode_settle
 from escrowmq.inspection.describe import RecordError, describe, kind_of, line, tally
 from tests.unit.core.xa_site import X, XaSite, Y
 from tests.unit.inspection.journals import publish

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from escrowmq.core.records import Kind
+from escrowmq.core.records.kinds import Kind
 from escrowmq.inspection.scan import Fault, FileReport, Record, gap_faults, scan, verdict
 from escrowmq.journal.reader import GapFound, JournalReader
 from escrowmq.journal.storage import FileStorage

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escrowmq.core.message import Envelope
-from escrowmq.core.records import encode_block
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.records.blocks import encode_block
 from escrowmq.pipeline.blocks import BLOCK, Block, GoneError, Lookup, NowhereError, bodies, look_up
 
 ENVELOPES = st.builds(

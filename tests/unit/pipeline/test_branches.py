@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from escrowmq.core.branch import State
-from escrowmq.core.branch_records import (
+from escrowmq.core.branches.branch import State
+from escrowmq.core.branches.xid import Xid
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.records.branches import (
     Item,
     Prepared,
     SettlementItem,
@@ -14,10 +16,9 @@ from escrowmq.core.branch_records import (
     encode_prepare,
     encode_settlement,
 )
-from escrowmq.core.hold_records import Held, HeldRange, encode_held, encode_released
-from escrowmq.core.outcome import Outcome
-from escrowmq.core.records import Kind, Range
-from escrowmq.core.xid import Xid
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.references import Range
+from escrowmq.core.records.reservations import Held, HeldRange, encode_held, encode_released
 from tests.pipeline.direct import audited
 from tests.pipeline.journals import Scribe
 

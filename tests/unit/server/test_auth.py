@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from argon2 import PasswordHasher
 
-from escrowmq.core.access import Access
+from escrowmq.core.access.access import Access
 from escrowmq.server.auth import HASHER, Authenticator, hash_password
 from escrowmq.wire.endpoint import Peer, Verdict
 from escrowmq.wire.sasl import Credentials

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from escrowmq.core import relocation
+from escrowmq.core.recovery import relocation
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.server.maintenance import CALM_MS, CHECK_MS, Maintenance, Stage
 from tests.unit.server.benches import Bench, on_loop, until

@@ -8,7 +8,7 @@ import pytest
 
 from escrowmq.config import LimitsSection
 from escrowmq.core.broker import TIGHT_LIMIT
-from escrowmq.core.records import RECORD_BYTES
+from escrowmq.core.records.kinds import RECORD_BYTES
 from escrowmq.journal import format as fmt
 from escrowmq.server import runtime as module
 from escrowmq.server.connection import Pause

@@ -11,9 +11,9 @@ from pydantic import SecretStr
 
 from escrowmq.config import SecuritySection
 from escrowmq.core.broker import Broker
-from escrowmq.core.directory import Declaration
-from escrowmq.core.message import Envelope
-from escrowmq.core.queue import Session
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.queues.queue import Session
+from escrowmq.core.topology.directory import Declaration
 from escrowmq.journal.errors import JournalDamaged, JournalError
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.memory import MemoryStorage

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pyspark.sql.types import StringType, StructField, StructType
 
 from escrowmq.client import Properties
-from escrowmq.core.hold_reading import Batch, Shared
-from escrowmq.core.message import Envelope
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.reservations.reading import Batch, Shared
 from escrowmq.spark.columns import Columns, as_text
 from escrowmq.spark.errors import EscrowSparkError
 from escrowmq.spark.schema import PROPERTIES, SOURCE

@@ -8,7 +8,7 @@ from typing import get_type_hints
 
 import pytest
 
-from escrowmq.core.branch import Limits
+from escrowmq.core.branches.branch import Limits
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.wire.endpoint import Endpoint, EndpointLimits, Peer, Verdict
 from escrowmq.wire.sniff import PROTOCOLS

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.conditions import BrokerError, Condition
-from escrowmq.core.consumer import Consumer
-from escrowmq.core.consumer_arguments import consumer_options
-from escrowmq.core.outcome import Outcome
+from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.topology.arguments.consumer import consumer_options
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.death import with_delivery_count, with_stream_offset
 from escrowmq.wire.amqp091.delivery import Deliveries, view_of

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, Literal, NamedTuple
 
-from escrowmq.core.hold_reading import Batch
-from escrowmq.core.message import Envelope
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.reservations.reading import Batch
 from escrowmq.wire.amqp091.delivery import view_of
 
 MAGIC: Final = b"EMQB"

@@ -6,15 +6,16 @@ import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from escrowmq.core.branch import Publication, Settlement, TransactionBranch
+from escrowmq.core.branches.branch import Publication, Settlement, TransactionBranch
+from escrowmq.core.branches.watch import Watch
 from escrowmq.core.broker import Broker
 from escrowmq.core.conditions import BrokerError, Condition
-from escrowmq.core.consumer import Consumer, Window
-from escrowmq.core.message import Entry, Envelope
-from escrowmq.core.outcome import Outcome
-from escrowmq.core.queue import Queue
-from escrowmq.core.topology import VirtualHost
-from escrowmq.core.watch import Watch
+from escrowmq.core.messages.entry import Entry
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.queues.consumer import Consumer, Window
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.queue import Queue
+from escrowmq.core.topology.vhost import VirtualHost
 from escrowmq.wire.amqp091 import codes
 from escrowmq.wire.amqp091.content import Content
 from escrowmq.wire.amqp091.delivery import Deliveries, view_of
@@ -25,7 +26,7 @@ from escrowmq.wire.amqp091.spec import BasicCancel, BasicReturn, ChannelClose, T
 from escrowmq.wire.amqp091.unsettled import Item, Unsettled, by_consumer
 
 if TYPE_CHECKING:
-    from escrowmq.core.xid import Xid
+    from escrowmq.core.branches.xid import Xid
     from escrowmq.wire.amqp091.connection import Connection
     from escrowmq.wire.amqp091.dtx_demarcation import Demarcation
     from escrowmq.wire.amqp091.method import Method

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from escrowmq.core.broker import Broker
-from escrowmq.core.queue import Queue, Session
-from escrowmq.core.topology import VirtualHost
+from escrowmq.core.queues.queue import Queue, Session
+from escrowmq.core.topology.vhost import VirtualHost
 from escrowmq.wire.amqp091 import codes, handshake, spec
 from escrowmq.wire.amqp091.channel import Channel
 from escrowmq.wire.amqp091.death import headers_of

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from escrowmq.core.message import Death, Entry, Envelope
+from escrowmq.core.messages.entry import Entry
+from escrowmq.core.messages.envelope import Death, Envelope
 from escrowmq.wire.amqp091.properties import scan, with_header, with_headers, without_expiration
 from escrowmq.wire.amqp091.table import FieldTable, FieldValue, Long, Timestamp
 

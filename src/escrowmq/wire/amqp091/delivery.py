@@ -6,7 +6,8 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from escrowmq.core.message import Entry, Envelope
+from escrowmq.core.messages.entry import Entry
+from escrowmq.core.messages.envelope import Envelope
 from escrowmq.wire.amqp091 import codes
 from escrowmq.wire.amqp091.death import delivered_properties
 from escrowmq.wire.amqp091.frames import (

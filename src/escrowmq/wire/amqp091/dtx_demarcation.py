@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from escrowmq.core.branch import TransactionBranch
-    from escrowmq.core.xa import XaStatus
-    from escrowmq.core.xid import Xid
+    from escrowmq.core.branches.branch import TransactionBranch
+    from escrowmq.core.branches.xa import XaStatus
+    from escrowmq.core.branches.xid import Xid
     from escrowmq.wire.amqp091.channel import Channel
 
 

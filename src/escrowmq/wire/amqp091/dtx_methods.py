@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from escrowmq.core.branches.xid import Xid
 from escrowmq.core.conditions import BrokerError, Condition
-from escrowmq.core.xid import Xid
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.dtx_demarcation import Demarcation
 from escrowmq.wire.amqp091.queue_methods import Handler
 from escrowmq.wire.amqp091.table import FieldValue, LongStr
 
 if TYPE_CHECKING:
-    from escrowmq.core.coordinator import Coordinator
-    from escrowmq.core.xa import XaResult
+    from escrowmq.core.branches.coordinator import Coordinator
+    from escrowmq.core.branches.xa import XaResult
     from escrowmq.wire.amqp091.channel import Channel
 
 _FRAME: Final = 64  # more than all in a recover-ok that is not an xid

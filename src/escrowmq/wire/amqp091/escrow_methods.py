@@ -15,7 +15,7 @@ from escrowmq.wire.amqp091.queue_methods import Handler, queue_named
 from escrowmq.wire.amqp091.table import FieldValue
 
 if TYPE_CHECKING:
-    from escrowmq.core.queue import Queue
+    from escrowmq.core.queues.queue import Queue
     from escrowmq.wire.amqp091.channel import Channel
 
 _NO_PROPERTIES: Final = b"\0\0"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from escrowmq.core.conditions import BrokerError, Condition
-from escrowmq.core.message import Envelope, encode_names
-from escrowmq.core.queue import Queue
+from escrowmq.core.messages.envelope import Envelope, encode_names
+from escrowmq.core.queues.queue import Queue
 from escrowmq.wire.amqp091 import codes
 from escrowmq.wire.amqp091.errors import SyntaxFault
 from escrowmq.wire.amqp091.properties import PERSISTENT, Properties, Scan, scan, without_headers

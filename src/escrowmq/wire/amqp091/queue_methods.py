@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from escrowmq.core.conditions import BrokerError, Condition
-from escrowmq.core.directory import Declaration
-from escrowmq.core.exchanges import KINDS
-from escrowmq.core.queue import Queue
+from escrowmq.core.queues.queue import Queue
+from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.exchanges import KINDS
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.errors import SyntaxFault
 from escrowmq.wire.amqp091.publication import REPLY_TO

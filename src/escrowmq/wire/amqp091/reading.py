@@ -6,7 +6,7 @@ import struct
 from typing import TYPE_CHECKING, Final, cast
 
 from escrowmq.core.conditions import BrokerError
-from escrowmq.core.outcome import Outcome
+from escrowmq.core.queues.outcome import Outcome
 from escrowmq.wire.amqp091 import basic_methods, codes, dtx_methods, escrow_methods, handshake, queue_methods, spec
 from escrowmq.wire.amqp091.channel import Channel
 from escrowmq.wire.amqp091.content import Content

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from escrowmq.core.arguments import QueueOptions
-from escrowmq.core.consumer import Consumer
-from escrowmq.core.message import Entry, Run
-from escrowmq.core.queue import Queue
+from escrowmq.core.messages.entry import Entry, Run
+from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.queues.queue import Queue
+from escrowmq.core.topology.arguments.queue import QueueOptions
 
 if TYPE_CHECKING:
     from escrowmq.wire.amqp091.channel import Channel

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import repeat
 
-from escrowmq.core.consumer import Consumer
-from escrowmq.core.copying import part_of
-from escrowmq.core.message import Entry
+from escrowmq.core.messages.entry import Entry
+from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.recovery.copying import part_of
 
 Item = tuple[Entry, Consumer]
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escrowmq.core.hold_reading import Batch, Shared
-from escrowmq.core.message import Death, Envelope
+from escrowmq.core.messages.envelope import Death, Envelope
+from escrowmq.core.reservations.reading import Batch, Shared
 from escrowmq.wire.amqp091 import bulk
 from escrowmq.wire.amqp091.bulk import BulkError, Message
 from escrowmq.wire.amqp091.properties import Properties, scan

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from escrowmq.core.consumer import Consumer
-from escrowmq.core.message import Entry
+from escrowmq.core.messages.entry import Entry
+from escrowmq.core.queues.consumer import Consumer
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.frames import method_frame
 from escrowmq.wire.amqp091.properties import Properties

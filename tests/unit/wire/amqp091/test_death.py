@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from escrowmq.core.message import Death, Entry, Envelope, Run
+from escrowmq.core.messages.entry import Entry, Run
+from escrowmq.core.messages.envelope import Death, Envelope
 from escrowmq.wire.amqp091.death import delivered_properties, headers_of, with_delivery_count, with_stream_offset
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp091.table import FieldTable, FieldValue, Long, Timestamp

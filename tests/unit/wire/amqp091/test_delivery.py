@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escrowmq.core.message import Entry, Envelope, Run
+from escrowmq.core.messages.entry import Entry, Run
+from escrowmq.core.messages.envelope import Envelope
 from escrowmq.wire.amqp091.delivery import Deliveries, view_of
 from escrowmq.wire.amqp091.frames import content_frames, method_frame
 from escrowmq.wire.amqp091.properties import Properties

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from escrowmq.core.branch import Limits
-from escrowmq.core.xa import XaStatus
-from escrowmq.core.xid import Xid
+from escrowmq.core.branches.branch import Limits
+from escrowmq.core.branches.xa import XaStatus
+from escrowmq.core.branches.xid import Xid
 from escrowmq.wire.amqp091 import spec
 from escrowmq.wire.amqp091.dtx_demarcation import Demarcation
 from tests.harness.client import SimClient

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from escrowmq.core.branches.xa import XaResult, XaStatus
+from escrowmq.core.branches.xid import Xid
 from escrowmq.core.conditions import BrokerError, Condition
-from escrowmq.core.xa import XaResult, XaStatus
-from escrowmq.core.xid import Xid
 from escrowmq.wire.amqp091 import dtx_methods, spec
 from escrowmq.wire.amqp091.errors import SyntaxFault
 from escrowmq.wire.amqp091.frames import decode_method, frame

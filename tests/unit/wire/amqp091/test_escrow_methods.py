@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from escrowmq.core.xid import Xid
+from escrowmq.core.branches.xid import Xid
 from escrowmq.wire.amqp091 import bulk, codes, spec
 from escrowmq.wire.amqp091.bulk import Bulk
 from escrowmq.wire.amqp091.method import Method

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from escrowmq.core.consumer import Consumer
-from escrowmq.core.message import Entry, Envelope, Run
-from escrowmq.core.queue import Queue
+from escrowmq.core.messages.entry import Entry, Run
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.queues.queue import Queue
 from escrowmq.wire.amqp091.unsettled import Item, Unsettled, by_consumer
 from tests.unit.core.site import Sink, Site
 

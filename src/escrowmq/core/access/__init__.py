@@ -1,0 +1,1 @@
+"""Users, permissions and the verdicts that follow from them."""

@@ -1,0 +1,237 @@
+"""Who may do what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final, Literal, TypeAlias
+
+from escrowmq.core.access.permissions import Entry, Permission, TopicPermission, User, Vhost, compile_pattern
+from escrowmq.core.conditions import BrokerError, Condition
+
+Kind: TypeAlias = Literal["queue", "exchange"]
+Right: TypeAlias = Literal["configure", "write", "read"]
+TopicRight: TypeAlias = Literal["write", "read"]
+
+# What the default exchange, which has no name, is called in patterns and texts.
+DEFAULT_EXCHANGE: Final = "amq.default"
+VERDICT_LIMIT: Final = 100_000
+
+
+class Access:
+    """The rules, and the question whether something is allowed.
+
+    What changes the rules returns what changed, for the journal; `put` and `drop` take that back in, unchecked.
+    `version` changes with every change, so a caller can keep a verdict beside it.
+    """
+
+    __slots__ = ("_patterns", "_verdicts", "permissions", "topic_permissions", "users", "version", "vhosts")
+
+    def __init__(self) -> None:
+        self.users: dict[str, User] = {}
+        self.vhosts: dict[str, Vhost] = {}
+        self.permissions: dict[tuple[str, str], Permission] = {}
+        self.topic_permissions: dict[tuple[str, str, str], TopicPermission] = {}
+        self.version = 0
+        self._verdicts: dict[tuple[str, str, str, Right], bool] = {}
+        self._patterns: dict[str, re.Pattern[str]] = {}
+
+    # -- questions
+
+    def check(self, user: str, vhost: str, kind: Kind, name: str, right: Right) -> None:
+        """Raises ACCESS_REFUSED unless the permissions of `user` in `vhost` allow it."""
+        name = name or DEFAULT_EXCHANGE
+        question = (user, vhost, name, right)
+        allowed = self._verdicts.get(question)
+        if allowed is None:
+            permission = self.permissions.get((user, vhost))
+            allowed = permission is not None and self._found(getattr(permission, right), name)
+            if len(self._verdicts) >= VERDICT_LIMIT:
+                self._verdicts.clear()
+            self._verdicts[question] = allowed
+        if not allowed:
+            raise BrokerError(
+                Condition.ACCESS_REFUSED, f"access to {kind} '{name}' in vhost '{vhost}' refused for user '{user}'"
+            )
+
+    def check_topic(self, user: str, vhost: str, exchange: str, routing_key: str, right: TopicRight) -> None:
+        """Raises ACCESS_REFUSED if there are topic permissions for this exchange, and they do not allow the key."""
+        permission = self.topic_permissions.get((user, vhost, exchange))
+        if permission is None:
+            return
+        pattern = getattr(permission, right)
+        pattern = pattern.replace("{username}", re.escape(user)).replace("{vhost}", re.escape(vhost))
+        if not self._found(pattern, routing_key):
+            raise BrokerError(
+                Condition.ACCESS_REFUSED,
+                f"access to topic '{routing_key}' in exchange '{exchange}' in vhost '{vhost}' "
+                f"refused for user '{user}'",
+            )
+
+    def check_vhost(self, user: str, vhost: str) -> None:
+        """Raises NOT_ALLOWED unless the virtual host exists and the user has permissions in it, whichever."""
+        if vhost not in self.vhosts:
+            raise BrokerError(Condition.NOT_ALLOWED, f"vhost {vhost} not found")
+        if (user, vhost) not in self.permissions:
+            raise BrokerError(Condition.NOT_ALLOWED, f"access to vhost '{vhost}' refused for user '{user}'")
+
+    def _found(self, pattern: str, name: str) -> bool:
+        compiled = self._patterns.get(pattern)
+        if compiled is None:
+            if len(self._patterns) >= VERDICT_LIMIT:
+                self._patterns.clear()
+            compiled = self._patterns[pattern] = compile_pattern(pattern)
+        return compiled.search(name) is not None
+
+    # -- users
+
+    def user(self, name: str) -> User:
+        """Raises NOT_FOUND."""
+        user = self.users.get(name)
+        if user is None:
+            raise BrokerError(Condition.NOT_FOUND, f"no such user '{name}'")
+        return user
+
+    def add_user(self, name: str, password_hash: str, tags: tuple[str, ...] = ()) -> User:
+        """Raises PRECONDITION_FAILED when there is one of that name, INVALID_ARGUMENT for an empty name."""
+        if not name:
+            raise BrokerError(Condition.INVALID_ARGUMENT, "a user needs a name")
+        if name in self.users:
+            raise BrokerError(Condition.PRECONDITION_FAILED, f"user '{name}' already exists")
+        return self._put_user(User(name, password_hash, tags))
+
+    def set_password(self, name: str, password_hash: str) -> User:
+        """Raises NOT_FOUND."""
+        return self._put_user(replace(self.user(name), password_hash=password_hash))
+
+    def set_tags(self, name: str, tags: tuple[str, ...]) -> User:
+        """Raises NOT_FOUND."""
+        return self._put_user(replace(self.user(name), tags=tags))
+
+    def remove_user(self, name: str) -> tuple[Entry, ...]:
+        """The user and its permissions, which go with it. Raises NOT_FOUND."""
+        return self._remove(self.user(name))
+
+    # -- virtual hosts
+
+    def vhost(self, name: str) -> Vhost:
+        """Raises NOT_FOUND."""
+        vhost = self.vhosts.get(name)
+        if vhost is None:
+            raise BrokerError(Condition.NOT_FOUND, f"no such vhost '{name}'")
+        return vhost
+
+    def add_vhost(self, name: str) -> Vhost:
+        """Raises PRECONDITION_FAILED when there is one of that name, INVALID_ARGUMENT for an empty name."""
+        if not name:
+            raise BrokerError(Condition.INVALID_ARGUMENT, "a vhost needs a name")
+        if name in self.vhosts:
+            raise BrokerError(Condition.PRECONDITION_FAILED, f"vhost '{name}' already exists")
+        return self._put_vhost(Vhost(name))
+
+    def remove_vhost(self, name: str) -> tuple[Entry, ...]:
+        """The virtual host and all permissions in it. Raises NOT_FOUND."""
+        return self._remove(self.vhost(name))
+
+    # -- permissions
+
+    def set_permission(self, user: str, vhost: str, configure: str, write: str, read: str) -> Permission:
+        """An empty pattern allows nothing. Raises NOT_FOUND, INVALID_ARGUMENT for what is no regular expression."""
+        self.user(user)
+        self.vhost(vhost)
+        for pattern in (configure, write, read):
+            compile_pattern(pattern)
+        permission = Permission(user, vhost, configure, write, read)
+        self.put(permission)
+        return permission
+
+    def clear_permission(self, user: str, vhost: str) -> tuple[Entry, ...]:
+        """Nothing when there was none. Raises NOT_FOUND for the user or the virtual host."""
+        self.user(user)
+        self.vhost(vhost)
+        permission = self.permissions.get((user, vhost))
+        return self._remove(permission) if permission is not None else ()
+
+    def set_topic_permission(self, user: str, vhost: str, exchange: str, write: str, read: str) -> TopicPermission:
+        """Raises NOT_FOUND, INVALID_ARGUMENT for what is no regular expression."""
+        self.user(user)
+        self.vhost(vhost)
+        for pattern in (write, read):
+            compile_pattern(pattern)
+        permission = TopicPermission(user, vhost, exchange, write, read)
+        self.put(permission)
+        return permission
+
+    def clear_topic_permission(self, user: str, vhost: str, exchange: str | None = None) -> tuple[Entry, ...]:
+        """Those for one exchange, or for all. Raises NOT_FOUND for the user or the virtual host."""
+        self.user(user)
+        self.vhost(vhost)
+        removed = [
+            permission
+            for permission in self.topic_permissions.values()
+            if (permission.user, permission.vhost) == (user, vhost) and exchange in {None, permission.exchange}
+        ]
+        for permission in removed:
+            self.drop(permission)
+        return tuple(removed)
+
+    # -- journal and snapshot
+
+    def entries(self) -> Iterator[Entry]:
+        """Everything, in an order in which `put` can take it."""
+        yield from self.users.values()
+        yield from self.vhosts.values()
+        yield from self.permissions.values()
+        yield from self.topic_permissions.values()
+
+    def put(self, entry: Entry) -> None:
+        """Add or replace, without any check."""
+        match entry:
+            case User():
+                self.users[entry.name] = entry
+            case Vhost():
+                self.vhosts[entry.name] = entry
+            case Permission():
+                self.permissions[entry.user, entry.vhost] = entry
+            case TopicPermission():
+                self.topic_permissions[entry.user, entry.vhost, entry.exchange] = entry
+        self._changed()
+
+    def drop(self, entry: Entry) -> None:
+        """Remove what goes by the same names, without any check."""
+        match entry:
+            case User():
+                self.users.pop(entry.name, None)
+            case Vhost():
+                self.vhosts.pop(entry.name, None)
+            case Permission():
+                self.permissions.pop((entry.user, entry.vhost), None)
+            case TopicPermission():
+                self.topic_permissions.pop((entry.user, entry.vhost, entry.exchange), None)
+        self._changed()
+
+    def _put_user(self, user: User) -> User:
+        self.put(user)
+        return user
+
+    def _put_vhost(self, vhost: Vhost) -> Vhost:
+        self.put(vhost)
+        return vhost
+
+    def _remove(self, entry: Entry) -> tuple[Entry, ...]:
+        removed: list[Entry] = [entry]
+        permissions: list[Permission | TopicPermission] = [*self.permissions.values(), *self.topic_permissions.values()]
+        for permission in permissions:
+            of_user = isinstance(entry, User) and permission.user == entry.name
+            of_vhost = isinstance(entry, Vhost) and permission.vhost == entry.name
+            if of_user or of_vhost:
+                removed.append(permission)
+        for each in removed:
+            self.drop(each)
+        return tuple(removed)
+
+    def _changed(self) -> None:
+        self.version += 1
+        self._verdicts.clear()
+        self._patterns.clear()

@@ -1,0 +1,69 @@
+"""Entries of access control as fields of records, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from escrowmq.core.access.access import Access
+from escrowmq.core.access.permissions import Entry, Permission, TopicPermission, User, Vhost
+from escrowmq.core.records.kinds import Kind
+
+ACCESS_KINDS: Final = frozenset(
+    {
+        Kind.USER_SET,
+        Kind.USER_DELETED,
+        Kind.PERMISSION_SET,
+        Kind.PERMISSION_DELETED,
+        Kind.TOPIC_PERMISSION_SET,
+        Kind.TOPIC_PERMISSION_DELETED,
+    }
+)
+"""The kinds that `restore` takes."""
+
+
+def set_record(entry: Entry) -> tuple[Kind, dict[str, Any]]:
+    """The record that puts `entry` in place, new or changed."""
+    match entry:
+        case User(name, password_hash, tags):
+            return Kind.USER_SET, {"name": name, "password_hash": password_hash, "tags": list(tags)}
+        case Vhost(name):
+            return Kind.VHOST_SET, {"name": name}
+        case Permission(user, vhost, configure, write, read):
+            fields = {"user": user, "vhost": vhost, "configure": configure, "write": write, "read": read}
+            return Kind.PERMISSION_SET, fields
+        case TopicPermission(user, vhost, exchange, write, read):
+            fields = {"user": user, "vhost": vhost, "exchange": exchange, "write": write, "read": read}
+            return Kind.TOPIC_PERMISSION_SET, fields
+
+
+def deleted_record(entry: Entry) -> tuple[Kind, dict[str, Any]]:
+    """The record that takes `entry` away. With a user or a virtual host go its permissions, without a record."""
+    match entry:
+        case User(name):
+            return Kind.USER_DELETED, {"name": name}
+        case Vhost(name):
+            return Kind.VHOST_DELETED, {"name": name}
+        case Permission(user, vhost):
+            return Kind.PERMISSION_DELETED, {"user": user, "vhost": vhost}
+        case TopicPermission(user, vhost, exchange):
+            return Kind.TOPIC_PERMISSION_DELETED, {"user": user, "vhost": vhost, "exchange": exchange}
+
+
+def restore(access: Access, kind: Kind, fields: Mapping[str, Any]) -> None:
+    """Apply a record of ACCESS_KINDS again. Raises NOT_FOUND when it takes away what is not there."""
+    match kind:
+        case Kind.USER_SET:
+            access.put(User(fields["name"], fields["password_hash"], tuple(fields["tags"])))
+        case Kind.USER_DELETED:
+            access.remove_user(fields["name"])
+        case Kind.PERMISSION_SET:
+            access.put(Permission(**fields))
+        case Kind.PERMISSION_DELETED:
+            access.clear_permission(fields["user"], fields["vhost"])
+        case Kind.TOPIC_PERMISSION_SET:
+            access.put(TopicPermission(**fields))
+        case Kind.TOPIC_PERMISSION_DELETED:
+            access.clear_topic_permission(fields["user"], fields["vhost"], fields["exchange"])
+        case _:
+            raise AssertionError(f"{kind.name} is no record of access control")

@@ -1,0 +1,1 @@
+"""Transaction branches: states, decisions, XA demarcation and coordination."""

@@ -1,0 +1,243 @@
+"""The one transaction concept: a branch, its states, and the work enlisted in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, auto
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.queues.outcome import Outcome
+
+if TYPE_CHECKING:
+    from escrowmq.core.branches.watch import Watch
+    from escrowmq.core.messages.entry import Entry
+    from escrowmq.core.messages.envelope import Envelope
+    from escrowmq.core.queues.consumer import Consumer
+    from escrowmq.core.queues.queue import Queue
+    from escrowmq.core.reservations.reservation import HoldSettlement
+
+
+class State(IntEnum):
+    """Where a branch stands."""
+
+    ACTIVE = auto()
+    ROLLBACK_ONLY = auto()
+    PREPARED = auto()
+    HEURISTIC_COMMITTED = auto()
+    HEURISTIC_ROLLED_BACK = auto()
+    TIMED_OUT = auto()
+    COMMITTED = auto()
+    ROLLED_BACK = auto()
+    FORGOTTEN = auto()
+
+
+class Input(IntEnum):
+    """What can be asked of a branch."""
+
+    ENLIST = auto()
+    FAIL = auto()
+    PREPARE = auto()
+    COMMIT_ONE_PHASE = auto()
+    COMMIT = auto()
+    ROLLBACK = auto()
+    EXPIRE = auto()
+    FORCE_COMMIT = auto()
+    FORCE_ROLLBACK = auto()
+    FORGET = auto()
+
+
+# A cell that is missing is an illegal-state error. Every cell is tested (tests/unit/core/branches/test_branch.py).
+TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
+    State.ACTIVE: {
+        Input.ENLIST: State.ACTIVE,
+        Input.FAIL: State.ROLLBACK_ONLY,
+        Input.PREPARE: State.PREPARED,
+        Input.COMMIT_ONE_PHASE: State.COMMITTED,
+        Input.ROLLBACK: State.ROLLED_BACK,
+        Input.EXPIRE: State.TIMED_OUT,
+    },
+    State.ROLLBACK_ONLY: {  # what is enlisted goes back at once
+        Input.ENLIST: State.ROLLBACK_ONLY,
+        Input.FAIL: State.ROLLBACK_ONLY,
+        Input.PREPARE: State.ROLLED_BACK,
+        Input.COMMIT_ONE_PHASE: State.ROLLED_BACK,
+        Input.COMMIT: State.ROLLED_BACK,
+        Input.ROLLBACK: State.ROLLED_BACK,
+        Input.EXPIRE: State.TIMED_OUT,
+    },
+    State.PREPARED: {  # it never expires (DTX-12)
+        Input.PREPARE: State.PREPARED,
+        Input.COMMIT: State.COMMITTED,
+        Input.ROLLBACK: State.ROLLED_BACK,
+        Input.EXPIRE: State.PREPARED,
+        Input.FORCE_COMMIT: State.HEURISTIC_COMMITTED,
+        Input.FORCE_ROLLBACK: State.HEURISTIC_ROLLED_BACK,
+    },
+    State.HEURISTIC_COMMITTED: {  # the transaction manager is told until it forgets (DTX-11)
+        Input.COMMIT: State.HEURISTIC_COMMITTED,
+        Input.ROLLBACK: State.HEURISTIC_COMMITTED,
+        Input.FORGET: State.FORGOTTEN,
+    },
+    State.HEURISTIC_ROLLED_BACK: {
+        Input.COMMIT: State.HEURISTIC_ROLLED_BACK,
+        Input.ROLLBACK: State.HEURISTIC_ROLLED_BACK,
+        Input.FORGET: State.FORGOTTEN,
+    },
+    State.TIMED_OUT: {  # its work is undone; it is kept for a while so that those who ask are told why
+        Input.ROLLBACK: State.ROLLED_BACK,
+    },
+    State.COMMITTED: {},
+    State.ROLLED_BACK: {},
+    State.FORGOTTEN: {},
+}
+
+
+@dataclass(slots=True)
+class Publication:
+    """A run of messages published in a branch, with the queues that it was routed to when it was published (TX-11)."""
+
+    envelope: Envelope
+    bodies: list[bytes]
+    queues: tuple[Queue, ...]
+    mandatory: bool = False
+
+    def continues_with(self, other: Publication) -> bool:
+        """Whether `other` differs in its bodies alone, so that both are one run."""
+        return (
+            self.envelope is other.envelope
+            and (self.queues is other.queues or self.queues == other.queues)
+            and self.mandatory == other.mandatory
+        )
+
+
+@dataclass(slots=True)
+class Settlement:
+    """Deliveries settled in a branch; `requeue` sends them back to their places."""
+
+    consumer: Consumer
+    entries: list[Entry]
+    outcome: Outcome
+    requeue: bool = False
+
+
+@dataclass(slots=True)
+class Limits:
+    """Bounds of one branch (TX-13); 0 is unlimited. Bytes are those of bodies and headers, age is in milliseconds."""
+
+    operations: int = 0
+    bytes: int = 0
+    age: int = 0
+
+
+class CommitResult(NamedTuple):
+    """`lsn` is what the answer has to wait for (0: nothing); `returned` has no queue left and was mandatory (TX-11)."""
+
+    lsn: int = 0
+    returned: tuple[Publication, ...] = ()
+
+
+class TransactionBranch:
+    """Work that takes effect together or not at all."""
+
+    __slots__ = (
+        "bytes",
+        "holds",
+        "limits",
+        "number",
+        "operations",
+        "publications",
+        "settlements",
+        "state",
+        "watch",
+    )
+
+    def __init__(self, number: int, limits: Limits, watch: Watch) -> None:
+        self.number = number
+        self.limits = limits
+        self.watch = watch
+        self.state = State.ACTIVE
+        self.publications: list[Publication] = []
+        self.settlements: list[Settlement] = []
+        self.holds: list[HoldSettlement] = []
+        self.operations = 0
+        self.bytes = 0
+
+    def step(self, given: Input) -> State:
+        """Move by the table. Raises ILLEGAL_STATE for a blank cell."""
+        after = TRANSITIONS[self.state].get(given)
+        if after is None:
+            raise BrokerError(
+                Condition.ILLEGAL_STATE,
+                f"transaction {self.number} is {self.state.name.lower().replace('_', ' ')}, it cannot {_verb(given)}",
+            )
+        self.state = after
+        return after
+
+    def renew(self, number: int) -> None:
+        """Begin anew, under another number: cheaper than a new one for the many that are small."""
+        self.number = number
+        self.state = State.ACTIVE
+        self.operations = self.bytes = 0
+
+    def enlist(self, work: Publication | Settlement) -> None:
+        """Add work, behind what is there. Raises LIMIT_EXCEEDED over the bounds (TX-13)."""
+        if self.state is not State.ACTIVE:  # which enlisting does not change
+            self.step(Input.ENLIST)
+        if isinstance(work, Settlement):
+            self._grow(len(work.entries), 0)
+            self.settlements.append(work)
+            return
+        last = self.publications[-1] if self.publications else None
+        if last is not None and last.continues_with(work):
+            self._grow(len(work.bodies), sum(map(len, work.bodies)))
+            last.bodies += work.bodies
+        else:
+            self._grow(len(work.bodies), len(work.envelope.header) + sum(map(len, work.bodies)))
+            self.publications.append(work)
+
+    def settle_hold(self, work: HoldSettlement) -> None:
+        """The same for held messages, however many: they count as one operation."""
+        if self.step(Input.ENLIST) is State.ACTIVE:
+            self._grow(1, 0)
+            self.holds.append(work)
+
+    def _grow(self, operations: int, size: int) -> None:
+        self.operations += operations
+        self.bytes += size
+        limits = self.limits
+        if limits.operations and self.operations > limits.operations:
+            raise BrokerError(
+                Condition.LIMIT_EXCEEDED,
+                f"transaction has more than {limits.operations} operations, the configured limit",
+            )
+        if limits.bytes and self.bytes > limits.bytes:
+            raise BrokerError(
+                Condition.LIMIT_EXCEEDED, f"transaction has more than {limits.bytes} bytes, the configured limit"
+            )
+
+    def end(self) -> None:
+        """Let go of the work."""
+        self.publications.clear()
+        self.settlements.clear()
+        if self.holds:
+            for work in self.holds:
+                work.withdraw(self.number)
+            self.holds.clear()
+        self.watch.stop()
+
+    @property
+    def only_run(self) -> Publication | None:
+        """The work of an active branch if it is no more than one run for one queue."""
+        if len(self.publications) != 1 or self.settlements or self.holds or self.state is not State.ACTIVE:
+            return None
+        (run,) = self.publications
+        return run if len(run.queues) == 1 else None
+
+    @property
+    def empty(self) -> bool:
+        return not self.publications and not self.settlements and not self.holds
+
+
+def _verb(given: Input) -> str:
+    return given.name.lower().replace("_", " ")

@@ -1,0 +1,102 @@
+"""Demarcation: which channel works for which branch, by the table in `association` (DTX-2 to DTX-5, DTX-7)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from escrowmq.core.branches.association import Association, Demarcation, Worker, associated
+from escrowmq.core.branches.branch import Limits, State
+from escrowmq.core.branches.registry import IN_DOUBT, Branches, unknown, words
+from escrowmq.core.branches.xa import XaResult, XaStatus
+from escrowmq.core.branches.xa_branch import UNDONE
+from escrowmq.core.conditions import BrokerError, Condition
+
+if TYPE_CHECKING:
+    from escrowmq.core.branches.xa_branch import XaBranch
+    from escrowmq.core.branches.xid import Xid
+
+_TOLD: Final = {State.ROLLBACK_ONLY: XaStatus.RB_ROLLBACK, State.TIMED_OUT: XaStatus.RB_TIMEOUT}
+
+
+class DemarcatedBranches(Branches):
+    """Branches, and who works for them."""
+
+    def start(
+        self,
+        worker: Worker,
+        xid: Xid,
+        *,
+        join: bool = False,
+        resume: bool = False,
+        limits: Limits,
+        owner: str = "",
+        vhost: str = "",
+    ) -> tuple[XaResult, XaBranch | None]:
+        """`worker` works for `xid` from now on; what it does is enlisted in the branch that is returned.
+
+        RB_TIMEOUT, and no branch, when one that is joined has timed out. Raises, besides those of the class,
+        LIMIT_EXCEEDED when there are too many branches. A branch belongs to the virtual host that it began in.
+        """
+        if join and resume:
+            raise BrokerError(Condition.COMMAND_INVALID, "join and resume do not go together")
+        given = Demarcation.JOIN if join else Demarcation.RESUME if resume else Demarcation.START
+        at_work = self._at_work(worker)
+        branch = self._branches.get(xid)
+        if branch is None:
+            if join:
+                raise unknown(xid)
+            self._check_free(at_work, xid)
+            after = associated(Association.NOT_ASSOCIATED, given, str(xid))
+            branch = self._begin(xid, limits, owner, vhost)
+        else:
+            if given is Demarcation.START:
+                raise BrokerError(Condition.NOT_ALLOWED, f"xid {xid} is known already; join it, or resume")
+            if at_work is not branch:
+                self._check_free(at_work, xid)
+            if branch.state in IN_DOUBT:
+                raise BrokerError(Condition.COMMAND_INVALID, f"xid {xid} is {words(branch)}, nobody can work for it")
+            if branch.state is State.TIMED_OUT and join:
+                return XaResult(XaStatus.RB_TIMEOUT), None
+            before = branch.associations.get(worker, Association.NOT_ASSOCIATED)
+            if branch.state is State.TIMED_OUT:
+                before = Association.NOT_ASSOCIATED
+            after = associated(before, given, str(xid))
+        branch.associations[worker] = after
+        self._workers.setdefault(worker, {})[branch] = None
+        return XaResult(XaStatus.OK), branch
+
+    def end(self, worker: Worker, xid: Xid, *, fail: bool = False, suspend: bool = False) -> XaResult:
+        """`worker` works for `xid` no longer, or not for now. RB_ROLLBACK, RB_TIMEOUT: all of it can only be rolled
+        back.
+        """
+        if fail and suspend:
+            raise BrokerError(Condition.COMMAND_INVALID, "fail and suspend do not go together")
+        branch = self._find(xid)
+        given = Demarcation.FAIL if fail else Demarcation.SUSPEND if suspend else Demarcation.END
+        before = branch.associations.get(worker, Association.NOT_ASSOCIATED)
+        branch.associations[worker] = associated(before, given, str(xid))
+        if fail:
+            self._fail(branch)
+        if branch.state in UNDONE:
+            return XaResult(_TOLD[branch.state])
+        return XaResult(XaStatus.OK)
+
+    def leave(self, worker: Worker) -> None:
+        """`worker` is gone: branches that it has not ended are rolled back (DTX-7); whoever asks is told so."""
+        for branch in self._workers.pop(worker, {}):
+            before = branch.associations.pop(worker)
+            if before is not Association.ENDED:
+                self._fail(branch)
+
+    def _at_work(self, worker: Worker) -> XaBranch | None:
+        """The branch that it works for just now."""
+        for branch in self._workers.get(worker, ()):
+            if branch.associations[worker] is Association.ACTIVE:
+                return branch
+        return None
+
+    def _check_free(self, at_work: XaBranch | None, xid: Xid) -> None:
+        if at_work is not None:
+            raise BrokerError(
+                Condition.COMMAND_INVALID, f"the channel works for xid {at_work.xid}; end that before it starts {xid}"
+            )

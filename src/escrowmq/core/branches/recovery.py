@@ -1,0 +1,117 @@
+"""Recovery of branches: those that are in doubt come back, with what they lock and what they would bring (DTX-8)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from escrowmq.core.branches.branch import Settlement, State
+from escrowmq.core.branches.preparation import reserve
+from escrowmq.core.branches.xa_branch import LoggedBodies, PreparedRun
+from escrowmq.core.branches.xid import Xid
+from escrowmq.core.messages.entry import Entry, Run
+from escrowmq.core.records.branches import Prepared, SettlementItem, decode_prepare
+from escrowmq.core.records.references import Range, Reference, merged
+from escrowmq.core.reservations.reservation import HoldSettlement
+
+if TYPE_CHECKING:
+    from escrowmq.core.branches.xa_branch import XaBranch
+    from escrowmq.core.broker import Broker
+    from escrowmq.core.queues.backlog import Backlog
+    from escrowmq.core.queues.queue import Queue
+
+Payload = bytes | memoryview
+
+
+class FoundBranches:
+    """What the records say of prepared branches, by number."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._found: dict[int, Prepared] = {}
+        self._branches: dict[int, XaBranch] = {}
+        self._locks: dict[int, list[tuple[int, SettlementItem]]] = {}
+
+    # -- while records are applied
+
+    def prepared(self, lsn: int, payload: Payload) -> None:
+        """A PREPARE record."""
+        found = decode_prepare(payload, lsn)
+        self._broker.branch_seen(found.number)
+        self._found[found.number] = found
+
+    def over(self, number: int) -> None:
+        """The branch is committed, rolled back or forgotten."""
+        self._broker.branch_seen(number)
+        self._found.pop(number, None)
+
+    def forced(self, number: int, *, commit: bool) -> None:
+        """An operator has decided it."""
+        state = State.HEURISTIC_COMMITTED if commit else State.HEURISTIC_ROLLED_BACK
+        self._found[number] = self._found[number]._replace(state=state, runs=[], settlements=[], holds=())
+
+    # -- at the end
+
+    def begin(self) -> None:
+        """All records are applied: branches come back."""
+        for number, found in self._found.items():
+            self._branches[number] = self._broker.coordinator.restore(found, Xid.decode(found.xid))
+            for item in found.settlements:
+                self._locks.setdefault(item.queue, []).append((number, item))
+
+    def lock(self, queue: Queue, references: Backlog, deliveries: dict[int, int]) -> None:
+        """Take what branches have settled out of `references`, which are all that the queue holds."""
+        locks = self._locks.pop(queue.ident, ())
+        for number, item in locks:
+            entries: list[Entry] = []
+            for reference in _within(references, item.ranges):
+                block = self._broker.pager.load(reference)
+                expires_at = queue.expiry(block.envelope, block.time)
+                run = Run(block.envelope, reference.first, block.time, reference.lsn, reference.start, expires_at)
+                for position, body in enumerate(block.bodies, reference.first):
+                    entry = Entry(position, body, run)
+                    entry.deliveries = deliveries.get(position, 0)  # this one counts if it goes back
+                    entries.append(entry)
+            queue.unsettled += len(entries)
+            self._branches[number].settlements.append(Settlement(queue.getter, entries, item.outcome, item.requeue))
+        references.remove(merged(some for _, item in locks for some in item.ranges))
+
+    def finish(self) -> None:
+        """Queues are filled: find those that messages of branches go to."""
+        broker = self._broker
+        queues = {queue.ident: queue for queue in broker.durable_queues()}
+        for number, found in self._found.items():
+            branch = self._branches[number]
+            for item in found.holds:
+                queue = queues.get(item.queue)
+                hold = None if queue is None else queue.holds.get(item.group)
+                if hold is not None:
+                    work = HoldSettlement(hold, item.first)
+                    work.pledge(number)
+                    branch.holds.append(work)
+            for run in found.runs:
+                block = broker.pager.load(Reference(0, run.length, run.lsn, 0))
+                targets = tuple(queues[ident] for ident in run.queues if ident in queues)
+                retained = run.length * max(len(targets), 1)
+                broker.log.retain(run.lsn, retained)
+                bodies = LoggedBodies(broker.pager, run.lsn, run.length)
+                size = sum(map(len, block.bodies))
+                branch.runs.append(
+                    PreparedRun(
+                        block.envelope, bodies, targets, run.mandatory, block.time, run.lsn, retained, size=size
+                    )
+                )
+                reserve(broker, branch.runs[-1])
+
+
+def _within(references: Backlog, ranges: list[Range]) -> list[Reference]:
+    """The parts of `references` that lie in `ranges`, in order."""
+    found: list[Reference] = []
+    for first, length in ranges:
+        i = references.find(first)
+        while i is not None and i < references.end and references.at(i).first < first + length:
+            begin, count, lsn, start = references.at(i)
+            at, end = max(first, begin), min(first + length, begin + count)
+            if at < end:
+                found.append(Reference(at, end - at, lsn, start + at - begin))
+            i += 1
+    return found

@@ -1,0 +1,178 @@
+"""The branches that have an xid: found by it, given up, kept within their time (DTX-12, DTX-13)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from escrowmq.core.branches.association import Association, Worker
+from escrowmq.core.branches.branch import Input, Limits, Settlement, State
+from escrowmq.core.branches.watch import Watch
+from escrowmq.core.branches.xa import BranchView
+from escrowmq.core.branches.xa_branch import DEFAULT_TIMEOUT, XaBranch
+from escrowmq.core.branches.xa_views import view_of
+from escrowmq.core.conditions import BrokerError, Condition
+
+if TYPE_CHECKING:
+    from escrowmq.core.branches.xid import Xid
+    from escrowmq.core.broker import Broker
+
+MAX_BRANCHES: Final = 10_000
+"""Branches that are not over; more are refused."""
+MAX_OVERDUE: Final = 10_000
+"""Branches that have timed out and whose transaction manager has not asked since; the oldest are forgotten."""
+REMEMBER_MS: Final = 30 * 60_000
+"""How long one that has timed out is known."""
+IN_DOUBT: Final = frozenset((State.PREPARED, State.HEURISTIC_COMMITTED, State.HEURISTIC_ROLLED_BACK))
+
+
+class Branches:
+    """All branches that have an xid. Errors are BrokerError; a call that raises has changed nothing.
+
+    NOT_FOUND: the xid, or the association, is unknown. NOT_ALLOWED: the xid is known. COMMAND_INVALID: flags or calls
+    that do not go together. ILLEGAL_STATE: the branch is where this cannot be done, or a worker has not ended.
+    """
+
+    def __init__(self, broker: Broker, *, max_branches: int = MAX_BRANCHES) -> None:
+        self.max_branches = max_branches
+        self._broker = broker
+        self._branches: dict[Xid, XaBranch] = {}
+        self._overdue: dict[Xid, None] = {}
+        self._workers: dict[Worker, dict[XaBranch, None]] = {}
+
+    def branches(self) -> list[BranchView]:
+        """Every branch that is not over, in the order in which they began."""
+        return [view_of(branch, self._broker.now) for branch in self._branches.values()]
+
+    def check_vhost(self, xid: Xid, vhost: str) -> None:
+        """Raises NOT_FOUND for a branch of another virtual host: there it is as good as unknown."""
+        branch = self._branches.get(xid)
+        if branch is not None and branch.vhost != vhost:
+            raise unknown(xid)
+
+    def recover(self, vhost: str | None = None) -> list[Xid]:
+        """Every branch (of a virtual host) that is in doubt, or was completed by an operator and is not forgotten
+        (DTX-10).
+        """
+        return [
+            xid for xid, branch in self._branches.items() if branch.state in IN_DOUBT and vhost in {None, branch.vhost}
+        ]
+
+    def _begin(self, xid: Xid, limits: Limits, owner: str, vhost: str) -> XaBranch:
+        if len(self._branches) - len(self._overdue) >= self.max_branches:
+            raise BrokerError(Condition.LIMIT_EXCEEDED, f"there are {self.max_branches} transaction branches already")
+        broker = self._broker
+        branch = self._branch(broker.next_branch(), xid, limits, broker.now, owner, vhost)
+        branch.timeout = branch.bounded(DEFAULT_TIMEOUT)
+        self._arm(branch)
+        return branch
+
+    def _branch(self, number: int, xid: Xid, limits: Limits, started: int, owner: str, vhost: str) -> XaBranch:
+        watch = Watch(self._broker.deadlines, 0, _never)  # its age counts from its start, not from its first work
+        watch.start(started)
+        branch = XaBranch(
+            number, xid, limits, watch, started=started, owner=owner, vhost=vhost, give_back=self._give_back
+        )
+        self._branches[xid] = branch
+        self._broker.holders[branch] = None
+        return branch
+
+    def _find(self, xid: Xid) -> XaBranch:
+        branch = self._branches.get(xid)
+        if branch is None:
+            raise unknown(xid)
+        return branch
+
+    # -- timeouts
+
+    def set_timeout(self, xid: Xid, seconds: int) -> None:
+        """The branch may be active for so long, from now on; 0: as long as its bounds allow (DTX-12, TX-13)."""
+        branch = self._find(xid)
+        if branch.state is State.TIMED_OUT:
+            raise BrokerError(Condition.ILLEGAL_STATE, f"xid {xid} has timed out")
+        branch.timeout = branch.bounded(seconds)
+        if branch.state not in IN_DOUBT:
+            self._arm(branch)
+
+    def get_timeout(self, xid: Xid) -> int:
+        """In seconds."""
+        return self._find(xid).timeout
+
+    def _arm(self, branch: XaBranch) -> None:
+        self._disarm(branch)
+        if branch.timeout:
+            broker = self._broker
+            at = broker.now + 1000 * branch.timeout
+            branch.deadline = broker.deadlines.set(at, lambda: self._expire(branch))
+
+    def _disarm(self, branch: XaBranch) -> None:
+        if branch.deadline is not None:
+            branch.deadline.cancel()
+            branch.deadline = None
+
+    def _expire(self, branch: XaBranch) -> None:
+        """It is older than its timeout: undone at once, and remembered for those who will ask."""
+        branch.step(Input.EXPIRE)
+        self._undo(branch)
+        broker = self._broker
+        branch.deadline = broker.deadlines.set(broker.now + REMEMBER_MS, lambda: self._over(branch))
+        self._overdue[branch.xid] = None
+        if len(self._overdue) > MAX_OVERDUE:
+            self._over(self._branches[next(iter(self._overdue))])
+        for worker, association in list(branch.associations.items()):
+            if association is Association.ACTIVE:
+                worker.branch_expired(branch)
+
+    # -- the end
+
+    def _fail(self, branch: XaBranch) -> None:
+        if branch.state is State.TIMED_OUT:
+            return
+        branch.step(Input.FAIL)
+        self._undo(branch)
+        if branch.deadline is None and branch.state is State.ROLLBACK_ONLY:
+            branch.timeout = branch.timeout or DEFAULT_TIMEOUT
+            self._arm(branch)  # nobody need ask for it
+
+    def _undo(self, branch: XaBranch) -> None:
+        settlements = list(branch.settlements)
+        branch.end()
+        for settlement in settlements:
+            self._give_back(settlement)
+
+    def _give_back(self, settlement: Settlement) -> None:
+        self._broker.requeue(settlement.consumer, settlement.entries)
+
+    def _over(self, branch: XaBranch) -> None:
+        """Nothing is left of it."""
+        self._let_go(branch)
+        self._forget(branch)
+
+    def _let_go(self, branch: XaBranch) -> None:
+        branch.end()
+        self._broker.holders.pop(branch, None)
+
+    def _forget(self, branch: XaBranch) -> None:
+        """Its xid is unknown from now on."""
+        self._disarm(branch)
+        del self._branches[branch.xid]
+        self._overdue.pop(branch.xid, None)
+        for worker in branch.associations:
+            engaged = self._workers[worker]
+            del engaged[branch]
+            if not engaged:
+                del self._workers[worker]
+        branch.associations.clear()
+
+
+def _never() -> None:
+    raise AssertionError("a watch without a limit does not expire")
+
+
+def words(branch: XaBranch) -> str:
+    """Its state, for people."""
+    return branch.state.name.lower().replace("_", " ")
+
+
+def unknown(xid: Xid) -> BrokerError:
+    """There is no such branch."""
+    return BrokerError(Condition.NOT_FOUND, f"no transaction branch with xid {xid}")

@@ -1,0 +1,173 @@
+"""A branch of a distributed transaction: named by its xid, worked for by channels, decided by a transaction manager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, overload
+
+from escrowmq.core.branches.association import Association
+from escrowmq.core.branches.branch import Limits, Publication, Settlement, State, TransactionBranch
+from escrowmq.core.conditions import BrokerError
+from escrowmq.core.records.references import Reference
+
+if TYPE_CHECKING:
+    from escrowmq.core.branches.association import Worker
+    from escrowmq.core.branches.watch import Watch
+    from escrowmq.core.branches.xid import Xid
+    from escrowmq.core.deadlines import Deadline
+    from escrowmq.core.messages.entry import Entry
+    from escrowmq.core.messages.envelope import Envelope
+    from escrowmq.core.queues.consumer import Consumer
+    from escrowmq.core.queues.discipline import Pager
+    from escrowmq.core.queues.queue import Queue
+    from escrowmq.core.reservations.reservation import HoldSettlement
+
+DEFAULT_TIMEOUT: Final = 60
+"""Seconds that a branch may be active."""
+MAX_OWNER: Final = 255
+"""Characters of an owner's name that are kept."""
+UNDONE: Final = frozenset((State.ROLLBACK_ONLY, State.TIMED_OUT))
+"""States in which its work is undone already."""
+
+
+class LoggedBodies(Sequence[bytes]):
+    """The bodies of a block, read from the log when they are needed, and not kept."""
+
+    __slots__ = ("_count", "_lsn", "_pager")
+
+    def __init__(self, pager: Pager, lsn: int, count: int) -> None:
+        self._pager = pager
+        self._lsn = lsn
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._load())
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[bytes]: ...
+
+    def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
+        return self._load()[index]
+
+    def _load(self) -> list[bytes]:
+        return self._pager.load(Reference(0, self._count, self._lsn, 0)).bodies
+
+
+@dataclass(slots=True, eq=False)
+class PreparedRun:
+    """Messages of a prepared branch, and the queues that they go to on commit.
+
+    Their block lies at `lsn` (0: in memory alone), from `time` on; the log keeps `retained` messages there for them.
+    """
+
+    envelope: Envelope
+    bodies: Sequence[bytes]
+    queues: tuple[Queue, ...]
+    mandatory: bool
+    time: int
+    lsn: int = 0
+    retained: int = 0
+    size: int = field(default=0)
+
+
+class XaBranch(TransactionBranch):
+    """The holder of what was settled in it (`Broker.holders`), from its settlement until its outcome.
+
+    `associations` says where each worker stands; `runs` is what was published, once it is prepared. `lsn` is what an
+    answer has to wait for that says how it stands now.
+    """
+
+    __slots__ = (
+        "associations",
+        "deadline",
+        "give_back",
+        "lsn",
+        "owner",
+        "prepared_at",
+        "runs",
+        "started",
+        "timeout",
+        "vhost",
+        "xid",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        xid: Xid,
+        limits: Limits,
+        watch: Watch,
+        *,
+        started: int,
+        owner: str,
+        vhost: str,
+        give_back: Callable[[Settlement], None],
+    ) -> None:
+        super().__init__(number, limits, watch)
+        self.xid = xid
+        self.owner = owner[:MAX_OWNER]
+        self.vhost = vhost
+        self.started = started
+        self.prepared_at = 0
+        self.timeout = DEFAULT_TIMEOUT
+        self.associations: dict[Worker, Association] = {}
+        self.deadline: Deadline | None = None
+        self.runs: list[PreparedRun] = []
+        self.lsn = 0
+        self.give_back = give_back
+
+    def enlist(self, work: Publication | Settlement) -> None:
+        """As of any branch; what comes for one that is to be rolled back is dropped, or goes back at once (DTX-14).
+
+        Raises LIMIT_EXCEEDED over the bounds (TX-13); all of it is to be rolled back then.
+        """
+        if self.state not in UNDONE:
+            try:
+                super().enlist(work)
+            except BrokerError:
+                if isinstance(work, Settlement):
+                    self.give_back(work)
+                raise
+        elif isinstance(work, Settlement):
+            self.give_back(work)
+
+    def settle_hold(self, work: HoldSettlement) -> None:
+        """As of any branch; not if it is to be rolled back."""
+        if self.state not in UNDONE:
+            super().settle_hold(work)
+
+    def bounded(self, timeout: int) -> int:
+        """The timeout that it gets if so many seconds are asked for (0: any number): no more than its bounds allow."""
+        most = self.limits.age and max(self.limits.age // 1000, 1)
+        return min(timeout, most) if timeout and most else timeout or most
+
+    @property
+    def occupied(self) -> bool:
+        """A worker has not ended its association (DTX-4)."""
+        return any(a in (Association.ACTIVE, Association.SUSPENDED) for a in self.associations.values())
+
+    def held(self) -> Iterator[tuple[Consumer, Entry]]:
+        """Every delivery that is settled in it."""
+        for settlement in self.settlements:
+            for entry in settlement.entries:
+                yield settlement.consumer, entry
+
+    def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry] | None]:
+        """The same by places, for whom it is too much at once."""
+        found: list[tuple[Consumer, Entry] | None] = []
+        for settlement in self.settlements:
+            count = len(settlement.entries)
+            if start < count:
+                some = settlement.entries[start : start + most - len(found)]
+                found += [(settlement.consumer, entry) for entry in some]
+                if len(found) >= most:
+                    break
+            start = max(start - count, 0)
+        return found

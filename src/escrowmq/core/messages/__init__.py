@@ -1,0 +1,1 @@
+"""Messages: envelopes, contents, entries, and how content is read back from the log."""

@@ -1,0 +1,1 @@
+"""Queues: disciplines, consumers, settlement, dead-lettering, streams."""

@@ -1,0 +1,48 @@
+"""Dead-lettering: what a message that leaves a queue unprocessed becomes, and when it is going in circles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from escrowmq.core.messages.envelope import Death, Envelope
+from escrowmq.core.queues.outcome import DEATH_REASONS, Outcome
+
+if TYPE_CHECKING:
+    from escrowmq.core.queues.queue import Queue
+
+
+def dead_envelope(envelope: Envelope, queue: Queue, outcome: Outcome, now: int) -> Envelope:
+    """The envelope of the message as the dead-letter exchange gets it: a longer history, no time to live."""
+    reason = DEATH_REASONS[outcome]
+    keys = (envelope.routing_key, *envelope.extra_keys)
+    seen = next((death for death in envelope.deaths if death.queue == queue.name and death.reason == reason), None)
+    count = seen.times + 1 if seen else 1
+    death = Death(
+        queue.name,
+        reason,
+        count,
+        seen.time_ms if seen else now,
+        seen.exchange if seen else envelope.exchange,
+        seen.routing_keys if seen else keys,
+        envelope.ttl,
+    )
+    others = tuple(other for other in envelope.deaths if other is not seen)
+    routing_key = queue.options.dead_letter_routing_key
+    return Envelope(
+        queue.options.dead_letter_exchange or "",
+        envelope.routing_key if routing_key is None else routing_key,
+        envelope.header,
+        protocol=envelope.protocol,
+        durable=envelope.durable,
+        priority=envelope.priority,
+        extra_keys=envelope.extra_keys if routing_key is None else (),
+        deaths=(death, *others),
+    )
+
+
+def circular(deaths: tuple[Death, ...], queue: str) -> bool:
+    """Whether going to `queue` closes a circle in which nobody rejected the message: such a message is dropped."""
+    names = [death.queue for death in deaths]
+    if queue not in names:
+        return False
+    return all(death.reason != "rejected" for death in deaths[: names.index(queue) + 1])

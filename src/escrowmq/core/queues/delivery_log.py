@@ -1,0 +1,56 @@
+"""Deliveries in the log, for the audit: which messages were handed to whom. Off unless `journal.detail` asks for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.references import ranges_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from escrowmq.core.messages.entry import Entry
+    from escrowmq.core.ports import Log
+    from escrowmq.core.queues.queue import Queue
+from escrowmq.core.records.deliveries import REDELIVERED, SETTLED, Delivered, Part, encode_deliveries
+
+
+class Host(Protocol):
+    """What this needs of the broker."""
+
+    now: int
+    log: Log
+
+
+class Deliveries:
+    """What was handed out in this turn, until `flush` writes it down."""
+
+    __slots__ = ("_host", "_waiting")
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._waiting: dict[Queue, list[Part]] = {}
+
+    def note(self, queue: Queue, consumer: str, entries: Sequence[Entry], *, settled: bool) -> None:
+        """`entries` go to a client. Those that are not in the log are not told of."""
+        if not (queue.durable and queue.logged):
+            return
+        flags = SETTLED if settled else 0
+        fresh = [e.position for e in entries if not e.deliveries and e.run.envelope.durable]
+        again = [e.position for e in entries if e.deliveries and e.run.envelope.durable]
+        parts = self._waiting.setdefault(queue, [])
+        if again:
+            parts.append(Part(consumer, flags | REDELIVERED, ranges_of(again)))
+        if fresh:
+            parts.append(Part(consumer, flags, ranges_of(fresh)))
+
+    def flush(self) -> None:
+        """Append the records. To be called before it is recorded what became of the deliveries."""
+        if not self._waiting:
+            return
+        for queue, parts in self._waiting.items():
+            if parts:
+                queue.record_delivered()  # whoever knows of the delivery knows that it has to be marked next time
+                self._host.log.append(Kind.DELIVERIES, encode_deliveries(Delivered(queue.ident, self._host.now, parts)))
+        self._waiting.clear()

@@ -1,0 +1,261 @@
+"""The first-in-first-out discipline: publication order, with the front of the queue in memory (ORD-1, ORD-2)."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
+from operator import attrgetter
+
+from escrowmq.core.messages.entry import Entry, Run
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.queues.backlog import Backlog
+from escrowmq.core.queues.discipline import ENTRY_COST, HEAVY, Detached, Pager
+from escrowmq.core.records.references import Reference
+from escrowmq.core.recovery.copying import part_of
+
+
+class Fifo:
+    """Publication order.
+
+    `returned` holds what came back, `head` what consumers are about to need, `tail` the rest in the log.
+    Every position in `head` is below every one in `tail`; what comes next is the smaller of the heads of the first two.
+    """
+
+    __slots__ = (
+        "_expiry",
+        "_heavy",
+        "_pager",
+        "_returned",
+        "delivered_below",
+        "deliveries",
+        "head",
+        "resident",
+        "resident_limit",
+        "tail",
+    )
+
+    def __init__(self, pager: Pager, resident_limit: int, expiry: Callable[[Envelope, int], int]) -> None:
+        self._pager = pager
+        self._expiry = expiry
+        self._returned: list[Entry] = []
+        self.head: deque[Entry] = deque()
+        self.tail = Backlog()
+        self.resident = 0
+        self._heavy: deque[tuple[int, int]] = deque()  # long headers in `head`: last position, bytes
+        self.resident_limit = resident_limit
+        self.deliveries: dict[int, int] = {}  # of entries that are in `tail`
+        self.delivered_below = 0  # what recovery found in `tail` below this may have been delivered before
+
+    def __len__(self) -> int:
+        return len(self._returned) + len(self.head) + self.tail.messages
+
+    @property
+    def in_memory_count(self) -> int:
+        """Number of entries that are in memory."""
+        return len(self._returned) + len(self.head)
+
+    def append(self, run: Run, bodies: Sequence[bytes]) -> None:
+        count = len(bodies)
+        if not self.tail.messages and self.resident < self.resident_limit:
+            self.resident += sum(map(len, bodies)) + ENTRY_COST * count
+            if len(run.envelope.header) > HEAVY:
+                self._weigh(run.envelope, run.first + count - 1)
+            self.head.extend(map(Entry, range(run.first, run.first + count), bodies, repeat(run)))
+            return
+        lsn = run.lsn or self._pager.store(run, bodies)
+        self.tail.append(run.first, count, lsn, run.index)
+
+    def _weigh(self, envelope: Envelope, last: int) -> None:
+        """A long header comes into memory, with entries up to position `last`."""
+        if not self.head or self.head[-1].run.envelope is not envelope:
+            self.resident += len(envelope.header)
+            self._heavy.append((last, len(envelope.header)))
+
+    def _lighten(self, position: int) -> None:
+        """The entries up to `position` have left."""
+        while self._heavy and self._heavy[0][0] <= position:
+            self.resident -= self._heavy.popleft()[1]
+
+    def take(self, most: int) -> list[Entry]:
+        if self._returned:
+            return self._take_merged(most)
+        head = self.head
+        if not head:
+            if not self.tail.messages:
+                return []
+            self._fill()
+        if len(head) <= most:
+            taken = list(head)
+            head.clear()
+            self._heavy.clear()
+            self.resident = 0
+            return taken
+        pop = head.popleft
+        taken = [pop() for _ in range(most)]
+        self.resident -= sum([len(entry.body) for entry in taken]) + ENTRY_COST * len(taken)
+        if self._heavy:
+            self._lighten(taken[-1].position)
+        return taken
+
+    def _take_merged(self, most: int) -> list[Entry]:
+        """Like `take`, with entries that came back among those that never left."""
+        taken: list[Entry] = []
+        returned = self._returned
+        while len(taken) < most and returned:
+            if not self.head and self.tail.messages:
+                self._fill()
+            if self.head and self.head[0].position < returned[0].position:
+                entry = self.head.popleft()
+                self.resident -= len(entry.body) + ENTRY_COST
+                self._lighten(entry.position)
+            else:
+                entry = heapq.heappop(returned)
+            taken.append(entry)
+        return taken
+
+    def put_back(self, entries: list[Entry]) -> None:
+        if len(entries) > len(self._returned):
+            self._returned.extend(entries)
+            heapq.heapify(self._returned)
+            return
+        for entry in entries:
+            heapq.heappush(self._returned, entry)
+
+    def peek(self) -> Entry | None:
+        if not self.head and self.tail.messages:
+            self._fill(1)
+        if self._returned and (not self.head or self._returned[0].position < self.head[0].position):
+            return self._returned[0]
+        return self.head[0] if self.head else None
+
+    def _fill(self, share: int = 0) -> None:
+        """Bring the front of the tail into memory: `share` bytes, or half of what may be there at once; one run at
+        least. Whoever looks at the head alone needs no more: at a restart that is every queue.
+        """
+        share = share or self.resident_limit // 2
+        while self.tail.messages and (not self.head or self.resident < share):
+            reference = self.tail.take(self.tail.peek().length)
+            block = self._pager.load(reference)
+            expires_at = self._expiry(block.envelope, block.time)
+            run = Run(block.envelope, reference.first, block.time, reference.lsn, reference.start, expires_at)
+            entries = list(map(Entry, range(run.first, run.first + reference.length), block.bodies, repeat(run)))
+            if self.deliveries or run.first < self.delivered_below:
+                for entry in entries:
+                    known = 1 if entry.position < self.delivered_below else 0
+                    entry.deliveries = self.deliveries.pop(entry.position, known)
+            if len(block.envelope.header) > HEAVY:
+                self._weigh(block.envelope, entries[-1].position)
+            self.head.extend(entries)
+            self.resident += sum(map(len, block.bodies)) + ENTRY_COST * reference.length
+
+    def clear(self) -> list[Reference]:
+        gone = list(self.references())
+        self._returned.clear()
+        self.head.clear()
+        self._heavy.clear()
+        self.tail.clear()
+        self.deliveries.clear()
+        self.resident = 0
+        return gone
+
+    def references(self) -> Iterator[Reference]:
+        for entry in self.in_memory():
+            yield Reference(entry.position, 1, entry.run.lsn, entry.start)
+        yield from self.tail
+
+    def in_memory(self) -> list[Entry]:
+        if not self._returned:
+            return list(self.head)
+        return sorted((*self._returned, *self.head), key=attrgetter("position"))
+
+    def loaded(self, start: int, most: int) -> list[Entry]:
+        found = self._returned[start : start + most]
+        begin = max(start - len(self._returned), 0)
+        return found + part_of(self.head, begin, most - len(found))
+
+    def backlogs(self) -> list[Backlog]:
+        return [self.tail]
+
+    def known_deliveries(self) -> dict[int, int]:
+        return self.deliveries.copy()
+
+    def restore(self, found: Backlog, deliveries: dict[int, int], delivered_below: int) -> None:
+        self.tail.replace(found)
+        self.deliveries = deliveries
+        self.delivered_below = delivered_below
+
+    def limit_memory(self, limit: int) -> None:
+        self.resident_limit = limit
+
+    def detach(self, most: int, parts: int) -> list[Detached]:
+        found: list[Detached] = []
+        returned, head, tail = self._returned, self.head, self.tail
+        while most > 0 and parts > 0:
+            back = returned[0].position if returned else 0
+            if head and not 0 < back < head[0].position:
+                entry = head.popleft()
+                self.resident -= len(entry.body) + ENTRY_COST
+                self._lighten(entry.position)
+            elif tail.messages and not head and not 0 < back < tail.firsts[tail.begin]:
+                some = list(self._from_tail(most, parts, back))
+                found += some
+                most -= sum([part.messages for part in some])
+                parts -= sum([part.parts for part in some])
+                continue
+            elif returned:
+                entry = heapq.heappop(returned)
+            else:
+                break
+            found.append(Detached(entry, entry.deliveries))
+            most -= 1
+            parts -= 1
+        return found
+
+    def _from_tail(self, most: int, parts: int, before: int) -> Iterator[Detached]:
+        """What comes next there, in parts that have been delivered equally often."""
+        tail, known = self.tail, 0
+        first, length, _, _ = tail.peek()
+        if self.deliveries or first < self.delivered_below < first + length:
+            yield from self._counted(tail.take(min(most, before - first) if before else most))
+            return
+        if first < self.delivered_below:
+            known = 1
+            last = tail.at(tail.find(self.delivered_below - 1) or 0)
+            bound = last.first if last.first + last.length > self.delivered_below else self.delivered_below
+            before = min(before or bound, bound)
+        yield Detached(tail.split(most, parts, before), known)
+
+    def _counted(self, reference: Reference) -> Iterator[Detached]:
+        first, length, lsn, start = reference
+        at, count = 0, 0
+        for i in range(length):
+            position = first + i
+            known = self.deliveries.pop(position, 1 if position < self.delivered_below else 0)
+            if known != count and i > at:
+                yield Detached(Backlog.of(Reference(first + at, i - at, lsn, start + at)), count)
+                at = i
+            count = known
+        yield Detached(Backlog.of(Reference(first + at, length - at, lsn, start + at)), count)
+
+    def attach(self, found: list[Reference], deliveries: dict[int, int]) -> None:
+        found.sort()
+        # All that lies below the last of them and is in the log alone has been detached before, and so delivered.
+        self.delivered_below = max(self.delivered_below, found[-1].first + found[-1].length)
+        self.deliveries.update(deliveries)
+        # No entry in memory but those that came back may lie between what is in the log.
+        self._returned.extend(self.head)
+        heapq.heapify(self._returned)
+        self.head.clear()
+        self._heavy.clear()
+        self.resident = 0
+        merged = Backlog()
+        behind = found[-1].first + found[-1].length
+        begin = self.tail.begin
+        while begin < self.tail.end and self.tail.firsts[begin] < behind:
+            begin += 1
+        for reference in sorted([*found, *map(self.tail.at, range(self.tail.begin, begin))]):
+            merged.append(*reference)
+        merged.join(self.tail, begin)
+        self.tail.replace(merged)

@@ -1,0 +1,429 @@
+"""A queue: entries by position, consumers, and what happens at its limits."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.messages.entry import Entry, Run
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.queues.consumer import Consumer, Consumers
+from escrowmq.core.queues.discipline import Discipline, Pager
+from escrowmq.core.queues.fifo import Fifo
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.priority import Priority
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.queue_state import encode_delivered
+from escrowmq.core.topology.arguments.queue import QueueOptions
+from escrowmq.core.topology.equivalence import locked_text
+
+if TYPE_CHECKING:
+    from escrowmq.core.deadlines import Deadline, Deadlines
+    from escrowmq.core.ports import Log
+    from escrowmq.core.queues.delivery_log import Deliveries
+    from escrowmq.core.queues.settlement import Settlements
+    from escrowmq.core.records.references import Reference
+    from escrowmq.core.reservations.reservation import Hold
+
+CHUNK: Final = 1000  # entries handed to a consumer before its receiver is asked again whether it takes more
+EXPIRY_BYTES: Final = 1 << 20  # bodies that leave at one time because they have expired
+
+
+class Session:
+    """A client's connection, as the owner of exclusive queues."""
+
+    __slots__ = ("exclusive", "label")
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.exclusive: dict[Queue, None] = {}
+
+
+class Host(Protocol):
+    """What a queue needs of the broker."""
+
+    now: int
+    deadlines: Deadlines
+    log: Log
+    settlements: Settlements
+    deliveries: Deliveries | None
+    pager: Pager
+    resident_limit: int
+    stirred: dict[Queue, None]
+    reserved: dict[Queue, tuple[int, int]]
+
+    def bury(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
+        """Entries leave `queue` for a reason that dead-letters them, if the queue says so."""
+        ...
+
+    def delete_queue(self, queue: Queue) -> int: ...
+
+    def forget(self, queue: Queue, references: list[Reference], outcome: Outcome) -> None:
+        """What `references` name is gone from `queue`."""
+        ...
+
+
+class Queue:
+    """Entries in order, each with a position that grows by one and is never used again.
+
+    `logged` is true once anything of it lies in the log. `escrow` holds runs whose commit is not on disk yet, and what
+    came behind them: they are invisible until it is (TX-2, TX-8).
+    """
+
+    __slots__ = (
+        "_drop",
+        "_expiry_deadline",
+        "_host",
+        "_unused_deadline",
+        "_used_at",
+        "arguments",
+        "auto_delete",
+        "bytes",
+        "consumers",
+        "deleted",
+        "delivered_below",
+        "delivered_recorded",
+        "durable",
+        "escrow",
+        "exclusive",
+        "getter",
+        "had_consumer",
+        "holds",
+        "ident",
+        "limited",
+        "logged",
+        "name",
+        "next_position",
+        "options",
+        "order",
+        "owner",
+        "persists_all",
+        "refuses",
+        "restored_below",
+        "ttl_possible",
+        "unsettled",
+        "vhost",
+    )
+
+    keeps = False  # entries stay when they are settled: a stream
+
+    def __init__(
+        self,
+        host: Host,
+        ident: int,
+        vhost: str,
+        name: str,
+        options: QueueOptions,
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        arguments: dict[str, Any] | None = None,
+        owner: Session | None = None,
+        exclusive: bool = False,
+    ) -> None:
+        self._host = host
+        self.ident = ident
+        self.vhost = vhost
+        self.name = name
+        self.options = options
+        self.exclusive = exclusive
+        self.durable = durable and not exclusive  # EXC-3
+        self.persists_all = options.queue_type != "classic"  # as RabbitMQ's quorum queues and streams do
+        self.auto_delete = auto_delete
+        self.arguments = arguments or {}
+        self.owner = owner
+        self.consumers = Consumers(single=options.single_active_consumer)
+        self.getter = Consumer(self, None)
+        self.next_position = 1
+        self.unsettled = 0
+        self.bytes = 0
+        self.logged = False
+        self.deleted = False
+        self.had_consumer = False
+        self.escrow: deque[tuple[int, Run, Sequence[bytes]]] = deque()
+        self.delivered_below = 0
+        self.delivered_recorded = 0
+        self.restored_below = 0  # a restart brought back what lies below; nobody knows yet whether it may expire
+        self.holds: dict[str, Hold] = {}
+        self.ttl_possible = options.message_ttl is not None
+        self.limited = options.max_length is not None or options.max_length_bytes is not None
+        self._drop = self.limited and options.overflow == "drop-head"
+        self.refuses = self.limited and not self._drop
+        self._expiry_deadline: Deadline | None = None
+        self._unused_deadline: Deadline | None = None
+        self.order = self._discipline()
+        self.touch()
+
+    def _discipline(self) -> Discipline:
+        def make() -> Fifo:
+            return Fifo(self._host.pager, self._host.resident_limit, self.expiry)
+
+        return Priority(self.options.max_priority, self._host.pager, make) if self.options.max_priority else make()
+
+    def __repr__(self) -> str:
+        return f"<Queue {self.vhost}:{self.name}>"
+
+    @property
+    def ready(self) -> int:
+        """Messages that wait for a consumer."""
+        return len(self.order)
+
+    def check_access(self, session: Session | None) -> None:
+        """EXC-2. Raises RESOURCE_LOCKED when another connection owns it."""
+        if self.owner is not None and self.owner is not session:
+            raise BrokerError(
+                Condition.RESOURCE_LOCKED,
+                locked_text(self.vhost, self.name),
+            )
+
+    # -- entries come
+
+    def expiry(self, envelope: Envelope, time: int) -> int:
+        """When a message that came at `time` expires here, in milliseconds since the epoch; 0 is never."""
+        ttl = self.options.message_ttl
+        if envelope.ttl is not None:
+            self.ttl_possible = True
+            if ttl is None or envelope.ttl < ttl:
+                ttl = envelope.ttl
+        return 0 if ttl is None else max(time + ttl, 1)
+
+    def enqueue(self, run: Run, bodies: Sequence[bytes], after: int = 0) -> None:
+        """A run takes the next positions. With `after` it stays invisible until the log is synced that far."""
+        run.first = self.next_position
+        self.next_position += len(bodies)
+        if after or self.escrow:
+            self.escrow.append((after, run, bodies))
+            return
+        self._admit(run, bodies)
+
+    def _admit(self, run: Run, bodies: Sequence[bytes]) -> None:
+        if run.envelope.ttl is not None or self.ttl_possible:
+            run.expires_at = self.expiry(run.envelope, run.time)
+        self.order.append(run, bodies)
+        if run.lsn:  # it may have been paged out just now
+            self.logged = True
+        if self.limited:
+            self.bytes += sum(map(len, bodies))
+        if self.ttl_possible:
+            self.arm_expiry()
+        if self.consumers or self._drop:
+            self._host.stirred[self] = None
+
+    def unseal(self, synced: int) -> bool:
+        """Runs whose commit is on disk become visible. True while some are left."""
+        while self.escrow and self.escrow[0][0] <= synced:
+            _, run, bodies = self.escrow.popleft()
+            self._admit(run, bodies)
+        return bool(self.escrow)
+
+    def accepts(self, count: int, size: int) -> bool:
+        """Whether a queue that refuses at its limit would take `count` more messages of `size` bytes together."""
+        if self._has_room(count, size):
+            return True
+        if not self.consumers:
+            return False
+        self.dispatch()  # what a consumer can have at once does not fill the queue
+        return self._has_room(count, size)
+
+    def _has_room(self, count: int, size: int) -> bool:
+        most, most_bytes = self.options.max_length, self.options.max_length_bytes
+        reserved = self._host.reserved.get(self)
+        if reserved is not None:
+            count += reserved[0]
+            size += reserved[1]
+        for _, _, bodies in self.escrow:
+            count += len(bodies)
+            size += sum(map(len, bodies))
+        return (most is None or len(self.order) + count <= most) and (
+            most_bytes is None or self.bytes + size <= most_bytes
+        )
+
+    def _drop_head(self) -> None:
+        """What is over the limits goes.
+
+        At the end of a turn only: it may go to other queues, whose positions a publish has counted on till then.
+        """
+        most, most_bytes = self.options.max_length, self.options.max_length_bytes
+        dropped: list[Entry] = []
+        while (most is not None and len(self.order) > most) or (
+            most_bytes is not None and self.bytes > most_bytes and len(self.order)
+        ):
+            over = len(self.order) - most if most is not None else 1
+            taken = self.order.take(max(over, 1))
+            self.bytes -= sum([len(entry.body) for entry in taken])
+            dropped += taken
+        if dropped:
+            self._host.bury(self, dropped, Outcome.DROPPED)
+
+    # -- entries go
+
+    def take(self, most: int) -> list[Entry]:
+        """At most `most` entries that are alive; fewer, also none, when some had expired."""
+        entries = self.order.take(most)
+        if self.limited:
+            self.bytes -= sum([len(entry.body) for entry in entries])
+        if self.ttl_possible:
+            now = self._host.now
+            # What lives for its turn only has had it when it comes back.
+            dead = [entry for entry in entries if 0 < entry.run.expires_at < now + (entry.deliveries > 0)]
+            if dead:
+                entries = [entry for entry in entries if not 0 < entry.run.expires_at < now + (entry.deliveries > 0)]
+                self._host.bury(self, dead, Outcome.EXPIRED)
+            self.arm_expiry()
+        return entries
+
+    def dispatch(self) -> None:
+        """Hand ready entries to consumers until there are none, or nobody has room; then see to the limits."""
+        self._serve()
+        if self._drop:
+            self._drop_head()
+
+    def refresh(self) -> None:
+        """See to consumers and limits before somebody looks at what is left: a turn may have brought more already.
+
+        What lives for this turn only, and no consumer took, is gone then, too.
+        """
+        if self.limited or self.consumers:
+            self.dispatch()
+        if self.ttl_possible:
+            self._expire_before(self._host.now + 1)
+
+    def _serve(self) -> None:
+        order, consumers = self.order, self.consumers
+        while len(order):
+            able = consumers.able()
+            if not able:
+                return
+            if len(able) == 1:
+                consumer = able[0]
+                room = consumer.room()
+                self._hand(consumer, self.take(min(room, CHUNK)))
+                consumers.served(consumer)
+            else:
+                self._share(able)
+
+    def _share(self, able: list[Consumer]) -> None:
+        """One entry each, in turn."""
+        if len(self.order) < len(able):
+            able = able[: len(self.order)]
+        share = min(CHUNK // len(able), *(consumer.room() for consumer in able))
+        if share > 1 and not any(consumer.window and consumer.window.limit for consumer in able):
+            entries = self.take(share * len(able))
+            for i, consumer in enumerate(able):
+                self._hand(consumer, entries[i :: len(able)])
+            self.consumers.served(able[(len(entries) - 1) % len(able)])
+            return
+        for consumer in able:
+            if consumer.room() > 0:
+                self._hand(consumer, self.take(1))
+                self.consumers.served(consumer)
+
+    def _hand(self, consumer: Consumer, entries: list[Entry]) -> None:
+        if not entries:
+            return
+        receiver = consumer.receiver
+        if receiver is None:
+            raise AssertionError("a consumer without a receiver has no room")
+        if self._host.deliveries is not None:
+            self._host.deliveries.note(self, consumer.label, entries, settled=consumer.auto_settle)
+        if consumer.auto_settle:
+            receiver.deliver(consumer, entries)
+            self._host.settlements.add(self, entries, Outcome.ACCEPTED)
+            return
+        consumer.spend(len(entries))
+        self.note_delivered(entries)
+        receiver.deliver(consumer, entries)
+
+    def note_delivered(self, entries: list[Entry]) -> None:
+        """`entries` are in a client's hands, unsettled."""
+        self.unsettled += len(entries)
+        last = max(entries).position if self.options.max_priority else entries[-1].position
+        if last >= self.delivered_below:
+            self.delivered_below = last + 1
+
+    def record_delivered(self) -> None:
+        """Let the log know how far the queue has been handed out."""
+        if self.durable and self.delivered_below > self.delivered_recorded:
+            self.delivered_recorded = self.delivered_below
+            self._host.log.append(Kind.DELIVERED, encode_delivered(self.ident, self.delivered_below))
+
+    def put_back(self, entries: list[Entry]) -> None:
+        """Entries return to their places (ORD-2)."""
+        self.order.put_back(entries)
+        if self.limited:
+            self.bytes += sum([len(entry.body) for entry in entries])
+        if self.ttl_possible:
+            self.arm_expiry()
+        if self.consumers or self._drop:
+            self._host.stirred[self] = None
+
+    def take_back(self, found: list[Reference], deliveries: dict[int, int], size: int) -> None:
+        """Held messages, whose bodies have `size` bytes, return to their places, as of `Discipline.attach`."""
+        self.order.attach(found, deliveries)
+        self.bytes += size
+        if self.ttl_possible:
+            self.arm_expiry()
+        self._host.stirred[self] = None
+
+    def attached(self, consumer: Consumer) -> None:
+        """A consumer has come."""
+        self.touch()
+
+    # -- time
+
+    def arm_expiry(self) -> None:
+        """Be called when the entry at the head has expired: after its time, so that a TTL of 0 lasts for a turn."""
+        head = self.order.peek()
+        if head is None or not head.run.expires_at:
+            return
+        at = max(head.run.expires_at, self._host.now) + 1  # what is overdue goes in parts, one in each turn
+        deadline = self._expiry_deadline
+        if deadline is not None and deadline.action is not None and deadline.at <= at:
+            return
+        if deadline is not None:
+            deadline.cancel()
+        self._expiry_deadline = self._host.deadlines.set(at, self._expire)
+
+    def _expire(self) -> None:
+        self._expire_before(self._host.now)
+
+    def _expire_before(self, end: int) -> None:
+        dead: list[Entry] = []
+        size = 0
+        head = self.order.peek()
+        while head is not None and 0 < head.run.expires_at < end and len(dead) < CHUNK and size < EXPIRY_BYTES:
+            dead += self.order.take(1)
+            size += len(head.body)
+            head = self.order.peek()
+        if dead:
+            if self.limited:
+                self.bytes -= sum([len(entry.body) for entry in dead])
+            self._host.bury(self, dead, Outcome.EXPIRED)
+        self.arm_expiry()
+
+    def touch(self) -> None:
+        """The queue is in use: its own expiry (`x-expires`) starts anew."""
+        self._used_at = self._host.now
+        if self.options.expires is not None and self._unused_deadline is None:
+            self._unused_deadline = self._host.deadlines.set(self._used_at + self.options.expires, self._unused)
+
+    def _unused(self) -> None:
+        expires = self.options.expires or 0
+        due = (self._host.now if self.consumers else self._used_at) + expires
+        if due > self._host.now:
+            self._unused_deadline = self._host.deadlines.set(due, self._unused)
+        else:
+            self._host.delete_queue(self)
+
+    def limit_memory(self, limit: int) -> None:
+        """From now on at most `limit` bytes of messages come into memory."""
+        self.order.limit_memory(limit)
+
+    def retire(self) -> None:
+        """The queue is deleted: nothing is due any more."""
+        self.deleted = True
+        for deadline in (self._expiry_deadline, self._unused_deadline):
+            if deadline is not None:
+                deadline.cancel()

@@ -1,0 +1,87 @@
+"""Settlements of a turn, gathered into one record for each queue and outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.references import ranges_of
+from escrowmq.core.records.settling import encode_settle
+
+if TYPE_CHECKING:
+    from escrowmq.core.messages.entry import Entry, Run
+    from escrowmq.core.ports import Log
+    from escrowmq.core.queues.delivery_log import Deliveries
+    from escrowmq.core.queues.outcome import Outcome
+    from escrowmq.core.queues.queue import Queue
+
+
+_run = attrgetter("run")
+
+
+class Settlements:
+    """Entries that left their queues in this turn, until `flush` writes them down."""
+
+    __slots__ = ("_log", "_waiting", "deliveries")
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self.deliveries: Deliveries | None = None
+        self._waiting: dict[tuple[Queue, Outcome], list[Entry]] = {}
+
+    def add(self, queue: Queue, entries: Iterable[Entry], outcome: Outcome) -> None:
+        """`entries` have left `queue`. Queues that have nothing in the log cost nothing."""
+        if not queue.logged:
+            return
+        key = (queue, outcome)
+        waiting = self._waiting.get(key)
+        if waiting is None:
+            self._waiting[key] = list(entries)
+        else:
+            waiting.extend(entries)
+
+    def flush(self) -> None:
+        """Append the records, and give back what the log kept for these entries."""
+        if self.deliveries is not None:  # what was delivered comes before what became of it
+            self.deliveries.flush()
+        if not self._waiting:
+            return
+        log = self._log
+        for (queue, outcome), entries in self._waiting.items():
+            runs = set(map(_run, entries))
+            alone = runs.pop() if len(runs) == 1 else None
+            if alone is not None and alone.lsn and queue.durable and alone.envelope.durable:  # the same, in fewer steps
+                positions = [entry.position for entry in entries]
+                log.append(Kind.SETTLE, encode_settle(queue.ident, outcome, ranges_of(positions)))
+                log.release(alone.lsn, len(entries))
+                continue
+            positions = durable_positions(queue, entries)
+            if positions:
+                log.append(Kind.SETTLE, encode_settle(queue.ident, outcome, ranges_of(positions)))
+            release(log, entries)
+        self._waiting.clear()
+
+
+def durable_positions(queue: Queue, entries: Iterable[Entry]) -> list[int]:
+    """Positions of those entries that a restart would bring back."""
+    if not queue.durable:
+        return []
+    return [entry.position for entry in entries if entry.run.envelope.durable]
+
+
+def release(log: Log, entries: Iterable[Entry]) -> None:
+    """The log need no longer keep the content of `entries`."""
+    run: Run | None = None
+    count = 0
+    for entry in entries:
+        if entry.run is run:
+            count += 1
+            continue
+        if run is not None and run.lsn:
+            log.release(run.lsn, count)
+        run = entry.run
+        count = 1
+    if run is not None and run.lsn:
+        log.release(run.lsn, count)

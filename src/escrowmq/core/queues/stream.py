@@ -1,0 +1,238 @@
+"""Streams (`x-queue-type: stream`): entries stay when they are read, and every consumer has a place of its own."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Final
+
+from escrowmq.core.messages.entry import Entry, Run
+from escrowmq.core.queues.backlog import Backlog
+from escrowmq.core.queues.discipline import ENTRY_COST, Detached, Pager
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.queue import CHUNK, Queue
+from escrowmq.core.records.references import Reference
+from escrowmq.core.topology.arguments.consumer import StreamOffset
+
+if TYPE_CHECKING:
+    from escrowmq.core.queues.consumer import Consumer
+
+_AGE_CHECK: Final = 1000  # ms between two looks at the age of the oldest run
+
+
+class StreamLog:
+    """Everything that a stream holds, as references; the newest runs in memory as well."""
+
+    __slots__ = ("_pager", "_recent", "_resident", "_resident_limit", "backlog")
+
+    def __init__(self, pager: Pager, resident_limit: int) -> None:
+        self._pager = pager
+        self._recent: deque[tuple[Run, Sequence[bytes]]] = deque()
+        self._resident = 0
+        self._resident_limit = resident_limit
+        self.backlog = Backlog()
+
+    def __len__(self) -> int:
+        return self.backlog.messages
+
+    def append(self, run: Run, bodies: Sequence[bytes]) -> None:
+        lsn = run.lsn or self._pager.store(run, bodies)
+        self.backlog.append(run.first, len(bodies), lsn, run.index)
+        self._recent.append((run, bodies))
+        self._resident += _size(bodies)
+        self._forget_old()
+
+    def _forget_old(self) -> None:
+        while self._resident > self._resident_limit and len(self._recent) > 1:
+            self._resident -= _size(self._recent.popleft()[1])
+
+    def read(self, position: int, most: int) -> list[Entry]:
+        """At most `most` entries from `position` on; at least one if there is any."""
+        if self._recent and position >= self._recent[0][0].first:
+            run, bodies = next(pair for pair in reversed(self._recent) if pair[0].first <= position)
+            skip = position - run.first
+            return list(map(Entry, range(position, position + most), bodies[skip : skip + most], repeat(run)))
+        found = self._find(position)
+        if found is None:
+            return []
+        first = max(position, found.first)
+        skip = first - found.first
+        wanted = Reference(first, min(most, found.length - skip), found.lsn, found.start + skip)
+        block = self._pager.load(wanted)
+        run = Run(block.envelope, first, block.time, wanted.lsn, wanted.start)
+        return list(map(Entry, range(first, first + wanted.length), block.bodies, repeat(run)))
+
+    def _find(self, position: int) -> Reference | None:
+        """The reference that holds `position`, or the next one behind it."""
+        i = self.backlog.find(position)
+        if i is not None and self.backlog.at(i).first + self.backlog.at(i).length <= position:
+            i += 1
+        return self.backlog.at(i) if i is not None and i < self.backlog.end else None
+
+    def first_at(self, time: int) -> int | None:
+        """The first position that came at `time` (milliseconds) or later; None if all are older."""
+        low, high = self.backlog.begin, self.backlog.end
+        while low < high:
+            middle = (low + high) // 2
+            if self._time(self.backlog.at(middle)) < time:
+                low = middle + 1
+            else:
+                high = middle
+        return self.backlog.at(low).first if low < self.backlog.end else None
+
+    def _time(self, reference: Reference) -> int:
+        return self._pager.load(reference._replace(length=1)).time
+
+    def oldest(self) -> tuple[Reference, int, int]:
+        """The first reference, when it came, and how many bytes its bodies have. IndexError on an empty stream."""
+        reference = self.backlog.peek()
+        block = self._pager.load(reference)
+        return reference, block.time, sum(map(len, block.bodies))
+
+    def drop_oldest(self) -> Reference:
+        reference = self.backlog.take(self.backlog.peek().length)
+        if self._recent and self._recent[0][0].first <= reference.first:
+            self._resident -= _size(self._recent.popleft()[1])
+        return reference
+
+    def take(self, most: int) -> list[Entry]:
+        """A stream gives nothing away."""
+        return []
+
+    def put_back(self, entries: list[Entry]) -> None:
+        """What was read has never left."""
+
+    def peek(self) -> Entry | None:
+        return None
+
+    def clear(self) -> list[Reference]:
+        gone = list(self.backlog)
+        self.backlog.clear()
+        self._recent.clear()
+        self._resident = 0
+        return gone
+
+    def references(self) -> Iterator[Reference]:
+        return iter(self.backlog)
+
+    def in_memory(self) -> list[Entry]:
+        return []
+
+    def loaded(self, start: int, most: int) -> list[Entry]:
+        return []
+
+    def backlogs(self) -> list[Backlog]:
+        return [self.backlog]
+
+    def known_deliveries(self) -> dict[int, int]:
+        return {}
+
+    def restore(self, found: Backlog, deliveries: dict[int, int], delivered_below: int) -> None:
+        self.backlog.replace(found)
+
+    def limit_memory(self, limit: int) -> None:
+        self._resident_limit = limit
+        self._forget_old()
+
+    def detach(self, most: int, parts: int) -> list[Detached]:
+        """A stream gives nothing away."""
+        return []
+
+    def attach(self, found: list[Reference], deliveries: dict[int, int]) -> None:
+        """What was read has never left."""
+
+
+class StreamQueue(Queue):
+    """A queue that keeps its entries by age and size, read by position."""
+
+    __slots__ = ("log",)
+
+    keeps = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.log = StreamLog(self._host.pager, self._host.resident_limit)
+        self.order = self.log
+        self.limited = True
+        self._drop = self.refuses = False
+        if self.options.max_age is not None:
+            self._check_later()
+
+    def _check_later(self) -> None:
+        self._expiry_deadline = self._host.deadlines.set(self._host.now + _AGE_CHECK, self._check_age)
+
+    def _admit(self, run: Run, bodies: Sequence[bytes]) -> None:
+        self.log.append(run, bodies)
+        self.logged = True
+        self.bytes += sum(map(len, bodies))
+        self._drop_by_size()
+        if self.consumers:
+            self._host.stirred[self] = None
+
+    def attached(self, consumer: Consumer) -> None:
+        consumer.cursor = self._place_of(consumer.options.stream_offset)
+
+    def _place_of(self, offset: StreamOffset) -> int:
+        """The position where a reader begins."""
+        backlog = self.log.backlog
+        if not len(self.log):
+            return max(self.next_position, offset.value + 1) if offset.kind == "offset" else self.next_position
+        match offset.kind:
+            case "first":
+                return backlog.peek().first
+            case "last":
+                return backlog.at(backlog.end - 1).first
+            case "next":
+                return self.next_position
+            case "offset":
+                return max(backlog.peek().first, offset.value + 1)
+            case "time" | "age":
+                time = offset.value if offset.kind == "time" else self._host.now - offset.value
+                found = self.log.first_at(time)
+                return self.next_position if found is None else found
+
+    def dispatch(self) -> None:
+        for consumer in self.consumers:
+            while consumer.cursor < self.visible_end:
+                room = consumer.room()
+                entries = self.log.read(consumer.cursor, min(room, CHUNK)) if room > 0 else []
+                if not entries:
+                    break
+                consumer.cursor = entries[-1].position + 1
+                self._hand(consumer, entries)
+
+    def note_delivered(self, entries: list[Entry]) -> None:
+        """`entries` are in a client's hands; a stream does not tell whether they have been before."""
+        self.unsettled += len(entries)
+
+    @property
+    def visible_end(self) -> int:
+        """The position behind the last visible one."""
+        return self.escrow[0][1].first if self.escrow else self.next_position
+
+    def _drop_by_size(self) -> None:
+        most = self.options.max_length_bytes
+        if most is None:
+            return
+        while self.bytes > most and len(self.log.backlog) and self.log.backlog.end - self.log.backlog.begin > 1:
+            self._drop_oldest(Outcome.DROPPED, self.log.oldest()[2])
+
+    def _check_age(self) -> None:
+        if self.options.max_age is None:
+            return
+        while self.log.backlog.end - self.log.backlog.begin > 1:
+            _, time, size = self.log.oldest()
+            if time + self.options.max_age > self._host.now:
+                break
+            self._drop_oldest(Outcome.EXPIRED, size)
+        self._check_later()
+
+    def _drop_oldest(self, outcome: Outcome, size: int) -> None:
+        reference = self.log.drop_oldest()
+        self.bytes -= size
+        self._host.forget(self, [reference], outcome)
+
+
+def _size(bodies: Sequence[bytes]) -> int:
+    return sum(map(len, bodies)) + ENTRY_COST * len(bodies)

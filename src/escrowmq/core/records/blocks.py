@@ -1,0 +1,57 @@
+"""Blocks: message content in records. A block has one envelope, then lengths, then contents.
+
+A block lies inside a record and is addressed by its own LSN. All numbers are little-endian. The journal's checksum
+vouches for the bytes, so decoders do not check them again.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from escrowmq.core.messages.envelope import Envelope
+
+BLOCK: Final = struct.Struct("<IQII")  # length of what follows this field, time in ms, count, envelope length
+_U32: Final = struct.Struct("<I")
+_JOINED: Final = 1 << 16  # bytes of bodies up to which one part is cheaper than a part for each
+
+
+class Block(NamedTuple):
+    """The content of a block."""
+
+    time: int
+    envelope: Envelope
+    bodies: list[bytes]
+
+
+def encode_block(time: int, envelope: Envelope, bodies: Sequence[bytes]) -> list[bytes]:
+    """The parts of a block, ready to be joined."""
+    head = envelope.encode()
+    count = len(bodies)
+    if count == 1:
+        body = bodies[0]
+        return [BLOCK.pack(20 + len(head) + len(body), time, 1, len(head)), head, _U32.pack(len(body)), body]
+    lengths = array("I", map(len, bodies))
+    total = sum(lengths)
+    fixed = BLOCK.pack(16 + len(head) + 4 * count + total, time, count, len(head))
+    if total <= _JOINED:
+        return [fixed, head, lengths.tobytes(), b"".join(bodies)]
+    return [fixed, head, lengths.tobytes(), *bodies]
+
+
+def decode_block(data: bytes | memoryview, at: int = 0, first: int = 0, count: int | None = None) -> Block:
+    """The block that begins at `at`; with `first` and `count`, only these of its bodies."""
+    _, time, total, head = BLOCK.unpack_from(data, at)
+    at += BLOCK.size
+    envelope = Envelope.decode(bytes(data[at : at + head]))
+    at += head
+    lengths = array("I", bytes(data[at : at + 4 * total]))
+    at += 4 * total + sum(lengths[:first])
+    stop = total if count is None else first + count
+    bodies = []
+    for length in lengths[first:stop]:
+        bodies.append(bytes(data[at : at + length]))
+        at += length
+    return Block(time, envelope, bodies)

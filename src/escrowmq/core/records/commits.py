@@ -1,0 +1,50 @@
+"""The COMMIT record: everything that a transaction branch does, in one record (TX-5)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from escrowmq.core.records.kinds import Kind
+
+_COMMIT: Final = struct.Struct("<QI")  # branch number, number of operations
+_OPERATION: Final = struct.Struct("<BI")  # kind, length
+_LONE: Final = struct.Struct("<QIBI")  # head of a commit of one operation, head of the operation
+
+
+def encode_commit(branch: int, operations: Sequence[tuple[Kind, Sequence[bytes]]]) -> tuple[list[bytes], list[int]]:
+    """A COMMIT record: the parts, and for each operation the offset of its payload within the record.
+
+    Everything that a branch does stands in this one record, so it is atomic by construction (TX-5).
+    """
+    parts: list[bytes] = [_COMMIT.pack(branch, len(operations))]
+    offsets = []
+    at = _COMMIT.size
+    for kind, payload in operations:
+        length = sum(map(len, payload))
+        parts.append(_OPERATION.pack(kind, length))
+        parts.extend(payload)
+        offsets.append(at + _OPERATION.size)
+        at += _OPERATION.size + length
+    return parts, offsets
+
+
+def encode_lone(branch: int, kind: Kind, length: int) -> bytes:
+    """What precedes the payload in a COMMIT record of one operation; the same as `encode_commit`, in one step."""
+    return _LONE.pack(branch, 1, kind, length)
+
+
+def decode_commit(data: bytes | memoryview) -> tuple[int, Iterator[tuple[Kind, int, bytes | memoryview]]]:
+    """The branch, and its operations as (kind, offset within the record, payload)."""
+    branch, number = _COMMIT.unpack_from(data)
+
+    def operations() -> Iterator[tuple[Kind, int, bytes | memoryview]]:
+        at = _COMMIT.size
+        for _ in range(number):
+            kind, length = _OPERATION.unpack_from(data, at)
+            at += _OPERATION.size
+            yield Kind(kind), at, data[at : at + length]
+            at += length
+
+    return branch, operations()

@@ -1,0 +1,58 @@
+"""The DELIVERIES record: which messages were handed to which consumer, for the audit."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from escrowmq.core.records.references import Range
+
+_HEAD: Final = struct.Struct("<IQI")  # queue id, time in ms, number of parts
+_PART: Final = struct.Struct("<BHI")  # flags, length of the consumer's name, number of ranges
+_RANGE: Final = struct.Struct("<QI")  # first position, count
+REDELIVERED: Final = 1
+"""Marked as delivered before."""
+
+
+SETTLED: Final = 2
+"""Settled by being handed over."""
+
+
+class Part(NamedTuple):
+    """What one consumer got: ranges of positions, in order. `flags`: REDELIVERED, SETTLED."""
+
+    consumer: str
+    flags: int
+    ranges: list[Range]
+
+
+class Delivered(NamedTuple):
+    """A DELIVERIES record: what of a queue was handed out in one turn, at `time` (ms), in the order of the parts."""
+
+    queue: int
+    time: int
+    parts: list[Part]
+
+
+def encode_deliveries(found: Delivered) -> bytes:
+    """A DELIVERIES record."""
+    pieces = [_HEAD.pack(found.queue, found.time, len(found.parts))]
+    for consumer, flags, ranges in found.parts:
+        name = consumer.encode("utf-8", "surrogatepass")[: 1 << 15]
+        pieces += (_PART.pack(flags, len(name), len(ranges)), name, *(_RANGE.pack(*each) for each in ranges))
+    return b"".join(pieces)
+
+
+def decode_deliveries(data: bytes | memoryview) -> Delivered:
+    queue, time, number = _HEAD.unpack_from(data)
+    at = _HEAD.size
+    parts = []
+    for _ in range(number):
+        flags, length, count = _PART.unpack_from(data, at)
+        at += _PART.size
+        name = bytes(data[at : at + length]).decode("utf-8", "surrogatepass")
+        at += length
+        ranges = [Range(*_RANGE.unpack_from(data, at + i * _RANGE.size)) for i in range(count)]
+        at += count * _RANGE.size
+        parts.append(Part(name, flags, ranges))
+    return Delivered(queue, time, parts)

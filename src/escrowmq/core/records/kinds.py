@@ -1,0 +1,49 @@
+"""The kinds of the journal's records (docs/internals/records.md)."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+
+class Kind(IntEnum):
+    """Record kinds. Numbers are part of the journal's format and never reused."""
+
+    PUBLISH = 1
+    SETTLE = 2
+    COMMIT = 3
+    RELOCATE = 4
+    RETURNED = 5
+    QUEUE_STATE = 6
+    PAGE = 7
+    DELIVERED = 8
+    READDRESSED = 9
+    PREPARE = 10
+    PLACED = 11
+    ROLLBACK = 12
+    HEURISTIC = 13
+    FORGET = 14
+    DECIDE = 15
+    COUNTERS = 16
+    VHOST_SET = 17
+    VHOST_DELETED = 18
+    EXCHANGE_DECLARED = 19
+    EXCHANGE_DELETED = 20
+    QUEUE_DECLARED = 21
+    QUEUE_DELETED = 22
+    BOUND = 23
+    UNBOUND = 24
+    USER_SET = 25
+    USER_DELETED = 26
+    PERMISSION_SET = 27
+    PERMISSION_DELETED = 28
+    TOPIC_PERMISSION_SET = 29
+    TOPIC_PERMISSION_DELETED = 30
+    PROGRESS = 31
+    HELD = 32
+    RELEASED = 33
+    DELIVERIES = 34
+
+
+RECORD_BYTES: Final = 1 << 30
+"""The longest record that a journal takes."""

@@ -1,0 +1,58 @@
+"""The PUBLISH record: a run of messages and the queues that it was routed to."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.records.blocks import BLOCK
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.references import Target
+
+_U32: Final = struct.Struct("<I")
+_TARGET: Final = struct.Struct("<IQ")  # queue id, first position
+_SINGLE: Final = struct.Struct("<IIQIQII")  # one target, then the head of its block
+_SINGLE_BLOCK: Final = 4 + _TARGET.size  # where its block begins
+_LONE: Final = struct.Struct("<QIBI")  # head of a commit of one operation, head of the operation
+_LONE_SINGLE: Final = struct.Struct(_LONE.format + _SINGLE.format[1:])
+_PUBLISH: Final = int(Kind.PUBLISH)
+
+
+class Publish(NamedTuple):
+    """A run on its queues; `block` is the offset of its block within the record, `length` how many messages it has."""
+
+    targets: list[Target]
+    block: int
+    length: int
+
+
+def encode_targets(targets: Sequence[tuple[int, int]]) -> bytes:
+    """What precedes the block in a PUBLISH record."""
+    if len(targets) == 1:
+        return b"\x01\x00\x00\x00" + _TARGET.pack(*targets[0])
+    return _U32.pack(len(targets)) + b"".join([_TARGET.pack(*target) for target in targets])
+
+
+def encode_single(
+    queue: int, position: int, time: int, envelope: Envelope, body: bytes, branch: int = 0
+) -> tuple[tuple[bytes, ...], int]:
+    """One message on one queue: the parts of its PUBLISH record, or of the COMMIT of a branch that is no more than it,
+    and where in it the block begins. The same as targets and block (and `encode_lone`), in one step.
+    """
+    head, size = envelope.encode(), len(body)
+    rest = 20 + len(head) + size
+    if branch:
+        length = _SINGLE_BLOCK + 4 + rest
+        fixed = _LONE_SINGLE.pack(branch, 1, _PUBLISH, length, 1, queue, position, rest, time, 1, len(head))
+        return (fixed, head, _U32.pack(size), body), _LONE.size + _SINGLE_BLOCK
+    fixed = _SINGLE.pack(1, queue, position, rest, time, 1, len(head))
+    return (fixed, head, _U32.pack(size), body), _SINGLE_BLOCK
+
+
+def decode_publish(data: bytes | memoryview) -> Publish:
+    (number,) = _U32.unpack_from(data)
+    at = 4 + number * _TARGET.size
+    targets = [Target(*_TARGET.unpack_from(data, 4 + i * _TARGET.size)) for i in range(number)]
+    return Publish(targets, at, BLOCK.unpack_from(data, at)[2])

@@ -1,0 +1,31 @@
+"""The SETTLE record: messages that have left a queue, and why."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.records.references import Range
+
+_SETTLE: Final = struct.Struct("<IBI")  # queue id, outcome, number of ranges
+_RANGE: Final = struct.Struct("<QI")  # first position, count
+
+
+class Settle(NamedTuple):
+    queue: int
+    outcome: Outcome
+    ranges: list[Range]
+
+
+def encode_settle(queue: int, outcome: Outcome, ranges: Sequence[Range]) -> bytes:
+    """A SETTLE record for the positions of `ranges`."""
+    return _SETTLE.pack(queue, outcome, len(ranges)) + b"".join([_RANGE.pack(*r) for r in ranges])
+
+
+def decode_settle(data: bytes | memoryview) -> Settle:
+    queue, outcome, number = _SETTLE.unpack_from(data)
+    size = _RANGE.size
+    ranges = [Range(*_RANGE.unpack_from(data, _SETTLE.size + i * size)) for i in range(number)]
+    return Settle(queue, Outcome(outcome), ranges)

@@ -1,0 +1,1 @@
+"""Recovery: replay of the log, snapshots, and relocation of live messages (compaction)."""

@@ -1,0 +1,227 @@
+"""Recovery: the broker's state from a snapshot's records and the log's records after it (ORD-5, DUR-3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from escrowmq.core.branches.recovery import FoundBranches
+from escrowmq.core.queues.backlog import Backlog
+from escrowmq.core.records.branches import decode_decide, decode_heuristic, decode_number, decode_placed
+from escrowmq.core.records.changes import decode_change
+from escrowmq.core.records.commits import decode_commit
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.moves import Move, decode_moves, decode_readdressed
+from escrowmq.core.records.publishing import decode_publish
+from escrowmq.core.records.queue_state import decode_delivered, decode_queue_state, decode_returned
+from escrowmq.core.records.references import Range, merged
+from escrowmq.core.records.reservations import decode_held, decode_released
+from escrowmq.core.records.settling import decode_settle
+from escrowmq.core.reservations.recovery import FoundHolds
+
+if TYPE_CHECKING:
+    from escrowmq.core.broker import Broker
+    from escrowmq.core.queues.queue import Queue
+
+Payload = bytes | memoryview
+
+
+class RecoveryError(Exception):
+    """The log holds something that this version cannot apply; names the record and its LSN."""
+
+
+class _Found:
+    """What the records say of one queue."""
+
+    __slots__ = ("delivered_below", "deliveries", "holds", "moved", "next_position", "references", "settled")
+
+    def __init__(self) -> None:
+        self.references = Backlog()
+        self.settled: list[Range] = []
+        self.moved: dict[int, tuple[int, int]] = {}  # by position: LSN of the block, number in it
+        self.deliveries: dict[int, int] = {}
+        self.delivered_below = 0
+        self.next_position = 1
+        self.holds = FoundHolds()
+
+
+class Recovery:
+    """Applies records in order; `finish` hands the result to the broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._found: dict[int, _Found] = {}
+        self._branches = FoundBranches(broker)
+        self._handlers: dict[int, Callable[[int, Payload], None]] = {
+            Kind.PUBLISH: self._publish,
+            Kind.SETTLE: self._settle,
+            Kind.COMMIT: self._commit,
+            Kind.RELOCATE: self._relocate,
+            Kind.READDRESSED: self._readdressed,
+            Kind.RETURNED: self._returned,
+            Kind.DELIVERED: self._delivered,
+            Kind.QUEUE_STATE: self._queue_state,
+            Kind.HELD: self._held,
+            Kind.RELEASED: self._released,
+            Kind.PLACED: self._placed,
+            Kind.PREPARE: self._branches.prepared,
+            Kind.ROLLBACK: self._over,
+            Kind.FORGET: self._over,
+            Kind.HEURISTIC: self._heuristic,
+            Kind.DECIDE: self._decide,
+            Kind.PROGRESS: self._progress,
+            Kind.COUNTERS: self._counters,
+            Kind.QUEUE_DELETED: self._queue_deleted,
+        }
+
+    def apply(self, lsn: int, kind: int, payload: Payload) -> None:
+        """One record. Raises RecoveryError for a kind that is unknown."""
+        handler = self._handlers.get(kind)
+        if handler is not None:
+            handler(lsn, payload)
+        elif kind in (Kind.PAGE, Kind.DELIVERIES):
+            return
+        elif kind in Kind._value2member_map_:
+            self._broker.restore(Kind(kind), decode_change(payload))
+        else:
+            raise RecoveryError(f"record at LSN {lsn} is of kind {kind}, which this version does not know")
+
+    def _of(self, queue: int) -> _Found:
+        found = self._found.get(queue)
+        if found is None:
+            found = self._found[queue] = _Found()
+        return found
+
+    def _publish(self, lsn: int, payload: Payload) -> None:
+        publish = decode_publish(payload)
+        for target in publish.targets:
+            found = self._of(target.queue)
+            found.references.append(target.first, publish.length, lsn + publish.block, 0)
+            found.next_position = target.first + publish.length
+
+    def _settle(self, lsn: int, payload: Payload) -> None:
+        settle = decode_settle(payload)
+        self._of(settle.queue).settled += settle.ranges
+
+    def _commit(self, lsn: int, payload: Payload) -> None:
+        branch, operations = decode_commit(payload)
+        self._branches.over(branch)
+        self._do(lsn, operations)
+
+    def _do(self, lsn: int, operations: Iterable[tuple[Kind, int, Payload]]) -> None:
+        for kind, offset, operation in operations:
+            self._handlers[kind](lsn + offset, operation)
+
+    def _placed(self, lsn: int, payload: Payload) -> None:
+        placed = decode_placed(payload)
+        for target in placed.targets:
+            found = self._of(target.queue)
+            found.references.append(target.first, placed.length, placed.lsn, 0)
+            found.next_position = target.first + placed.length
+
+    def _over(self, lsn: int, payload: Payload) -> None:
+        self._branches.over(decode_number(payload))
+
+    def _heuristic(self, lsn: int, payload: Payload) -> None:
+        commit, number, operations = decode_heuristic(payload)
+        self._branches.forced(number, commit=commit)
+        self._do(lsn, operations)
+
+    def _decide(self, lsn: int, payload: Payload) -> None:
+        decided = decode_decide(payload)
+        self._broker.coordinator.restore_progress(decided.application, decided.epoch)
+        for number in decided.rolled_back:
+            self._branches.over(number)
+        for number, operations in decided.committed:
+            self._branches.over(number)
+            self._do(lsn, operations)
+
+    def _progress(self, lsn: int, payload: Payload) -> None:
+        self._broker.coordinator.restore_progress(**decode_change(payload))
+
+    def _counters(self, lsn: int, payload: Payload) -> None:
+        fields = decode_change(payload)
+        self._broker.branch_seen(fields.pop("next_branch", 1) - 1)
+        self._broker.restore(Kind.COUNTERS, fields)
+
+    def _relocate(self, lsn: int, payload: Payload) -> None:
+        moves, offset = decode_moves(payload)
+        self._move(moves, lsn + offset)
+
+    def _readdressed(self, lsn: int, payload: Payload) -> None:
+        self._move(*decode_readdressed(payload))
+
+    def _move(self, moves: list[Move], block: int) -> None:
+        for move in moves:
+            moved = self._of(move.queue).moved
+            for position, start in zip(move.positions, move.starts, strict=True):
+                moved[position] = (block, start)
+
+    def _returned(self, lsn: int, payload: Payload) -> None:
+        queue, counts = decode_returned(payload)
+        self._of(queue).deliveries.update(counts)
+
+    def _delivered(self, lsn: int, payload: Payload) -> None:
+        queue, below = decode_delivered(payload)
+        found = self._of(queue)
+        found.delivered_below = max(found.delivered_below, below)
+        found.next_position = max(found.next_position, below)  # transient ones, which are lost, had positions too
+
+    def _held(self, lsn: int, payload: Payload) -> None:
+        held = decode_held(payload)
+        found = self._of(held.queue)
+        below = found.holds.held(held)
+        found.delivered_below = max(found.delivered_below, below)
+        found.next_position = max(found.next_position, below)  # as in DELIVERED
+
+    def _released(self, lsn: int, payload: Payload) -> None:
+        released = decode_released(payload)
+        found = self._of(released.queue)
+        found.deliveries.update(found.holds.released(released))
+
+    def _queue_state(self, lsn: int, payload: Payload) -> None:
+        state = decode_queue_state(payload)
+        found = self._of(state.queue)
+        found.next_position = state.next_position
+        found.delivered_below = state.delivered_below
+        found.deliveries.update(state.deliveries)
+        references = found.references
+        references.firsts, references.lsns = state.firsts, state.lsns
+        references.counts, references.indexes = state.counts, state.indexes
+        references.messages = sum(state.counts)
+
+    def _queue_deleted(self, lsn: int, payload: Payload) -> None:
+        fields = decode_change(payload)
+        self._found.pop(fields["id"], None)
+        self._broker.restore(Kind.QUEUE_DELETED, fields)
+
+    def finish(self) -> None:
+        """Fill the queues, and find what branches that are in doubt lock in them."""
+        self._branches.begin()
+        for queue in self._broker.durable_queues():
+            found = self._found.get(queue.ident)
+            if found is not None:
+                self._fill(queue, found)
+        self._branches.finish()
+
+    def _fill(self, queue: Queue, found: _Found) -> None:
+        references = found.references
+        found.holds.complete(references)
+        references.remove(merged(found.settled))
+        if found.moved:
+            references.move(found.moved)
+        queue.next_position = queue.restored_below = found.next_position
+        queue.delivered_below = queue.delivered_recorded = found.delivered_below
+        queue.logged = True
+        for reference in references:
+            self._broker.log.retain(reference.lsn, reference.length)
+        self._branches.lock(queue, references, found.deliveries)
+        found.holds.restore(queue, references)
+        if queue.limited or queue.keeps:
+            queue.bytes = sum(self._bytes(references))
+        deliveries = {position: count for position, count in found.deliveries.items() if position in references}
+        queue.order.restore(references, deliveries, found.delivered_below)
+        queue.arm_expiry()
+
+    def _bytes(self, references: Backlog) -> list[int]:
+        return [sum(map(len, self._broker.pager.load(reference).bodies)) for reference in references]

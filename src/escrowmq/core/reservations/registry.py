@@ -1,0 +1,371 @@
+"""What can be done with holds: take messages, read them, settle them, release them (PIPE-1). Streams are only read."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from itertools import chain, groupby, repeat
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from escrowmq.core.branches.decision import Decision
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.messages.entry import Entry, Run
+from escrowmq.core.queues.backlog import Backlog
+from escrowmq.core.queues.discipline import Detached
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.stream import StreamQueue
+from escrowmq.core.records.blocks import encode_block
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.moves import Move, encode_moves
+from escrowmq.core.records.queue_state import encode_returned
+from escrowmq.core.records.references import TRANSIENT, Reference
+from escrowmq.core.records.reservations import Held, HeldRange, encode_held, encode_released, joined
+from escrowmq.core.reservations.reading import MOST_MESSAGES, Batch, BatchReader
+from escrowmq.core.reservations.reservation import Hold, HoldSettlement, Row
+
+if TYPE_CHECKING:
+    from escrowmq.core.broker import Broker
+    from escrowmq.core.queues.queue import Queue
+
+MOST_PARTS: Final = 50_000
+"""References, or entries in memory, that one call takes; references stand for any number of messages."""
+COPY_BYTES: Final = 8 << 20
+"""Content that one call writes because the log does not have it."""
+STEP: Final = 1000
+"""Parts that are taken together."""
+GROUPS: Final = 1000
+"""Groups that one queue remembers."""
+BULK_BYTES: Final = 4 << 20
+"""Bodies in a batch, if nothing else is asked for."""
+MOST_BULK_BYTES: Final = 64 << 20
+
+_run = attrgetter("run")
+
+
+class HoldState(NamedTuple):
+    """What a group holds: numbers `first` up to `end` - 1, of which `added` are new.
+
+    All below `settled` were settled. `lsn` is what an answer has to wait for.
+    """
+
+    first: int
+    end: int
+    added: int
+    settled: int
+    lsn: int
+
+
+class Description(NamedTuple):
+    """A queue, for one who wants to read it. `first` and `next`: positions of a stream that can be read.
+
+    `ident` is the queue's own: a durable one that is made anew under its name has another.
+    """
+
+    kind: str
+    first: int
+    next: int
+    ready: int
+    ident: int
+
+
+class Holds:
+    """The holds of a broker's queues, for protocols and operators."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._reader = BatchReader(broker.log)
+        self._copied = 0  # bytes of content that had to be written so far
+
+    # -- taking
+
+    def hold(self, queue: Queue, group: str, most: int = 0, until: int = 0) -> HoldState:
+        """Hold `most` further messages; or, with `until`, as many as it takes for the hold to end there.
+
+        It may be fewer: there are no more, or it was enough for one call. With neither, nothing changes. What the
+        answer waits for covers everything held before, too.
+
+        Raises PRECONDITION_FAILED for a stream, ACCESS_REFUSED if a consumer has the queue for itself, LIMIT_EXCEEDED
+        for too many groups.
+        """
+        if queue.keeps:
+            raise BrokerError(
+                Condition.PRECONDITION_FAILED,
+                f"queue '{queue.name}' in vhost '{queue.vhost}' is a stream, which is read without holding it",
+            )
+        if any(consumer.exclusive for consumer in queue.consumers):
+            raise BrokerError(
+                Condition.ACCESS_REFUSED, f"queue '{queue.name}' in vhost '{queue.vhost}' in exclusive use"
+            )
+        queue.touch()
+        queue.refresh()
+        hold = queue.holds.get(group)
+        if until:
+            most = until - (1 if hold is None else hold.end)
+        count = 0
+        if most > 0 and queue.ready:
+            count = self._extend(queue, group, most)
+            hold = queue.holds.get(group)
+        if hold is None:
+            return HoldState(1, 1, 0, 1, 0)
+        lsn = self._broker.log.end_lsn if queue.durable else 0
+        return HoldState(hold.first, hold.end, count, hold.settled, lsn)
+
+    def _extend(self, queue: Queue, group: str, most: int) -> int:
+        hold = queue.holds.get(group)
+        if hold is None and len(queue.holds) >= GROUPS:
+            raise BrokerError(
+                Condition.LIMIT_EXCEEDED,
+                f"queue '{queue.name}' in vhost '{queue.vhost}' remembers {GROUPS} groups, which is the limit",
+            )
+        copies: list[Reference] = []
+        taken: list[tuple[Backlog, int]] = []
+        enough = self._copied + COPY_BYTES
+        for detached in self._detached(queue, most):
+            taken += self._lasting(queue, detached, copies)
+            if self._copied > enough:
+                break
+        if not taken:
+            return 0
+        if hold is None:
+            hold = queue.holds[group] = Hold(queue, group)
+        first = hold.end
+        for references, deliveries in taken:
+            hold.add(references, deliveries)
+        below = max(references.firsts[-1] + references.counts[-1] for references, _ in taken)
+        queue.delivered_below = max(queue.delivered_below, below)
+        if queue.durable:
+            ranges = joined([each for references, deliveries in taken for each in _ranges(references, deliveries)])
+            held = Held(queue.ident, group, hold.settled, first, ranges, copies)
+            self._broker.log.append(Kind.HELD, *encode_held(held))
+            queue.delivered_recorded = max(queue.delivered_recorded, below)
+        return hold.end - first
+
+    def _detached(self, queue: Queue, most: int) -> Iterator[list[Detached]]:
+        """Messages leave the queue, in order, some at a time."""
+        one_by_one = queue.limited or self._may_expire(queue, most)  # sizes count, or the time of each
+        parts = MOST_PARTS
+        while most > 0 and parts > 0 and queue.ready:
+            if one_by_one:
+                some = [Detached(entry, entry.deliveries) for entry in queue.take(min(most, STEP))]
+            else:
+                some = queue.order.detach(most, min(parts, STEP))
+            parts -= max(sum([part.parts for part in some]), 1)
+            most -= sum([part.messages for part in some])
+            yield some
+
+    def _may_expire(self, queue: Queue, most: int) -> bool:
+        """Whether the next `most` messages of the queue have a time to live, as far as one can tell without looking at
+        each: at those that a restart brought back nobody has looked.
+        """
+        if queue.ttl_possible or not queue.restored_below:
+            return queue.ttl_possible
+        restored = False
+        for backlog in queue.order.backlogs():
+            left = most
+            for i in range(backlog.begin, min(backlog.begin + MOST_PARTS, backlog.end)):
+                first, count, lsn, _ = backlog.at(i)
+                if left <= 0 or first >= queue.restored_below:
+                    break
+                restored = True
+                left -= count
+                if self._reader.envelope_of(lsn).ttl is not None:
+                    queue.ttl_possible = True
+                    return True
+        if not restored:
+            queue.restored_below = 0
+        return False
+
+    # -- content that would not survive
+
+    def _lasting(
+        self, queue: Queue, detached: list[Detached], copies: list[Reference]
+    ) -> Iterator[tuple[Backlog, int]]:
+        """As references to content that lasts as long as the queue; what is written for that goes into `copies`.
+
+        What is returned together is in order of position, and has been delivered equally often.
+        """
+        for in_memory, group in groupby(detached, lambda each: isinstance(each.what, Entry)):
+            if in_memory:
+                yield from self._of_entries(
+                    queue, [each.what for each in group if isinstance(each.what, Entry)], copies
+                )
+                continue
+            for references, deliveries in group:
+                assert isinstance(references, Backlog)
+                if queue.durable and max(references.indexes) >= TRANSIENT:
+                    references = Backlog.of(*[self._durable(queue, each, copies) for each in references])
+                yield references, deliveries
+
+    def _durable(self, queue: Queue, reference: Reference, copies: list[Reference]) -> Reference:
+        if not reference.start & TRANSIENT:
+            return reference
+        block = self._broker.pager.load(reference)
+        return self._copy(queue, Run(block.envelope, reference.first, block.time, reference.lsn), block.bodies, copies)
+
+    def _of_entries(self, queue: Queue, entries: list[Entry], copies: list[Reference]) -> Iterator[tuple[Backlog, int]]:
+        found = Backlog()
+        deliveries = behind = 0
+        for run, group in groupby(entries, _run):
+            members = list(group)
+            begin = 0
+            for i in range(1, len(members) + 1):
+                first = members[begin]
+                if i < len(members) and (members[i].position, members[i].deliveries) == (
+                    first.position + i - begin,
+                    first.deliveries,
+                ):
+                    continue
+                if not run.lsn or (queue.durable and first.start & TRANSIENT):
+                    part = Run(run.envelope, first.position, run.time, run.lsn)
+                    reference = self._copy(queue, part, [entry.body for entry in members[begin:i]], copies)
+                else:
+                    reference = Reference(first.position, i - begin, run.lsn, first.start)
+                if len(found) and (first.deliveries != deliveries or first.position < behind):
+                    yield found, deliveries
+                    found = Backlog()
+                found.append(*reference)
+                deliveries, behind = first.deliveries, reference.first + reference.length
+                begin = i
+        if len(found):
+            yield found, deliveries
+
+    def _copy(self, queue: Queue, run: Run, bodies: list[bytes], copies: list[Reference]) -> Reference:
+        """Write content that is in memory alone, or would not survive a restart."""
+        log = self._broker.log
+        count = len(bodies)
+        self._copied += sum(map(len, bodies))
+        queue.logged = True
+        if queue.durable:
+            positions = range(run.first, run.first + count)
+            head = encode_moves([Move(queue.ident, array("Q", positions), array("I", range(count)))])
+            content = encode_block(run.time, run.envelope.lasting(), bodies)
+            reference = Reference(run.first, count, log.append(Kind.RELOCATE, head, *content) + len(head), 0)
+            copies.append(reference)
+        else:
+            lsn = log.append(Kind.PAGE, *encode_block(run.time, run.envelope, bodies))
+            reference = Reference(run.first, count, lsn, TRANSIENT)
+        log.retain(reference.lsn, count)
+        if run.lsn:
+            log.release(run.lsn, count)
+        return reference
+
+    # -- reading
+
+    def read(self, queue: Queue, group: str, first: int, end: int = 0, most_bytes: int = 0) -> Batch:
+        """What `group` holds from number `first` to `end` - 1; of a stream, what lies at these positions.
+
+        What is gone is passed over: the batch says where it begins. As many messages as have `most_bytes` together, but
+        one at least. Without `end`, up to the last one.
+        """
+        queue.touch()
+        most_bytes = min(most_bytes or BULK_BYTES, MOST_BULK_BYTES)
+        if isinstance(queue, StreamQueue):
+            end = min(end or queue.visible_end, queue.visible_end)
+            return self._reader.read(*_stream_rows(queue, first), max(end, first), most_bytes)
+        hold = queue.holds.get(group)
+        if hold is None:
+            return self._reader.read(first, (), first, most_bytes)
+        end = min(end or hold.end, hold.end)
+        return self._reader.read(*hold.rows(first, MOST_MESSAGES), max(end, first), most_bytes)
+
+    def describe(self, queue: Queue) -> Description:
+        """What is there to be read."""
+        queue.refresh()
+        if isinstance(queue, StreamQueue):
+            first = queue.log.backlog.peek().first if len(queue.log) else queue.visible_end
+            return Description("stream", first, queue.visible_end, len(queue.log), queue.ident)
+        return Description("classic", 1, queue.next_position, queue.ready, queue.ident)
+
+    # -- the end
+
+    def settlement(self, queue: Queue, group: str, end: int) -> HoldSettlement | None:
+        """Everything that `group` holds below `end` is to be accepted: work for a branch. None if there is nothing to
+        do, since all of it has been settled before.
+
+        Raises PRECONDITION_FAILED if the group does not hold it.
+        """
+        queue.touch()
+        hold = queue.holds.get(group)
+        if hold is None:
+            if end <= 1:
+                return None
+            hold = Hold(queue, group)
+        work = HoldSettlement(hold, end)
+        work.check()
+        return work if end > hold.settled else None
+
+    def settle(self, work: HoldSettlement | None) -> int:
+        """The same at once; what an answer has to wait for, which covers what was settled before."""
+        if work is not None:
+            decision = Decision(self._broker)
+            decision.settle_hold(work)
+            decision.apply()
+        return self._broker.log.end_lsn
+
+    def release(self, queue: Queue, group: str) -> tuple[int, int]:
+        """What a group holds goes back to its places, marked as delivered. How many messages that were, and what the
+        answer has to wait for.
+
+        Raises RESOURCE_LOCKED while a prepared transaction will settle some of it.
+        """
+        hold = queue.holds.get(group)
+        if hold is None or not len(hold):
+            return 0, 0
+        if hold.pledged:
+            raise BrokerError(
+                Condition.RESOURCE_LOCKED,
+                f"a prepared transaction settles messages of queue '{queue.name}' in vhost '{queue.vhost}' "
+                f"that group '{group}' holds; decide it first",
+            )
+        count = len(hold)
+        taken = hold.clear()
+        hold.releases += 1
+        if queue.durable:
+            self._broker.log.append(Kind.RELEASED, encode_released(queue.ident, group, hold.settled, hold.first))
+        self._put_back(queue, taken)
+        return count, self._broker.log.end_lsn if queue.durable else 0
+
+    def _put_back(self, queue: Queue, taken: list[tuple[Reference, int]]) -> None:
+        broker, limit = self._broker, queue.options.delivery_limit
+        returned: list[Reference] = []
+        deliveries: dict[int, int] = {}
+        spent: list[Reference] = []
+        for reference, count in taken:
+            if limit is not None and count >= limit:
+                spent.append(reference)
+                continue
+            returned.append(reference)
+            if count or limit is not None:
+                deliveries.update(dict.fromkeys(range(reference.first, reference.first + reference.length), count + 1))
+        if limit is not None and deliveries and queue.durable:
+            broker.log.append(Kind.RETURNED, encode_returned(queue.ident, deliveries.items()))
+        if returned:
+            queue.take_back(returned, deliveries, sum(map(self._reader.size_of, returned)) if queue.limited else 0)
+        for reference in spent:
+            block = broker.pager.load(reference)
+            run = Run(block.envelope, reference.first, block.time, reference.lsn, reference.start)
+            positions = range(reference.first, reference.first + reference.length)
+            broker.bury(queue, list(map(Entry, positions, block.bodies, repeat(run))), Outcome.DELIVERY_LIMIT)
+
+
+def _ranges(references: Backlog, deliveries: int) -> list[HeldRange]:
+    first, last = references.firsts[0], references.firsts[-1] + references.counts[-1]
+    if last - first == len(references):  # as most often: without a hole
+        return [HeldRange(first, last - first, deliveries)]
+    return [HeldRange(reference.first, reference.length, deliveries) for reference in references]
+
+
+def _stream_rows(queue: StreamQueue, position: int) -> tuple[int, Iterator[Row]]:
+    """The references of a stream from `position` on, and the position of the first message."""
+    backlog = queue.log.backlog
+    i = backlog.find(position)
+    if i is not None and backlog.firsts[i] + backlog.counts[i] <= position:
+        i += 1
+    if i is None or i >= backlog.end:
+        return max(queue.visible_end, position), iter(())
+    first, length, lsn, start = backlog.at(i)
+    skip = max(position - first, 0)
+    columns = (backlog.firsts, backlog.counts, backlog.lsns, backlog.indexes)
+    others = zip(*(column[i + 1 : i + 1 + MOST_MESSAGES] for column in columns), repeat(0), strict=False)
+    return first + skip, chain([(first + skip, length - skip, lsn, start + skip, 0)], others)

@@ -1,0 +1,284 @@
+"""A hold: messages of a queue that are kept for a named group of bulk readers until it settles them (PIPE-1).
+
+Each message that a group holds gets a number, in the order in which they were taken: 1, 2, 3 and so on, never twice for
+this group and queue. So a range of numbers names the same messages for ever, wherever in the queue those lie, and what
+comes back later gets later numbers (docs/adr/0009-holds-are-numbered.md).
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import accumulate, chain, repeat
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.queues.backlog import Backlog
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.references import Range, Reference, merged
+from escrowmq.core.records.reservations import Held, HeldRange, encode_released, joined
+from escrowmq.core.records.settling import encode_settle
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from escrowmq.core.ports import Log
+    from escrowmq.core.queues.queue import Queue
+
+
+UNLIMITED: Final = 1 << 60
+
+Row: TypeAlias = tuple[int, int, int, int, int]
+"""Messages that lie side by side in one block: the fields of a reference, and how often each had been delivered."""
+
+
+class Piece(NamedTuple):
+    """Held messages that lie side by side in one block: the first has `number`; each was delivered `deliveries` times
+    before it was held.
+    """
+
+    number: int
+    reference: Reference
+    deliveries: int
+
+
+class Part(Backlog):
+    """Held references in order of position, which are in order of number, too."""
+
+    __slots__ = ("deliveries", "numbers")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers = array("Q")
+        self.deliveries = array("I")
+
+    def add(self, references: Backlog, number: int, deliveries: int) -> None:
+        """References behind the others, with the next numbers from `number` on."""
+        counts = references.counts
+        self.join(references, references.begin)
+        self.numbers.extend(accumulate(counts[:-1], initial=number))
+        self.deliveries.extend(repeat(deliveries, len(counts)))
+
+    def rows(self, number: int, most: int) -> tuple[Piece, Iterator[Row]] | None:
+        """What it has from `number` on: the first piece, and at most `most` others. None if there is nothing."""
+        i = max(bisect_right(self.numbers, number, self.begin) - 1, self.begin)
+        if i < self.end and number >= self.numbers[i] + self.counts[i]:
+            i += 1
+        if i >= self.end:
+            return None
+        first, length, lsn, start = self.at(i)
+        skip = max(number - self.numbers[i], 0)
+        piece = Piece(
+            self.numbers[i] + skip, Reference(first + skip, length - skip, lsn, start + skip), self.deliveries[i]
+        )
+        columns = (self.firsts, self.counts, self.lsns, self.indexes, self.deliveries)
+        return piece, zip(*(column[i + 1 : i + 1 + most] for column in columns), strict=True)
+
+    def take_below(self, number: int) -> Iterator[tuple[int, int]]:
+        """Take out what is below `number`: blocks, and how many messages of each that were."""
+        begin = self.begin
+        whole = bisect_right(self.numbers, number - 1, begin)  # they begin below it
+        if whole > begin and self.numbers[whole - 1] + self.counts[whole - 1] > number:
+            whole -= 1
+        taken = self.split(sum(self.counts[begin:whole]), whole - begin)
+        yield from zip(taken.lsns, taken.counts, strict=True)
+        if self.messages and self.numbers[self.begin] < number:
+            part = self.take(number - self.numbers[self.begin])
+            self.numbers[self.begin] = number
+            yield part.lsn, part.length
+
+    def _trim(self) -> None:
+        head = self.begin
+        super()._trim()
+        del self.numbers[:head]
+        del self.deliveries[:head]
+
+    def clear(self) -> None:
+        super().clear()
+        del self.numbers[:]
+        del self.deliveries[:]
+
+    def substitute(self, changes: list[tuple[int, int, list[Reference]]]) -> None:
+        numbers, deliveries = array("Q"), array("I")
+        begin, end = changes[0][0], changes[-1][1]
+        at = begin
+        for i, j, others in changes:
+            numbers += self.numbers[at:i]
+            deliveries += self.deliveries[at:i]
+            number = self.numbers[i]
+            for reference in others:
+                old = max(bisect_right(self.firsts, reference.first, i, j) - 1, i)  # it is within one of those before
+                numbers.append(number)
+                deliveries.append(self.deliveries[old])
+                number += reference.length
+            at = j
+        super().substitute(changes)
+        self.numbers[begin:end] = numbers
+        self.deliveries[begin:end] = deliveries
+
+
+class Hold:
+    """What a group holds of a queue: the messages with the numbers `first` up to `end` - 1.
+
+    What is below `settled` was accepted; what lies between `settled` and `first` was released. `pledged` has the
+    prepared transactions that will settle something of it, by number of the branch: as far as they go.
+    """
+
+    __slots__ = ("end", "first", "group", "parts", "pledged", "queue", "releases", "settled")
+
+    def __init__(self, queue: Queue, group: str, settled: int = 1, first: int = 1) -> None:
+        self.queue = queue
+        self.group = group
+        self.parts: list[Part] = []
+        self.settled = settled
+        self.first = self.end = first
+        self.releases = 0
+        self.pledged: dict[int, int] = {}
+
+    def __repr__(self) -> str:
+        return f"<Hold of {self.group} on {self.queue.name}: {self.first} to {self.end}>"
+
+    def __len__(self) -> int:
+        """How many messages it holds."""
+        return self.end - self.first
+
+    def add(self, references: Backlog, deliveries: int) -> None:
+        """Messages get the next numbers."""
+        part = self.parts[-1] if self.parts else None
+        if part is None or (len(part) and part.firsts[-1] > references.peek().first):
+            part = Part()
+            self.parts.append(part)
+        part.add(references, self.end, deliveries)
+        self.end += len(references)
+
+    def rows(self, number: int = 0, most: int = UNLIMITED) -> tuple[int, Iterator[Row]]:
+        """What it holds from `number` on: the number of the first message, and then in order at least `most` of them,
+        or all.
+        """
+        found: list[Iterator[Row]] = []
+        first = max(self.end, number)
+        for part in self.parts:
+            rows = part.rows(number, most)
+            if rows is not None:
+                piece, others = rows
+                first = min(first, piece.number)
+                found += (iter(((*piece.reference, piece.deliveries),)), others)
+        return first, chain.from_iterable(found)
+
+    def ranges(self, begin: int, end: int) -> list[Range]:
+        """The positions of what it holds from number `begin` to `end` - 1."""
+        number, rows = self.rows(begin)
+        found: list[tuple[int, int]] = []
+        at = behind = 0
+        for first, length, _, _, _ in rows:
+            if number + length > end:
+                length = end - number
+                if length <= 0:
+                    break
+            number += length
+            if first != behind:
+                found.append((at, behind - at))
+                at = first
+            behind = first + length
+        found.append((at, behind - at))
+        return merged(found[1:])
+
+    def take_below(self, number: int) -> Iterator[tuple[int, int]]:
+        """It holds nothing below `number` any more; the blocks of that, and how many messages of each."""
+        while self.parts:
+            yield from self.parts[0].take_below(number)
+            if len(self.parts[0]):
+                break
+            del self.parts[0]
+        self.first = max(self.first, number)
+
+    def clear(self) -> list[tuple[Reference, int]]:
+        """It holds nothing any more; what that was, and how often it had been delivered."""
+        taken = [(Reference(*row[:4]), row[4]) for row in self.rows()[1]]
+        for part in self.parts:
+            part.clear()  # compaction may be walking along it
+        self.parts.clear()
+        self.first = self.end
+        return taken
+
+
+class HeldColumns:
+    """A hold as a snapshot takes it: copied quickly, made a record of later."""
+
+    __slots__ = ("_group", "_numbers", "_parts", "_queue")
+
+    def __init__(self, hold: Hold) -> None:
+        self._queue, self._group = hold.queue.ident, hold.group
+        self._numbers = hold.settled, hold.first
+        self._parts = [
+            (part.firsts[part.begin :], part.counts[part.begin :], part.deliveries[part.begin :]) for part in hold.parts
+        ]
+
+    def held(self) -> Held:
+        """The content of its record."""
+        ranges = joined(each for part in self._parts for each in map(HeldRange, *part))
+        return Held(self._queue, self._group, *self._numbers, ranges, [])
+
+
+class HoldSettlement:
+    """Work for a branch, or a decision of its own: everything that `hold` has below `end` is accepted."""
+
+    __slots__ = ("_releases", "end", "hold")
+
+    def __init__(self, hold: Hold, end: int) -> None:
+        self.hold = hold
+        self.end = end
+        self._releases = hold.releases
+
+    @property
+    def count(self) -> int:
+        """How many messages it settles as things are."""
+        return max(self.end - self.hold.first, 0)
+
+    def check(self) -> None:
+        """Raises PRECONDITION_FAILED if the group does not, or no longer, hold all that is to be settled."""
+        hold = self.hold
+        if hold.queue.deleted or self.end <= hold.settled:
+            return
+        where = f"of queue '{hold.queue.name}' in vhost '{hold.queue.vhost}'"
+        if self.end > hold.end:
+            raise BrokerError(
+                Condition.PRECONDITION_FAILED,
+                f"group '{hold.group}' holds messages {where} below {hold.end}, it cannot settle below {self.end}",
+            )
+        if self.end <= hold.first or self._releases != hold.releases:
+            raise BrokerError(
+                Condition.PRECONDITION_FAILED,
+                f"messages {where} that group '{hold.group}' was to settle below {self.end} have been released",
+            )
+
+    def operations(self, before: dict[Hold, int]) -> list[tuple[Kind, Sequence[bytes]]]:
+        """What is to be written; `before` is how far those go that come before it in the same record."""
+        hold = self.hold
+        queue, begin = hold.queue, before.get(hold, hold.first)
+        if queue.deleted or not queue.durable or self.end <= begin:
+            return []
+        before[hold] = self.end
+        return [
+            (Kind.SETTLE, [encode_settle(queue.ident, Outcome.ACCEPTED, hold.ranges(begin, self.end))]),
+            (Kind.RELEASED, [encode_released(queue.ident, hold.group, self.end, self.end)]),
+        ]
+
+    def pledge(self, branch: int) -> None:
+        """The prepared transaction `branch` will do it, whatever happens: nobody may release what it is about."""
+        self.hold.pledged[branch] = self.end
+
+    def withdraw(self, branch: int) -> None:
+        """The transaction is decided."""
+        self.hold.pledged.pop(branch, None)
+
+    def apply(self, log: Log) -> None:
+        """It is written: let go of the messages."""
+        hold = self.hold
+        if hold.queue.deleted or self.end <= hold.first:
+            return
+        for lsn, count in hold.take_below(self.end):
+            log.release(lsn, count)
+        hold.settled = self.end

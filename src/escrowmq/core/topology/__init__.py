@@ -1,0 +1,1 @@
+"""Topology: virtual hosts, exchanges, bindings, and routing through them."""

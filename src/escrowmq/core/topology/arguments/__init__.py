@@ -1,0 +1,1 @@
+"""RabbitMQ's x-arguments: a dialect of declarations that other protocols may ignore."""

@@ -1,0 +1,395 @@
+"""What there is and what it is called: virtual hosts, exchanges, queues, bindings; each change with its record."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from escrowmq.core.access.access import Access
+from escrowmq.core.access.permissions import Entry as AccessEntry
+from escrowmq.core.access.permissions import User, Vhost
+from escrowmq.core.access.records import ACCESS_KINDS, deleted_record, set_record
+from escrowmq.core.access.records import restore as restore_access
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.queue import Queue, Session
+from escrowmq.core.queues.stream import StreamQueue
+from escrowmq.core.records.changes import encode_change
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.references import TRANSIENT, Reference, merged
+from escrowmq.core.records.settling import encode_settle
+from escrowmq.core.topology.arguments.queue import queue_options
+from escrowmq.core.topology.equivalence import check_queue_equivalent
+from escrowmq.core.topology.exchange import NO_ARGUMENTS, Binding, Exchange
+from escrowmq.core.topology.vhost import PREDECLARED, Removal, VirtualHost
+
+if TYPE_CHECKING:
+    from escrowmq.core.ports import Log, Random
+    from escrowmq.core.queues.settlement import Settlements
+
+
+class Declaration(NamedTuple):
+    """What a client says of a queue."""
+
+    durable: bool = False
+    exclusive: bool = False
+    auto_delete: bool = False
+    arguments: Mapping[str, object] = NO_ARGUMENTS
+
+
+class Directory:
+    """The part of the broker that knows names. Changes act at once (TX-9); durable ones are appended to the log."""
+
+    log: Log
+    random: Random
+    settlements: Settlements
+
+    def __init__(self) -> None:
+        self.vhosts: dict[str, VirtualHost[Queue]] = {}
+        self.access = Access()
+        self._next_queue = 1
+
+    # -- virtual hosts
+
+    def vhost(self, name: str) -> VirtualHost[Queue]:
+        """The virtual host of that name. Raises NOT_FOUND."""
+        vhost = self.vhosts.get(name)
+        if vhost is None:
+            raise BrokerError(Condition.NOT_FOUND, f"no such vhost '{name}'")
+        return vhost
+
+    def add_vhost(self, name: str) -> bool:
+        """A new, empty virtual host; False if it was there. Raises INVALID_ARGUMENT as `Access.add_vhost`."""
+        if name in self.vhosts:
+            return False
+        self.record_access(self.access.add_vhost(name))
+        self.vhosts[name] = VirtualHost(name)
+        return True
+
+    def delete_vhost(self, name: str) -> None:
+        """A virtual host goes with everything in it, permissions too. Raises NOT_FOUND."""
+        vhost = self.vhost(name)
+        for queue in list(vhost.queues.values()):
+            self.delete_queue(queue)
+        del self.vhosts[name]
+        self.record_access_removed(self.access.remove_vhost(name))
+
+    # -- access
+
+    def record_access(self, entry: AccessEntry) -> None:
+        """What a change of `access` returned, to be durable."""
+        kind, fields = set_record(entry)
+        self._record(kind, **fields)
+
+    def record_access_removed(self, entries: tuple[AccessEntry, ...]) -> None:
+        """What a removal from `access` returned, to be durable."""
+        if entries and isinstance(entries[0], (User, Vhost)):
+            entries = entries[:1]  # its permissions go with it
+        for entry in entries:
+            kind, fields = deleted_record(entry)
+            self._record(kind, **fields)
+
+    # -- exchanges and bindings
+
+    def declare_exchange(self, vhost: VirtualHost[Queue], name: str, kind: str, **flags: Any) -> None:
+        """Keyword arguments and errors as of `VirtualHost.declare_exchange`."""
+        exchange = vhost.declare_exchange(name, kind, **flags)
+        if exchange is not None and exchange.durable:
+            self._record(Kind.EXCHANGE_DECLARED, **_exchange_fields(vhost.name, exchange))
+
+    def delete_exchange(self, vhost: VirtualHost[Queue], name: str, *, if_unused: bool = False) -> None:
+        """Errors as of `VirtualHost.delete_exchange`."""
+        self._record_removal(vhost, vhost.delete_exchange(name, if_unused=if_unused))
+
+    def bind_queue(
+        self,
+        vhost: VirtualHost[Queue],
+        source: str,
+        queue: str,
+        key: str,
+        arguments: Mapping[str, object] = NO_ARGUMENTS,
+    ) -> None:
+        """Errors as of `VirtualHost.bind_queue`."""
+        self._record_binding(vhost, vhost.bind_queue(source, queue, key, arguments))
+
+    def bind_exchange(
+        self,
+        vhost: VirtualHost[Queue],
+        source: str,
+        destination: str,
+        key: str,
+        arguments: Mapping[str, object] = NO_ARGUMENTS,
+    ) -> None:
+        """Errors as of `VirtualHost.bind_exchange`."""
+        self._record_binding(vhost, vhost.bind_exchange(source, destination, key, arguments))
+
+    def unbind_queue(
+        self,
+        vhost: VirtualHost[Queue],
+        source: str,
+        queue: str,
+        key: str,
+        arguments: Mapping[str, object] = NO_ARGUMENTS,
+    ) -> None:
+        """Errors as of `VirtualHost.unbind_queue`."""
+        self._record_removal(vhost, vhost.unbind_queue(source, queue, key, arguments))
+
+    def unbind_exchange(
+        self,
+        vhost: VirtualHost[Queue],
+        source: str,
+        destination: str,
+        key: str,
+        arguments: Mapping[str, object] = NO_ARGUMENTS,
+    ) -> None:
+        """Errors as of `VirtualHost.unbind_exchange`."""
+        self._record_removal(vhost, vhost.unbind_exchange(source, destination, key, arguments))
+
+    # -- queues
+
+    def declare_queue(
+        self,
+        vhost: VirtualHost[Queue],
+        name: str,
+        declaration: Declaration,
+        session: Session,
+        *,
+        generated: bool = False,
+    ) -> Queue:
+        """The queue, made if it was not there; `generated` is a name from `fresh_queue_name`.
+
+        Raises RESOURCE_LOCKED (EXC-2), PRECONDITION_FAILED when it is there and differs or an argument is invalid,
+        ACCESS_REFUSED for reserved names.
+        """
+        existing = vhost.queues.get(name)
+        if existing is not None:
+            existing.check_access(session)
+            check_queue_equivalent(vhost.name, name, existing, declaration)
+            existing.touch()
+            existing.refresh()  # so that what is over its limits does not count
+            return existing
+        if not generated:
+            vhost.check_queue_name(name)
+        queue = self._make_queue(vhost, name, self._next_queue, declaration, session if declaration.exclusive else None)
+        self._next_queue += 1
+        if declaration.exclusive:
+            session.exclusive[queue] = None
+        if queue.durable:
+            self._record(Kind.QUEUE_DECLARED, **_queue_fields(queue))
+        return queue
+
+    def _make_queue(
+        self, vhost: VirtualHost[Queue], name: str, ident: int, declaration: Declaration, owner: Session | None
+    ) -> Queue:
+        durable, exclusive, auto_delete, arguments = declaration
+        options = queue_options(
+            vhost.name, name, arguments, durable=durable, exclusive=exclusive, auto_delete=auto_delete
+        )
+        make = StreamQueue if options.queue_type == "stream" else Queue
+        queue = make(
+            self,  # type: ignore[arg-type]  # the broker, which is a Host
+            ident,
+            vhost.name,
+            name,
+            options,
+            durable=durable,
+            exclusive=exclusive,
+            auto_delete=auto_delete,
+            arguments=dict(arguments),
+            owner=owner,
+        )
+        vhost.add_queue(queue)
+        return queue
+
+    def fresh_queue_name(self, vhost: VirtualHost[Queue]) -> str:
+        """A name for a queue that a client gave none (`amq.gen-…`)."""
+        while True:
+            name = "amq.gen-" + urlsafe_b64encode(self.random.randbytes(16)).rstrip(b"=").decode()
+            if name not in vhost.queues:
+                return name
+
+    def delete_queue(self, queue: Queue, *, if_unused: bool = False, if_empty: bool = False) -> int:
+        """A queue goes, with its bindings and consumers; how many messages it had.
+
+        Raises PRECONDITION_FAILED when it has consumers or messages and the flags forbid that. As in RabbitMQ, what is
+        delivered and not settled does not count: clients delete so what they have just read.
+        """
+        where = f"queue '{queue.name}' in vhost '{queue.vhost}'"
+        queue.refresh()
+        if if_unused and queue.consumers:
+            raise BrokerError(Condition.PRECONDITION_FAILED, f"{where} in use")
+        if if_empty and (queue.ready or queue.escrow or any(map(len, queue.holds.values()))):
+            raise BrokerError(Condition.PRECONDITION_FAILED, f"{where} not empty")
+        vhost = self.vhosts[queue.vhost]
+        self.settlements.flush()
+        count = queue.ready
+        queue.retire()
+        if queue.owner is not None:
+            queue.owner.exclusive.pop(queue, None)
+        removal = vhost.remove_queue(queue.name)
+        if queue.durable:
+            self._record(Kind.QUEUE_DELETED, id=queue.ident, vhost=queue.vhost, name=queue.name)
+        self._record_removal(vhost, Removal(exchanges=removal.exchanges))
+        for _, run, bodies in queue.escrow:
+            if run.lsn:
+                self.log.release(run.lsn, len(bodies))
+        queue.escrow.clear()
+        for hold in queue.holds.values():
+            self._release(reference for reference, _ in hold.clear())
+        self._release(queue.order.clear())
+        for consumer in list(queue.consumers):
+            queue.consumers.remove(consumer)
+            if consumer.window is not None:
+                consumer.window.members.remove(consumer)
+            if consumer.receiver is not None:
+                consumer.receiver.cancelled(consumer)
+        return count
+
+    def purge(self, queue: Queue) -> int:
+        """Everything that waits in `queue` is gone; how many messages that were. Deliveries are not touched."""
+        if queue.limited:
+            queue.dispatch()
+        count = queue.ready
+        self.forget(queue, queue.order.clear(), Outcome.PURGED)
+        queue.bytes = 0
+        return count
+
+    def forget(self, queue: Queue, references: list[Reference], outcome: Outcome) -> None:
+        """What `references` name has left `queue` for good."""
+        if queue.durable:
+            ranges = merged([(r.first, r.length) for r in references if r.lsn and not r.start & TRANSIENT])
+            if ranges:
+                self.log.append(Kind.SETTLE, encode_settle(queue.ident, outcome, ranges))
+        self._release(references)
+
+    def _release(self, references: Iterable[Reference]) -> None:
+        for reference in references:
+            if reference.lsn:
+                self.log.release(reference.lsn, reference.length)
+
+    def end_session(self, session: Session) -> None:
+        """A connection is gone, and its exclusive queues with it (EXC-1)."""
+        for queue in list(session.exclusive):
+            self.delete_queue(queue)
+
+    # -- records
+
+    def _record(self, kind: Kind, /, **fields: Any) -> None:
+        self.log.append(kind, encode_change(**fields))
+
+    def _record_binding(self, vhost: VirtualHost[Queue], binding: Binding[Queue] | None) -> None:
+        if binding is not None and binding.durable:
+            self._record(Kind.BOUND, **_binding_fields(vhost.name, binding))
+
+    def _record_removal(self, vhost: VirtualHost[Queue], removal: Removal[Queue]) -> None:
+        for exchange in removal.exchanges:
+            if exchange.durable:
+                self._record(Kind.EXCHANGE_DELETED, vhost=vhost.name, name=exchange.name)
+        for binding in removal.bindings:
+            if binding.durable and binding.source not in removal.exchanges:
+                self._record(Kind.UNBOUND, **_binding_fields(vhost.name, binding))
+
+    def counters(self) -> dict[str, int]:
+        """Numbers that must not be given out twice, for a snapshot."""
+        return {"next_queue": self._next_queue}
+
+    def durable_queues(self) -> Iterator[Queue]:
+        """The queues that a restart brings back."""
+        for vhost in self.vhosts.values():
+            for queue in vhost.queues.values():
+                if queue.durable:
+                    yield queue
+
+    def topology_records(self) -> Iterator[tuple[Kind, dict[str, Any]]]:
+        """Records that rebuild every durable name, for a snapshot."""
+        yield from map(set_record, self.access.entries())
+        for vhost in self.vhosts.values():
+            for exchange in vhost.exchanges.values():
+                if exchange.durable and exchange.name and exchange.name not in PREDECLARED:
+                    yield Kind.EXCHANGE_DECLARED, _exchange_fields(vhost.name, exchange)
+            for queue in vhost.queues.values():
+                if queue.durable:
+                    yield Kind.QUEUE_DECLARED, _queue_fields(queue)
+            for binding in vhost.bindings():
+                if binding.durable:
+                    yield Kind.BOUND, _binding_fields(vhost.name, binding)
+
+    def restore(self, kind: Kind, fields: dict[str, Any]) -> None:
+        """Apply a record of this kind again, at recovery."""
+        if kind is Kind.COUNTERS:
+            self._next_queue = fields["next_queue"]
+        elif kind is Kind.VHOST_SET:
+            self.access.put(Vhost(fields["name"]))
+            if fields["name"] not in self.vhosts:
+                self.vhosts[fields["name"]] = VirtualHost(fields["name"])
+                self.vhosts[fields["name"]].restoring = True
+        elif kind is Kind.VHOST_DELETED:
+            self.access.remove_vhost(fields["name"])
+            del self.vhosts[fields["name"]]
+        elif kind in ACCESS_KINDS:
+            restore_access(self.access, kind, fields)
+        else:
+            self._restore_in(self.vhosts[fields.pop("vhost")], kind, fields)
+
+    def _restore_in(self, vhost: VirtualHost[Queue], kind: Kind, fields: dict[str, Any]) -> None:
+        match kind:
+            case Kind.EXCHANGE_DECLARED:
+                vhost.declare_exchange(**fields)
+            case Kind.EXCHANGE_DELETED:
+                vhost.delete_exchange(fields["name"])
+            case Kind.QUEUE_DECLARED:
+                ident = fields["id"]
+                declaration = Declaration(True, False, fields["auto_delete"], fields["arguments"])
+                self._make_queue(vhost, fields["name"], ident, declaration, None)
+                self._next_queue = max(self._next_queue, ident + 1)
+            case Kind.QUEUE_DELETED:
+                vhost.remove_queue(fields["name"])
+            case Kind.BOUND:
+                bind = vhost.bind_exchange if fields["to_exchange"] else vhost.bind_queue
+                bind(fields["source"], fields["destination"], fields["key"], fields["arguments"])
+            case Kind.UNBOUND:
+                unbind = vhost.unbind_exchange if fields["to_exchange"] else vhost.unbind_queue
+                unbind(fields["source"], fields["destination"], fields["key"], fields["arguments"])
+            case _:
+                raise AssertionError(f"{kind.name} is no record of a topology")
+
+    def end_restore(self) -> None:
+        """Recovery is done: names are guarded again, and the leases of queues (`x-expires`) begin anew."""
+        for vhost in self.vhosts.values():
+            vhost.restoring = False
+            for queue in vhost.queues.values():
+                queue.touch()
+
+
+def _exchange_fields(vhost: str, exchange: Exchange[Queue]) -> dict[str, Any]:
+    return {
+        "vhost": vhost,
+        "name": exchange.name,
+        "kind": exchange.kind,
+        "durable": exchange.durable,
+        "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal,
+        "arguments": dict(exchange.arguments),
+    }
+
+
+def _queue_fields(queue: Queue) -> dict[str, Any]:
+    return {
+        "vhost": queue.vhost,
+        "id": queue.ident,
+        "name": queue.name,
+        "auto_delete": queue.auto_delete,
+        "arguments": dict(queue.arguments),
+    }
+
+
+def _binding_fields(vhost: str, binding: Binding[Queue]) -> dict[str, Any]:
+    return {
+        "vhost": vhost,
+        "source": binding.source.name,
+        "destination": binding.destination.name,
+        "to_exchange": binding.to_exchange,
+        "key": binding.routing_key,
+        "arguments": dict(binding.arguments),
+    }

@@ -1,0 +1,123 @@
+"""What all kinds of exchange have in common: attributes, and bindings each of which is there once."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
+
+from escrowmq.core.messages.values import canonical
+
+NO_ARGUMENTS: Final[Mapping[str, object]] = MappingProxyType({})
+
+# Whether the destination is an exchange, its name, the routing key, the canonical arguments.
+BindingKey: TypeAlias = tuple[bool, str, str, Hashable]
+
+
+class Routable(Protocol):
+    """What routing needs of a queue."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def durable(self) -> bool: ...
+
+
+Q = TypeVar("Q", bound=Routable)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Binding(Generic[Q]):
+    """Messages that `source` accepts under this routing key and arguments go to `destination`."""
+
+    source: Exchange[Q]
+    destination: Q | Exchange[Q]
+    routing_key: str
+    arguments: Mapping[str, object]
+    key: BindingKey = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "key", binding_key(self.to_exchange, self.destination.name, self.routing_key, self.arguments)
+        )
+
+    @property
+    def to_exchange(self) -> bool:
+        return isinstance(self.destination, Exchange)
+
+    @property
+    def durable(self) -> bool:
+        """Whether it outlives a restart: both of its ends do."""
+        return self.source.durable and self.destination.durable
+
+
+def binding_key(to_exchange: bool, destination: str, routing_key: str, arguments: Mapping[str, object]) -> BindingKey:
+    """The identity of a binding within its source."""
+    return (to_exchange, destination, routing_key, canonical(arguments) if arguments else ())
+
+
+class Exchange(ABC, Generic[Q]):
+    """A named rule for routing.
+
+    `alternate` names the exchange that gets what is not routed here. `internal` exchanges take messages from other
+    exchanges only. With `auto_delete` it vanishes after its last binding was removed.
+    """
+
+    __slots__ = ("alternate", "arguments", "auto_delete", "bindings", "durable", "internal", "name")
+
+    kind: ClassVar[str]
+    reads_key: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: Mapping[str, object] = NO_ARGUMENTS,
+    ) -> None:
+        self.name = name
+        self.durable = durable
+        self.auto_delete = auto_delete
+        self.internal = internal
+        self.arguments = arguments
+        alternate = arguments.get("alternate-exchange")
+        self.alternate = alternate if isinstance(alternate, str) else None
+        self.bindings: dict[BindingKey, Binding[Q]] = {}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+    @property
+    def needs_headers(self) -> bool:
+        """Whether `match` looks at the headers now; what it answers then depends on more than the routing key."""
+        return False
+
+    def bind(self, binding: Binding[Q]) -> bool:
+        """Add `binding`; False if it was there. Raises PRECONDITION_FAILED when its arguments make no sense here."""
+        if binding.key in self.bindings:
+            return False
+        self._index(binding)
+        self.bindings[binding.key] = binding
+        return True
+
+    def unbind(self, key: BindingKey) -> Binding[Q] | None:
+        """Remove and return a binding, if it is there."""
+        binding = self.bindings.pop(key, None)
+        if binding is not None:
+            self._unindex(binding)
+        return binding
+
+    @abstractmethod
+    def match(self, routing_key: str, headers: Mapping[str, object] | None) -> Iterable[Q | Exchange[Q]]:
+        """The destinations of a message, each at least once."""
+
+    @abstractmethod
+    def _index(self, binding: Binding[Q]) -> None: ...
+
+    @abstractmethod
+    def _unindex(self, binding: Binding[Q]) -> None: ...

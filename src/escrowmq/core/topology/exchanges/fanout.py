@@ -1,0 +1,27 @@
+"""Fanout: every binding gets every message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
+
+from escrowmq.core.topology.exchange import Binding, Exchange, Q
+
+
+class FanoutExchange(Exchange[Q]):
+    """Looks at nothing."""
+
+    __slots__ = ()
+
+    kind: ClassVar[str] = "fanout"
+    reads_key: ClassVar[bool] = False
+
+    def match(self, routing_key: str, headers: Mapping[str, object] | None) -> Iterable[Q | Exchange[Q]]:
+        del routing_key, headers
+        return [binding.destination for binding in self.bindings.values()]
+
+    def _index(self, binding: Binding[Q]) -> None:
+        """The bindings themselves are the index."""
+
+    def _unindex(self, binding: Binding[Q]) -> None:
+        """The bindings themselves are the index."""

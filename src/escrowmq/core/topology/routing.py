@@ -1,0 +1,145 @@
+"""From an exchange and a routing key to queues, remembered until the topology changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Generic
+
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.topology.exchange import Exchange, Q
+
+CACHE_LIMIT: Final = 65_536
+
+
+class Router(Generic[Q]):
+    """Routes through `exchanges`, which belong to a virtual host that reports its changes here.
+
+    `version` changes whenever a route may have changed, so a caller can keep what it was answered beside it.
+    """
+
+    __slots__ = (
+        "_cached",
+        "_default_is_alternate",
+        "_exchanges",
+        "_limit",
+        "_needing_headers",
+        "_routes",
+        "_vhost",
+        "version",
+    )
+
+    def __init__(self, vhost: str, exchanges: Mapping[str, Exchange[Q]], *, cache_limit: int = CACHE_LIMIT) -> None:
+        self._vhost = vhost
+        self._exchanges = exchanges
+        self._limit = cache_limit
+        self._routes: dict[str, dict[str, tuple[Q, ...]]] = {}
+        self._cached = 0
+        self._needing_headers: dict[str, bool] = {}
+        self._default_is_alternate = False
+        self.version = 0
+
+    def route(
+        self,
+        exchange: str,
+        routing_key: str,
+        headers: Mapping[str, object] | None = None,
+        more_keys: Sequence[str] = (),
+    ) -> tuple[Q, ...]:
+        """The queues that get a message, each once, by name.
+
+        `more_keys` are routed as the routing key is (CC, BCC). `headers` matter only if `needs_headers(exchange)`.
+        Raises NOT_FOUND when there is no such exchange.
+        """
+        routes = self._routes.get(exchange)
+        if routes is not None and not more_keys:
+            queues = routes.get(routing_key)
+            if queues is not None:
+                return queues
+        return self._resolve(exchange, routing_key, headers, more_keys)
+
+    def needs_headers(self, exchange: str) -> bool:
+        """Whether routing through `exchange` can depend on headers, as things stand. Raises NOT_FOUND."""
+        known = self._needing_headers.get(exchange)
+        if known is None:
+            reachable = [self._exchange(exchange)]
+            names = {exchange}
+            for each in reachable:
+                targets = [binding.destination for binding in each.bindings.values() if binding.to_exchange]
+                alternate = self._alternate(each)
+                for target in [*targets, alternate]:
+                    if isinstance(target, Exchange) and target.name not in names:
+                        names.add(target.name)
+                        reachable.append(target)
+            known = any(each.needs_headers for each in reachable)
+            self._needing_headers[exchange] = known
+        return known
+
+    def changed(self) -> None:
+        """Exchanges or bindings changed: forget everything."""
+        self._routes.clear()
+        self._needing_headers.clear()
+        self._cached = 0
+        self.version += 1
+
+    def exchange_added(self, exchange: Exchange[Q]) -> None:
+        """Like `changed`, for a new exchange."""
+        if exchange.alternate == "":
+            self._default_is_alternate = True
+        self.changed()
+
+    def queue_changed(self, name: str) -> None:
+        """A queue without bindings came or went: only the default exchange knows of it, so little is forgotten.
+
+        Clients that make a reply queue for each request must not slow everybody else down.
+        """
+        if self._default_is_alternate:
+            self.changed()
+            return
+        routes = self._routes.get("")
+        if routes is not None and routes.pop(name, None) is not None:
+            self._cached -= 1
+        self.version += 1
+
+    def _resolve(
+        self, name: str, routing_key: str, headers: Mapping[str, object] | None, more_keys: Sequence[str]
+    ) -> tuple[Q, ...]:
+        reached = [self._exchange(name)]
+        names = {name}
+        queues: dict[str, Q] = {}
+        cacheable = not more_keys
+        for exchange in reached:  # grows while it is walked; each exchange is in it once, so cycles end
+            cacheable = cacheable and not exchange.needs_headers
+            matched = list(exchange.match(routing_key, headers))
+            if exchange.reads_key:
+                for key in more_keys:
+                    matched += exchange.match(key, headers)
+            if not matched:
+                alternate = self._alternate(exchange)
+                if alternate is not None:
+                    matched.append(alternate)
+            for target in matched:
+                if not isinstance(target, Exchange):
+                    queues[target.name] = target
+                elif target.name not in names:
+                    names.add(target.name)
+                    reached.append(target)
+        found = tuple([queues[queue] for queue in sorted(queues)])
+        if cacheable:
+            self._remember(name, routing_key, found)
+        return found
+
+    def _remember(self, exchange: str, routing_key: str, queues: tuple[Q, ...]) -> None:
+        if self._cached >= self._limit:
+            self._routes.clear()
+            self._cached = 0
+        self._routes.setdefault(exchange, {})[routing_key] = queues
+        self._cached += 1
+
+    def _exchange(self, name: str) -> Exchange[Q]:
+        exchange = self._exchanges.get(name)
+        if exchange is None:
+            raise BrokerError(Condition.NOT_FOUND, f"no exchange '{name}' in vhost '{self._vhost}'")
+        return exchange
+
+    def _alternate(self, exchange: Exchange[Q]) -> Exchange[Q] | None:
+        return self._exchanges.get(exchange.alternate) if exchange.alternate is not None else None

@@ -1,0 +1,275 @@
+"""A virtual host: its exchanges and queues by name, and the bindings between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Generic
+
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.messages.values import type_name
+from escrowmq.core.topology.equivalence import check_exchange_equivalent
+from escrowmq.core.topology.exchange import NO_ARGUMENTS, Binding, Exchange, Q, binding_key
+from escrowmq.core.topology.exchanges import KINDS
+from escrowmq.core.topology.exchanges.default import DefaultExchange
+from escrowmq.core.topology.routing import Router
+
+RESERVED_PREFIX: Final = "amq."
+PREDECLARED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "amq.direct": "direct",
+        "amq.fanout": "fanout",
+        "amq.topic": "topic",
+        "amq.headers": "headers",
+        "amq.match": "headers",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Removal(Generic[Q]):
+    """What went away in one step: an exchange that was deleted comes first, then those that vanished with it."""
+
+    bindings: tuple[Binding[Q], ...] = ()
+    exchanges: tuple[Exchange[Q], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.bindings or self.exchanges)
+
+
+class VirtualHost(Generic[Q]):
+    """The topology of one virtual host.
+
+    What clients see of an error is its text, which is RabbitMQ's. Every method that changes something returns what
+    changed, for the journal. While `restoring`, reserved names are let through, and nothing vanishes by itself: what
+    vanished then has a record of its own.
+    """
+
+    __slots__ = ("_inbound", "_router", "exchanges", "name", "queues", "restoring", "route")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.restoring = False
+        self.queues: dict[str, Q] = {}
+        self.exchanges: dict[str, Exchange[Q]] = {"": DefaultExchange(self.queues)}
+        for exchange, kind in PREDECLARED.items():
+            self.exchanges[exchange] = KINDS[kind](exchange, durable=True)
+        # By destination (whether it is an exchange, its name): what is bound to it, so that it can go without a search.
+        self._inbound: dict[tuple[bool, str], dict[Binding[Q], None]] = {}
+        self._router = Router(name, self.exchanges)
+        # Once for each message: taken from the router as it is, to save a call.
+        self.route = self._router.route
+
+    # -- look
+
+    @property
+    def version(self) -> int:
+        """Changes whenever a route may have changed."""
+        return self._router.version
+
+    def needs_headers(self, exchange: str) -> bool:
+        """Whether `route` through `exchange` looks at the headers at present. Raises NOT_FOUND."""
+        return self._router.needs_headers(exchange)
+
+    def exchange(self, name: str) -> Exchange[Q]:
+        """The exchange of that name. Raises NOT_FOUND."""
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            raise BrokerError(Condition.NOT_FOUND, f"no exchange '{name}' in vhost '{self.name}'")
+        return exchange
+
+    def exchange_for_publish(self, name: str) -> Exchange[Q]:
+        """The exchange that a client publishes to. Raises NOT_FOUND, or ACCESS_REFUSED when it is internal."""
+        exchange = self.exchange(name)
+        if exchange.internal:
+            raise BrokerError(
+                Condition.ACCESS_REFUSED, f"cannot publish to internal exchange '{name}' in vhost '{self.name}'"
+            )
+        return exchange
+
+    def queue(self, name: str) -> Q:
+        """The queue of that name. Raises NOT_FOUND."""
+        queue = self.queues.get(name)
+        if queue is None:
+            raise BrokerError(Condition.NOT_FOUND, f"no queue '{name}' in vhost '{self.name}'")
+        return queue
+
+    def bindings(self) -> Iterator[Binding[Q]]:
+        """All bindings but the implicit ones of the default exchange."""
+        for exchange in self.exchanges.values():
+            yield from exchange.bindings.values()
+
+    def bindings_to_queue(self, name: str) -> list[Binding[Q]]:
+        """The bindings that a queue hangs on, in the order in which they were made."""
+        return list(self._inbound.get((False, name), ()))
+
+    # -- exchanges
+
+    def declare_exchange(
+        self,
+        name: str,
+        kind: str,
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: Mapping[str, object] = NO_ARGUMENTS,
+        passive: bool = False,
+    ) -> Exchange[Q] | None:
+        """The exchange that was made, or None when it was there (with `passive` only the name counts).
+
+        Raises ILLEGAL_STATE for a kind that does not exist, ACCESS_REFUSED for the default exchange and for reserved
+        names, NOT_FOUND when `passive`, PRECONDITION_FAILED when it differs from the one that is there.
+        """
+        if passive:
+            self._refuse_default(name)
+            self.exchange(name)
+            return None
+        make = KINDS.get(kind)
+        if make is None:
+            what = f"unknown exchange type '{kind}'" if kind else "invalid exchange type ''"
+            raise BrokerError(Condition.ILLEGAL_STATE, what)
+        self._refuse_default(name)
+        existing = self.exchanges.get(name)
+        requested: Exchange[Q] = make(
+            name, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments
+        )
+        if existing is not None:
+            check_exchange_equivalent(self.name, existing, requested)
+            return None
+        self._refuse_reserved("exchange", name)
+        alternate = arguments.get("alternate-exchange", "")
+        if not isinstance(alternate, str):
+            raise BrokerError(
+                Condition.PRECONDITION_FAILED,
+                f"invalid type '{type_name(alternate)}' for arg 'alternate-exchange' in exchange '{name}' "
+                f"in vhost '{self.name}'",
+            )
+        self.exchanges[name] = requested
+        self._router.exchange_added(requested)
+        return requested
+
+    def delete_exchange(self, name: str, *, if_unused: bool = False) -> Removal[Q]:
+        """Remove an exchange and every binding from and to it; nothing when there is none.
+
+        Raises ACCESS_REFUSED for the default exchange and those of the system, PRECONDITION_FAILED when `if_unused` and
+        something is bound to it.
+        """
+        self._refuse_default(name)
+        if name.startswith(RESERVED_PREFIX) and not self.restoring:
+            raise BrokerError(
+                Condition.ACCESS_REFUSED, f"deletion of system exchange '{name}' in vhost '{self.name}' not allowed"
+            )
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            return Removal()
+        if if_unused and exchange.bindings:
+            raise BrokerError(Condition.PRECONDITION_FAILED, f"exchange '{name}' in vhost '{self.name}' in use")
+        gone: dict[str, Exchange[Q]] = {name: exchange}
+        return self._remove([*exchange.bindings.values(), *self._inbound.get((True, name), ())], gone)
+
+    # -- queues
+
+    def check_queue_name(self, name: str) -> None:
+        """Raises ACCESS_REFUSED when a client may not declare a queue of that name."""
+        self._refuse_reserved("queue", name)
+
+    def add_queue(self, queue: Q) -> None:
+        """A queue is there, bound to the default exchange. The caller has seen to it that the name is free."""
+        self.queues[queue.name] = queue
+        self._router.queue_changed(queue.name)
+
+    def remove_queue(self, name: str) -> Removal[Q]:
+        """A queue goes, its bindings with it. Raises NOT_FOUND."""
+        del self.queues[self.queue(name).name]
+        bindings = self._inbound.get((False, name))
+        if bindings is None:
+            self._router.queue_changed(name)
+            return Removal()
+        return self._remove(list(bindings), {})
+
+    # -- bindings
+
+    def bind_queue(
+        self, source: str, queue: str, routing_key: str, arguments: Mapping[str, object] = NO_ARGUMENTS
+    ) -> Binding[Q] | None:
+        """The binding that was made, or None when it was there.
+
+        Raises ACCESS_REFUSED for the default exchange, NOT_FOUND, PRECONDITION_FAILED for arguments that the exchange
+        does not understand.
+        """
+        self._refuse_default(source)
+        return self._bind(Binding(self.exchange(source), self.queue(queue), routing_key, arguments))
+
+    def bind_exchange(
+        self, source: str, destination: str, routing_key: str, arguments: Mapping[str, object] = NO_ARGUMENTS
+    ) -> Binding[Q] | None:
+        """As `bind_queue`; an exchange can be bound to itself, and in circles."""
+        self._refuse_default(source)
+        self._refuse_default(destination)
+        return self._bind(Binding(self.exchange(source), self.exchange(destination), routing_key, arguments))
+
+    def unbind_queue(
+        self, source: str, queue: str, routing_key: str, arguments: Mapping[str, object] = NO_ARGUMENTS
+    ) -> Removal[Q]:
+        """The binding, if it was there, and what vanished with it. Raises ACCESS_REFUSED for the default exchange."""
+        self._refuse_default(source)
+        return self._unbind(source, to_exchange=False, name=queue, routing_key=routing_key, arguments=arguments)
+
+    def unbind_exchange(
+        self, source: str, destination: str, routing_key: str, arguments: Mapping[str, object] = NO_ARGUMENTS
+    ) -> Removal[Q]:
+        """As `unbind_queue`."""
+        self._refuse_default(source)
+        self._refuse_default(destination)
+        return self._unbind(source, to_exchange=True, name=destination, routing_key=routing_key, arguments=arguments)
+
+    def _bind(self, binding: Binding[Q]) -> Binding[Q] | None:
+        if not binding.source.bind(binding):
+            return None
+        self._inbound.setdefault(binding.key[:2], {})[binding] = None
+        self._router.changed()
+        return binding
+
+    def _unbind(
+        self, source: str, *, to_exchange: bool, name: str, routing_key: str, arguments: Mapping[str, object]
+    ) -> Removal[Q]:
+        exchange = self.exchanges.get(source)
+        if exchange is None:
+            return Removal()
+        binding = exchange.bindings.get(binding_key(to_exchange, name, routing_key, arguments))
+        return self._remove([binding], {}) if binding is not None else Removal()
+
+    def _remove(self, bindings: list[Binding[Q]], exchanges: dict[str, Exchange[Q]]) -> Removal[Q]:
+        """Take away bindings, then exchanges, then whatever that makes vanish."""
+        removed: list[Binding[Q]] = []
+        for binding in bindings:  # grows while it is walked
+            source = binding.source
+            if source.unbind(binding.key) is None:
+                continue
+            removed.append(binding)
+            inbound = self._inbound[binding.key[:2]]
+            del inbound[binding]
+            if not inbound:
+                del self._inbound[binding.key[:2]]
+            last = source.auto_delete and not source.bindings
+            if last and not self.restoring and source.name not in exchanges:
+                exchanges[source.name] = source
+                bindings.extend(self._inbound.get((True, source.name), ()))
+        for name in exchanges:
+            del self.exchanges[name]
+        self._router.changed()
+        return Removal(tuple(removed), tuple(exchanges.values()))
+
+    # -- refusals
+
+    def _refuse_default(self, exchange: str) -> None:
+        if not exchange:
+            raise BrokerError(Condition.ACCESS_REFUSED, "operation not permitted on the default exchange")
+
+    def _refuse_reserved(self, what: str, name: str) -> None:
+        if name.startswith(RESERVED_PREFIX) and not self.restoring:
+            raise BrokerError(
+                Condition.ACCESS_REFUSED, f"{what} name '{name}' contains reserved prefix '{RESERVED_PREFIX}*'"
+            )

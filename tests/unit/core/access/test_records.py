@@ -1,0 +1,158 @@
+"""Users, virtual hosts and permissions come back from records as they were."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from escrowmq.core.access.access import Access
+from escrowmq.core.access.permissions import Entry, Permission, TopicPermission, User, Vhost
+from escrowmq.core.access.records import ACCESS_KINDS, deleted_record, restore, set_record
+from escrowmq.core.broker import Broker
+from escrowmq.core.records.changes import decode_change, encode_change
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.recovery.replay import Recovery
+from escrowmq.core.recovery.snapshot import snapshot
+
+ALICE = User("alice", "$argon2id$x", ("administrator", "monitoring"))
+ORDERS = Vhost("orders")
+ENTRIES: tuple[Entry, ...] = (
+    ALICE,
+    ORDERS,
+    Permission("alice", "orders", "^a", "", ".*"),
+    TopicPermission("alice", "orders", "amq.topic", "^a\\.", "é"),
+)
+
+
+class Tape:
+    """A log that is only written to."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[int, bytes]] = []
+        self.end_lsn = self.synced_lsn = 0
+
+    def append(self, kind: int, *parts: bytes) -> int:
+        self.records.append((kind, b"".join(parts)))
+        self.end_lsn += 1
+        return self.end_lsn
+
+    def read(self, lsn: int, length: int) -> bytes:
+        raise NotImplementedError
+
+    def read_ahead(self, lsn: int, most: int) -> bytes:
+        raise NotImplementedError
+
+    def retain(self, lsn: int, count: int) -> None:
+        """No messages here."""
+
+    def release(self, lsn: int, count: int) -> None:
+        """No messages here."""
+
+
+def replayed(records: list[tuple[int, bytes]]) -> Broker:
+    broker = Broker(Tape(), Random(1))
+    recovery = Recovery(broker)
+    for kind, payload in records:
+        recovery.apply(0, kind, payload)
+    recovery.finish()
+    broker.end_restore()
+    return broker
+
+
+def filled() -> tuple[Broker, Tape]:
+    tape = Tape()
+    broker = Broker(tape, Random(1))
+    broker.record_access(broker.access.add_user("alice", "hash", ("administrator",)))
+    broker.add_vhost("orders")
+    broker.record_access(broker.access.set_permission("alice", "orders", "", "^w", ".*"))
+    broker.record_access(broker.access.set_topic_permission("alice", "orders", "t", "^w", ".*"))
+    return broker, tape
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: type(entry).__name__)
+def test_an_entry_survives_its_record(entry: Entry) -> None:
+    kind, fields = set_record(entry)
+    fields = decode_change(encode_change(**fields))
+    if kind is Kind.VHOST_SET:  # restored by the directory, with the names in it
+        assert fields == {"name": "orders"}
+        return
+    access = Access()
+    restore(access, kind, fields)
+    assert list(access.entries()) == [entry]
+
+
+def test_a_removed_entry_stays_away() -> None:
+    access = Access()
+    for entry in ENTRIES:
+        access.put(entry)
+    for entry in ENTRIES[:1:-1]:
+        restore(access, *deleted_record(entry))
+    assert list(access.entries()) == [ALICE, ORDERS]
+
+
+def test_with_a_user_go_its_permissions() -> None:
+    access = Access()
+    for entry in ENTRIES:
+        access.put(entry)
+    restore(access, *deleted_record(ALICE))
+    assert list(access.entries()) == [ORDERS]
+
+
+def test_every_kind_is_of_access_and_no_other_is_taken() -> None:
+    kinds = {make(entry)[0] for make in (set_record, deleted_record) for entry in ENTRIES}
+    assert kinds == ACCESS_KINDS | {Kind.VHOST_SET, Kind.VHOST_DELETED}
+    with pytest.raises(AssertionError, match="QUEUE_DECLARED"):
+        restore(Access(), Kind.QUEUE_DECLARED, {})
+
+
+def test_the_log_brings_back_what_was_set() -> None:
+    broker, tape = filled()
+    again = replayed(tape.records)
+    assert list(again.access.entries()) == list(broker.access.entries())
+    assert list(again.vhosts) == ["orders"]
+
+
+def test_a_snapshot_brings_back_what_was_set() -> None:
+    broker, _ = filled()
+    again = replayed([(kind, b"".join(parts)) for kind, parts in snapshot(broker)])
+    assert list(again.access.entries()) == list(broker.access.entries())
+
+
+def test_a_vhost_that_is_set_again_keeps_what_is_in_it_also_by_a_record_with_limits() -> None:
+    """Earlier versions wrote limits, which were none."""
+    broker, tape = filled()
+    broker.declare_exchange(broker.vhosts["orders"], "e", "direct", durable=True)
+    tape.append(Kind.VHOST_SET, encode_change(name="orders", limits={}))
+    again = replayed(tape.records)
+    assert again.access.vhost("orders") == ORDERS
+    assert "e" in again.vhosts["orders"].exchanges
+
+
+def test_what_was_removed_is_gone_after_a_replay() -> None:
+    broker, tape = filled()
+    broker.record_access_removed(broker.access.remove_user("alice"))
+    broker.delete_vhost("orders")
+    assert [kind for kind, _ in tape.records[-2:]] == [Kind.USER_DELETED, Kind.VHOST_DELETED]
+    again = replayed(tape.records)
+    assert not list(again.access.entries())
+    assert not again.vhosts
+
+
+def test_a_user_who_comes_again_has_no_permissions() -> None:
+    broker, tape = filled()
+    broker.record_access_removed(broker.access.remove_user("alice"))
+    broker.record_access(broker.access.add_user("alice", "other"))
+    again = replayed(tape.records)
+    assert not again.access.permissions
+    assert not again.access.topic_permissions
+
+
+def test_single_permissions_go_alone() -> None:
+    broker, tape = filled()
+    broker.record_access_removed(broker.access.clear_permission("alice", "orders"))
+    broker.record_access_removed(broker.access.clear_topic_permission("alice", "orders"))
+    again = replayed(tape.records)
+    assert not again.access.permissions
+    assert not again.access.topic_permissions
+    assert "alice" in again.access.users

@@ -1,0 +1,444 @@
+"""Branches and their coordination: the table of states by calls, and what becomes of the work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from escrowmq.core.branches.branch import Limits, Settlement, State
+from escrowmq.core.branches.xa import XaStatus
+from escrowmq.core.branches.xid import Xid
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.records.blocks import decode_block
+from escrowmq.core.records.branches import decode_decide, decode_prepare
+from escrowmq.core.records.commits import decode_commit
+from escrowmq.core.records.kinds import Kind
+from tests.unit.core.site import Sink
+from tests.unit.core.xa_site import OK, Channel, X, XaSite, Y
+
+RB, TIMEOUT, RDONLY = XaStatus.RB_ROLLBACK, XaStatus.RB_TIMEOUT, XaStatus.RDONLY
+COM, ROLLED = XaStatus.HEUR_COM, XaStatus.HEUR_RB
+UNKNOWN, INVALID = Condition.NOT_FOUND, Condition.COMMAND_INVALID
+STATE, KNOWN = Condition.ILLEGAL_STATE, Condition.NOT_ALLOWED
+Answer = XaStatus | Condition | None
+Call = Callable[[XaSite, Channel], Any]
+
+STATES = (
+    *("unknown", "active", "suspended", "ended", "rollback only", "prepared"),
+    *("forced commit", "forced rollback", "timed out", "timed out, associated"),
+)
+
+
+def start(**flags: Any) -> Call:
+    return lambda site, worker: site.coordinator.start(worker, X, limits=Limits(), **flags)[0].status
+
+
+def end(**flags: bool) -> Call:
+    return lambda site, worker: site.coordinator.end(worker, X, **flags).status
+
+
+def forced(*, commit: bool) -> Call:
+    return lambda site, _: site.coordinator.force(X, commit=commit).status
+
+
+CALLS: dict[str, Call] = {
+    "start": start(),
+    "join": start(join=True),
+    "resume": start(resume=True),
+    "end": end(),
+    "fail": end(fail=True),
+    "suspend": end(suspend=True),
+    "prepare": lambda site, _: site.coordinator.prepare(X).status,
+    "commit one-phase": lambda site, _: site.coordinator.commit(X, one_phase=True).status,
+    "commit": lambda site, _: site.coordinator.commit(X, one_phase=False).status,
+    "rollback": lambda site, _: site.coordinator.rollback(X).status,
+    "forget": lambda site, _: site.coordinator.forget(X) and None,
+    "set-timeout": lambda site, _: site.coordinator.set_timeout(X, 5),
+    "get-timeout": lambda site, _: site.coordinator.get_timeout(X) and None,
+    "force commit": forced(commit=True),
+    "force rollback": forced(commit=False),
+}
+
+# What the worker is told that made the branch, in the order of STATES. `None`: a call without a status succeeds.
+TABLE: dict[str, tuple[Answer, ...]] = {
+    "start": (OK, KNOWN, KNOWN, KNOWN, KNOWN, KNOWN, KNOWN, KNOWN, KNOWN, KNOWN),
+    "join": (UNKNOWN, INVALID, OK, OK, OK, INVALID, INVALID, INVALID, TIMEOUT, TIMEOUT),
+    "resume": (INVALID, INVALID, OK, INVALID, INVALID, INVALID, INVALID, INVALID, INVALID, INVALID),
+    "end": (UNKNOWN, OK, STATE, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, TIMEOUT),
+    "fail": (UNKNOWN, RB, STATE, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, TIMEOUT),
+    "suspend": (UNKNOWN, OK, STATE, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, TIMEOUT),
+    "prepare": (UNKNOWN, STATE, STATE, OK, RB, OK, STATE, STATE, TIMEOUT, TIMEOUT),
+    "commit one-phase": (UNKNOWN, STATE, STATE, OK, RB, STATE, STATE, STATE, TIMEOUT, TIMEOUT),
+    "commit": (UNKNOWN, STATE, STATE, STATE, RB, OK, COM, ROLLED, TIMEOUT, TIMEOUT),
+    "rollback": (UNKNOWN, STATE, STATE, OK, OK, OK, COM, ROLLED, TIMEOUT, TIMEOUT),
+    "forget": (UNKNOWN, STATE, STATE, STATE, STATE, STATE, None, None, STATE, STATE),
+    "set-timeout": (UNKNOWN, None, None, None, None, None, None, None, STATE, STATE),
+    "get-timeout": (UNKNOWN, None, None, None, None, None, None, None, None, None),
+    "force commit": (UNKNOWN, STATE, STATE, STATE, STATE, COM, STATE, STATE, STATE, STATE),
+    "force rollback": (UNKNOWN, STATE, STATE, STATE, STATE, ROLLED, STATE, STATE, STATE, STATE),
+}
+# The same for a worker that has nothing to do with it, where that makes a difference.
+OTHERS: dict[str, tuple[Answer, ...]] = {
+    "join": (UNKNOWN, OK, OK, OK, OK, INVALID, INVALID, INVALID, TIMEOUT, TIMEOUT),
+    "resume": (INVALID, *[INVALID] * 9),
+    "end": (UNKNOWN, *[UNKNOWN] * 9),
+    "fail": (UNKNOWN, *[UNKNOWN] * 9),
+    "suspend": (UNKNOWN, *[UNKNOWN] * 9),
+}
+
+
+@pytest.fixture
+def site() -> XaSite:
+    return XaSite()
+
+
+def ask(site: XaSite, call: str, worker: Channel) -> Answer:
+    try:
+        answer: Answer = CALLS[call](site, worker)
+    except BrokerError as refused:
+        return refused.condition
+    return answer
+
+
+def cells(table: dict[str, tuple[Answer, ...]]) -> list[tuple[str, str, Answer]]:
+    assert all(len(row) == len(STATES) for row in table.values())
+    return [(call, state, answer) for call, row in table.items() for state, answer in zip(STATES, row, strict=True)]
+
+
+@pytest.mark.rule("DTX-2", "DTX-3", "DTX-4", "DTX-5", "DTX-8", "DTX-9", "DTX-10", "DTX-13")
+class TestTable:
+    @pytest.mark.parametrize(("call", "state", "expected"), cells(TABLE))
+    def test_who_made_it(self, site: XaSite, call: str, state: str, expected: Answer) -> None:
+        if state != "unknown":
+            site.in_state(state)
+        before = site.coordinator.branches()
+        assert ask(site, call, site.worker) == expected
+        if isinstance(expected, Condition):
+            assert site.coordinator.branches() == before
+
+    @pytest.mark.parametrize(("call", "state", "expected"), cells(OTHERS))
+    def test_somebody_else(self, site: XaSite, call: str, state: str, expected: Answer) -> None:
+        if state != "unknown":
+            site.in_state(state)
+        assert ask(site, call, Channel()) == expected
+
+    @pytest.mark.parametrize("flags", [{"join": True, "resume": True}])
+    def test_flags_of_start_that_exclude_each_other(self, site: XaSite, flags: dict[str, Any]) -> None:
+        with pytest.raises(BrokerError) as refused:
+            site.coordinator.start(site.worker, X, limits=Limits(), **flags)
+        assert refused.value.condition is INVALID
+
+    def test_flags_of_end_that_exclude_each_other(self, site: XaSite) -> None:
+        site.start()
+        with pytest.raises(BrokerError) as refused:
+            site.coordinator.end(site.worker, X, fail=True, suspend=True)
+        assert refused.value.condition is INVALID
+        assert site.end() is OK
+
+    @pytest.mark.parametrize("other", [Xid(2, *X[1:]), Xid(1, b"other", X.bqual), Y])
+    def test_all_three_parts_count(self, site: XaSite, other: Xid) -> None:
+        site.prepared()
+        assert ask_of(site, other) is UNKNOWN
+        site.start(other)
+        assert site.coordinator.recover() == [X]
+
+
+def ask_of(site: XaSite, xid: Xid) -> Condition:
+    with pytest.raises(BrokerError) as refused:
+        site.coordinator.commit(xid, one_phase=False)
+    return refused.value.condition
+
+
+class TestPrepare:
+    @pytest.mark.rule("DTX-8")
+    def test_without_work(self, site: XaSite) -> None:
+        site.start()
+        site.end()
+        end = site.journal.end_lsn
+        assert site.coordinator.prepare(X) == (RDONLY, 0, (), "")
+        assert site.journal.end_lsn == end
+        assert site.coordinator.branches() == []
+
+    @pytest.mark.rule("DTX-8", "DTX-9")
+    def test_its_record_has_everything_and_the_commit_only_names_it(self, site: XaSite) -> None:
+        branch = site.prepared(publish=(b"a", b"b"))
+        assert site.waiting() == ([b"old 1"], [])
+        (payload,) = site.records(Kind.PREPARE)
+        found = decode_prepare(payload, 1000)
+        assert (found.number, found.state, found.xid) == (branch.number, State.PREPARED, X.encode())
+        ((queues, mandatory, block, length),) = found.runs
+        assert (queues, mandatory, length) == ((site.vhost.queue("to").ident,), False, 2)
+        assert decode_block(payload, block - 1000).bodies == [b"a", b"b"]
+        ((queue, outcome, ranges, requeue),) = found.settlements
+        assert (queue, outcome, ranges, requeue) == (site.q.ident, Outcome.ACCEPTED, [(1, 1)], False)
+        result = site.coordinator.commit(X, one_phase=False)
+        assert result == (OK, site.journal.end_lsn, (), "")
+        site.turn()
+        assert site.waiting() == ([b"old 1"], [b"a", b"b"])
+        (commit,) = site.records(Kind.COMMIT)
+        number, operations = decode_commit(commit)
+        assert number == branch.number
+        assert [kind for kind, _, _ in operations] == [Kind.PLACED, Kind.SETTLE]
+
+    @pytest.mark.rule("DTX-8")
+    def test_again_waits_for_the_same(self, site: XaSite) -> None:
+        site.worked()
+        first = site.coordinator.prepare(X)
+        site.publish("q", b"more")
+        assert site.coordinator.prepare(X) == first
+
+    @pytest.mark.rule("TX-3")
+    def test_credit_comes_back_and_the_messages_stay_counted(self, site: XaSite) -> None:
+        site.publish("q", b"1", b"2", b"3")
+        consumer, sink = site.consume(site.q, credit=1)
+        site.turn()
+        branch = site.start()
+        site.broker.enlist(branch, Settlement(consumer, [sink.got[0][1]], Outcome.ACCEPTED))
+        site.end()
+        site.turn()
+        assert sink.bodies == [b"1"]
+        site.coordinator.prepare(X)
+        site.turn()
+        assert sink.bodies == [b"1", b"2"]
+        assert site.q.unsettled == 2
+        site.coordinator.commit(X, one_phase=False)
+        site.turn()
+        assert site.q.unsettled == 1
+
+    def test_a_queue_without_room_rolls_it_back(self, site: XaSite) -> None:
+        site.queue("small", {"x-max-length": 1, "x-overflow": "reject-publish"})
+        site.publish("small", b"x")
+        branch = site.worked(publish=())
+        branch.state = State.ACTIVE
+        branch.enlist(site.publication("small", b"y"))
+        result = site.coordinator.prepare(X)
+        assert result.status is RB
+        assert "full" in result.reason
+        assert site.bodies("q") == [b"old 0", b"old 1"]
+        assert site.coordinator.branches() == []
+
+    def test_room_that_is_promised_is_not_given_to_others(self, site: XaSite) -> None:
+        small = site.queue("small", {"x-max-length": 2, "x-overflow": "reject-publish"})
+        branch = site.start()
+        site.broker.enlist(branch, site.publication("small", b"mine"))
+        site.end()
+        site.coordinator.prepare(X)
+        site.turn()
+        assert site.publish("small", b"a", b"b").refused == (1,)
+        site.turn()
+        again = site.restart()
+        assert again.publish("small", b"c").refused == (0,)
+        assert site.coordinator.commit(X, one_phase=False).status is OK
+        site.turn()
+        assert site.bodies("small") == [b"a", b"mine"]
+        assert not site.broker.reserved
+        assert site.broker.get(small, auto_settle=True) is not None
+        assert site.publish("small", b"d").refused == ()
+
+
+@pytest.mark.rule("DTX-14")
+class TestRollback:
+    def test_an_active_one(self, site: XaSite) -> None:
+        site.worked()
+        assert site.coordinator.rollback(X) == (OK, 0, (), "")
+        assert site.waiting() == ([b"old 0", b"old 1"], [])
+        assert site.ready(site.q)[0] == (1, b"old 0", True)
+
+    def test_a_prepared_one_gives_back_when_that_is_on_disk(self, site: XaSite) -> None:
+        site.prepared()
+        result = site.coordinator.rollback(X)
+        assert (result.status, result.lsn) == (OK, site.journal.end_lsn)
+        site.turn(sync=False)
+        assert site.waiting() == ([b"old 1"], [])
+        assert site.q.unsettled == 1
+        site.turn()
+        assert site.ready(site.q) == [(1, b"old 0", True), (2, b"old 1", False)]
+        assert site.q.unsettled == 0
+        assert site.live() == 2
+        again = site.restart()
+        assert again.ready(again.q) == [(1, b"old 0", True), (2, b"old 1", False)]
+        assert again.coordinator.recover() == []
+
+    def test_a_purge_does_not_touch_what_is_locked(self, site: XaSite) -> None:
+        site.prepared()
+        assert site.broker.purge(site.q) == 1
+        site.coordinator.rollback(X)
+        site.turn()
+        assert site.bodies("q") == [b"old 0"]
+
+    def test_a_queue_that_is_gone(self, site: XaSite) -> None:
+        site.prepared()
+        site.broker.delete_queue(site.q)
+        site.coordinator.rollback(X)
+        site.turn()
+        assert site.live() == 0
+        assert not site.broker.coordinator.returning
+
+    def test_what_is_locked_neither_expires_nor_is_dropped(self, site: XaSite) -> None:
+        site.broker.delete_queue(site.q)
+        q = site.queue("q", {"x-message-ttl": 1000, "x-max-length": 1})
+        site.publish("q", b"1")
+        site.prepared(publish=())
+        site.after(5000)
+        site.publish("q", b"2")
+        site.turn()
+        assert site.ready(q) == [(2, b"2", False)]
+        site.coordinator.rollback(X)
+        site.sync()
+        assert site.ready(q) == [(1, b"1", True), (2, b"2", False)]
+        site.turn()  # both limits hold for it again
+        assert site.bodies("q") == [b"2"]
+
+    def test_what_was_settled_without_being_logged(self, site: XaSite) -> None:
+        site.broker.delete_queue(site.q)
+        site.queue("q", durable=False)
+        site.prepared()
+        assert site.bodies("q") == [b"old 1"]
+        site.coordinator.rollback(X)
+        site.turn()
+        assert site.bodies("q") == [b"old 0", b"old 1"]
+
+
+@pytest.mark.rule("DTX-10", "DTX-11")
+class TestHeuristic:
+    @pytest.mark.parametrize("commit", [True, False])
+    def test_the_manager_is_told_until_it_forgets(self, site: XaSite, commit: bool) -> None:
+        site.prepared()
+        told = COM if commit else ROLLED
+        expected = ([b"old 1"], [b"new"]) if commit else ([b"old 0", b"old 1"], [])
+        assert site.coordinator.force(X, commit=commit)[:2] == (told, site.journal.end_lsn)
+        site.turn()
+        for now in (site, site.restart()):
+            assert now.waiting() == expected
+            assert now.coordinator.recover() == [X]
+            assert now.coordinator.commit(X, one_phase=False).status is told
+            assert now.coordinator.rollback(X).status is told
+            assert now.waiting() == expected
+        assert site.coordinator.forget(X) == site.journal.end_lsn
+        site.turn()
+        assert site.coordinator.recover() == []
+        assert site.restart().coordinator.recover() == []
+        assert site.restart().waiting() == expected
+
+    def test_it_survives_a_snapshot(self, site: XaSite) -> None:
+        site.prepared()
+        site.coordinator.force(X, commit=True)
+        site.turn()
+        site.snapshot()
+        again = site.restart()
+        assert again.coordinator.rollback(X).status is COM
+        assert again.coordinator.branches()[0].state == "heuristic_committed"
+        again.coordinator.forget(X)
+        again.turn()
+        assert again.restart().coordinator.recover() == []
+
+
+@pytest.mark.rule("PIPE-2")
+class TestDecide:
+    def decide(self, site: XaSite, *winners: bytes, epoch: int = 1, application: str = "app") -> XaStatus:
+        result = site.coordinator.decide(b"global", 1, winners, application=application, epoch=epoch)
+        assert result.lsn <= site.journal.end_lsn
+        site.turn()
+        return result.status
+
+    def test_winners_and_losers_in_one_record(self, site: XaSite) -> None:
+        site.publish("q", b"1", b"2", b"3", b"4")
+        one = site.prepared(X, publish=(b"x",))
+        two = site.prepared(Y, publish=(b"y",))
+        lost = site.prepared(Xid(1, b"global", b"lost"), publish=(b"no",))
+        site.worked(Xid(1, b"global", b"active"), publish=(b"neither",))
+        assert self.decide(site, b"two", b"one", b"two") is OK
+        assert site.bodies("to") == [b"y", b"x"]
+        assert site.bodies("q") == [b"3", b"4"]
+        (payload,) = site.records(Kind.DECIDE)
+        found = decode_decide(payload)
+        assert (found.application, found.epoch, found.rolled_back) == ("app", 1, [lost.number])
+        assert [number for number, _ in found.committed] == [two.number, one.number]
+        assert site.coordinator.branches() == []
+        again = site.restart()
+        assert (again.bodies("q"), again.bodies("to")) == ([b"3", b"4"], [b"y", b"x"])
+        assert again.coordinator.progress("app") == 1
+        assert again.coordinator.recover() == []
+
+    def test_other_transactions_are_left_alone(self, site: XaSite) -> None:
+        others = [Xid(2, b"global", b"one"), Xid(1, b"another", b"one")]
+        for other in others:
+            site.prepared(other, settle=0)
+        site.prepared(X, settle=0)
+        assert self.decide(site, b"one") is OK
+        assert site.coordinator.recover() == others
+
+    def test_an_epoch_is_decided_once(self, site: XaSite) -> None:
+        site.prepared(settle=0)
+        self.decide(site, b"one", epoch=5)
+        site.prepared(Y)
+        again = site.restart()
+        assert again.coordinator.decide(b"global", 1, [b"two"], application="app", epoch=5).status is OK
+        again.turn()
+        assert again.waiting() == ([b"old 0", b"old 1"], [b"new"])
+        assert again.coordinator.recover() == []
+        assert again.coordinator.progress("app") == 5
+        end = again.journal.end_lsn
+        assert again.coordinator.decide(b"global", 1, [b"two"], application="app", epoch=4).status is OK
+        assert again.journal.end_lsn == end
+        assert again.restart().coordinator.progress("app") == 5
+
+    def test_applications_do_not_meet(self, site: XaSite) -> None:
+        self.decide(site, epoch=3, application="a")
+        self.decide(site, epoch=1, application="b")
+        site.snapshot()
+        again = site.restart()
+        assert [again.coordinator.progress(name) for name in "abc"] == [3, 1, None]
+
+    @pytest.mark.parametrize(("winner", "condition"), [(b"nobody", UNKNOWN), (b"two", STATE)])
+    def test_nothing_happens_if_a_winner_cannot_win(self, site: XaSite, winner: bytes, condition: Condition) -> None:
+        site.prepared(settle=0)
+        site.worked(Y, settle=0)
+        with pytest.raises(BrokerError) as refused:
+            self.decide(site, b"one", winner)
+        assert refused.value.condition is condition
+        assert site.coordinator.recover() == [X]
+        assert site.coordinator.progress("app") is None
+        assert site.bodies("to") == []
+
+    def test_a_loser_that_is_still_at_work_is_told(self, site: XaSite) -> None:
+        site.prepared(settle=0)
+        site.start(Y)
+        self.decide(site, b"one")
+        assert site.end(Y) is RB
+        assert site.coordinator.prepare(Y).status is RB
+
+    def test_an_operators_decision_is_not_touched(self, site: XaSite) -> None:
+        site.prepared(settle=0)
+        site.prepared(Y, settle=0)
+        site.coordinator.force(Y, commit=False)
+        self.decide(site, b"one")
+        assert site.coordinator.recover() == [Y]
+
+
+def test_a_branch_holds_what_was_settled_in_it(site: XaSite) -> None:
+    branch = site.worked(settle=3)
+    assert branch in site.broker.holders
+    assert [entry.body for _, entry in branch.held()] == [b"old 0", b"old 1", b"old 2"]
+    site.coordinator.prepare(X)
+    site.coordinator.rollback(X)
+    assert branch in site.broker.holders
+    site.turn()
+    assert branch not in site.broker.holders
+
+
+def test_a_consumer_may_be_gone_when_its_branch_is_decided(site: XaSite) -> None:
+    site.publish("q", b"1")
+    sink = Sink()
+    consumer, _ = site.consume(site.q, sink, credit=1)
+    site.turn()
+    branch = site.start()
+    site.broker.enlist(branch, Settlement(consumer, [sink.got[0][1]], Outcome.ACCEPTED))
+    site.broker.unsubscribe(consumer)
+    site.end()
+    site.coordinator.rollback(X)
+    assert site.ready(site.q) == [(1, b"1", True)]
+    assert site.q.unsettled == 0

@@ -1,0 +1,127 @@
+"""Who works for a branch; the table of calls by states is in test_coordinator.py."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from escrowmq.core.branches.branch import Limits
+from escrowmq.core.branches.xa import XaStatus
+from escrowmq.core.conditions import BrokerError, Condition
+from tests.unit.core.xa_site import OK, Channel, X, XaSite, Y
+
+RB, TIMEOUT = XaStatus.RB_ROLLBACK, XaStatus.RB_TIMEOUT
+
+
+@pytest.fixture
+def site() -> XaSite:
+    return XaSite()
+
+
+class TestDemarcation:
+    @pytest.mark.rule("DTX-3")
+    def test_one_branch_at_a_time(self, site: XaSite) -> None:
+        site.start()
+        with pytest.raises(BrokerError, match="end that before") as refused:
+            site.coordinator.start(site.worker, Y, limits=Limits())
+        assert refused.value.condition is Condition.COMMAND_INVALID
+        assert [view.xid for view in site.coordinator.branches()] == [X]
+        assert site.end() is OK
+        site.start(Y)
+        with pytest.raises(BrokerError, match="end that before"):
+            site.coordinator.start(site.worker, X, join=True, limits=Limits())
+
+    @pytest.mark.rule("DTX-5")
+    def test_another_one_while_the_first_is_suspended(self, site: XaSite) -> None:
+        site.start()
+        assert site.end(suspend=True) is OK
+        site.start(Y)
+        assert site.end(Y) is OK
+        site.start(resume=True)
+        assert site.end() is OK
+
+    @pytest.mark.rule("DTX-4")
+    def test_all_must_have_ended(self, site: XaSite) -> None:
+        other = Channel()
+        one = site.start()
+        assert site.start(worker=other, join=True) is one
+        site.broker.enlist(one, site.publication("to", b"new"))
+        assert site.end() is OK
+        coordinator = site.coordinator
+        for call in (coordinator.prepare, coordinator.rollback, partial(coordinator.commit, one_phase=True)):
+            with pytest.raises(BrokerError, match="still associated") as refused:
+                call(X)
+            assert refused.value.condition is Condition.ILLEGAL_STATE
+        assert site.end(worker=other) is OK
+        assert site.coordinator.commit(X, one_phase=True).status is OK
+        site.turn()
+        assert site.bodies("to") == [b"new"]
+
+    @pytest.mark.rule("DTX-7", "DTX-14")
+    @pytest.mark.parametrize("suspended", [False, True])
+    def test_a_worker_that_leaves(self, site: XaSite, suspended: bool) -> None:
+        site.publish("q", b"1", b"2")
+        branch = site.start()
+        site.settle(branch)
+        site.broker.enlist(branch, site.publication("to", b"new"))
+        if suspended:
+            site.end(suspend=True)
+        site.coordinator.leave(site.worker)
+        assert site.ready(site.q) == [(1, b"1", True), (2, b"2", False)]
+        assert site.coordinator.prepare(X).status is RB
+        assert site.coordinator.branches() == []
+        assert site.bodies("to") == []
+        site.coordinator.leave(site.worker)
+
+    @pytest.mark.rule("DTX-7")
+    def test_a_worker_that_had_ended_leaves_the_branch_alone(self, site: XaSite) -> None:
+        site.worked()
+        site.coordinator.leave(site.worker)
+        assert site.coordinator.prepare(X).status is OK
+
+    @pytest.mark.rule("DTX-7")
+    def test_others_work_on_for_nothing(self, site: XaSite) -> None:
+        other = Channel()
+        branch = site.start()
+        site.start(worker=other, join=True)
+        site.coordinator.leave(site.worker)
+        site.publish("q", b"1")
+        site.settle(branch)
+        site.broker.enlist(branch, site.publication("to", b"new"))
+        assert site.ready(site.q) == [(1, b"1", True)]
+        assert site.q.unsettled == 0
+        assert site.end(worker=other) is RB
+        assert site.coordinator.commit(X, one_phase=True).status is RB
+        assert site.waiting() == ([b"1"], [])
+
+    def test_what_nobody_asks_for_does_not_stay(self, site: XaSite) -> None:
+        site.start()
+        site.coordinator.set_timeout(X, 0)
+        site.coordinator.leave(site.worker)
+        site.after(60_000)
+        assert site.coordinator.branches()[0].state == "timed_out"
+        site.after(30 * 60_000)
+        assert site.coordinator.branches() == []
+
+    @pytest.mark.rule("TX-13")
+    def test_there_are_only_so_many(self, site: XaSite) -> None:
+        site.coordinator.max_branches = 1
+        site.worked()
+        with pytest.raises(BrokerError, match="1 transaction branches already") as refused:
+            site.coordinator.start(site.worker, Y, limits=Limits())
+        assert refused.value.condition is Condition.LIMIT_EXCEEDED
+        site.after(60_001)
+        site.start(Y)
+
+    @pytest.mark.rule("TX-13")
+    def test_bounds_of_a_branch(self, site: XaSite) -> None:
+        site.publish("q", b"1", b"2")
+        branch = site.start(limits=Limits(operations=1))
+        site.settle(branch)
+        with pytest.raises(BrokerError) as refused:
+            site.settle(branch)
+        assert refused.value.condition is Condition.LIMIT_EXCEEDED
+        assert site.ready(site.q) == [(2, b"2", True)]
+        site.coordinator.leave(site.worker)  # as a channel does that is closed for it
+        assert site.bodies("q") == [b"1", b"2"]

@@ -1,0 +1,51 @@
+"""What can be prepared: only what can be committed afterwards, whatever happens."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.core.branches.branch import Limits, Settlement
+from escrowmq.core.branches.xa import XaStatus
+from escrowmq.core.branches.xa_branch import XaBranch
+from escrowmq.core.branches.xid import Xid
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.records import kinds as records_module
+from tests.unit.core.site import Site
+
+X = Xid(1, b"global", b"branch")
+
+
+class Worker:
+    def branch_expired(self, branch: XaBranch) -> None:
+        raise AssertionError(branch)
+
+
+@pytest.mark.rule("DTX-8")
+@pytest.mark.parametrize("fits", [True, False])
+def test_what_would_not_fit_in_the_record_of_its_outcome_is_not_prepared(
+    fits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rejections are short in the record of the preparation; what they dead-letter is in that of the commit."""
+    site = Site()
+    site.queue("dead")
+    queue = site.queue("q", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
+    site.publish("q", *[b"x" * 300] * 30)
+    consumer, sink = site.consume(queue)
+    site.turn()
+    monkeypatch.setattr(records_module, "RECORD_BYTES", 20_000 if fits else 9_000)
+    coordinator, worker = site.broker.coordinator, Worker()
+    _, branch = coordinator.start(worker, X, limits=Limits())
+    assert branch is not None
+    site.broker.enlist(branch, Settlement(consumer, [entry for _, entry in sink.got], Outcome.REJECTED))
+    coordinator.end(worker, X)
+    prepared = coordinator.prepare(X)
+    if fits:
+        assert prepared.status is XaStatus.OK
+        assert coordinator.commit(X, one_phase=False).status is XaStatus.OK
+    else:
+        assert prepared.status is XaStatus.RB_ROLLBACK
+        assert prepared.reason.endswith("9000 of one record; nothing of it was applied")
+        assert len(sink.got) == 30
+        site.broker.unsubscribe(consumer)
+    site.turn()
+    assert (queue.ready, len(site.bodies("dead"))) == ((0, 30) if fits else (30, 0))

@@ -1,0 +1,69 @@
+"""Branches are found, and kept within their time."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.core.branches.branch import Limits
+from escrowmq.core.branches.xa import XaStatus
+from escrowmq.core.branches.xid import Xid
+from tests.unit.core.xa_site import OK, X, XaSite
+
+RB, TIMEOUT = XaStatus.RB_ROLLBACK, XaStatus.RB_TIMEOUT
+
+
+@pytest.fixture
+def site() -> XaSite:
+    return XaSite()
+
+
+@pytest.mark.rule("DTX-12")
+class TestTimeouts:
+    def test_an_active_branch_that_is_too_old_is_undone_at_once(self, site: XaSite) -> None:
+        site.publish("q", b"1")
+        branch = site.start()
+        site.settle(branch)
+        assert site.coordinator.get_timeout(X) == 60
+        site.after(59_999)
+        assert site.bodies("q") == []
+        site.after(1)
+        assert site.ready(site.q) == [(1, b"1", True)]
+        assert site.worker.expired == [branch]
+        site.broker.enlist(branch, site.publication("to", b"late"))
+        assert site.end() is TIMEOUT
+        assert site.coordinator.rollback(X).status is TIMEOUT
+        assert site.coordinator.branches() == []
+        assert site.waiting() == ([b"1"], [])
+
+    def test_a_prepared_one_never_is(self, site: XaSite) -> None:
+        site.prepared()
+        site.after(10**9)
+        assert site.coordinator.recover() == [X]
+        site.coordinator.set_timeout(X, 1)
+        site.after(10**9)
+        assert site.coordinator.commit(X, one_phase=False).status is OK
+
+    def test_set_anew(self, site: XaSite) -> None:
+        site.worked()
+        site.after(50_000)
+        site.coordinator.set_timeout(X, 20)
+        site.after(19_999)
+        assert site.coordinator.get_timeout(X) == 20
+        site.coordinator.set_timeout(X, 0)
+        site.after(10**9)
+        assert site.coordinator.prepare(X).status is OK
+
+    @pytest.mark.rule("TX-13")
+    @pytest.mark.parametrize(("asked", "given"), [(0, 100), (50, 50), (500, 100)])
+    def test_no_longer_than_its_bounds_allow(self, site: XaSite, asked: int, given: int) -> None:
+        site.start(limits=Limits(age=100_000))
+        site.coordinator.set_timeout(X, asked)
+        assert site.coordinator.get_timeout(X) == given
+
+    def test_those_that_nobody_asks_for_are_forgotten(self, site: XaSite, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("escrowmq.core.branches.registry.MAX_OVERDUE", 2)
+        for i in range(4):
+            site.worked(Xid(1, b"g", b"%d" % i), settle=0)
+            site.after(1)
+        site.after(60_000)
+        assert [view.xid.bqual for view in site.coordinator.branches()] == [b"2", b"3"]

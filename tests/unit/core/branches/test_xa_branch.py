@@ -1,0 +1,67 @@
+"""A branch with an xid, apart from its coordination."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.core.branches.association import Association
+from escrowmq.core.branches.branch import Limits, State
+from escrowmq.core.branches.xa_branch import UNDONE, LoggedBodies
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.records.blocks import encode_block
+from escrowmq.core.records.kinds import Kind
+from tests.unit.core.xa_site import Channel, XaSite
+
+
+@pytest.fixture
+def site() -> XaSite:
+    return XaSite()
+
+
+def test_bodies_in_the_log_are_read_when_they_are_needed(site: XaSite) -> None:
+    lsn = site.journal.append(Kind.PAGE, *encode_block(1, Envelope("", "q"), [b"a", b"bc", b"d"]))
+    bodies = LoggedBodies(site.broker.pager, lsn, 3)
+    assert len(bodies) == 3
+    assert list(bodies) == [b"a", b"bc", b"d"]
+    assert (bodies[1], bodies[1:]) == (b"bc", [b"bc", b"d"])
+
+
+@pytest.mark.rule("DTX-4")
+@pytest.mark.parametrize(("association", "occupied"), [(a, a in (2, 3)) for a in Association])
+def test_who_has_not_ended_keeps_it(site: XaSite, association: Association, occupied: bool) -> None:
+    branch = site.worked(settle=0)
+    assert not branch.occupied
+    branch.associations[Channel()] = association
+    assert branch.occupied == occupied
+
+
+@pytest.mark.rule("DTX-14")
+@pytest.mark.parametrize("state", sorted(UNDONE))
+def test_what_comes_too_late_goes_back_at_once(site: XaSite, state: State) -> None:
+    site.publish("q", b"1")
+    branch = site.start()
+    branch.state = state
+    site.settle(branch)
+    branch.enlist(site.publication("to", b"new"))
+    assert branch.empty
+    assert site.ready(site.q) == [(1, b"1", True)]
+
+
+def test_parts_of_what_it_holds(site: XaSite) -> None:
+    site.publish("q", *[b"%d" % i for i in range(5)])
+    branch = site.start()
+    site.settle(branch, 2)
+    site.settle(branch, 3)
+    whole = [entry.position for _, entry in branch.held()]
+    assert whole == [1, 2, 3, 4, 5]
+    for start in range(6):
+        for most in range(1, 6):
+            found = [item[1].position for item in branch.held_part(start, most) if item is not None]
+            assert found == whole[start : start + most]
+
+
+@pytest.mark.parametrize(
+    ("age", "asked", "given"), [(0, 0, 0), (0, 7, 7), (5000, 0, 5), (5000, 7, 5), (5000, 3, 3), (10, 0, 1)]
+)
+def test_timeouts_within_bounds(site: XaSite, age: int, asked: int, given: int) -> None:
+    assert site.start(limits=Limits(age=age)).bounded(asked) == given

@@ -1,0 +1,33 @@
+"""What operators see of branches."""
+
+from __future__ import annotations
+
+from escrowmq.core.branches.xa import Tally
+from tests.unit.core.xa_site import X, XaSite
+
+
+def test_before_and_after_it_is_prepared() -> None:
+    site = XaSite()
+    branch = site.worked(settle=2, publish=(b"a", b"bc"))
+    branch.owner = "app"
+    site.after(5)
+    (active,) = site.coordinator.branches()
+    assert (active.xid, active.number, active.state, active.age) == (X, branch.number, "active", 5)
+    assert (active.owner, active.timeout, active.workers) == ("app", 60, 0)
+    assert active.published == (Tally("/", "to", 2, 3),)
+    assert active.settled == (Tally("/", "q", 2, 10),)
+    site.coordinator.prepare(X)
+    site.turn()
+    (prepared,) = site.coordinator.branches()
+    (found,) = site.restart().coordinator.branches()
+    for view in (prepared, found):
+        assert (view.state, view.published, view.settled) == ("prepared", active.published, active.settled)
+    assert (found.owner, found.age, found.timeout) == ("app", 5, 60)
+
+
+def test_queues_that_are_gone_are_left_out() -> None:
+    site = XaSite()
+    site.prepared()
+    site.broker.delete_queue(site.q)
+    (view,) = site.coordinator.branches()
+    assert view.settled == ()

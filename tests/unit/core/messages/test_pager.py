@@ -1,0 +1,82 @@
+"""Content comes back from the log as it was put there, however much is read ahead."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.core.messages import pager as content
+from escrowmq.core.messages.entry import Run
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.messages.pager import LogPager
+from escrowmq.core.records.blocks import encode_block
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.references import TRANSIENT, Reference
+from tests.unit.core.site import Site
+
+ENVELOPE = Envelope("x", "k", b"header", durable=True)
+
+
+def append(site: Site, bodies: list[bytes], envelope: Envelope = ENVELOPE) -> int:
+    lsn = site.journal.append(Kind.PAGE, *encode_block(5, envelope, bodies))
+    site.journal.retain(lsn, len(bodies))
+    return lsn
+
+
+@pytest.mark.parametrize("synced", [True, False])
+@pytest.mark.parametrize("ahead", [20, 64, 1000, 1 << 18])
+def test_blocks_are_read_wherever_they_lie(monkeypatch: pytest.MonkeyPatch, ahead: int, synced: bool) -> None:
+    monkeypatch.setattr(content, "READ_AHEAD", ahead)
+    site = Site()
+    written = [[b"%d-%d" % (n, i) * n for i in range(n % 4 + 1)] for n in range(100)]
+    lsns = []
+    for bodies in written:
+        lsns.append(append(site, bodies))
+        if synced:
+            site.sync()
+    pager = LogPager(site.journal)
+    order = [*range(100), 99, 0, 50, 49, 51, 3]
+    for n in order:
+        block = pager.load(Reference(1, len(written[n]), lsns[n], 0))
+        assert (block.bodies, block.time) == (written[n], 5)
+        last = len(written[n]) - 1
+        assert pager.load(Reference(1, 1, lsns[n], last)).bodies == written[n][last:]
+
+
+def test_a_block_larger_than_what_is_read_ahead() -> None:
+    site = Site()
+    bodies = [b"a" * 300_000, b"b" * 300_000]
+    first, second = append(site, [b"small"]), append(site, bodies)
+    for _ in range(2):
+        pager = LogPager(site.journal)
+        assert pager.load(Reference(1, 1, first, 0)).bodies == [b"small"]
+        assert pager.load(Reference(1, 2, second, 0)).bodies == bodies
+        site.sync()
+
+
+def test_equal_envelopes_become_one_object() -> None:
+    site = Site()
+    lsns = [append(site, [b"x"], Envelope("x", "k", b"h")), append(site, [b"y"], Envelope("x", "k", b"h"))]
+    other = append(site, [b"z"], Envelope("x", "other", b"h"))
+    pager = LogPager(site.journal)
+    first, second = (pager.load(Reference(1, 1, lsn, 0)).envelope for lsn in lsns)
+    assert first is second
+    assert pager.load(Reference(1, 1, other, 0)).envelope.routing_key == "other"
+
+
+def test_so_many_envelopes_are_not_kept_for_ever() -> None:
+    site = Site()
+    lsns = [append(site, [b"x"], Envelope("x", str(n))) for n in range(2000)]
+    pager = LogPager(site.journal)
+    keys = [pager.load(Reference(1, 1, lsn, 0)).envelope.routing_key for lsn in lsns]
+    assert keys == [str(n) for n in range(2000)]
+    assert len(pager._envelopes) <= 1024
+
+
+def test_what_was_in_memory_alone_is_stored_as_transient() -> None:
+    site = Site()
+    run = Run(ENVELOPE, 10, 7)
+    lsn = site.broker.pager.store(run, [b"a", b"b"])
+    assert (run.lsn, run.index) == (lsn, TRANSIENT)
+    assert site.live() == 2
+    block = site.broker.pager.load(Reference(11, 1, lsn, TRANSIENT + 1))
+    assert (block.bodies, block.time) == ([b"b"], 7)

@@ -1,0 +1,166 @@
+"""A backlog is a list of messages; here it is compared with one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from escrowmq.core.queues.backlog import Backlog
+from escrowmq.core.records.references import Range, Reference, ranges_of
+
+Message = tuple[int, int, int]
+"""Position, LSN of the block, number in it."""
+
+# Gap before the run, its length, LSN, first number in the block.
+runs = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 6), st.integers(1, 4), st.integers(0, 5)), max_size=12)
+
+
+def build(plan: list[tuple[int, int, int, int]]) -> Backlog:
+    backlog = Backlog()
+    position = 1
+    for gap, count, lsn, index in plan:
+        position += gap
+        backlog.append(position, count, lsn, index)
+        position += count
+    return backlog
+
+
+def messages(backlog: Backlog) -> list[Message]:
+    return [(r.first + i, r.lsn, r.start + i) for r in backlog for i in range(r.length)]
+
+
+def check(backlog: Backlog, expected: list[Message]) -> None:
+    assert messages(backlog) == expected
+    assert len(backlog) == backlog.messages == len(expected)
+
+
+@given(runs, st.lists(st.integers(1, 5)))
+def test_taking(plan: list[tuple[int, int, int, int]], steps: list[int]) -> None:
+    backlog = build(plan)
+    expected = messages(backlog)
+    for most in steps:
+        if not expected:
+            break
+        taken = backlog.take(most)
+        assert 1 <= taken.length <= most
+        assert [(taken.first + i, taken.lsn, taken.start + i) for i in range(taken.length)] == expected[: taken.length]
+        expected = expected[taken.length :]
+        check(backlog, expected)
+
+
+@given(runs, st.sets(st.integers(0, 50)), st.integers(0, 3))
+def test_removing(plan: list[tuple[int, int, int, int]], gone: set[int], taken: int) -> None:
+    backlog = build(plan)
+    for _ in range(min(taken, len(backlog))):
+        backlog.take(1)
+    expected = [message for message in messages(backlog) if message[0] not in gone]
+    backlog.remove(ranges_of(gone))
+    check(backlog, expected)
+
+
+def test_removing_what_covers_everything() -> None:
+    backlog = build([(0, 3, 1, 0), (2, 3, 2, 0)])
+    backlog.remove([Range(0, 100)])
+    check(backlog, [])
+    backlog.remove([])
+    check(backlog, [])
+
+
+@given(runs, st.dictionaries(st.integers(0, 50), st.tuples(st.integers(5, 6), st.integers(0, 60)), max_size=20))
+def test_moving(plan: list[tuple[int, int, int, int]], moved: dict[int, tuple[int, int]]) -> None:
+    backlog = build(plan)
+    expected = [(p, *moved.get(p, (lsn, index))) for p, lsn, index in messages(backlog)]
+    backlog.move(moved)
+    check(backlog, expected)
+
+
+@given(runs, st.lists(st.integers(0, 50), unique=True), st.integers(0, 9))
+def test_moving_neighbours_together(plan: list[tuple[int, int, int, int]], positions: list[int], start: int) -> None:
+    """As a compaction does: what it copies lies side by side."""
+    backlog = build(plan)
+    moved = {position: (9, start + i) for i, position in enumerate(sorted(positions))}
+    expected = [(p, *moved.get(p, (lsn, index))) for p, lsn, index in messages(backlog)]
+    backlog.move(moved)
+    check(backlog, expected)
+
+
+@given(runs.filter(bool), st.integers(0, 80))
+def test_finding(plan: list[tuple[int, int, int, int]], position: int) -> None:
+    backlog = build(plan)
+    found = backlog.find(position)
+    assert found is not None
+    before = [i for i in range(backlog.begin, backlog.end) if backlog.at(i).first <= position]
+    assert found == (before[-1] if before else backlog.begin)
+
+
+def test_an_empty_one() -> None:
+    backlog = Backlog()
+    assert not len(backlog)
+    assert backlog.find(1) is None
+    with pytest.raises(IndexError):
+        backlog.peek()
+    with pytest.raises(IndexError):
+        backlog.take(1)
+    check(backlog, [])
+
+
+def test_taking_does_not_keep_what_was_taken() -> None:
+    backlog = Backlog()
+    for position in range(10_000):
+        backlog.append(position, 1, 1, position)
+    for position in range(9_000):
+        assert backlog.take(5) == Reference(position, 1, 1, position)
+    assert len(backlog.firsts) < 6_000
+    check(backlog, [(position, 1, position) for position in range(9_000, 10_000)])
+    assert backlog.find(9_500) == backlog.begin + 500
+
+
+@given(runs, st.integers(0, 3), st.integers(0, 12), st.integers(0, 12), st.integers(1, 5), st.integers(0, 5))
+def test_what_lies_in_a_part_of_the_log(
+    plan: list[tuple[int, int, int, int]], taken: int, begin: int, count: int, low: int, size: int
+) -> None:
+    backlog = build(plan)
+    for _ in range(min(taken, len(backlog))):
+        backlog.take(1)
+    begin = min(backlog.begin + begin, backlog.end)
+    end = min(begin + count, backlog.end)
+    expected = [i for i in range(begin, end) if low <= backlog.at(i).lsn < low + size]
+    assert backlog.lying_in(begin, end, low, low + size) == expected
+
+
+@given(runs, st.integers(0, 3), st.data())
+def test_substituting(plan: list[tuple[int, int, int, int]], taken: int, data: st.DataObject) -> None:
+    """Any references are given new addresses, message by message or as they are."""
+    backlog = build(plan)
+    for _ in range(min(taken, len(backlog))):
+        backlog.take(1)
+    changes = []
+    new: dict[int, tuple[int, int]] = {}
+    at = backlog.begin
+    while at < backlog.end:
+        i = data.draw(st.integers(at, backlog.end - 1), "reference")
+        j = data.draw(st.integers(i + 1, backlog.end), "up to")
+        split = data.draw(st.booleans(), "one by one")
+        others = []
+        for old in map(backlog.at, range(i, j)):
+            parts = [Reference(old.first + k, 1, 9, 100 + k) for k in range(old.length)]
+            others += parts if split else [Reference(old.first, old.length, 9, 100)]
+            new.update((part.first, (part.lsn, part.start)) for part in parts)
+        changes.append((i, j, others))
+        at = j + data.draw(st.integers(0, 3), "gap")
+    expected = [(p, *new.get(p, (lsn, index))) for p, lsn, index in messages(backlog)]
+    if changes:
+        backlog.substitute(changes)
+    check(backlog, expected)
+
+
+def test_clearing_and_replacing() -> None:
+    backlog = build([(0, 3, 1, 0)])
+    backlog.take(1)
+    backlog.replace(build([(5, 2, 3, 1)]))
+    check(backlog, [(6, 3, 1), (7, 3, 2)])
+    backlog.clear()
+    check(backlog, [])
+    backlog.append(9, 1, 1, 1)
+    check(backlog, [(9, 1, 1)])

@@ -1,0 +1,197 @@
+"""What a message that leaves a queue unprocessed becomes, and when it goes in circles."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.core import broker as broker_module
+from escrowmq.core.messages.envelope import Death, Envelope
+from escrowmq.core.queues import queue as queue_module
+from escrowmq.core.queues.dead_letter import circular, dead_envelope
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.queue import Queue
+from escrowmq.core.records.kinds import Kind
+from tests.unit.core.site import Site, dead_lettering, taken
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def queue(name: str = "q", **arguments: str) -> Queue:
+    dead_letter = {f"x-dead-letter-{key.replace('_', '-')}": value for key, value in arguments.items()}
+    return Site().queue(name, {"x-dead-letter-exchange": "dlx", **dead_letter})
+
+
+def death(name: str, reason: str = "expired") -> Death:
+    return Death(name, reason, 1, 0, "", (name,), None)
+
+
+class TestEnvelope:
+    def test_it_goes_to_the_exchange_with_its_history(self) -> None:
+        before = Envelope("x", "k", b"header", protocol=91, durable=True, priority=3, ttl=50, extra_keys=("cc",))
+        dead = dead_envelope(before, queue(), Outcome.EXPIRED, 1234)
+        assert (dead.exchange, dead.routing_key, dead.extra_keys) == ("dlx", "k", ("cc",))
+        assert (dead.header, dead.protocol, dead.durable, dead.priority) == (b"header", 91, True, 3)
+        assert dead.ttl is None, "else it would expire again at once"
+        assert dead.deaths == (Death("q", "expired", 1, 1234, "x", ("k", "cc"), 50),)
+
+    def test_another_routing_key_takes_the_place_of_all(self) -> None:
+        dead = dead_envelope(Envelope("x", "k", extra_keys=("cc",)), queue(routing_key="other"), Outcome.REJECTED, 1)
+        assert (dead.routing_key, dead.extra_keys) == ("other", ())
+        assert dead.deaths[0].routing_keys == ("k", "cc")
+
+    def test_an_empty_routing_key_is_one(self) -> None:
+        assert dead_envelope(Envelope("x", "k"), queue(routing_key=""), Outcome.REJECTED, 1).routing_key == ""
+
+    def test_the_same_death_again_is_counted_and_comes_first(self) -> None:
+        one, two = queue("one"), queue("two")
+        envelope = Envelope("x", "k")
+        for dying_in, now in ((one, 1), (two, 2), (one, 3)):
+            envelope = dead_envelope(envelope, dying_in, Outcome.REJECTED, now)
+        assert envelope.deaths == (
+            Death("one", "rejected", 2, 1, "x", ("k",), None),
+            Death("two", "rejected", 1, 2, "dlx", ("k",), None),
+        )
+
+    def test_another_reason_is_another_death(self) -> None:
+        envelope = dead_envelope(Envelope("x", "k"), queue(), Outcome.REJECTED, 1)
+        envelope = dead_envelope(envelope, queue(), Outcome.EXPIRED, 2)
+        assert [(d.queue, d.reason, d.times) for d in envelope.deaths] == [("q", "expired", 1), ("q", "rejected", 1)]
+
+
+@pytest.mark.parametrize(
+    ("history", "target", "expected"),
+    [
+        ([], "a", False),
+        ([("a", "expired")], "b", False),
+        ([("a", "expired")], "a", True),
+        ([("a", "rejected")], "a", False),
+        ([("b", "expired"), ("a", "expired")], "a", True),
+        ([("b", "rejected"), ("a", "expired")], "a", False),
+        ([("b", "expired"), ("a", "rejected")], "a", False),
+        ([("b", "maxlen"), ("a", "expired"), ("c", "rejected")], "a", True),
+        ([("a", "expired"), ("a", "rejected")], "a", True),
+        ([("a", "delivery_limit")], "a", True),
+    ],
+)
+def test_a_circle_is_one_in_which_nobody_rejected(history: list[tuple[str, str]], target: str, expected: bool) -> None:
+    assert circular(tuple(death(*line) for line in history), target) is expected
+
+
+class TestLeaving:
+    def test_rejected(self, site: Site) -> None:
+        queue, _ = dead_lettering(site)
+        site.publish("q", b"a", b"b")
+        consumer, entries = taken(site, queue)
+        site.broker.settle(consumer, entries, Outcome.REJECTED)
+        site.turn()
+        assert site.bodies("dead") == [b"a", b"b"]
+        for running in (site, site.restart()):
+            assert (running.bodies(), running.bodies("dead")) == ([], [b"a", b"b"])
+        assert site.live() == 2
+
+    def test_leaving_and_coming_are_one_record(self, site: Site) -> None:
+        queue, _ = dead_lettering(site)
+        site.publish("q", b"a")
+        consumer, entries = taken(site, queue)
+        site.broker.settle(consumer, entries, Outcome.REJECTED)
+        site.sync()
+        assert len(site.records(Kind.COMMIT)) == 1
+        assert site.records(Kind.SETTLE) == []
+
+    def test_expired_without_end(self, site: Site) -> None:
+        """Around two queues, in order, and dropped where the circle would close without a reject."""
+        site.queue("a", {"x-message-ttl": 10, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "b"})
+        site.queue("b", {"x-message-ttl": 10, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "a"})
+        site.publish("a", b"1", b"2")
+        site.after(11)
+        assert (site.bodies("a"), site.bodies("b")) == ([], [b"1", b"2"])
+        site.after(11)
+        assert (site.bodies("a"), site.bodies("b")) == ([], [])
+        assert site.live() == 0
+
+    def test_a_queue_that_dead_letters_to_itself(self, site: Site) -> None:
+        queue = site.queue("q", {"x-dead-letter-exchange": "", "x-max-length": 1})
+        site.publish("q", b"1", b"2", b"3")
+        site.turn()
+        assert site.bodies() == [b"3"]
+        consumer, entries = taken(site, queue)
+        site.broker.settle(consumer, entries, Outcome.REJECTED)
+        site.turn()
+        assert site.bodies() == [b"3"], "a reject is somebody's will"
+
+    def test_an_exchange_that_is_not_there(self, site: Site) -> None:
+        queue = site.queue("q", {"x-dead-letter-exchange": "nowhere"})
+        site.publish("q", b"a")
+        consumer, entries = taken(site, queue)
+        site.broker.settle(consumer, entries, Outcome.REJECTED)
+        site.turn()
+        assert site.live() == 0
+        assert site.restart().bodies() == []
+
+    def test_by_headers_of_a_protocol_that_nobody_has_spoken_yet(self, site: Site) -> None:
+        site.broker.declare_exchange(site.vhost, "h", "headers", durable=True)
+        site.queue("dead")
+        site.broker.bind_queue(site.vhost, "h", "dead", "", {"x-match": "all", "a": 1})
+        site.queue("q", {"x-dead-letter-exchange": "h", "x-message-ttl": 1})
+        site.broker.headers_of[7] = lambda _: {"a": 1}
+        site.publish("q", b"a", protocol=7)
+        site.after(5)
+        assert site.bodies("dead") == [b"a"]
+
+    @pytest.mark.parametrize("how", ["settled", "expired"])
+    def test_of_many_at_once_no_record_is_large(self, site: Site, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However many are rejected at once or have expired while the broker was down: a record has a longest length,
+        and one that is too long would end the broker, again after each restart.
+        """
+        monkeypatch.setattr(broker_module, "BURY_BYTES", 10_000)
+        monkeypatch.setattr(queue_module, "EXPIRY_BYTES", 30_000)
+        queue, _ = dead_lettering(site, **({"message_ttl": 10} if how == "expired" else {}))
+        bodies = [b"%03d" % i * 500 for i in range(100)]
+        site.publish("q", *bodies)
+        site.turn()
+        if how == "settled":
+            consumer, entries = taken(site, queue)
+            site.broker.settle(consumer, entries, Outcome.REJECTED)
+            site.turn()
+        else:
+            site.after(100)
+            assert 0 < queue.ready < 100, "the rest waits for another turn"
+            while queue.ready:
+                site.after(1)
+        assert max(map(len, site.records(Kind.COMMIT))) < 13_000
+        for running in (site, site.restart()):
+            assert (running.bodies(), running.bodies("dead")) == ([], bodies)
+
+    @pytest.mark.parametrize(("bound", "value"), [("BURY_BYTES", 10_000), ("BURY_COUNT", 7)])
+    def test_headers_and_number_count_for_the_length_of_a_record_too(
+        self, site: Site, bound: str, value: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(broker_module, bound, value)
+        queue, dead = dead_lettering(site)
+        for i in range(30):
+            site.publish("q", b"%d" % i, header=b"%03d" % i * 500)
+        consumer, entries = taken(site, queue)
+        site.broker.settle(consumer, entries, Outcome.REJECTED)
+        assert max(map(len, site.records(Kind.COMMIT))) < 13_000
+        assert dead.ready == 30
+
+    def test_a_full_queue_does_not_refuse_it(self, site: Site) -> None:
+        """There is nobody to tell; RabbitMQ drops it then."""
+        site.queue("dead", {"x-max-length": 1, "x-overflow": "reject-publish"})
+        queue = site.queue("q", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
+        site.publish("q", b"a", b"b", b"c")
+        consumer, entries = taken(site, queue)
+        site.broker.settle(consumer, entries, Outcome.REJECTED)
+        site.turn()
+        assert site.bodies("dead") == site.restart().bodies("dead") == [b"a", b"b", b"c"]
+        assert site.publish("dead", b"d").refused == (0,)
+
+    def test_to_a_replicated_queue_it_becomes_durable(self, site: Site) -> None:
+        site.queue("dead", {"x-queue-type": "quorum"})
+        site.queue("q", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead", "x-message-ttl": 1})
+        site.publish("q", b"a", durable=False)
+        site.after(5)
+        assert site.restart().bodies("dead") == [b"a"]

@@ -1,0 +1,69 @@
+"""Deliveries in the log: only if asked for, in order, before what became of them."""
+
+from __future__ import annotations
+
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.records.deliveries import REDELIVERED, SETTLED, Part, decode_deliveries
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.references import Range
+from tests.unit.core.site import Sink, Site
+
+
+def told(site: Site) -> list[tuple[int, list[Part]]]:
+    """What the log says: queue and parts of each record of deliveries."""
+    site.sync()
+    delivered = map(decode_deliveries, site.records(Kind.DELIVERIES))
+    return [(record.queue, record.parts) for record in delivered]
+
+
+def test_nothing_is_told_unless_asked_for() -> None:
+    site = Site()
+    queue = site.queue("q")
+    site.publish("q", b"a", durable=True)
+    site.broker.subscribe(queue, Sink(), label="c")
+    site.turn()
+    assert told(site) == []
+
+
+def test_what_is_delivered_is_told_once_and_what_comes_again_is_marked() -> None:
+    site = Site()
+    site.broker.record_deliveries()
+    queue = site.queue("q")
+    for body in (b"a", b"b", b"c"):
+        site.publish("q", body, durable=True)
+    sink = Sink()
+    consumer = site.broker.subscribe(queue, sink, label="c")
+    site.turn()
+    site.broker.requeue(consumer, [sink.got[1][1]])
+    site.turn()
+    assert told(site) == [
+        (queue.ident, [Part("c", 0, [Range(1, 3)])]),
+        (queue.ident, [Part("c", REDELIVERED, [Range(2, 1)])]),
+    ]
+
+
+def test_a_message_that_a_restart_would_lose_is_not_told_of() -> None:
+    site = Site()
+    site.broker.record_deliveries()
+    queue = site.queue("q")
+    site.publish("q", b"a", durable=True)
+    site.publish("q", b"b", durable=False)
+    site.broker.subscribe(queue, Sink(), label="c", auto_settle=True)
+    site.turn()
+    assert told(site) == [(queue.ident, [Part("c", SETTLED, [Range(1, 1)])])]
+
+
+def test_a_delivery_stands_before_what_became_of_it() -> None:
+    site = Site()
+    site.broker.record_deliveries()
+    queue = site.queue("q", {"x-dead-letter-exchange": ""})
+    site.publish("q", b"a", durable=True)
+    site.publish("q", b"b", durable=True)
+    for outcome in (Outcome.ACCEPTED, Outcome.REJECTED):
+        entry = site.broker.get(queue, auto_settle=False, label="g")
+        assert entry is not None
+        site.broker.settle(queue.getter, [entry], outcome)
+    site.turn()
+    kinds = [kind for _, kind, _ in site.restart().replayed]
+    settled = [i for i, kind in enumerate(kinds) if kind in (Kind.SETTLE, Kind.COMMIT)]
+    assert kinds.index(Kind.DELIVERIES) < min(settled)

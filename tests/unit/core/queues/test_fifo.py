@@ -1,0 +1,169 @@
+"""Disciplines against a sorted list, with so little memory that almost everything is paged."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from escrowmq.core.messages.entry import Entry, Run
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.queues.discipline import ENTRY_COST, HEAVY, Discipline
+from escrowmq.core.queues.fifo import Fifo
+from tests.unit.core.site import Site
+
+
+def no_expiry(envelope: Envelope, time: int) -> int:
+    del envelope, time
+    return 0
+
+
+def fifo(site: Site, limit: int = 1 << 20) -> Fifo:
+    return Fifo(site.broker.pager, limit, no_expiry)
+
+
+def loaded_in_parts(order: Discipline, most: int) -> list[Entry]:
+    """What is in memory, a few at a time."""
+    found: list[Entry] = []
+    while part := order.loaded(len(found), most):
+        assert len(part) <= most
+        found += part
+    return found
+
+
+class FifoMachine(RuleBasedStateMachine):
+    """A Fifo and what it should hold; entries that were taken may come back in any order."""
+
+    limit = 3 * (ENTRY_COST + 2)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.site = Site()
+        self.fifo = fifo(self.site, self.limit)
+        self.position = 1
+        self.inside: list[tuple[int, bytes]] = []
+        self.outside: list[Entry] = []
+
+    @rule(count=st.integers(1, 8), size=st.integers(0, 3), header=st.sampled_from([0, 0, 100, HEAVY + 1]))
+    def append(self, count: int, size: int, header: int) -> None:
+        bodies = [bytes([self.position % 256, i])[:size] for i in range(count)]
+        envelope = Envelope("", "q", b"%04d" % self.position * (header // 4 + 1) if header else b"")
+        self.fifo.append(Run(envelope, self.position, 5), bodies)
+        self.inside += [(self.position + i, body) for i, body in enumerate(bodies)]
+        self.position += count
+
+    @rule(most=st.integers(1, 10))
+    def take(self, most: int) -> None:
+        taken = self.fifo.take(most)
+        assert len(taken) <= most
+        assert bool(taken) == bool(self.inside)
+        self.inside.sort()
+        assert [(entry.position, entry.body) for entry in taken] == self.inside[: len(taken)]
+        del self.inside[: len(taken)]
+        self.outside += taken
+
+    @precondition(lambda self: self.outside)
+    @rule(data=st.data())
+    def put_back(self, data: st.DataObject) -> None:
+        back = data.draw(st.lists(st.sampled_from(self.outside), unique_by=id, min_size=1))
+        self.outside = [entry for entry in self.outside if entry not in back]
+        self.fifo.put_back(back)
+        self.inside += [(entry.position, entry.body) for entry in back]
+
+    @rule()
+    def peek(self) -> None:
+        entry = self.fifo.peek()
+        assert (entry and (entry.position, entry.body)) == (min(self.inside) if self.inside else None)
+
+    @rule()
+    def sync(self) -> None:
+        self.site.sync()
+
+    @precondition(lambda self: len(self.inside) > 20)
+    @rule()
+    def clear(self) -> None:
+        gone = self.fifo.clear()
+        assert sorted(r.first + i for r in gone for i in range(r.length)) == sorted(p for p, _ in self.inside)
+        self.inside.clear()
+        assert self.fifo.resident == 0
+
+    @invariant()
+    def holds_what_it_should(self) -> None:
+        assert len(self.fifo) == len(self.inside)
+        held = sorted(r.first + i for r in self.fifo.references() for i in range(r.length))
+        assert held == sorted(p for p, _ in self.inside)
+        in_memory = [entry.position for entry in self.fifo.in_memory()]
+        assert in_memory == sorted(in_memory)
+        assert sorted(entry.position for entry in loaded_in_parts(self.fifo, 3)) == in_memory
+        weights = {id(entry.run): len(entry.run.envelope.header) for entry in self.fifo.head}
+        heavy = sum(weight for weight in weights.values() if weight > HEAVY)
+        assert self.fifo.resident == heavy + sum(len(entry.body) + ENTRY_COST for entry in self.fifo.head)
+
+
+TestFifo = FifoMachine.TestCase
+
+
+TestFifo.settings = settings(stateful_step_count=40)
+
+
+@pytest.mark.rule("ORD-5")
+@pytest.mark.parametrize("limit", [0, 1, 2, ENTRY_COST, 10 * ENTRY_COST, 1 << 20])
+def test_any_limit_of_memory_gives_the_same_order(limit: int) -> None:
+    site = Site()
+    order = fifo(site, limit)
+    for i in range(100):
+        order.append(Run(Envelope("", "q"), 1 + 3 * i, 5), [b"%d" % i] * 3)
+    first = order.peek()
+    assert first is not None
+    assert first.position == 1
+    taken: list[Entry] = []
+    while len(order):
+        taken += order.take(7)
+    assert [entry.position for entry in taken] == list(range(1, 301))
+    assert order.peek() is None
+    assert order.take(1) == []
+
+
+def test_memory_is_bounded() -> None:
+    site = Site()
+    limit = 50 * ENTRY_COST
+    order = fifo(site, limit)
+    for i in range(1000):
+        order.append(Run(Envelope("", "q"), 1 + i, 5), [b""])
+    assert order.resident <= limit
+    assert len(list(order.in_memory())) <= 50
+    for _ in range(100):
+        order.take(10)
+        assert order.resident <= limit
+
+
+def test_long_headers_count_for_memory() -> None:
+    site = Site()
+    limit = 1 << 20
+    order = fifo(site, limit)
+    for i in range(100):
+        order.append(Run(Envelope("", "q", b"%04d" % i * 15_000), 1 + i, 5), [b""])
+    assert len(list(order.in_memory())) <= limit // 60_000 + 1
+    while len(order):
+        order.take(3)
+        assert order.resident <= limit
+    assert order.resident == 0
+
+
+def test_one_long_header_of_many_messages_counts_once() -> None:
+    order = fifo(Site(), 1 << 20)
+    envelope = Envelope("", "q", b"h" * 60_000)
+    for i in range(100):
+        order.append(Run(envelope, 1 + i, 5), [b""])
+    assert len(list(order.in_memory())) == 100
+
+
+def test_what_recovery_knows_of_deliveries_is_told_when_it_is_read() -> None:
+    site = Site()
+    order = fifo(site)
+    lsn = site.broker.pager.store(Run(Envelope("", "q"), 1, 5), [b"a", b"b", b"c", b"d"])
+    order.tail.append(1, 4, lsn, 0)
+    order.delivered_below = 3
+    order.deliveries = {2: 7, 4: 1}
+    assert [(entry.body, entry.deliveries) for entry in order.take(4)] == [(b"a", 1), (b"b", 7), (b"c", 0), (b"d", 1)]

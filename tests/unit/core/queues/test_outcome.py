@@ -1,0 +1,27 @@
+"""Outcomes: their numbers are a format, their names are RabbitMQ's."""
+
+from __future__ import annotations
+
+from escrowmq.core.queues.outcome import DEATH_REASONS, Outcome
+
+
+def test_numbers_are_part_of_the_journals_format() -> None:
+    assert {outcome.name: outcome.value for outcome in Outcome} == {
+        "ACCEPTED": 1,
+        "REJECTED": 2,
+        "EXPIRED": 3,
+        "DROPPED": 4,
+        "PURGED": 5,
+        "DELIVERY_LIMIT": 6,
+    }
+
+
+def test_reasons_are_those_of_rabbitmq() -> None:
+    assert DEATH_REASONS == {
+        Outcome.REJECTED: "rejected",
+        Outcome.EXPIRED: "expired",
+        Outcome.DROPPED: "maxlen",
+        Outcome.DELIVERY_LIMIT: "delivery_limit",
+    }
+    assert Outcome.ACCEPTED not in DEATH_REASONS
+    assert Outcome.PURGED not in DEATH_REASONS

@@ -1,0 +1,454 @@
+"""Queues: positions, limits, times, who gets what."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.queues.consumer import Window
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.queue import Session
+from escrowmq.core.topology.arguments.consumer import ConsumerOptions
+from tests.unit.core.site import Sink, Site
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def numbered(count: int, first: int = 0) -> list[bytes]:
+    return [b"%d" % i for i in range(first, first + count)]
+
+
+class TestPositions:
+    def test_they_grow_by_one_and_are_never_reused(self, site: Site) -> None:
+        queue = site.queue()
+        site.publish("q", *numbered(3))
+        assert [position for position, _, _ in site.ready(queue)] == [1, 2, 3]
+        site.broker.purge(queue)
+        site.publish("q", b"x")
+        assert site.ready(queue) == [(4, b"x", False)]
+
+    @pytest.mark.rule("ORD-2")
+    def test_what_comes_back_goes_to_its_place_and_is_marked(self, site: Site) -> None:
+        queue = site.queue()
+        consumer, sink = site.consume(queue, credit=3)
+        site.publish("q", *numbered(5))
+        site.turn()
+        assert sink.bodies == numbered(3)
+        site.broker.unsubscribe(consumer)
+        site.broker.requeue(consumer, [sink.got[2][1], sink.got[0][1]])
+        assert site.ready(queue) == [(1, b"0", True), (3, b"2", True), (4, b"3", False), (5, b"4", False)]
+        assert queue.unsettled == 1
+
+    @pytest.mark.rule("ORD-1")
+    @given(st.lists(st.integers(1, 5), max_size=8), st.integers(1, 4))
+    def test_deliveries_keep_the_order_of_publishing(self, runs: list[int], credit: int) -> None:
+        site = Site(resident_limit=400)
+        queue = site.queue()
+        consumer, sink = site.consume(queue, credit=credit)
+        wanted: list[bytes] = []
+        for count in runs:
+            bodies = numbered(count, len(wanted))
+            wanted += bodies
+            site.publish("q", *bodies)
+            site.turn()
+        settled = 0
+        while settled < len(wanted):
+            entries = [entry for _, entry in sink.got[settled:]]
+            assert 1 <= len(entries) <= credit
+            settled += len(entries)
+            site.broker.settle(consumer, entries, Outcome.ACCEPTED)
+            site.turn()
+        assert sink.bodies == wanted
+        assert site.live() == 0
+
+
+class TestExclusive:
+    @pytest.mark.rule("EXC-2")
+    def test_only_its_owner_may_touch_it(self, site: Site) -> None:
+        owner = Session("owner")
+        queue = site.queue(exclusive=True, session=owner)
+        queue.check_access(owner)
+        for session in (Session("other"), None):
+            with pytest.raises(BrokerError) as refused:
+                queue.check_access(session)
+            assert refused.value.condition is Condition.RESOURCE_LOCKED
+            assert refused.value.text.startswith(
+                "cannot obtain exclusive access to locked queue 'q' in vhost '/'. It could be originally declared"
+            )
+
+    @pytest.mark.rule("EXC-3")
+    def test_it_is_transient_whatever_is_asked(self, site: Site) -> None:
+        before = site.journal.end_lsn
+        owner = Session("owner")
+        queue = site.queue(exclusive=True, durable=True, session=owner)
+        site.publish("q", b"x")
+        assert not queue.durable
+        assert site.journal.end_lsn == before
+        assert site.queue(exclusive=True, durable=True, session=owner) is queue
+        assert "q" not in site.restart().vhost.queues
+
+
+class TestLengthLimit:
+    def test_the_oldest_go(self, site: Site) -> None:
+        queue = site.queue(arguments={"x-max-length": 3})
+        site.publish("q", *numbered(5))
+        site.turn()
+        assert site.bodies() == [b"2", b"3", b"4"]
+        assert queue.bytes == 3
+        assert site.live() == 3
+
+    def test_in_bytes(self, site: Site) -> None:
+        queue = site.queue(arguments={"x-max-length-bytes": 10})
+        site.publish("q", b"aaaa", b"bbbb", b"cccc", b"dddddddddddd", b"e")
+        site.turn()
+        assert site.bodies() == [b"e"]
+        assert queue.bytes == 1
+
+    def test_one_too_large_for_the_limit_does_not_stay(self, site: Site) -> None:
+        queue = site.queue(arguments={"x-max-length-bytes": 3})
+        site.publish("q", b"aaaa")
+        site.turn()
+        assert site.bodies() == []
+        assert queue.bytes == 0
+
+    def test_nothing_may_wait(self, site: Site) -> None:
+        queue = site.queue(arguments={"x-max-length": 0})
+        site.publish("q", b"lost")
+        site.turn()
+        assert queue.ready == 0
+        assert site.live() == 0
+
+    def test_what_a_consumer_can_have_at_once_is_not_dropped(self, site: Site) -> None:
+        queue = site.queue(arguments={"x-max-length": 1})
+        _, sink = site.consume(queue, credit=3)
+        site.publish("q", *numbered(5))
+        site.turn()
+        assert sink.bodies == numbered(3)
+        assert site.bodies() == [b"4"]
+
+    def test_it_holds_whenever_somebody_looks(self, site: Site) -> None:
+        queue = site.queue(arguments={"x-max-length": 1})
+        site.publish("q", *numbered(3))
+        entry = site.broker.get(queue, auto_settle=True)
+        assert entry is not None
+        assert entry.body == b"2"
+        site.publish("q", *numbered(3))
+        assert site.queue(arguments={"x-max-length": 1}).ready == 1
+        site.publish("q", *numbered(3))
+        assert site.broker.purge(queue) == 1
+
+    def test_deliveries_do_not_count_until_they_come_back(self, site: Site) -> None:
+        queue = site.queue(arguments={"x-max-length": 2})
+        consumer, sink = site.consume(queue, credit=2)
+        site.publish("q", *numbered(4))
+        site.turn()
+        assert sink.bodies == numbered(2)
+        site.broker.unsubscribe(consumer)
+        site.broker.requeue(consumer, [entry for _, entry in sink.got])
+        site.turn()
+        assert site.bodies() == [b"2", b"3"]
+        assert site.live() == 2
+
+    def test_bytes_are_counted_through_everything(self, site: Site) -> None:
+        queue = site.queue(arguments={"x-max-length-bytes": 1000})
+        site.publish("q", *[b"x" * 10] * 10)
+        consumer, sink = site.consume(queue, credit=4)
+        site.turn()
+        assert queue.bytes == 60
+        site.broker.requeue(consumer, [sink.got[0][1]])
+        site.broker.unsubscribe(consumer)
+        assert queue.bytes == 70
+        site.broker.purge(queue)
+        assert queue.bytes == 0
+        site.turn()
+        assert site.restart().vhost.queue("q").bytes == 30, "the three that a client holds"
+
+    def test_refusing(self, site: Site) -> None:
+        queue = site.queue(arguments={"x-max-length": 2, "x-overflow": "reject-publish"})
+        assert site.publish("q", *numbered(4)).refused == (2, 3)
+        assert site.bodies() == [b"0", b"1"]
+        assert queue.accepts(0, 0)
+        assert not queue.accepts(1, 0)
+
+    def test_refusing_bytes(self, site: Site) -> None:
+        site.queue(arguments={"x-max-length-bytes": 5, "x-overflow": "reject-publish"})
+        assert site.publish("q", b"aaa", b"bbb", b"cc", b"").refused == (1,)
+        assert site.bodies() == [b"aaa", b"cc", b""]
+
+    def test_a_queue_that_refuses_gives_to_its_consumers_first(self, site: Site) -> None:
+        queue = site.queue(arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+        _, sink = site.consume(queue, credit=2)
+        assert site.publish("q", *numbered(5)).refused == (3, 4)
+        site.turn()
+        assert sink.bodies == numbered(2)
+        assert site.bodies() == [b"2"]
+
+
+class TestTimeToLive:
+    def test_of_the_queue(self, site: Site) -> None:
+        queue = site.queue(arguments={"x-message-ttl": 100})
+        site.publish("q", b"a")
+        site.after(100)
+        assert queue.ready == 1
+        site.after(1)
+        assert queue.ready == 0
+        assert site.live() == 0
+
+    def test_the_shorter_one_counts(self, site: Site) -> None:
+        queue = site.queue(arguments={"x-message-ttl": 100})
+        site.publish("q", b"short", ttl=50)
+        site.publish("q", b"long", ttl=500)
+        site.after(51)
+        assert site.bodies() == [b"long"]
+        site.after(50)
+        assert queue.ready == 0
+
+    def test_of_a_message(self, site: Site) -> None:
+        queue = site.queue()
+        site.publish("q", b"stays")
+        site.publish("q", b"goes", ttl=10)
+        site.after(1000)
+        assert queue.ready == 2, "it expires at the head only, as in RabbitMQ"
+        _, sink = site.consume(queue)
+        site.turn()
+        assert sink.bodies == [b"stays"]
+        assert queue.ready == 0
+        assert queue.unsettled == 1
+
+    def test_nothing_is_too_short_for_a_consumer_that_waits(self, site: Site) -> None:
+        queue = site.queue(arguments={"x-message-ttl": 0})
+        consumer, sink = site.consume(queue, credit=1)
+        site.publish("q", b"a", b"b")
+        site.turn()
+        assert sink.bodies == [b"a"]
+        site.after(1)
+        assert queue.ready == 0
+        site.broker.settle(consumer, [sink.got[0][1]], Outcome.ACCEPTED)
+        site.turn()
+        assert site.live() == 0
+
+    def test_it_goes_on_in_the_hands_of_a_client(self, site: Site) -> None:
+        queue = site.queue(arguments={"x-message-ttl": 100})
+        consumer, sink = site.consume(queue, credit=1)
+        site.publish("q", b"a")
+        site.turn()
+        site.after(200)
+        site.broker.unsubscribe(consumer)
+        site.broker.requeue(consumer, [sink.got[0][1]])
+        site.after(1)
+        assert queue.ready == 0
+
+    @pytest.mark.parametrize("limit", [1, 400, 1 << 20])
+    def test_after_a_restart(self, limit: int) -> None:
+        first = Site()
+        first.queue(arguments={"x-message-ttl": 100})
+        first.queue("other")
+        first.publish("q", *numbered(20))
+        first.publish("other", *numbered(3), ttl=100)
+        first.turn()
+        first.broker.now += 50
+        second = first.restart(resident_limit=limit)
+        second.after(50)
+        assert second.bodies() == numbered(20)
+        second.after(1)
+        assert second.bodies() == []
+        assert second.bodies("other") == []
+        assert second.live() == 0
+
+    def test_get_passes_over_what_has_expired(self, site: Site) -> None:
+        queue = site.queue()
+        site.publish("q", b"old", ttl=10)
+        site.publish("q", b"new")
+        site.broker.now += 11
+        entry = site.broker.get(queue, auto_settle=True)
+        assert entry is not None
+        assert entry.body == b"new"
+        assert site.broker.get(queue, auto_settle=True) is None
+
+
+class TestExpiry:
+    def test_an_unused_queue_goes(self, site: Site) -> None:
+        site.queue(arguments={"x-expires": 100})
+        site.after(99)
+        assert "q" in site.vhost.queues
+        site.after(1)
+        assert "q" not in site.vhost.queues
+
+    def test_one_that_is_consumed_stays(self, site: Site) -> None:
+        queue = site.queue(arguments={"x-expires": 100})
+        consumer, _ = site.consume(queue)
+        for _ in range(5):
+            site.after(90)
+        site.broker.unsubscribe(consumer)
+        site.after(99)
+        assert "q" in site.vhost.queues
+        site.after(1)
+        assert "q" not in site.vhost.queues
+
+    def test_declaring_and_getting_are_uses(self, site: Site) -> None:
+        queue = site.queue(arguments={"x-expires": 100})
+        for _ in range(3):
+            site.after(60)
+            site.queue(arguments={"x-expires": 100})
+            site.after(60)
+            site.broker.get(queue, auto_settle=True)
+        site.publish("q", b"is no use")
+        site.after(101)
+        assert "q" not in site.vhost.queues
+
+    def test_many_uses_cost_no_memory(self, site: Site) -> None:
+        queue = site.queue(arguments={"x-expires": 100_000})
+        for _ in range(1000):
+            site.broker.get(queue, auto_settle=True)
+        assert len(site.broker.deadlines) == 1
+
+    def test_nothing_is_due_for_a_queue_that_was_deleted(self, site: Site) -> None:
+        for _ in range(200):
+            queue = site.queue(arguments={"x-expires": 100_000, "x-message-ttl": 50_000})
+            site.publish("q", b"x")
+            site.broker.delete_queue(queue)
+        assert site.broker.next_deadline() is None
+        site.after(200_000)
+
+    def test_a_lease_begins_anew_after_a_restart(self, site: Site) -> None:
+        site.queue(arguments={"x-expires": 100})
+        site.sync()
+        site.broker.now += 90
+        second = site.restart()
+        second.after(99)
+        assert "q" in second.vhost.queues
+        second.after(1)
+        assert "q" not in second.vhost.queues
+
+
+class TestServing:
+    def test_consumers_take_turns(self, site: Site) -> None:
+        queue = site.queue()
+        sinks = [site.consume(queue, credit=10)[1] for _ in range(3)]
+        for i in range(7):
+            site.publish("q", b"%d" % i)
+            site.turn()
+        assert [sink.bodies for sink in sinks] == [[b"0", b"3", b"6"], [b"1", b"4"], [b"2", b"5"]]
+
+    def test_and_in_a_burst(self, site: Site) -> None:
+        queue = site.queue()
+        sinks = [site.consume(queue, credit=4)[1] for _ in range(3)]
+        site.publish("q", *numbered(20))
+        site.turn()
+        assert [len(sink.got) for sink in sinks] == [4, 4, 4]
+        assert queue.ready == 8
+        assert queue.unsettled == 12
+        for sink in sinks:
+            assert sink.bodies == sorted(sink.bodies, key=int)
+
+    def test_nobody_gets_more_than_the_shared_window(self, site: Site) -> None:
+        one, two = site.queue("one"), site.queue("two")
+        window = Window(3)
+        sinks = [site.consume(queue, credit=2, window=window)[1] for queue in (one, two)]
+        site.publish("one", *numbered(5))
+        site.publish("two", *numbered(5))
+        site.turn()
+        assert sum(len(sink.got) for sink in sinks) == 3
+        consumer, entry = sinks[0].got[0]
+        site.broker.settle(consumer, [entry], Outcome.ACCEPTED)
+        site.turn()
+        assert sum(len(sink.got) for sink in sinks) == 4
+        assert window.credit == 0
+
+    def test_the_higher_priority_until_it_has_no_room(self, site: Site) -> None:
+        queue = site.queue()
+        _, low = site.consume(queue, credit=10)
+        _, high = site.consume(queue, credit=2, options=ConsumerOptions(priority=5))
+        site.publish("q", *numbered(5))
+        site.turn()
+        assert high.bodies == numbered(2)
+        assert low.bodies == numbered(3, 2)
+
+    def test_a_single_active_consumer(self, site: Site) -> None:
+        queue = site.queue(arguments={"x-single-active-consumer": True})
+        first, one = site.consume(queue, credit=2)
+        _, two = site.consume(queue, credit=2)
+        site.publish("q", *numbered(4))
+        site.turn()
+        assert (one.bodies, two.bodies) == (numbered(2), [])
+        site.broker.unsubscribe(first)
+        site.turn()
+        assert two.bodies == numbered(2, 2)
+
+    def test_a_receiver_that_takes_no_more(self, site: Site) -> None:
+        queue = site.queue()
+        _, sink = site.consume(queue)
+        sink.writable = False
+        site.publish("q", b"x")
+        site.turn()
+        assert sink.bodies == []
+        sink.writable = True
+        site.broker.wake(queue)
+        site.turn()
+        assert sink.bodies == [b"x"]
+
+    def test_settled_as_it_is_handed_over(self, site: Site) -> None:
+        queue = site.queue()
+        sinks = [site.consume(queue, auto_settle=True)[1] for _ in range(2)]
+        site.publish("q", *numbered(5000))
+        site.turn()
+        assert sorted(int(body) for sink in sinks for body in sink.bodies) == list(range(5000))
+        assert (queue.unsettled, site.live()) == (0, 0)
+        assert site.restart().bodies() == []
+
+    def test_more_consumers_than_a_chunk(self, site: Site) -> None:
+        queue = site.queue()
+        sink = Sink()
+        for _ in range(1100):
+            site.consume(queue, sink, auto_settle=True)
+        site.publish("q", *numbered(3000))
+        site.turn()
+        assert len(sink.got) == 3000
+
+    def test_paged_content_is_released_when_it_is_settled(self) -> None:
+        site = Site(resident_limit=400)
+        queue = site.queue(durable=False)
+        for i in range(50):
+            site.publish("q", b"%d" % i, durable=False)
+        assert site.live() > 0
+        _, sink = site.consume(queue, auto_settle=True)
+        site.turn()
+        assert sink.bodies == numbered(50)
+        assert site.live() == 0
+
+
+class TestEscrow:
+    @pytest.mark.rule("TX-2")
+    def test_what_waits_for_the_disk_is_invisible_and_so_is_what_follows(self, site: Site) -> None:
+        queue = site.queue()
+        branch = site.begin()
+        site.broker.enlist(branch, site.publication("q", b"tx"))
+        site.broker.commit(branch)
+        site.publish("q", b"plain", durable=False)
+        assert queue.ready == 0
+        assert site.broker.get(queue, auto_settle=True) is None
+        site.sync()
+        assert site.bodies() == [b"tx", b"plain"]
+
+    def test_it_counts_for_what_is_refused(self, site: Site) -> None:
+        queue = site.queue(arguments={"x-max-length": 3, "x-max-length-bytes": 5, "x-overflow": "reject-publish"})
+        branch = site.begin()
+        site.broker.enlist(branch, site.publication("q", b"four"))
+        site.broker.commit(branch)
+        assert queue.accepts(2, 1)
+        assert not queue.accepts(3, 1)
+        assert not queue.accepts(1, 2)
+
+    def test_deleting_the_queue_gives_it_back(self, site: Site) -> None:
+        queue = site.queue()
+        branch = site.begin()
+        site.broker.enlist(branch, site.publication("q", b"tx"))
+        site.broker.commit(branch)
+        site.broker.delete_queue(queue)
+        site.turn()
+        assert site.live() == 0

@@ -1,0 +1,229 @@
+"""Streams: readers have places of their own, entries stay until they are too old or too many."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.stream import StreamQueue
+from escrowmq.core.topology.arguments.consumer import ConsumerOptions, OffsetKind, StreamOffset
+from tests.unit.core.site import Sink, Site
+
+
+def stream(site: Site, **arguments: object) -> StreamQueue:
+    options = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
+    queue = site.queue("s", {"x-queue-type": "stream", **options})
+    assert isinstance(queue, StreamQueue)
+    return queue
+
+
+def read(site: Site, queue: StreamQueue, kind: OffsetKind, value: int = 0, credit: int = 1000) -> Sink:
+    options = ConsumerOptions(stream_offset=StreamOffset(kind, value))
+    _, sink = site.consume(queue, credit=credit, options=options)
+    site.turn()
+    return sink
+
+
+def numbered(count: int, first: int = 0) -> list[bytes]:
+    return [b"%d" % i for i in range(first, first + count)]
+
+
+def fill(site: Site, runs: int = 4) -> None:
+    """Runs of five, one a second."""
+    for i in range(runs):
+        site.publish("s", *numbered(5, 5 * i))
+        site.after(1000)
+
+
+class TestOffsets:
+    @pytest.mark.parametrize(
+        ("kind", "value", "expected"),
+        [
+            ("first", 0, 0),
+            ("last", 0, 15),
+            ("next", 0, 20),
+            ("offset", 0, 0),
+            ("offset", 7, 7),
+            ("offset", 19, 19),
+            ("offset", 20, 20),
+            ("age", 2500, 10),
+            ("age", 10**9, 0),
+            ("age", 0, 20),
+            ("time", 1_000_000, 0),
+            ("time", 1_001_000, 5),
+            ("time", 1_001_001, 10),
+            ("time", 2_000_000, 20),
+        ],
+    )
+    @pytest.mark.parametrize("restarted", [False, True])
+    @pytest.mark.parametrize("limit", [0, 1 << 20])
+    def test_where_a_reader_begins(
+        self, kind: OffsetKind, value: int, expected: int, restarted: bool, limit: int
+    ) -> None:
+        site = Site(resident_limit=limit)
+        queue = stream(site)
+        fill(site)
+        if restarted:
+            site = site.restart(resident_limit=limit)
+            found = site.vhost.queue("s")
+            assert isinstance(found, StreamQueue)
+            queue = found
+        sink = read(site, queue, kind, value)
+        site.publish("s", *numbered(2, 20))
+        site.turn()
+        assert sink.bodies == numbered(22)[expected:]
+        assert [entry.position for _, entry in sink.got] == list(range(expected + 1, 23))
+
+    @pytest.mark.parametrize("kind", ["first", "last", "next", "age", "time"])
+    def test_an_empty_stream(self, kind: OffsetKind) -> None:
+        site = Site()
+        queue = stream(site)
+        sink = read(site, queue, kind)
+        site.publish("s", b"x")
+        site.turn()
+        assert sink.bodies == [b"x"]
+
+    def test_an_offset_that_is_not_there_yet(self) -> None:
+        site = Site()
+        queue = stream(site)
+        empty = read(site, queue, "offset", 7)
+        fill(site, 1)
+        waiting = read(site, queue, "offset", 7)
+        fill(site, 1)
+        site.publish("s", *numbered(2, 10))
+        site.turn()
+        assert [entry.position for _, entry in empty.got] == [8, 9, 10, 11, 12]
+        assert [entry.position for _, entry in waiting.got] == [8, 9, 10, 11, 12]
+
+
+class TestReading:
+    @settings(max_examples=40)
+    @given(
+        st.lists(st.integers(1, 7), max_size=10),
+        st.sampled_from([0, 700, 1 << 20]),
+        st.integers(1, 4),
+        st.integers(0, 30),
+    )
+    def test_every_reader_reads_everything(self, runs: list[int], limit: int, credit: int, offset: int) -> None:
+        site = Site(resident_limit=limit)
+        queue = stream(site)
+        total = 0
+        for count in runs:
+            site.publish("s", *numbered(count, total))
+            total += count
+        sinks = [read(site, queue, "offset", offset, credit), read(site, queue, "first", 0, credit)]
+        for sink, start in zip(sinks, (offset, 0), strict=True):
+            settled = 0
+            while settled < len(sink.got):
+                consumer, entry = sink.got[settled]
+                assert len(sink.got) - settled <= credit
+                site.broker.settle(consumer, [entry], Outcome.ACCEPTED)
+                settled += 1
+                site.turn()
+            assert sink.bodies == numbered(total)[start:]
+        assert queue.ready == total
+        assert queue.unsettled == 0
+        assert site.live() == total
+
+    def test_what_goes_back_is_not_read_again(self) -> None:
+        site = Site()
+        queue = stream(site)
+        fill(site, 1)
+        sink = read(site, queue, "first", credit=2)
+        consumer, entry = sink.got[0]
+        site.broker.requeue(consumer, [entry])
+        site.turn()
+        assert [e.position for _, e in sink.got] == [1, 2, 3]
+
+    @pytest.mark.rule("TX-2")
+    def test_what_waits_for_the_disk_is_not_read(self) -> None:
+        site = Site()
+        queue = stream(site)
+        sink = read(site, queue, "first")
+        branch = site.begin()
+        site.broker.enlist(branch, site.publication("s", b"a", b"b"))
+        site.broker.commit(branch)
+        site.turn(sync=False)
+        assert sink.bodies == []
+        late = read(site, queue, "next")
+        site.turn()
+        assert sink.bodies == [b"a", b"b"]
+        assert late.bodies == []
+
+    def test_reading_writes_nothing(self) -> None:
+        site = Site()
+        queue = stream(site)
+        fill(site, 1)
+        before = site.journal.end_lsn
+        sink = read(site, queue, "first")
+        site.turn()
+        assert site.journal.end_lsn == before
+        assert (queue.unsettled, [entry.deliveries for _, entry in sink.got]) == (5, [0] * 5)
+
+    def test_nothing_is_taken_from_a_stream(self) -> None:
+        site = Site()
+        queue = stream(site)
+        fill(site, 1)
+        assert queue.order.take(5) == []
+        assert queue.order.peek() is None
+        assert queue.ready == 5
+
+
+class TestRetention:
+    def test_by_size(self) -> None:
+        site = Site()
+        queue = stream(site, max_length_bytes=100)
+        for _ in range(10):
+            site.publish("s", b"x" * 30)
+        assert queue.bytes == 90
+        assert (queue.ready, site.live()) == (3, 3)
+        sink = read(site, queue, "first")
+        assert [entry.position for _, entry in sink.got] == [8, 9, 10]
+        site.turn()
+        again = site.restart()
+        assert again.vhost.queue("s").ready == 3
+        assert again.vhost.queue("s").bytes == 90
+        assert again.vhost.queue("s").next_position == 11
+
+    def test_the_newest_run_stays_however_large(self) -> None:
+        site = Site()
+        queue = stream(site, max_length_bytes=10)
+        site.publish("s", b"x" * 30, b"y" * 30)
+        assert queue.ready == 2
+        site.publish("s", b"z" * 50)
+        assert queue.ready == 1
+
+    @pytest.mark.parametrize("limit", [0, 1 << 20])
+    def test_by_age(self, limit: int) -> None:
+        site = Site(resident_limit=limit)
+        queue = stream(site, max_age="3s")
+        fill(site, 6)
+        behind = read(site, queue, "first")
+        assert behind.bodies == numbered(10, 20), "what is three seconds old goes"
+        site.after(60_000)
+        assert queue.ready == 5, "the newest run stays"
+        assert site.live() == 5
+
+    def test_a_reader_that_falls_behind_goes_on_with_what_is_left(self) -> None:
+        site = Site()
+        queue = stream(site, max_length_bytes=100)
+        sink = read(site, queue, "next", credit=1)
+        for i in range(10):
+            site.publish("s", b"%030d" % i)
+            site.turn()
+        consumer, entry = sink.got[0]
+        site.broker.settle(consumer, [entry], Outcome.ACCEPTED)
+        site.turn()
+        assert [e.position for _, e in sink.got] == [1, 8]
+
+    def test_deleting(self) -> None:
+        site = Site()
+        queue = stream(site, max_age="1h")
+        fill(site)
+        _, sink = site.consume(queue, credit=3)
+        site.broker.delete_queue(queue)
+        assert site.live() == 0
+        assert len(sink.gone) == 1
+        assert site.broker.next_deadline() is None

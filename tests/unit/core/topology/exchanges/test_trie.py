@@ -1,0 +1,74 @@
+"""The tree of patterns."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.core.topology.exchanges.trie import Trie
+
+
+def matched(patterns: list[str], key: str) -> set[str]:
+    trie: Trie[str] = Trie()
+    for pattern in patterns:
+        trie.add(pattern, 0, pattern)
+    return set(trie.match(key))
+
+
+@pytest.mark.parametrize(
+    ("key", "patterns"),
+    [
+        ("", {"", "#", "#.#"}),
+        ("a", {"a", "*", "#", "#.#", "*.#", "#.*", "a.#", "#.a"}),
+        (".", {"#", "#.#", "*.#", "#.*", "*.*", "."}),
+        ("a.b", {"#", "#.#", "*.#", "#.*", "*.*", "a.#", "a.*"}),
+        ("b.a", {"#", "#.#", "*.#", "#.*", "*.*", "#.a"}),
+        ("a.b.a", {"#", "#.#", "*.#", "#.*", "a.#", "#.a"}),
+    ],
+)
+def test_wildcards(key: str, patterns: set[str]) -> None:
+    every = ["", "a", "*", "#", "#.#", "*.#", "#.*", "*.*", ".", "a.#", "a.*", "#.a"]
+    assert matched(every, key) == patterns
+
+
+def test_wildcards_are_words_of_their_own() -> None:
+    assert matched(["a*", "#b", "*.*"], "a*.#b") == {"*.*"}
+
+
+def test_wildcards_in_a_key_are_plain_words() -> None:
+    assert matched(["a", "*", "#", "*.b", "a.b"], "*") == {"*", "#"}
+    assert matched(["a", "#", "*.b"], "#.b") == {"#", "*.b"}
+
+
+def test_many_wildcards_do_not_explode() -> None:
+    pattern = ".".join(["#", "a"] * 30)
+    assert matched([pattern], ".".join(["a"] * 200)) == {pattern}
+    assert not matched([pattern], ".".join(["a"] * 200 + ["b"]))
+
+
+def test_several_values_under_one_pattern() -> None:
+    trie: Trie[str] = Trie()
+    trie.add("a.#", 1, "one")
+    trie.add("a.#", 2, "two")
+    assert sorted(trie.match("a")) == ["one", "two"]
+    trie.remove("a.#", 1)
+    assert trie.match("a") == ["two"]
+
+
+def test_nothing_is_left_of_what_was_removed() -> None:
+    trie: Trie[int] = Trie()
+    patterns = ["", "a", "a.b", "a.*", "#", "a.#.b", "*.*", "#.#"]
+    for pattern in patterns:
+        trie.add(pattern, 0, 0)
+    assert not trie.empty
+    for pattern in patterns:
+        trie.remove(pattern, 0)
+    assert trie.empty
+
+
+@pytest.mark.parametrize("pattern", ["a", "a.b.c", "#", ""])
+def test_removing_what_is_not_there(pattern: str) -> None:
+    trie: Trie[int] = Trie()
+    trie.add("a.b", 0, 0)
+    with pytest.raises(KeyError):
+        trie.remove(pattern, 0)
+    assert trie.match("a.b") == [0]

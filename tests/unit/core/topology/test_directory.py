@@ -1,0 +1,240 @@
+"""Names: what is declared and deleted, who owns it, and what a restart brings back."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.queue import Session
+from escrowmq.core.records.kinds import Kind
+from tests.unit.core.site import Site
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def topology(site: Site) -> list[tuple[Kind, dict[str, Any]]]:
+    """Everything durable, by name."""
+    return sorted(site.broker.topology_records(), key=repr)
+
+
+class TestVirtualHosts:
+    def test_adding(self, site: Site) -> None:
+        assert site.broker.add_vhost("two")
+        assert not site.broker.add_vhost("two")
+        site.sync()
+        assert set(site.restart().broker.vhosts) == {"/", "two"}
+
+    def test_deleting_takes_everything_along(self, site: Site) -> None:
+        queue = site.queue()
+        site.publish("q", b"x")
+        site.broker.declare_exchange(site.vhost, "x", "topic", durable=True)
+        site.broker.bind_queue(site.vhost, "x", "q", "#")
+        site.broker.record_access(site.broker.access.add_user("u", "hash"))
+        site.broker.record_access(site.broker.access.set_permission("u", "/", "", "", ""))
+        site.broker.delete_vhost("/")
+        site.turn()
+        assert queue.deleted
+        assert site.live() == 0
+        again = Site(site.storage)
+        assert again.vhost.queues == {}
+        assert "x" not in again.vhost.exchanges
+        assert again.broker.access.permissions == {}
+
+    def test_one_that_is_not_there(self, site: Site) -> None:
+        for do in (site.broker.vhost, site.broker.delete_vhost):
+            with pytest.raises(BrokerError, match="no such vhost 'no'") as refused:
+                do("no")
+            assert refused.value.condition is Condition.NOT_FOUND
+
+
+class TestQueues:
+    def test_names_are_made_up(self, site: Site) -> None:
+        names = {site.queue("").name for _ in range(100)}
+        assert len(names) == 100
+        assert all(name.startswith("amq.gen-") and len(name) == 30 for name in names)
+
+    def test_a_made_up_name_can_be_declared_again(self, site: Site) -> None:
+        name = site.queue("").name
+        assert site.queue(name).name == name
+        with pytest.raises(BrokerError, match="reserved prefix"):
+            site.queue("amq.gen-mine")
+
+    def test_declaring_again(self, site: Site) -> None:
+        queue = site.queue(arguments={"x-max-length": 5})
+        before = site.journal.end_lsn
+        assert site.queue(arguments={"x-max-length": 5}) is queue
+        with pytest.raises(BrokerError, match="inequivalent arg 'x-max-length'"):
+            site.queue()
+        with pytest.raises(BrokerError, match="inequivalent arg 'durable'"):
+            site.queue(arguments={"x-max-length": 5}, durable=False)
+        assert site.journal.end_lsn == before
+
+    @pytest.mark.rule("EXC-1")
+    def test_a_session_takes_its_exclusive_queues_along(self, site: Site) -> None:
+        session = Session("one")
+        queue = site.queue("mine", exclusive=True, session=session)
+        site.queue("ours", session=session)
+        site.broker.delete_queue(site.queue("gone", exclusive=True, session=session))
+        site.broker.end_session(session)
+        assert set(site.vhost.queues) == {"ours"}
+        assert queue.deleted
+        assert not session.exclusive
+
+    @pytest.mark.rule("EXC-2")
+    def test_declaring_what_is_locked(self, site: Site) -> None:
+        site.queue(exclusive=True, session=Session("one"))
+        with pytest.raises(BrokerError) as refused:
+            site.queue(exclusive=True, session=Session("two"))
+        assert refused.value.condition is Condition.RESOURCE_LOCKED
+
+    def test_deleting_only_if(self, site: Site) -> None:
+        queue = site.queue()
+        site.publish("q", b"x")
+        with pytest.raises(BrokerError, match="queue 'q' in vhost '/' not empty"):
+            site.broker.delete_queue(queue, if_empty=True)
+        consumer, sink = site.consume(queue)
+        with pytest.raises(BrokerError, match="queue 'q' in vhost '/' in use"):
+            site.broker.delete_queue(queue, if_unused=True)
+        site.turn()
+        site.broker.unsubscribe(consumer)
+        assert site.broker.delete_queue(queue, if_empty=True, if_unused=True) == 0
+        site.broker.settle(consumer, [sink.got[0][1]], Outcome.ACCEPTED)
+        site.turn()
+        assert (site.live(), site.restart().vhost.queues) == (0, {})
+
+    def test_deleting_tells_consumers_and_frees_their_window(self, site: Site) -> None:
+        queue = site.queue()
+        site.publish("q", b"x", b"y")
+        consumer, sink = site.consume(queue, credit=1)
+        site.turn()
+        assert site.broker.delete_queue(queue) == 1
+        assert sink.gone == [consumer]
+        site.broker.unsubscribe(consumer)
+        assert site.live() == 1, "what a client holds can still be settled"
+
+    def test_settlements_of_the_turn_come_before_it_goes(self, site: Site) -> None:
+        queue = site.queue()
+        site.publish("q", b"x")
+        site.broker.get(queue, auto_settle=True)
+        site.broker.delete_queue(queue)
+        site.turn()
+        kinds = [kind for _, kind, _ in site.restart().replayed]
+        assert kinds[-2:] == [Kind.SETTLE, Kind.QUEUE_DELETED]
+
+    def test_purging(self, site: Site) -> None:
+        queue = site.queue()
+        site.publish("q", *[b"x"] * 5)
+        site.publish("q", b"y", durable=False)
+        held = site.broker.get(queue, auto_settle=False)
+        assert site.broker.purge(queue) == 5
+        assert site.broker.purge(queue) == 0
+        site.turn()
+        again = site.restart()
+        assert held is not None
+        assert again.ready(again.vhost.queue("q")) == [(1, b"x", True)]
+
+    @pytest.mark.parametrize("limit", [0, 1 << 20])
+    def test_purging_what_is_paged(self, limit: int) -> None:
+        site = Site(resident_limit=limit)
+        queue = site.queue()
+        for i in range(30):
+            site.publish("q", b"x", durable=bool(i % 3))
+        assert site.broker.purge(queue) == 30
+        site.turn()
+        assert (site.live(), site.restart().bodies()) == (0, [])
+
+    def test_idents_are_never_given_twice(self, site: Site) -> None:
+        first = site.queue("one").ident
+        site.broker.delete_queue(site.vhost.queue("one"))
+        site.snapshot()
+        again = site.restart()
+        assert again.queue("two").ident > first
+
+
+class TestExchanges:
+    def test_an_auto_delete_exchange_goes_with_the_queue_that_held_it(self, site: Site) -> None:
+        site.broker.declare_exchange(site.vhost, "x", "direct", durable=True, auto_delete=True)
+        site.broker.declare_exchange(site.vhost, "up", "fanout", durable=True)
+        site.broker.bind_exchange(site.vhost, "up", "x", "")
+        site.broker.bind_queue(site.vhost, "x", site.queue().name, "k")
+        site.broker.delete_queue(site.vhost.queue("q"))
+        site.sync()
+        for running in (site, site.restart()):
+            assert "x" not in running.vhost.exchanges
+            assert list(running.vhost.bindings()) == []
+
+    def test_what_is_not_durable_is_not_written(self, site: Site) -> None:
+        before = site.journal.end_lsn
+        site.broker.declare_exchange(site.vhost, "x", "direct")
+        site.queue("passing", durable=False)
+        site.broker.bind_queue(site.vhost, "x", "passing", "")
+        site.broker.bind_queue(site.vhost, "amq.direct", "passing", "")
+        site.broker.unbind_queue(site.vhost, "amq.direct", "passing", "")
+        site.broker.delete_exchange(site.vhost, "x")
+        site.broker.delete_queue(site.vhost.queue("passing"))
+        assert site.journal.end_lsn == before
+
+
+names = st.sampled_from("abc")
+steps = st.one_of(
+    st.tuples(st.just("queue"), names, st.booleans()),
+    st.tuples(st.just("delete queue"), names),
+    st.tuples(st.just("exchange"), names, st.booleans(), st.booleans()),
+    st.tuples(st.just("delete exchange"), names),
+    st.tuples(st.just("bind"), names, names),
+    st.tuples(st.just("bind exchange"), names, names),
+    st.tuples(st.just("unbind"), names, names),
+    st.tuples(st.just("unbind exchange"), names, names),
+    st.tuples(st.just("publish"), names),
+    st.tuples(st.just("snapshot")),
+)
+
+
+def do(site: Site, step: tuple[Any, ...]) -> None:
+    broker, vhost = site.broker, site.vhost
+    match step:
+        case ("queue", name, durable):
+            site.queue(name, durable=durable)
+        case ("delete queue", name):
+            broker.delete_queue(vhost.queue(name))
+        case ("exchange", name, durable, auto_delete):
+            broker.declare_exchange(vhost, name, "topic", durable=durable, auto_delete=auto_delete)
+        case ("delete exchange", name):
+            broker.delete_exchange(vhost, name)
+        case ("bind", source, name):
+            broker.bind_queue(vhost, source, name, "k", {"x": b"\x00"})
+        case ("bind exchange", source, name):
+            broker.bind_exchange(vhost, source, name, "k")
+        case ("unbind", source, name):
+            broker.unbind_queue(vhost, source, name, "k", {"x": b"\x00"})
+        case ("unbind exchange", source, name):
+            broker.unbind_exchange(vhost, source, name, "k")
+        case ("publish", key):
+            site.publish(key, b"x")
+        case _:
+            site.turn()
+            site.snapshot()
+
+
+@given(st.lists(steps, max_size=25))
+def test_a_restart_brings_back_every_durable_name(plan: list[tuple[Any, ...]]) -> None:
+    site = Site()
+    for step in plan:
+        with contextlib.suppress(BrokerError):  # what is not there, or differs
+            do(site, step)
+    site.turn()
+    again = site.restart()
+    assert topology(again) == topology(site)
+    for queue in site.broker.durable_queues():
+        assert again.bodies(queue.name) == site.bodies(queue.name)
+    again.snapshot()
+    assert topology(again.restart()) == topology(site)

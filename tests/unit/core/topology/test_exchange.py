@@ -1,0 +1,61 @@
+"""What all exchanges have in common."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.core.topology.exchange import Binding, Exchange, binding_key
+from escrowmq.core.topology.exchanges import KINDS
+from escrowmq.core.topology.exchanges.direct import DirectExchange
+from tests.unit.core.named_queue import NamedQueue
+
+
+@pytest.fixture(params=sorted(KINDS))
+def exchange(request: pytest.FixtureRequest) -> Exchange[NamedQueue]:
+    return KINDS[request.param]("x")
+
+
+def test_a_binding_is_there_once(exchange: Exchange[NamedQueue]) -> None:
+    queue = NamedQueue("q")
+    first = Binding(exchange, queue, "k", {"a": [1]})
+    assert exchange.bind(first)
+    assert not exchange.bind(Binding(exchange, queue, "k", {"a": [1]}))
+    assert list(exchange.bindings.values()) == [first]
+
+
+def test_what_tells_bindings_apart(exchange: Exchange[NamedQueue]) -> None:
+    queue, other, same_name = NamedQueue("q"), NamedQueue("p"), DirectExchange[NamedQueue]("q")
+    for destination in (queue, other, same_name):
+        for key in ("k", "l"):
+            for arguments in ({}, {"a": 1}, {"a": True}):
+                assert exchange.bind(Binding(exchange, destination, key, arguments))
+    assert len(exchange.bindings) == 18
+
+
+def test_unbinding(exchange: Exchange[NamedQueue]) -> None:
+    queue = NamedQueue("q")
+    one, other = Binding(exchange, queue, "k", {}), Binding(exchange, queue, "k", {"b": 1})
+    exchange.bind(one)
+    exchange.bind(other)
+    assert exchange.unbind(binding_key(False, "q", "k", {})) is one
+    assert exchange.unbind(one.key) is None
+    assert list(exchange.match("k", {"b": 1})) == [queue]
+    assert exchange.unbind(other.key) is other
+    assert not exchange.bindings
+    assert not list(exchange.match("k", {"b": 1}))
+
+
+@pytest.mark.parametrize(("source", "destination"), [(True, True), (True, False), (False, True), (False, False)])
+def test_a_binding_lasts_as_long_as_both_ends(source: bool, destination: bool) -> None:
+    exchange = DirectExchange[NamedQueue]("x", durable=source)
+    assert Binding(exchange, NamedQueue("q", destination), "", {}).durable is (source and destination)
+
+
+def test_the_alternate_exchange_is_an_argument() -> None:
+    assert DirectExchange[NamedQueue]("x").alternate is None
+    assert DirectExchange[NamedQueue]("x", arguments={"alternate-exchange": ""}).alternate == ""
+
+
+def test_which_kinds_there_are() -> None:
+    assert set(KINDS) == {"direct", "fanout", "topic", "headers"}
+    assert repr(KINDS["topic"]("x")) == "<TopicExchange 'x'>"

@@ -1,0 +1,189 @@
+"""Routes through exchanges, and how long they are remembered."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.topology.exchange import Exchange
+from escrowmq.core.topology.routing import Router
+from escrowmq.core.topology.vhost import VirtualHost
+from tests.unit.core.named_queue import NamedQueue
+
+
+@pytest.fixture
+def vhost() -> VirtualHost[NamedQueue]:
+    host: VirtualHost[NamedQueue] = VirtualHost("/")
+    for name in ("q", "p"):
+        host.add_queue(NamedQueue(name))
+    return host
+
+
+def names(queues: tuple[NamedQueue, ...]) -> list[str]:
+    return [queue.name for queue in queues]
+
+
+def test_the_default_exchange(vhost: VirtualHost[NamedQueue]) -> None:
+    assert vhost.route("", "q") == (vhost.queues["q"],)
+    assert vhost.route("", "nobody") == ()
+
+
+def test_queues_come_once_each_and_by_name(vhost: VirtualHost[NamedQueue]) -> None:
+    for queue in ("q", "p"):
+        for pattern in ("#", "a.*", "*.b"):
+            vhost.bind_queue("amq.topic", queue, pattern)
+    assert names(vhost.route("amq.topic", "a.b")) == ["p", "q"]
+
+
+def test_several_keys(vhost: VirtualHost[NamedQueue]) -> None:
+    vhost.bind_queue("amq.direct", "q", "one")
+    vhost.bind_queue("amq.direct", "p", "two")
+    assert names(vhost.route("amq.direct", "one", None, ["two", "three"])) == ["p", "q"]
+    assert names(vhost.route("amq.direct", "one")) == ["q"]
+    assert names(vhost.route("", "p", None, ("p", "q"))) == ["p", "q"]
+
+
+def test_an_exchange_that_is_not_there(vhost: VirtualHost[NamedQueue]) -> None:
+    for ask in (lambda: vhost.route("x", "k"), lambda: vhost.needs_headers("x")):
+        with pytest.raises(BrokerError) as refused:
+            ask()
+        assert (refused.value.condition, refused.value.text) == (Condition.NOT_FOUND, "no exchange 'x' in vhost '/'")
+
+
+def test_through_exchanges_and_circles(vhost: VirtualHost[NamedQueue]) -> None:
+    vhost.bind_exchange("amq.direct", "amq.fanout", "k")
+    vhost.bind_exchange("amq.fanout", "amq.topic", "")
+    vhost.bind_exchange("amq.topic", "amq.direct", "#")
+    vhost.bind_exchange("amq.topic", "amq.topic", "#")
+    vhost.bind_queue("amq.topic", "q", "k")
+    assert names(vhost.route("amq.direct", "k")) == ["q"]
+    assert names(vhost.route("amq.topic", "x")) == []
+
+
+class TestAlternateExchange:
+    @pytest.fixture(autouse=True)
+    def declare(self, vhost: VirtualHost[NamedQueue]) -> None:
+        vhost.declare_exchange("x", "direct", arguments={"alternate-exchange": "y"})
+        vhost.declare_exchange("y", "direct", arguments={"alternate-exchange": "z"})
+        vhost.declare_exchange("z", "fanout", arguments={"alternate-exchange": "x"})
+
+    def test_gets_what_was_not_routed(self, vhost: VirtualHost[NamedQueue]) -> None:
+        vhost.bind_queue("x", "q", "k")
+        vhost.bind_queue("y", "p", "l")
+        assert [names(vhost.route("x", key)) for key in "klm"] == [["q"], ["p"], []]
+
+    def test_chains(self, vhost: VirtualHost[NamedQueue]) -> None:
+        vhost.bind_queue("z", "p", "")
+        assert names(vhost.route("x", "k")) == ["p"]
+
+    def test_is_not_asked_when_one_of_several_keys_was_routed(self, vhost: VirtualHost[NamedQueue]) -> None:
+        vhost.bind_queue("x", "q", "k")
+        vhost.bind_queue("y", "p", "l")
+        assert names(vhost.route("x", "l", None, ["k"])) == ["q"]
+
+    def test_is_not_asked_when_the_exchange_had_a_destination_that_routed_nowhere(
+        self, vhost: VirtualHost[NamedQueue]
+    ) -> None:
+        vhost.bind_queue("y", "p", "k")
+        vhost.bind_exchange("x", "amq.direct", "k")
+        assert vhost.route("x", "k") == ()
+
+    def test_may_be_missing(self, vhost: VirtualHost[NamedQueue]) -> None:
+        vhost.delete_exchange("y")
+        assert vhost.route("x", "k") == ()
+        vhost.declare_exchange("y", "fanout")
+        vhost.bind_queue("y", "p", "")
+        assert names(vhost.route("x", "k")) == ["p"]
+
+    def test_may_be_the_default_exchange(self, vhost: VirtualHost[NamedQueue]) -> None:
+        vhost.declare_exchange("w", "direct", arguments={"alternate-exchange": ""})
+        assert vhost.route("w", "new") == ()
+        vhost.add_queue(NamedQueue("new"))
+        assert names(vhost.route("w", "new")) == ["new"]
+        vhost.remove_queue("new")
+        assert vhost.route("w", "new") == ()
+
+
+def test_headers_decide_wherever_they_are_looked_at(vhost: VirtualHost[NamedQueue]) -> None:
+    vhost.bind_exchange("amq.direct", "amq.headers", "k")
+    assert not vhost.needs_headers("amq.direct")
+    assert vhost.route("amq.direct", "k", {"a": 1}) == ()
+    vhost.bind_queue("amq.headers", "q", "", {"a": 1})
+    assert vhost.needs_headers("amq.direct")
+    assert [names(vhost.route("amq.direct", "k", {"a": value})) for value in (1, 2, 1)] == [["q"], [], ["q"]]
+    assert not vhost.needs_headers("amq.topic")
+    vhost.declare_exchange("x", "fanout", arguments={"alternate-exchange": "amq.direct"})
+    assert vhost.needs_headers("x")
+    vhost.unbind_queue("amq.headers", "q", "", {"a": 1})
+    assert not vhost.needs_headers("x")
+
+
+class TestMemory:
+    def test_an_answer_is_given_again(self, vhost: VirtualHost[NamedQueue]) -> None:
+        vhost.bind_queue("amq.topic", "q", "#")
+        assert vhost.route("amq.topic", "a") is vhost.route("amq.topic", "a")
+
+    def test_every_change_shows(self, vhost: VirtualHost[NamedQueue]) -> None:
+        seen = []
+        versions = {vhost.version}
+
+        def look() -> None:
+            seen.append(names(vhost.route("amq.fanout", "k")))
+            versions.add(vhost.version)
+
+        look()
+        vhost.bind_queue("amq.fanout", "q", "")
+        look()
+        vhost.declare_exchange("x", "direct")
+        vhost.bind_exchange("amq.fanout", "x", "")
+        vhost.bind_queue("x", "p", "k")
+        look()
+        vhost.delete_exchange("x")
+        look()
+        vhost.unbind_queue("amq.fanout", "q", "")
+        look()
+        assert seen == [[], ["q"], ["p", "q"], ["q"], []]
+        assert len(versions) == len(seen)
+
+    def test_a_queue_of_the_same_name_is_another_queue(self, vhost: VirtualHost[NamedQueue]) -> None:
+        old = vhost.route("", "q")
+        vhost.remove_queue("q")
+        assert vhost.route("", "q") == ()
+        again = NamedQueue("q")
+        vhost.add_queue(again)
+        assert vhost.route("", "q") == (again,) != old
+
+    def test_queues_without_bindings_come_and_go_without_touching_other_routes(
+        self, vhost: VirtualHost[NamedQueue]
+    ) -> None:
+        vhost.bind_queue("amq.direct", "q", "k")
+        routes = vhost.route("amq.direct", "k"), vhost.route("", "p")
+        vhost.add_queue(NamedQueue("reply"))
+        vhost.route("", "reply")
+        vhost.remove_queue("reply")
+        assert vhost.route("amq.direct", "k") is routes[0]
+        assert vhost.route("", "p") is routes[1]
+
+    def test_is_bounded(self) -> None:
+        queues = {name: NamedQueue(name) for name in "ab"}
+        calls: list[str] = []
+
+        class Counting(Exchange[NamedQueue]):
+            kind = "counting"
+
+            def match(self, routing_key: str, headers: object) -> list[NamedQueue | Exchange[NamedQueue]]:
+                calls.append(routing_key)
+                return [queues["a"]]
+
+            def _index(self, binding: object) -> None: ...
+
+            def _unindex(self, binding: object) -> None: ...
+
+        router = Router("/", {"x": Counting("x")}, cache_limit=3)
+        for key in "112233":
+            router.route("x", key)
+        assert calls == list("123")
+        router.route("x", "4")
+        router.route("x", "4")
+        router.route("x", "1")
+        assert calls == list("12341")

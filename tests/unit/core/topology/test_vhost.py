@@ -1,0 +1,315 @@
+"""Virtual hosts: what can be declared, bound and removed; the texts are those that RabbitMQ 3.10.8 answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.topology.vhost import Removal, VirtualHost
+from tests.unit.core.named_queue import NamedQueue
+
+Host = VirtualHost[NamedQueue]
+DEFAULT = "operation not permitted on the default exchange"
+
+
+@pytest.fixture
+def vhost() -> Host:
+    host = Host("/")
+    host.add_queue(NamedQueue("q"))
+    host.declare_exchange("x", "direct")
+    return host
+
+
+def refusal(do: Callable[[], object]) -> tuple[Condition, str]:
+    with pytest.raises(BrokerError) as refused:
+        do()
+    return refused.value.condition, refused.value.text
+
+
+def shape(removal: Removal[NamedQueue]) -> tuple[list[tuple[str, str]], list[str]]:
+    bindings = [(binding.source.name, binding.destination.name) for binding in removal.bindings]
+    return bindings, [exchange.name for exchange in removal.exchanges]
+
+
+def everything(host: Host) -> tuple[list[str], list[str], list[tuple[str, bool, str, str]]]:
+    bindings = [(b.source.name, b.to_exchange, b.destination.name, b.routing_key) for b in host.bindings()]
+    return sorted(host.exchanges), sorted(host.queues), sorted(bindings)
+
+
+def test_what_is_there_from_the_start() -> None:
+    host = Host("/")
+    assert {name: (exchange.kind, exchange.durable) for name, exchange in host.exchanges.items()} == {
+        "": ("direct", True),
+        "amq.direct": ("direct", True),
+        "amq.fanout": ("fanout", True),
+        "amq.topic": ("topic", True),
+        "amq.headers": ("headers", True),
+        "amq.match": ("headers", True),
+    }
+    assert not host.queues
+
+
+class TestDeclareExchange:
+    def test_it_is_made_once(self, vhost: Host) -> None:
+        made = vhost.declare_exchange("y", "topic", durable=True, auto_delete=True, internal=True, arguments={"a": 1})
+        assert made is vhost.exchanges["y"]
+        assert (made.kind, made.durable, made.auto_delete, made.internal, made.arguments) == (
+            "topic",
+            True,
+            True,
+            True,
+            {"a": 1},
+        )
+        assert vhost.declare_exchange("y", "topic", durable=True, auto_delete=True, internal=True) is None
+        assert vhost.exchanges["y"] is made
+
+    def test_not_otherwise_than_before(self, vhost: Host) -> None:
+        assert refusal(lambda: vhost.declare_exchange("x", "direct", durable=True)) == (
+            Condition.PRECONDITION_FAILED,
+            "inequivalent arg 'durable' for exchange 'x' in vhost '/': received 'true' but current is 'false'",
+        )
+
+    def test_passive_asks_for_the_name_only(self, vhost: Host) -> None:
+        assert vhost.declare_exchange("x", "nonsense", durable=True, passive=True) is None
+        assert refusal(lambda: vhost.declare_exchange("amq.x", "direct", passive=True)) == (
+            Condition.NOT_FOUND,
+            "no exchange 'amq.x' in vhost '/'",
+        )
+
+    def test_kinds_that_do_not_exist(self, vhost: Host) -> None:
+        unknown = Condition.ILLEGAL_STATE, "unknown exchange type 'nope'"
+        assert refusal(lambda: vhost.declare_exchange("y", "nope")) == unknown
+        assert refusal(lambda: vhost.declare_exchange("x", "nope")) == unknown
+        assert refusal(lambda: vhost.declare_exchange("y", "")) == (
+            Condition.ILLEGAL_STATE,
+            "invalid exchange type ''",
+        )
+
+    def test_names_of_the_system(self, vhost: Host) -> None:
+        assert refusal(lambda: vhost.declare_exchange("amq.x", "direct")) == (
+            Condition.ACCESS_REFUSED,
+            "exchange name 'amq.x' contains reserved prefix 'amq.*'",
+        )
+        assert refusal(lambda: vhost.declare_exchange("", "direct", durable=True)) == (
+            Condition.ACCESS_REFUSED,
+            DEFAULT,
+        )
+        assert refusal(lambda: vhost.declare_exchange("", "direct", passive=True))[1] == DEFAULT
+        assert vhost.declare_exchange("amq.direct", "direct", durable=True) is None
+        assert vhost.declare_exchange("amqx", "direct") is not None
+
+    def test_an_alternate_that_is_no_name(self, vhost: Host) -> None:
+        assert refusal(lambda: vhost.declare_exchange("y", "direct", arguments={"alternate-exchange": True})) == (
+            Condition.PRECONDITION_FAILED,
+            "invalid type 'bool' for arg 'alternate-exchange' in exchange 'y' in vhost '/'",
+        )
+        assert "y" not in vhost.exchanges
+
+
+class TestDeleteExchange:
+    def test_with_all_its_bindings(self, vhost: Host) -> None:
+        vhost.bind_queue("x", "q", "k")
+        vhost.bind_exchange("amq.topic", "x", "#")
+        vhost.bind_exchange("x", "x", "loop")
+        removal = vhost.delete_exchange("x")
+        assert shape(removal) == ([("x", "q"), ("x", "x"), ("amq.topic", "x")], ["x"])
+        assert everything(vhost) == everything_of_new_with_q()
+        assert not vhost.bindings_to_queue("q")
+
+    def test_what_is_not_there(self, vhost: Host) -> None:
+        removal = vhost.delete_exchange("y", if_unused=True)
+        assert not removal
+
+    def test_if_unused(self, vhost: Host) -> None:
+        vhost.bind_exchange("x", "amq.topic", "k")
+        assert refusal(lambda: vhost.delete_exchange("x", if_unused=True)) == (
+            Condition.PRECONDITION_FAILED,
+            "exchange 'x' in vhost '/' in use",
+        )
+        vhost.unbind_exchange("x", "amq.topic", "k")
+        vhost.bind_exchange("amq.topic", "x", "k")
+        assert shape(vhost.delete_exchange("x", if_unused=True)) == ([("amq.topic", "x")], ["x"])
+
+    @pytest.mark.parametrize("name", ["amq.direct", "amq.zzz"])
+    def test_exchanges_of_the_system(self, vhost: Host, name: str) -> None:
+        assert refusal(lambda: vhost.delete_exchange(name)) == (
+            Condition.ACCESS_REFUSED,
+            f"deletion of system exchange '{name}' in vhost '/' not allowed",
+        )
+
+    def test_the_default_exchange(self, vhost: Host) -> None:
+        assert refusal(lambda: vhost.delete_exchange("")) == (Condition.ACCESS_REFUSED, DEFAULT)
+
+
+def everything_of_new_with_q() -> tuple[list[str], list[str], list[tuple[str, bool, str, str]]]:
+    host = Host("/")
+    host.add_queue(NamedQueue("q"))
+    return everything(host)
+
+
+class TestBind:
+    def test_once(self, vhost: Host) -> None:
+        binding = vhost.bind_queue("x", "q", "k", {"a": 1})
+        assert binding is not None
+        assert (binding.source, binding.destination) == (vhost.exchanges["x"], vhost.queues["q"])
+        assert vhost.bind_queue("x", "q", "k", {"a": 1}) is None
+        assert vhost.bindings_to_queue("q") == [binding] == list(vhost.bindings())
+
+    def test_queue_and_exchange_of_one_name_are_two_destinations(self, vhost: Host) -> None:
+        vhost.declare_exchange("q", "fanout")
+        assert vhost.bind_queue("x", "q", "k")
+        assert vhost.bind_exchange("x", "q", "k")
+        assert shape(vhost.unbind_exchange("x", "q", "k")) == ([("x", "q")], [])
+        assert [queue.name for queue in vhost.route("x", "k")] == ["q"]
+
+    @pytest.mark.parametrize(
+        ("bind", "text"),
+        [
+            (lambda host: host.bind_queue("y", "q", ""), "no exchange 'y' in vhost '/'"),
+            (lambda host: host.bind_queue("x", "p", ""), "no queue 'p' in vhost '/'"),
+            (lambda host: host.bind_queue("y", "p", ""), "no exchange 'y' in vhost '/'"),
+            (lambda host: host.bind_exchange("y", "x", ""), "no exchange 'y' in vhost '/'"),
+            (lambda host: host.bind_exchange("x", "y", ""), "no exchange 'y' in vhost '/'"),
+            (lambda host: host.bind_exchange("y", "z", ""), "no exchange 'y' in vhost '/'"),
+        ],
+    )
+    def test_what_is_not_there(self, vhost: Host, bind: Callable[[Host], object], text: str) -> None:
+        assert refusal(lambda: bind(vhost)) == (Condition.NOT_FOUND, text)
+
+    @pytest.mark.parametrize(
+        "do",
+        [
+            lambda host: host.bind_queue("", "nobody", "k"),
+            lambda host: host.unbind_queue("", "q", "q"),
+            lambda host: host.bind_exchange("", "x", "k"),
+            lambda host: host.bind_exchange("x", "", "k"),
+            lambda host: host.unbind_exchange("", "x", "k"),
+            lambda host: host.unbind_exchange("x", "", "k"),
+        ],
+    )
+    def test_the_default_exchange(self, vhost: Host, do: Callable[[Host], object]) -> None:
+        assert refusal(lambda: do(vhost)) == (Condition.ACCESS_REFUSED, DEFAULT)
+
+    def test_arguments_that_the_exchange_refuses_leave_nothing_behind(self, vhost: Host) -> None:
+        assert refusal(lambda: vhost.bind_queue("amq.headers", "q", "", {"x-match": "some"}))[0] is (
+            Condition.PRECONDITION_FAILED
+        )
+        assert not vhost.bindings_to_queue("q")
+        assert not vhost.remove_queue("q")
+
+
+class TestUnbind:
+    @pytest.mark.parametrize(
+        "unbind",
+        [
+            lambda host: host.unbind_queue("x", "q", "other"),
+            lambda host: host.unbind_queue("x", "q", "k", {"a": 1}),
+            lambda host: host.unbind_queue("x", "p", "k"),
+            lambda host: host.unbind_queue("y", "q", "k"),
+            lambda host: host.unbind_exchange("x", "q", "k"),
+            lambda host: host.unbind_exchange("x", "y", "k"),
+        ],
+    )
+    def test_what_is_not_there(self, vhost: Host, unbind: Callable[[Host], Removal[NamedQueue]]) -> None:
+        vhost.bind_queue("x", "q", "k")
+        before = everything(vhost)
+        assert not unbind(vhost)
+        assert everything(vhost) == before
+
+    def test_what_is_there(self, vhost: Host) -> None:
+        binding = vhost.bind_queue("x", "q", "k")
+        assert vhost.unbind_queue("x", "q", "k").bindings == (binding,)
+        assert not vhost.bindings_to_queue("q")
+
+
+class TestAutoDelete:
+    @pytest.fixture(autouse=True)
+    def declare(self, vhost: Host) -> None:
+        for name in ("a", "b", "c"):
+            vhost.declare_exchange(name, "fanout", auto_delete=True)
+
+    def test_after_the_last_binding_only(self, vhost: Host) -> None:
+        vhost.bind_queue("a", "q", "1")
+        vhost.bind_queue("a", "q", "2")
+        assert shape(vhost.unbind_queue("a", "q", "1")) == ([("a", "q")], [])
+        assert shape(vhost.unbind_queue("a", "q", "2")) == ([("a", "q")], ["a"])
+        assert "a" not in vhost.exchanges
+
+    def test_never_bound_never_deleted(self, vhost: Host) -> None:
+        vhost.remove_queue("q")
+        vhost.bind_exchange("x", "a", "")
+        vhost.unbind_exchange("x", "a", "")
+        assert {"a", "b", "c"} <= vhost.exchanges.keys()
+
+    def test_one_takes_the_next_with_it(self, vhost: Host) -> None:
+        vhost.bind_exchange("a", "b", "")
+        vhost.bind_exchange("b", "c", "")
+        vhost.bind_queue("c", "q", "")
+        vhost.bind_exchange("x", "b", "k")
+        assert shape(vhost.remove_queue("q")) == ([("c", "q"), ("b", "c"), ("a", "b"), ("x", "b")], ["c", "b", "a"])
+        assert not list(vhost.bindings())
+        assert "x" in vhost.exchanges
+
+    def test_circles_end(self, vhost: Host) -> None:
+        vhost.bind_exchange("a", "b", "")
+        vhost.bind_exchange("b", "a", "")
+        vhost.bind_exchange("a", "a", "")
+        assert shape(vhost.delete_exchange("b")) == ([("b", "a"), ("a", "b")], ["b"])
+        assert shape(vhost.unbind_exchange("a", "a", "")) == ([("a", "a")], ["a"])
+
+    def test_deleting_one_that_others_hang_on(self, vhost: Host) -> None:
+        vhost.bind_exchange("a", "b", "")
+        vhost.bind_exchange("b", "c", "")
+        assert shape(vhost.delete_exchange("c")) == ([("b", "c"), ("a", "b")], ["c", "b", "a"])
+
+
+class TestQueues:
+    def test_names(self, vhost: Host) -> None:
+        vhost.check_queue_name("amqx")
+        assert refusal(lambda: vhost.check_queue_name("amq.q")) == (
+            Condition.ACCESS_REFUSED,
+            "queue name 'amq.q' contains reserved prefix 'amq.*'",
+        )
+
+    def test_look_up(self, vhost: Host) -> None:
+        assert vhost.queue("q").name == "q"
+        missing = Condition.NOT_FOUND, "no queue 'p' in vhost '/'"
+        assert refusal(lambda: vhost.queue("p")) == missing
+        assert refusal(lambda: vhost.remove_queue("p")) == missing
+
+    def test_a_queue_takes_its_bindings_with_it(self, vhost: Host) -> None:
+        vhost.add_queue(NamedQueue("p"))
+        for queue in ("q", "p"):
+            for source in ("x", "amq.topic"):
+                vhost.bind_queue(source, queue, "k")
+        assert shape(vhost.remove_queue("q")) == ([("x", "q"), ("amq.topic", "q")], [])
+        assert [queue.name for queue in vhost.route("x", "k")] == ["p"]
+
+
+def test_publishing(vhost: Host) -> None:
+    vhost.declare_exchange("i", "direct", internal=True)
+    assert vhost.exchange_for_publish("") is vhost.exchanges[""]
+    assert refusal(lambda: vhost.exchange_for_publish("i")) == (
+        Condition.ACCESS_REFUSED,
+        "cannot publish to internal exchange 'i' in vhost '/'",
+    )
+    assert refusal(lambda: vhost.exchange_for_publish("y")) == (Condition.NOT_FOUND, "no exchange 'y' in vhost '/'")
+
+
+class TestRestoring:
+    def test_nothing_vanishes_by_itself(self, vhost: Host) -> None:
+        vhost.restoring = True
+        vhost.declare_exchange("a", "fanout", auto_delete=True)
+        vhost.bind_queue("a", "q", "")
+        assert shape(vhost.unbind_queue("a", "q", "")) == ([("a", "q")], [])
+        vhost.bind_queue("a", "q", "")
+        assert shape(vhost.remove_queue("q")) == ([("a", "q")], [])
+        assert shape(vhost.delete_exchange("a")) == ([], ["a"])
+
+    def test_names_are_not_checked(self, vhost: Host) -> None:
+        vhost.restoring = True
+        vhost.check_queue_name("amq.gen-1")
+        assert vhost.declare_exchange("amq.mine", "direct") is not None
+        assert shape(vhost.delete_exchange("amq.mine")) == ([], ["amq.mine"])
