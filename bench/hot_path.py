@@ -68,7 +68,7 @@ class Host:
     def stir(self, endpoint: Endpoint) -> None:
         self._stirred[endpoint] = None
 
-    def hold(self, endpoint: Endpoint) -> None:
+    def await_sync(self, endpoint: Endpoint) -> None:
         self._holding[endpoint] = None
 
     def publishing(self, endpoint: Endpoint) -> None:
@@ -96,10 +96,10 @@ class Host:
                 holding, self._holding = self._holding, {}
                 for endpoint in holding:
                     endpoint.synced(self.journal.synced_lsn)
-            stirred, self._stirred = self._stirred, {}
-            for endpoint in stirred:
+            dirty, self._stirred = self._stirred, {}
+            for endpoint in dirty:
                 endpoint.output()
-            if batch is None and not self._stirred and not self.broker.stirred:
+            if batch is None and not self._stirred and not self.broker.dirty:
                 return
 
 

@@ -120,7 +120,7 @@ class SimServer:
     def stir(self, endpoint: Endpoint) -> None:
         self._stirred[endpoint] = None
 
-    def hold(self, endpoint: Endpoint) -> None:
+    def await_sync(self, endpoint: Endpoint) -> None:
         self._holding[endpoint] = None
 
     def publishing(self, endpoint: Endpoint) -> None:
@@ -173,8 +173,8 @@ class SimServer:
             broker.run_deadlines()
         broker.end_turn()
         while self._stirred:
-            stirred, self._stirred = self._stirred, {}
-            for endpoint in stirred:
+            dirty, self._stirred = self._stirred, {}
+            for endpoint in dirty:
                 port = self.ports.get(endpoint)
                 if port is not None:
                     self._flush(port)
@@ -196,7 +196,7 @@ class SimServer:
             self.batch is None
             and self.journal.end_lsn == self.journal.synced_lsn
             and not self._stirred
-            and not self.broker.stirred
+            and not self.broker.dirty
         )
 
     # -- the disk

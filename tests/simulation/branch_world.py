@@ -177,7 +177,7 @@ class BranchWorld:
                     bodies = self.broker.pager.load(reference).bodies
                     found += [(reference.first + i, int(body), None) for i, body in enumerate(bodies)]
             there = [(serial, holder) for _, serial, holder in sorted(found, key=lambda item: item[0])]
-            if queue.escrow:
+            if queue.unsynced:
                 raise Violation(f"{name} hides messages although all is on disk")
             expected = [(i.serial, None if isinstance(i.holder, int) else i.holder) for i in self.model.queues[name]]
             if there != expected:

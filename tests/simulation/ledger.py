@@ -210,7 +210,7 @@ class Ledger:
         del copy.queue.gone[copy.identity]
         copy.queue.copies[copy.identity] = copy
 
-    def bury(self, copy: Copy, operation: Operation, *, ordered: bool = True) -> None:
+    def dead_letter(self, copy: Copy, operation: Operation, *, ordered: bool = True) -> None:
         """A message is rejected: it goes to the dead-letter queue, if its queue has one."""
         self.remove(copy, operation)
         if copy.queue.dead_letters and not copy.queue.deleted:

@@ -127,7 +127,7 @@ PLANTED: Final[dict[str, tuple[object, str, object]]] = {
     "requeued and not marked": (Broker, "requeue", not_redelivered),
     "rollback forgets deliveries": (Channel, "_restore_settled", rollback_forgets),
     "prefetch counted by half": (Consumer, "spend", prefetch_by_two),
-    "dead-lettered in two records": (Broker, "bury", buried_in_two_records),
+    "dead-lettered in two records": (Broker, "dead_letter", buried_in_two_records),
 }
 
 

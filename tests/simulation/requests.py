@@ -290,7 +290,7 @@ class Requests(Watch):
         if how == "requeue":
             self._give_back(copy)
         elif how == "reject":
-            self.ledger.bury(copy, operation, ordered=ordered)
+            self.ledger.dead_letter(copy, operation, ordered=ordered)
         else:
             self.ledger.remove(copy, operation)
 

@@ -332,7 +332,7 @@ def contents(broker: Broker) -> dict[str, list[Found]]:
                 block = broker.pager.load(reference)
                 for i, body in enumerate(block.bodies):
                     items.append(_seen(reference.first + i, block.envelope, body, held=False))
-        if queue.escrow:
+        if queue.unsynced:
             raise Violation(f"{queue.name} hides messages although everything is at rest")
         found[queue.name] = sorted(items, key=lambda item: item.position)
     return found

@@ -48,7 +48,6 @@ SHARED_CLASS_NAMES: Final[dict[str, Shared]] = {
     "Endpoint": Shared("spark wire", "an address in Spark's options, and one end of a connection"),
     "Faults": Shared("journal server", "faults that a test injects, and those that the server reports"),
     "Found": Shared("demo journal", _LOCAL),
-    "HoldState": Shared("client core", _BOTH_SIDES),
     "Host": Shared("core core core wire", "narrow ports, each named after the role that the host has for its user"),
     "Limits": Shared("core perf", _LOCAL),
     "Message": Shared("client wire", _BOTH_SIDES),

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from escrowmq import __version__
-from escrowmq.admin.holds import HoldAdmin
 from escrowmq.admin.operation import Command, OperationRefused
+from escrowmq.admin.reservations import ReservationAdmin
 from escrowmq.admin.transactions import NOTHING_IN_DOUBT, TransactionAdmin
 from escrowmq.core.access.access import Access
 from escrowmq.core.access.permissions import Entry, Permission, TopicPermission
@@ -52,7 +52,7 @@ class AdminService:
         self._free_bytes = free_bytes
         self._started = time.monotonic()
         self._transactions = TransactionAdmin(runtime.broker, self._durably)
-        self._holds = HoldAdmin(runtime.broker, self._durably)
+        self._reservations = ReservationAdmin(runtime.broker, self._durably)
         self.listeners: list[str] = []
         self.commands: Mapping[str, Command] = {
             "status": self.status,
@@ -76,7 +76,7 @@ class AdminService:
             "journal.snapshot": self.snapshot,
             "journal.compact": self.compact,
             **self._transactions.commands,
-            **self._holds.commands,
+            **self._reservations.commands,
         }
 
     # -- looking
@@ -130,7 +130,7 @@ class AdminService:
                 "auto_delete": queue.auto_delete,
                 "ready": queue.ready,
                 "unsettled": queue.unsettled,
-                "held": sum(map(len, queue.holds.values())),
+                "held": sum(map(len, queue.reservations.values())),
                 **in_doubt.get((queue.vhost, queue.name), NOTHING_IN_DOUBT),
                 "consumers": len(queue.consumers),
                 "arguments": dict(queue.arguments),

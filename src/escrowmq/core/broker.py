@@ -23,22 +23,22 @@ from escrowmq.core.records.blocks import encode_block
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.publishing import encode_single, encode_targets
 from escrowmq.core.records.queue_state import encode_returned
-from escrowmq.core.reservations.registry import Holds
+from escrowmq.core.reservations.registry import Reservations
 from escrowmq.core.topology.directory import Directory
 
 if TYPE_CHECKING:
     from escrowmq.core.branches.watch import Watch
     from escrowmq.core.ports import Log, Random, Receiver
     from escrowmq.core.queues.queue import Queue
-    from escrowmq.core.reservations.reservation import HoldSettlement
+    from escrowmq.core.reservations.reservation import ReservationSettlement
     from escrowmq.core.topology.vhost import VirtualHost
 
 RESIDENT_LIMIT: Final = 16 * 1024 * 1024
 TIGHT_LIMIT: Final = 64 * 1024
 """Message bytes that a queue keeps in memory when that runs short."""
-BURY_BYTES: Final = 16 * 1024 * 1024
+DEAD_LETTER_BYTES: Final = 16 * 1024 * 1024
 """Bodies and headers that are dead-lettered in one record; one message more may come on top."""
-BURY_COUNT: Final = 10_000
+DEAD_LETTER_COUNT: Final = 10_000
 """Messages in it at most: a dead-letter exchange may have many queues, and each is named with each message."""
 
 
@@ -82,8 +82,8 @@ class Broker(Directory):
         self.settlements = Settlements(log)
         self.deliveries: Deliveries | None = None
         self.pager: Pager = LogPager(log)
-        self.stirred: dict[Queue, None] = {}
-        self.reserved: dict[Queue, tuple[int, int]] = {}  # room for prepared branches: messages, bytes
+        self.dirty: dict[Queue, None] = {}
+        self.promised: dict[Queue, tuple[int, int]] = {}  # room for prepared branches: messages, bytes
         self.holders: dict[Holder, None] = {}
         self.direct: dict[tuple[str, str], Queue] = {}  # reached by (vhost, name) through the default exchange alone
         self.headers_of: dict[int, Headers] = {}
@@ -91,7 +91,7 @@ class Broker(Directory):
         self._branches = 0
         super().__init__()
         self.coordinator = Coordinator(self)
-        self.holds = Holds(self)
+        self.reservations = Reservations(self)
 
     def record_deliveries(self) -> None:
         """From now on the log tells what is delivered to whom, for audit."""
@@ -157,12 +157,12 @@ class Broker(Directory):
                 refused.append(i)
                 for queue in queues:
                     if queue not in takers and queue.options.overflow == "reject-publish-dlx":
-                        lsn = max(lsn, self._bury_refused(queue, envelope, body))
+                        lsn = max(lsn, self._dead_letter_refused(queue, envelope, body))
             if takers:
                 lsn = max(lsn, self._publish(envelope, [body], takers).lsn)
         return Receipt(lsn, tuple(refused))
 
-    def _bury_refused(self, queue: Queue, envelope: Envelope, body: bytes) -> int:
+    def _dead_letter_refused(self, queue: Queue, envelope: Envelope, body: bytes) -> int:
         decision = Decision(self)
         self.place_dead(decision, queue, [Entry(0, body, Run(envelope, 0, self.now))], Outcome.DROPPED)
         return decision.apply()
@@ -187,7 +187,7 @@ class Broker(Directory):
         queue.attached(consumer)
         if consumer.window is not None:
             consumer.window.members.append(consumer)
-        self.stirred[queue] = None
+        self.dirty[queue] = None
         return consumer
 
     def unsubscribe(self, consumer: Consumer) -> None:
@@ -201,12 +201,12 @@ class Broker(Directory):
         if queue.auto_delete and not queue.consumers and not queue.deleted:
             self.delete_queue(queue)
         else:
-            self.stirred[queue] = None
+            self.dirty[queue] = None
 
     def get(self, queue: Queue, *, auto_settle: bool, label: str = "") -> Entry | None:
         """The next entry, for a client that asks for just one; `label` is what the log calls it."""
         queue.touch()
-        if queue.keeps:
+        if queue.is_stream:
             return None
         queue.refresh()
         while queue.ready:
@@ -218,13 +218,13 @@ class Broker(Directory):
                     self.settlements.add(queue, entries, Outcome.ACCEPTED)
                 else:
                     queue.note_delivered(entries)
-                    self.stirred[queue] = None
+                    self.dirty[queue] = None
                 return entries[0]
         return None
 
     def wake(self, queue: Queue) -> None:
         """A consumer of `queue` has room again."""
-        self.stirred[queue] = None
+        self.dirty[queue] = None
 
     # -- settling
 
@@ -235,27 +235,27 @@ class Broker(Directory):
         consumer.earn(count)
         if consumer.window is not None and consumer.window.limit:
             for member in consumer.window.after(consumer):
-                self.stirred[member.queue] = None
+                self.dirty[member.queue] = None
         if queue.consumers:
-            self.stirred[queue] = None
+            self.dirty[queue] = None
         return queue
 
     def settle(self, consumer: Consumer, entries: list[Entry], outcome: Outcome) -> None:
         """Deliveries are settled: gone, or dead-lettered if they were rejected."""
         queue = self.leave(consumer, len(entries))
-        if queue.keeps:
+        if queue.is_stream:
             return
         if queue.deleted:
             release(self.log, entries)
         elif outcome is Outcome.ACCEPTED:
             self.settlements.add(queue, entries, outcome)
         else:
-            self.bury(queue, entries, outcome)
+            self.dead_letter(queue, entries, outcome)
 
     def requeue(self, consumer: Consumer, entries: list[Entry]) -> None:
         """Deliveries go back to their places, marked as delivered before (ORD-2)."""
         queue = self.leave(consumer, len(entries))
-        if queue.keeps:
+        if queue.is_stream:
             return
         if queue.deleted:
             release(self.log, entries)
@@ -267,14 +267,14 @@ class Broker(Directory):
             spent = [entry for entry in entries if entry.deliveries > limit]
             entries = [entry for entry in entries if entry.deliveries <= limit]
             if spent:
-                self.bury(queue, spent, Outcome.DELIVERY_LIMIT)
+                self.dead_letter(queue, spent, Outcome.DELIVERY_LIMIT)
             counts = [(entry.position, entry.deliveries) for entry in entries if entry.run.envelope.durable]
             if counts and queue.durable:
                 self.log.append(Kind.RETURNED, encode_returned(queue.ident, counts))
         if entries:
             queue.put_back(entries)
 
-    def bury(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
+    def dead_letter(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
         """Entries that have left `queue` go to its dead-letter exchange, each in one record with its leaving."""
         if queue.options.dead_letter_exchange is None:
             self.settlements.add(queue, entries, outcome)
@@ -314,7 +314,7 @@ class Broker(Directory):
     def spent(queue: Queue, entries: list[Entry]) -> tuple[list[Entry], list[Entry]]:
         """Those that would be over the queue's delivery limit if they went back, and the others."""
         limit = queue.options.delivery_limit
-        if limit is None or queue.keeps or queue.deleted:
+        if limit is None or queue.is_stream or queue.deleted:
             return [], entries
         return [e for e in entries if e.deliveries >= limit], [e for e in entries if e.deliveries < limit]
 
@@ -348,11 +348,11 @@ class Broker(Directory):
             branch.watch.start(self.now)
         branch.enlist(work)
 
-    def settle_hold(self, branch: TransactionBranch, work: HoldSettlement) -> None:
+    def settle_reservation(self, branch: TransactionBranch, work: ReservationSettlement) -> None:
         """Enlist the settlement of held messages (`holds.settlement`). Raises as `enlist`."""
         if branch.watch.since is None:
             branch.watch.start(self.now)
-        branch.settle_hold(work)
+        branch.settle_reservation(work)
 
     def expire(self, branch: TransactionBranch) -> None:
         """A branch is over its age: nothing of it is applied (TX-13)."""
@@ -392,10 +392,10 @@ class Broker(Directory):
             elif publication.mandatory:
                 returned.append(publication)
         decision.check_room()
-        for work in branch.holds:
+        for work in branch.reservations:
             work.check()
-            decision.settle_hold(work)
-            bereft = bereft or work.hold.queue.deleted
+            decision.settle_reservation(work)
+            bereft = bereft or work.reservation.queue.deleted
         self.place_rejected(decision, branch)
         decision.check_size(branch.operations)
         if branch.step(Input.COMMIT_ONE_PHASE) is not State.COMMITTED:
@@ -413,7 +413,7 @@ class Broker(Directory):
                 if not entries:
                     continue
             queue = self.leave(consumer, len(entries))
-            if queue.keeps:
+            if queue.is_stream:
                 continue
             if queue.deleted:
                 bereft = True
@@ -430,7 +430,7 @@ class Broker(Directory):
         """What the branch's settlements dead-letter, as a part of its decision."""
         for settlement in branch.settlements:
             queue, entries, outcome = settlement.consumer.queue, settlement.entries, settlement.outcome
-            if queue.keeps or queue.deleted or (outcome is Outcome.ACCEPTED and not settlement.requeue):
+            if queue.is_stream or queue.deleted or (outcome is Outcome.ACCEPTED and not settlement.requeue):
                 continue
             if settlement.requeue:
                 entries, outcome = self.spent(queue, entries)[0], Outcome.DELIVERY_LIMIT
@@ -460,9 +460,9 @@ class Broker(Directory):
 
     def end_turn(self) -> None:
         """Deliver what can be delivered, and write down what was settled."""
-        while self.stirred:
-            stirred, self.stirred = self.stirred, {}
-            for queue in stirred:
+        while self.dirty:
+            dirty, self.dirty = self.dirty, {}
+            for queue in dirty:
                 if not queue.deleted:
                     queue.dispatch()
                     queue.record_delivered()
@@ -481,6 +481,6 @@ def _in_parts(entries: list[Entry]) -> Iterator[list[Entry]]:
         if entry.run is not run:
             run = entry.run
             size += len(run.envelope.header)
-        if size >= BURY_BYTES or i - begin == BURY_COUNT or i == len(entries):
+        if size >= DEAD_LETTER_BYTES or i - begin == DEAD_LETTER_COUNT or i == len(entries):
             yield entries[begin:i]
             begin, size = i, 0

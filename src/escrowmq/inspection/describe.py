@@ -107,7 +107,7 @@ def _prepare(data: bytes | memoryview) -> Fields:
         "time_ms": branch.time,
         "published": [[list(run.queues), run.length] for run in branch.runs],
         "settled": [[each.queue, each.outcome.name.lower(), _pairs(each.ranges)] for each in branch.settlements],
-        "holds": [[hold.queue, hold.group, hold.settled] for hold in branch.holds],
+        "holds": [[hold.queue, hold.group, hold.settled] for hold in branch.reservations],
     }
 
 

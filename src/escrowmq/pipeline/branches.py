@@ -172,14 +172,14 @@ def _prepared(records: Records, snapshot: int) -> list[dict[str, object]]:
             verb = "settle" if item.outcome == Outcome.ACCEPTED else "reject"
             effects += [f"{verb} {item.queue} {first} {count}" for first, count in merged(item.ranges)]
         effects += [f"return {item.queue} {first} {count}" for item in back for first, count in merged(item.ranges)]
-        effects += [f"release {hold.queue} {hold.first}" for hold in found.holds]
+        effects += [f"release {hold.queue} {hold.first}" for hold in found.reservations]
         rows.append(
             {
                 "branch": found.number,
                 "step": _STEP_OF.get(found.state, "prepared"),
                 "lsn": int(records.lsn[i]) if snapshot < 0 else snapshot,
                 "at_us": found.time * 1000,
-                "operations": len(found.runs) + len(found.settlements) + len(found.holds),
+                "operations": len(found.runs) + len(found.settlements) + len(found.reservations),
                 "published": sum(run.length * len(run.queues) for run in found.runs),
                 "settled": sum(count for item in settle for _, count in item.ranges),
                 "whole": True,

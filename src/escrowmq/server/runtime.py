@@ -88,10 +88,10 @@ class Runtime:
 
     def stir(self, endpoint: Endpoint) -> None:
         """See `Host.stir`."""
-        self.turns.stirred[endpoint] = None
+        self.turns.dirty[endpoint] = None
 
-    def hold(self, endpoint: Endpoint) -> None:
-        """See `Host.hold`."""
+    def await_sync(self, endpoint: Endpoint) -> None:
+        """See `Host.await_sync`."""
         self.turns.holding[endpoint] = None
 
     def publishing(self, endpoint: Endpoint) -> None:

@@ -58,7 +58,7 @@ class Turns:
         self.broker = broker
         self.journal = journal
         self.outlets: dict[Endpoint, Outlet] = {}
-        self.stirred: dict[Endpoint, None] = {}
+        self.dirty: dict[Endpoint, None] = {}
         self.holding: dict[Endpoint, None] = {}
         self.after: list[Callable[[], None]] = []
         """Called at the end of each turn, when all records of it have been appended."""
@@ -95,7 +95,7 @@ class Turns:
     def forget(self, endpoint: Endpoint) -> None:
         """The endpoint's connection is gone."""
         self.outlets.pop(endpoint, None)
-        self.stirred.pop(endpoint, None)
+        self.dirty.pop(endpoint, None)
         self.holding.pop(endpoint, None)
 
     def when_synced(self, lsn: int, action: Callable[[], None]) -> None:
@@ -164,18 +164,18 @@ class Turns:
         self._write()
         if self.holding and not self._writer.busy:
             self._release()  # what they wait for is on disk already, and no report will come
-            if self.stirred:
+            if self.dirty:
                 self.begin()
-        if broker.stirred:  # somebody can take more, now that his output is sent
+        if broker.dirty:  # somebody can take more, now that his output is sent
             self.begin()
         due = broker.next_deadline() or 0
         if due != self._timer_due:
             self._set_timer(due)
 
     def _flush(self) -> None:
-        while self.stirred:
-            stirred, self.stirred = self.stirred, {}
-            for endpoint in stirred:
+        while self.dirty:
+            dirty, self.dirty = self.dirty, {}
+            for endpoint in dirty:
                 outlet = self.outlets.get(endpoint)
                 if outlet is not None:
                     outlet.flush()

@@ -75,7 +75,7 @@ class Host(Protocol):
         """`endpoint` has output: its `output` is to be called at the end of this turn."""
         ...
 
-    def hold(self, endpoint: Endpoint) -> None:
+    def await_sync(self, endpoint: Endpoint) -> None:
         """`endpoint` holds output that waits for the log: call its `synced` at each sync until it says False."""
         ...
 

@@ -42,7 +42,7 @@ def test_what_is_ready_together_shares_a_turn_and_one_output() -> None:
         def activity(text: bytes) -> None:
             bench.turns.begin()
             endpoint.says += text
-            bench.turns.stirred[endpoint] = None
+            bench.turns.dirty[endpoint] = None
 
         before = bench.turns.count
         loop = asyncio.get_running_loop()
@@ -226,7 +226,7 @@ def test_a_lost_endpoint_is_asked_nothing_more() -> None:
         bench = Bench()
         endpoint, outlet = joined(bench)
         bench.turns.begin()
-        bench.turns.stirred[endpoint] = bench.turns.holding[endpoint] = None
+        bench.turns.dirty[endpoint] = bench.turns.holding[endpoint] = None
         bench.publish(bench.queue(), b"x")
         bench.turns.forget(endpoint)
         await bench.turns.synced()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from escrowmq.core.messages.envelope import Envelope
     from escrowmq.core.queues.consumer import Consumer
     from escrowmq.core.queues.queue import Queue
-    from escrowmq.core.reservations.reservation import HoldSettlement
+    from escrowmq.core.reservations.reservation import ReservationSettlement
 
 
 class State(IntEnum):
@@ -142,11 +142,11 @@ class TransactionBranch:
 
     __slots__ = (
         "bytes",
-        "holds",
         "limits",
         "number",
         "operations",
         "publications",
+        "reservations",
         "settlements",
         "state",
         "watch",
@@ -159,7 +159,7 @@ class TransactionBranch:
         self.state = State.ACTIVE
         self.publications: list[Publication] = []
         self.settlements: list[Settlement] = []
-        self.holds: list[HoldSettlement] = []
+        self.reservations: list[ReservationSettlement] = []
         self.operations = 0
         self.bytes = 0
 
@@ -196,11 +196,11 @@ class TransactionBranch:
             self._grow(len(work.bodies), len(work.envelope.header) + sum(map(len, work.bodies)))
             self.publications.append(work)
 
-    def settle_hold(self, work: HoldSettlement) -> None:
+    def settle_reservation(self, work: ReservationSettlement) -> None:
         """The same for held messages, however many: they count as one operation."""
         if self.step(Input.ENLIST) is State.ACTIVE:
             self._grow(1, 0)
-            self.holds.append(work)
+            self.reservations.append(work)
 
     def _grow(self, operations: int, size: int) -> None:
         self.operations += operations
@@ -220,23 +220,23 @@ class TransactionBranch:
         """Let go of the work."""
         self.publications.clear()
         self.settlements.clear()
-        if self.holds:
-            for work in self.holds:
+        if self.reservations:
+            for work in self.reservations:
                 work.withdraw(self.number)
-            self.holds.clear()
+            self.reservations.clear()
         self.watch.stop()
 
     @property
     def only_run(self) -> Publication | None:
         """The work of an active branch if it is no more than one run for one queue."""
-        if len(self.publications) != 1 or self.settlements or self.holds or self.state is not State.ACTIVE:
+        if len(self.publications) != 1 or self.settlements or self.reservations or self.state is not State.ACTIVE:
             return None
         (run,) = self.publications
         return run if len(run.queues) == 1 else None
 
     @property
     def empty(self) -> bool:
-        return not self.publications and not self.settlements and not self.holds
+        return not self.publications and not self.settlements and not self.reservations
 
 
 def _verb(given: Input) -> str:

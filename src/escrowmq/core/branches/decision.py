@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from escrowmq.core.ports import Log
     from escrowmq.core.queues.queue import Queue
-    from escrowmq.core.reservations.reservation import Hold, HoldSettlement
+    from escrowmq.core.reservations.reservation import Reservation, ReservationSettlement
 
 
 # What a record holds beside envelopes and bodies, at most: for itself, a run, a queue of it, a body, a settlement.
@@ -50,14 +50,14 @@ class Decision:
     `branch` is the number of the transaction branch, 0 where there is none (dead-lettering).
     """
 
-    __slots__ = ("_branch", "_holds", "_host", "_placements", "_removals")
+    __slots__ = ("_branch", "_host", "_placements", "_removals", "_reservations")
 
     def __init__(self, host: Host, branch: int = 0) -> None:
         self._host = host
         self._branch = branch
         self._placements: list[tuple[Envelope, Sequence[bytes], Sequence[Queue]]] = []
         self._removals: dict[tuple[Queue, Outcome], list[Entry]] = {}
-        self._holds: list[HoldSettlement] = []
+        self._reservations: list[ReservationSettlement] = []
 
     def place(self, envelope: Envelope, bodies: Sequence[bytes], queues: Sequence[Queue]) -> None:
         """A run comes to `queues`, behind what is there and what was placed before."""
@@ -69,9 +69,9 @@ class Decision:
         """Entries, which the caller has taken out of `queue`, are gone for good."""
         self._removals.setdefault((queue, outcome), []).extend(entries)
 
-    def settle_hold(self, work: HoldSettlement) -> None:
+    def settle_reservation(self, work: ReservationSettlement) -> None:
         """Held messages are accepted."""
-        self._holds.append(work)
+        self._reservations.append(work)
 
     def check_room(self) -> None:
         """A decision is all or nothing: raises LIMIT_EXCEEDED if one of its queues would refuse a message."""
@@ -108,7 +108,11 @@ class Decision:
 
         With `sealed`, what comes stays invisible until the record is on disk (TX-2, TX-8).
         """
-        if len(self._placements) == 1 and not (self._removals or self._holds) and len(self._placements[0][2]) == 1:
+        if (
+            len(self._placements) == 1
+            and not (self._removals or self._reservations)
+            and len(self._placements[0][2]) == 1
+        ):
             envelope, bodies, (queue,) = self._placements[0]
             return place_one(self._host, self._branch, envelope, bodies, queue, sealed=sealed)
         host = self._host
@@ -131,7 +135,7 @@ class Decision:
             positions = durable_positions(queue, entries)
             if positions and not queue.deleted:
                 operations.append((Kind.SETTLE, [encode_settle(queue.ident, outcome, ranges_of(positions))]))
-        operations += self.hold_operations({})
+        operations += self.reservation_operations({})
         lsns = iter(self._write(operations))
         end = host.log.end_lsn if operations else 0
         for (envelope, bodies, queues), offset in zip(self._placements, block_offsets, strict=True):
@@ -141,17 +145,17 @@ class Decision:
                 if kept:
                     host.log.retain(kept, len(bodies))
                 queue.enqueue(Run(envelope, 0, host.now, kept), bodies, end if sealed else 0)
-                if queue.escrow:
+                if queue.unsynced:
                     host.seal(queue)
         for entries in self._removals.values():
             release(host.log, entries)
-        for work in self._holds:
+        for work in self._reservations:
             work.apply(host.log)
         return end
 
-    def hold_operations(self, before: dict[Hold, int]) -> list[tuple[Kind, Sequence[bytes]]]:
+    def reservation_operations(self, before: dict[Reservation, int]) -> list[tuple[Kind, Sequence[bytes]]]:
         """What settles held messages; `before` is how far others in the same record go."""
-        return [operation for work in self._holds for operation in work.operations(before)]
+        return [operation for work in self._reservations for operation in work.operations(before)]
 
     def _write(self, operations: list[tuple[Kind, Sequence[bytes]]]) -> list[int]:
         """Append the record; the LSN of each operation's payload."""
@@ -185,7 +189,7 @@ def place_one(
             log.retain(lsn, len(bodies))
             end = log.end_lsn
     queue.enqueue(Run(envelope, 0, host.now, lsn), bodies, end if sealed else 0)
-    if queue.escrow:
+    if queue.unsynced:
         host.seal(queue)
     return end
 

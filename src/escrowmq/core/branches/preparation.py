@@ -60,7 +60,7 @@ class Preparation:
             queues = [queue for queue in publication.queues if not queue.deleted]
             decision.place(publication.envelope, publication.bodies, queues)
         decision.check_room()
-        for work in branch.holds:
+        for work in branch.reservations:
             work.check()
         self._broker.place_rejected(decision, branch)
         decision.check_size(branch.operations)
@@ -90,7 +90,7 @@ class Preparation:
                 run.retained = len(run.bodies) * max(len(lasting(run)), 1)
                 log.retain(run.lsn, run.retained)
         for run in self._runs:
-            reserve(broker, run)
+            promise_room(broker, run)
             if run.lsn and run.size > KEEP_BYTES:
                 run.bodies = LoggedBodies(broker.pager, run.lsn, len(run.bodies))
         branch.runs = self._runs
@@ -99,7 +99,7 @@ class Preparation:
             queue = broker.leave(settlement.consumer, len(settlement.entries))
             queue.unsettled += len(settlement.entries)
             settlement.consumer = queue.getter
-        for work in branch.holds:
+        for work in branch.reservations:
             work.pledge(branch.number)
         return log.end_lsn
 
@@ -130,13 +130,13 @@ def settlement_items(branch: XaBranch) -> Iterator[tuple[Item, Sequence[bytes]]]
     for settlement in branch.settlements:
         queue = settlement.consumer.queue
         positions = durable_positions(queue, settlement.entries)
-        if positions and not queue.keeps and not queue.deleted:
+        if positions and not queue.is_stream and not queue.deleted:
             ranges = ranges_of(positions)
             yield encode_settlement(SettlementItem(queue.ident, settlement.outcome, ranges, settlement.requeue))
-    for work in branch.holds:
-        queue = work.hold.queue
+    for work in branch.reservations:
+        queue = work.reservation.queue
         if queue.durable and not queue.deleted:
-            yield Item.HOLD, [encode_released(queue.ident, work.hold.group, work.end, work.end)]
+            yield Item.HOLD, [encode_released(queue.ident, work.reservation.group, work.end, work.end)]
 
 
 def captured(branch: XaBranch) -> list[bytes]:
@@ -152,20 +152,20 @@ def captured(branch: XaBranch) -> list[bytes]:
     return encode_prepare(head_of(branch), items)[0]
 
 
-def reserve(broker: Broker, run: PreparedRun) -> None:
+def promise_room(broker: Broker, run: PreparedRun) -> None:
     """Keep room for it where messages are refused at a limit: a commit must not be."""
     for queue in run.queues:
         if queue.refuses:
-            count, size = broker.reserved.get(queue, (0, 0))
-            broker.reserved[queue] = (count + len(run.bodies), size + run.size)
+            count, size = broker.promised.get(queue, (0, 0))
+            broker.promised[queue] = (count + len(run.bodies), size + run.size)
 
 
 def _release_room(broker: Broker, run: PreparedRun) -> None:
     for queue in run.queues:
         if queue.refuses:
-            count, size = broker.reserved.pop(queue)
+            count, size = broker.promised.pop(queue)
             if count > len(run.bodies):
-                broker.reserved[queue] = (count - len(run.bodies), size - run.size)
+                broker.promised[queue] = (count - len(run.bodies), size - run.size)
 
 
 def discard(broker: Broker, branch: XaBranch) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from escrowmq.core.branches.branch import Settlement, State
-from escrowmq.core.branches.preparation import reserve
+from escrowmq.core.branches.preparation import promise_room
 from escrowmq.core.branches.xa_branch import LoggedBodies, PreparedRun
 from escrowmq.core.branches.xid import Xid
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.records.branches import Prepared, SettlementItem, decode_prepare
 from escrowmq.core.records.references import Range, Reference, merged
-from escrowmq.core.reservations.reservation import HoldSettlement
+from escrowmq.core.reservations.reservation import ReservationSettlement
 
 if TYPE_CHECKING:
     from escrowmq.core.branches.xa_branch import XaBranch
@@ -47,7 +47,7 @@ class FoundBranches:
     def forced(self, number: int, *, commit: bool) -> None:
         """An operator has decided it."""
         state = State.HEURISTIC_COMMITTED if commit else State.HEURISTIC_ROLLED_BACK
-        self._found[number] = self._found[number]._replace(state=state, runs=[], settlements=[], holds=())
+        self._found[number] = self._found[number]._replace(state=state, runs=[], settlements=[], reservations=())
 
     # -- at the end
 
@@ -81,13 +81,13 @@ class FoundBranches:
         queues = {queue.ident: queue for queue in broker.durable_queues()}
         for number, found in self._found.items():
             branch = self._branches[number]
-            for item in found.holds:
+            for item in found.reservations:
                 queue = queues.get(item.queue)
-                hold = None if queue is None else queue.holds.get(item.group)
-                if hold is not None:
-                    work = HoldSettlement(hold, item.first)
+                reservation = None if queue is None else queue.reservations.get(item.group)
+                if reservation is not None:
+                    work = ReservationSettlement(reservation, item.first)
                     work.pledge(number)
-                    branch.holds.append(work)
+                    branch.reservations.append(work)
             for run in found.runs:
                 block = broker.pager.load(Reference(0, run.length, run.lsn, 0))
                 targets = tuple(queues[ident] for ident in run.queues if ident in queues)
@@ -100,7 +100,7 @@ class FoundBranches:
                         block.envelope, bodies, targets, run.mandatory, block.time, run.lsn, retained, size=size
                     )
                 )
-                reserve(broker, branch.runs[-1])
+                promise_room(broker, branch.runs[-1])
 
 
 def _within(references: Backlog, ranges: list[Range]) -> list[Reference]:

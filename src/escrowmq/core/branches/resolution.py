@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from escrowmq.core.queues.consumer import Consumer
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.records.branches import Operations
-    from escrowmq.core.reservations.reservation import Hold
+    from escrowmq.core.reservations.reservation import Reservation
 
 INLINE_BYTES: Final = 64 * 1024
 """Bodies that the record of an outcome holds for one branch; more precede it in records of their own, so that it never
@@ -73,11 +73,11 @@ class Outcomes(Decision):
                 if not entries:
                     continue
             queue = broker.leave(consumer, len(entries))
-            if not queue.keeps:
+            if not queue.is_stream:
                 self.remove(queue, entries, outcome)
-        self._holds += branch.holds
+        self._reservations += branch.reservations
 
-    def operations(self, next_positions: dict[Queue, int], settled: dict[Hold, int]) -> list[Operation]:
+    def operations(self, next_positions: dict[Queue, int], settled: dict[Reservation, int]) -> list[Operation]:
         """The record's operations. `next_positions` and `settled` go on from branch to branch."""
         found: list[Operation] = []
         inline = 0
@@ -107,7 +107,7 @@ class Outcomes(Decision):
             positions = durable_positions(queue, entries)
             if positions and not queue.deleted:
                 found.append((Kind.SETTLE, [encode_settle(queue.ident, outcome, ranges_of(positions))]))
-        return found + self.hold_operations(settled)
+        return found + self.reservation_operations(settled)
 
     def _ages(self, run: PreparedRun, queues: Sequence[Queue]) -> bool:
         """Whether the time in its block matters and is not that of the commit: a message lives from then on."""
@@ -134,13 +134,13 @@ class Outcomes(Decision):
                     lsn, time = run.lsn, run.time
                     run.retained -= len(bodies) * len(durable)
             for queue in queues:
-                content = list(bodies) if queue.keeps else bodies  # a stream is read many times
+                content = list(bodies) if queue.is_stream else bodies  # a stream is read many times
                 queue.enqueue(Run(envelope, 0, time, lsn if queue.durable else 0), content, end)
-                if queue.escrow:
+                if queue.unsynced:
                     host.seal(queue)
         for entries in self._removals.values():
             release(log, entries)
-        for work in self._holds:
+        for work in self._reservations:
             work.apply(log)
 
 
@@ -158,7 +158,7 @@ def resolve(broker: Broker, branches: Sequence[XaBranch], write: Write) -> list[
     broker.settlements.flush()
     outcomes = [Outcomes(broker, branch) for branch in branches]
     next_positions: dict[Queue, int] = {}
-    settled: dict[Hold, int] = {}
+    settled: dict[Reservation, int] = {}
     payloads = write([outcome.operations(next_positions, settled) for outcome in outcomes])
     end = broker.log.end_lsn
     for outcome, places in zip(outcomes, payloads, strict=True):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from escrowmq.core.queues.consumer import Consumer
     from escrowmq.core.queues.discipline import Pager
     from escrowmq.core.queues.queue import Queue
-    from escrowmq.core.reservations.reservation import HoldSettlement
+    from escrowmq.core.reservations.reservation import ReservationSettlement
 
 DEFAULT_TIMEOUT: Final = 60
 """Seconds that a branch may be active."""
@@ -138,10 +138,10 @@ class XaBranch(TransactionBranch):
         elif isinstance(work, Settlement):
             self.give_back(work)
 
-    def settle_hold(self, work: HoldSettlement) -> None:
+    def settle_reservation(self, work: ReservationSettlement) -> None:
         """As of any branch; not if it is to be rolled back."""
         if self.state not in UNDONE:
-            super().settle_hold(work)
+            super().settle_reservation(work)
 
     def bounded(self, timeout: int) -> int:
         """The timeout that it gets if so many seconds are asked for (0: any number): no more than its bounds allow."""

@@ -19,7 +19,9 @@ def view_of(branch: XaBranch, now: int) -> BranchView:
     published = [(q, len(p.bodies), sum(map(len, p.bodies))) for p in branch.publications for q in p.queues]
     published += [(q, len(run.bodies), run.size) for run in branch.runs for q in run.queues]
     settled = [(s.consumer.queue, len(s.entries), sum([len(e.body) for e in s.entries])) for s in branch.settlements]
-    settled += [(held.hold.queue, held.count, 0) for held in branch.holds]  # nobody has counted their bytes
+    settled += [
+        (held.reservation.queue, held.count, 0) for held in branch.reservations
+    ]  # nobody has counted their bytes
     return BranchView(
         branch.xid,
         branch.number,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from escrowmq.core.queues.delivery_log import Deliveries
     from escrowmq.core.queues.settlement import Settlements
     from escrowmq.core.records.references import Reference
-    from escrowmq.core.reservations.reservation import Hold
+    from escrowmq.core.reservations.reservation import Reservation
 
 CHUNK: Final = 1000  # entries handed to a consumer before its receiver is asked again whether it takes more
 EXPIRY_BYTES: Final = 1 << 20  # bodies that leave at one time because they have expired
@@ -51,10 +51,10 @@ class Host(Protocol):
     deliveries: Deliveries | None
     pager: Pager
     resident_limit: int
-    stirred: dict[Queue, None]
-    reserved: dict[Queue, tuple[int, int]]
+    dirty: dict[Queue, None]
+    promised: dict[Queue, tuple[int, int]]
 
-    def bury(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
+    def dead_letter(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
         """Entries leave `queue` for a reason that dead-letters them, if the queue says so."""
         ...
 
@@ -68,8 +68,8 @@ class Host(Protocol):
 class Queue:
     """Entries in order, each with a position that grows by one and is never used again.
 
-    `logged` is true once anything of it lies in the log. `escrow` holds runs whose commit is not on disk yet, and what
-    came behind them: they are invisible until it is (TX-2, TX-8).
+    `logged` is true once anything of it lies in the log. `unsynced` holds the runs whose commit is not on disk yet and
+    the runs that came after them. They stay invisible until it is (TX-2, TX-8).
     """
 
     __slots__ = (
@@ -86,11 +86,9 @@ class Queue:
         "delivered_below",
         "delivered_recorded",
         "durable",
-        "escrow",
         "exclusive",
         "getter",
         "had_consumer",
-        "holds",
         "ident",
         "limited",
         "logged",
@@ -101,13 +99,15 @@ class Queue:
         "owner",
         "persists_all",
         "refuses",
+        "reservations",
         "restored_below",
         "ttl_possible",
         "unsettled",
+        "unsynced",
         "vhost",
     )
 
-    keeps = False  # entries stay when they are settled: a stream
+    is_stream = False  # entries stay when they are settled: a stream
 
     def __init__(
         self,
@@ -142,11 +142,11 @@ class Queue:
         self.logged = False
         self.deleted = False
         self.had_consumer = False
-        self.escrow: deque[tuple[int, Run, Sequence[bytes]]] = deque()
+        self.unsynced: deque[tuple[int, Run, Sequence[bytes]]] = deque()
         self.delivered_below = 0
         self.delivered_recorded = 0
         self.restored_below = 0  # a restart brought back what lies below; nobody knows yet whether it may expire
-        self.holds: dict[str, Hold] = {}
+        self.reservations: dict[str, Reservation] = {}
         self.ttl_possible = options.message_ttl is not None
         self.limited = options.max_length is not None or options.max_length_bytes is not None
         self._drop = self.limited and options.overflow == "drop-head"
@@ -193,8 +193,8 @@ class Queue:
         """A run takes the next positions. With `after` it stays invisible until the log is synced that far."""
         run.first = self.next_position
         self.next_position += len(bodies)
-        if after or self.escrow:
-            self.escrow.append((after, run, bodies))
+        if after or self.unsynced:
+            self.unsynced.append((after, run, bodies))
             return
         self._admit(run, bodies)
 
@@ -209,14 +209,14 @@ class Queue:
         if self.ttl_possible:
             self.arm_expiry()
         if self.consumers or self._drop:
-            self._host.stirred[self] = None
+            self._host.dirty[self] = None
 
     def unseal(self, synced: int) -> bool:
         """Runs whose commit is on disk become visible. True while some are left."""
-        while self.escrow and self.escrow[0][0] <= synced:
-            _, run, bodies = self.escrow.popleft()
+        while self.unsynced and self.unsynced[0][0] <= synced:
+            _, run, bodies = self.unsynced.popleft()
             self._admit(run, bodies)
-        return bool(self.escrow)
+        return bool(self.unsynced)
 
     def accepts(self, count: int, size: int) -> bool:
         """Whether a queue that refuses at its limit would take `count` more messages of `size` bytes together."""
@@ -229,11 +229,11 @@ class Queue:
 
     def _has_room(self, count: int, size: int) -> bool:
         most, most_bytes = self.options.max_length, self.options.max_length_bytes
-        reserved = self._host.reserved.get(self)
+        reserved = self._host.promised.get(self)
         if reserved is not None:
             count += reserved[0]
             size += reserved[1]
-        for _, _, bodies in self.escrow:
+        for _, _, bodies in self.unsynced:
             count += len(bodies)
             size += sum(map(len, bodies))
         return (most is None or len(self.order) + count <= most) and (
@@ -255,7 +255,7 @@ class Queue:
             self.bytes -= sum([len(entry.body) for entry in taken])
             dropped += taken
         if dropped:
-            self._host.bury(self, dropped, Outcome.DROPPED)
+            self._host.dead_letter(self, dropped, Outcome.DROPPED)
 
     # -- entries go
 
@@ -270,7 +270,7 @@ class Queue:
             dead = [entry for entry in entries if 0 < entry.run.expires_at < now + (entry.deliveries > 0)]
             if dead:
                 entries = [entry for entry in entries if not 0 < entry.run.expires_at < now + (entry.deliveries > 0)]
-                self._host.bury(self, dead, Outcome.EXPIRED)
+                self._host.dead_letter(self, dead, Outcome.EXPIRED)
             self.arm_expiry()
         return entries
 
@@ -357,7 +357,7 @@ class Queue:
         if self.ttl_possible:
             self.arm_expiry()
         if self.consumers or self._drop:
-            self._host.stirred[self] = None
+            self._host.dirty[self] = None
 
     def take_back(self, found: list[Reference], deliveries: dict[int, int], size: int) -> None:
         """Held messages, whose bodies have `size` bytes, return to their places, as of `Discipline.attach`."""
@@ -365,7 +365,7 @@ class Queue:
         self.bytes += size
         if self.ttl_possible:
             self.arm_expiry()
-        self._host.stirred[self] = None
+        self._host.dirty[self] = None
 
     def attached(self, consumer: Consumer) -> None:
         """A consumer has come."""
@@ -400,7 +400,7 @@ class Queue:
         if dead:
             if self.limited:
                 self.bytes -= sum([len(entry.body) for entry in dead])
-            self._host.bury(self, dead, Outcome.EXPIRED)
+            self._host.dead_letter(self, dead, Outcome.EXPIRED)
         self.arm_expiry()
 
     def touch(self) -> None:

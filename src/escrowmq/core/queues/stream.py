@@ -148,7 +148,7 @@ class StreamQueue(Queue):
 
     __slots__ = ("log",)
 
-    keeps = True
+    is_stream = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -168,7 +168,7 @@ class StreamQueue(Queue):
         self.bytes += sum(map(len, bodies))
         self._drop_by_size()
         if self.consumers:
-            self._host.stirred[self] = None
+            self._host.dirty[self] = None
 
     def attached(self, consumer: Consumer) -> None:
         consumer.cursor = self._place_of(consumer.options.stream_offset)
@@ -209,7 +209,7 @@ class StreamQueue(Queue):
     @property
     def visible_end(self) -> int:
         """The position behind the last visible one."""
-        return self.escrow[0][1].first if self.escrow else self.next_position
+        return self.unsynced[0][1].first if self.unsynced else self.next_position
 
     def _drop_by_size(self) -> None:
         most = self.options.max_length_bytes

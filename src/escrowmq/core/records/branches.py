@@ -79,7 +79,7 @@ class Prepared(NamedTuple):
     owner: str
     runs: list[RunItem]
     settlements: list[SettlementItem]
-    holds: Sequence[Released] = ()
+    reservations: Sequence[Released] = ()
     vhost: str = ""
 
 
@@ -138,7 +138,7 @@ def decode_prepare(data: Payload, lsn: int = 0) -> Prepared:
     at += vhost
     runs: list[RunItem] = []
     settlements: list[SettlementItem] = []
-    holds: list[Released] = []
+    reservations: list[Released] = []
     for _ in range(items):
         kind, size = ITEM.unpack_from(data, at)
         at += ITEM.size
@@ -149,9 +149,9 @@ def decode_prepare(data: Payload, lsn: int = 0) -> Prepared:
             case Item.SETTLEMENT | Item.REQUEUE:
                 settlements.append(SettlementItem(*decode_settle(part), kind == Item.REQUEUE))
             case Item.HOLD:
-                holds.append(decode_released(part))
+                reservations.append(decode_released(part))
         at += size
-    return Prepared(number, state, started, time, timeout, name, label, runs, settlements, holds, host)
+    return Prepared(number, state, started, time, timeout, name, label, runs, settlements, reservations, host)
 
 
 def _run(data: Payload, lsn: int, *, addressed: bool) -> RunItem:

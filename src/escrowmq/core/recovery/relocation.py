@@ -82,8 +82,8 @@ class Relocation:
             yield from self._in_memory(queue)
             yield
         for queue in self._queues:
-            for hold in list(queue.holds.values()):
-                for part in list(hold.parts):
+            for reservation in list(queue.reservations.values()):
+                for part in list(reservation.parts):
                     yield from self._of_backlog(queue, part)
         for holder in list(self._broker.holders):
             yield from self._held_by(holder)
@@ -165,7 +165,7 @@ class Relocation:
                 continue
             queue, entry = item
             lsn = entry.run.lsn
-            if not self.first_lsn <= lsn < self.end_lsn or not lsn or queue.keeps:
+            if not self.first_lsn <= lsn < self.end_lsn or not lsn or queue.is_stream:
                 continue  # elsewhere, in memory alone, or a stream's, whose readers hold what the stream keeps
             if queue.deleted:
                 self._let_go(entry)

@@ -17,7 +17,7 @@ from escrowmq.core.records.queue_state import decode_delivered, decode_queue_sta
 from escrowmq.core.records.references import Range, merged
 from escrowmq.core.records.reservations import decode_held, decode_released
 from escrowmq.core.records.settling import decode_settle
-from escrowmq.core.reservations.recovery import FoundHolds
+from escrowmq.core.reservations.recovery import FoundReservations
 
 if TYPE_CHECKING:
     from escrowmq.core.broker import Broker
@@ -33,7 +33,7 @@ class RecoveryError(Exception):
 class _Found:
     """What the records say of one queue."""
 
-    __slots__ = ("delivered_below", "deliveries", "holds", "moved", "next_position", "references", "settled")
+    __slots__ = ("delivered_below", "deliveries", "moved", "next_position", "references", "reservations", "settled")
 
     def __init__(self) -> None:
         self.references = Backlog()
@@ -42,7 +42,7 @@ class _Found:
         self.deliveries: dict[int, int] = {}
         self.delivered_below = 0
         self.next_position = 1
-        self.holds = FoundHolds()
+        self.reservations = FoundReservations()
 
 
 class Recovery:
@@ -170,14 +170,14 @@ class Recovery:
     def _held(self, lsn: int, payload: Payload) -> None:
         held = decode_held(payload)
         found = self._of(held.queue)
-        below = found.holds.held(held)
+        below = found.reservations.held(held)
         found.delivered_below = max(found.delivered_below, below)
         found.next_position = max(found.next_position, below)  # as in DELIVERED
 
     def _released(self, lsn: int, payload: Payload) -> None:
         released = decode_released(payload)
         found = self._of(released.queue)
-        found.deliveries.update(found.holds.released(released))
+        found.deliveries.update(found.reservations.released(released))
 
     def _queue_state(self, lsn: int, payload: Payload) -> None:
         state = decode_queue_state(payload)
@@ -206,7 +206,7 @@ class Recovery:
 
     def _fill(self, queue: Queue, found: _Found) -> None:
         references = found.references
-        found.holds.complete(references)
+        found.reservations.complete(references)
         references.remove(merged(found.settled))
         if found.moved:
             references.move(found.moved)
@@ -216,8 +216,8 @@ class Recovery:
         for reference in references:
             self._broker.log.retain(reference.lsn, reference.length)
         self._branches.lock(queue, references, found.deliveries)
-        found.holds.restore(queue, references)
-        if queue.limited or queue.keeps:
+        found.reservations.restore(queue, references)
+        if queue.limited or queue.is_stream:
             queue.bytes = sum(self._bytes(references))
         deliveries = {position: count for position, count in found.deliveries.items() if position in references}
         queue.order.restore(references, deliveries, found.delivered_below)

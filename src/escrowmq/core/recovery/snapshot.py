@@ -14,7 +14,7 @@ from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.queue_state import QueueState, encode_queue_state
 from escrowmq.core.records.references import TRANSIENT, Reference
 from escrowmq.core.records.reservations import encode_held
-from escrowmq.core.reservations.reservation import HeldColumns
+from escrowmq.core.reservations.reservation import ReservedColumns
 
 if TYPE_CHECKING:
     from escrowmq.core.broker import Broker
@@ -50,15 +50,15 @@ def _records(
     while queues:
         taken = queues.pop()
         yield Kind.QUEUE_STATE, encode_queue_state(taken.state())
-        for hold in taken.holds:
-            yield Kind.HELD, encode_held(hold.held())
+        for reservation in taken.reservations:
+            yield Kind.HELD, encode_held(reservation.held())
 
 
 def _held_by_clients(broker: Broker) -> dict[Queue, list[Entry]]:
     held: dict[Queue, list[Entry]] = {}
     for holder in broker.holders:
         for consumer, entry in holder.held():
-            if not consumer.queue.keeps:
+            if not consumer.queue.is_stream:
                 held.setdefault(consumer.queue, []).append(entry)
     return held
 
@@ -73,9 +73,9 @@ class _Taken:
         self._entries = queue.order.in_memory()
         self._held = held
         self._deliveries = queue.order.known_deliveries()
-        self._escrow = [(run, len(bodies)) for _, run, bodies in queue.escrow if run.envelope.durable]
-        self.holds = [HeldColumns(hold) for hold in queue.holds.values()]
-        parts = [part for hold in queue.holds.values() for part in hold.parts]
+        self._unsynced = [(run, len(bodies)) for _, run, bodies in queue.unsynced if run.envelope.durable]
+        self.reservations = [ReservedColumns(reservation) for reservation in queue.reservations.values()]
+        parts = [part for reservation in queue.reservations.values() for part in reservation.parts]
         self._backlogs = [backlog.columns() for backlog in (*parts, *queue.order.backlogs())]
 
     def state(self) -> QueueState:
@@ -83,10 +83,10 @@ class _Taken:
         entries = sorted((*self._held, *self._entries), key=_position)
         deliveries = [(entry.position, entry.deliveries) for entry in entries if entry.deliveries]
         deliveries.extend(self._deliveries.items())
-        escrow = [Reference(run.first, count, run.lsn, run.index) for run, count in self._escrow]
+        escrow = [Reference(run.first, count, run.lsn, run.index) for run, count in self._unsynced]
         parts = [_columns(_joined(entries)), *map(_without_transient, self._backlogs), _columns(escrow)]
         parts = [part for part in parts if part[0]]
-        if self.holds:
+        if self.reservations:
             parts.sort(key=lambda part: part[0][0])
         columns = _concatenated(parts)
         return QueueState(self._ident, self._next_position, self._delivered_below, *columns, deliveries)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from escrowmq.core.queues.backlog import Backlog
 from escrowmq.core.records.references import Reference, merged
 from escrowmq.core.records.reservations import Held, HeldRange, Released
-from escrowmq.core.reservations.reservation import Hold
+from escrowmq.core.reservations.reservation import Reservation
 
 if TYPE_CHECKING:
     from escrowmq.core.queues.queue import Queue
@@ -24,7 +24,7 @@ class _Group:
         self.ranges: list[HeldRange] = []
 
 
-class FoundHolds:
+class FoundReservations:
     """What the records say of the holds of one queue."""
 
     __slots__ = ("_copies", "_groups")
@@ -76,13 +76,13 @@ class FoundHolds:
         """Give `queue` its holds; take what they hold out of `references`, which are all that it has."""
         held: list[tuple[int, int]] = []
         for name, group in self._groups.items():
-            hold = queue.holds[name] = Hold(queue, name, group.settled, group.first)
+            reservation = queue.reservations[name] = Reservation(queue, name, group.settled, group.first)
             for first, length, deliveries in group.ranges:
                 held.append((first, length))
                 found = Backlog.of(*references.within(first, length))
                 if len(found):
-                    hold.add(found, deliveries)
-            if hold.end != group.end:
-                raise AssertionError(f"{hold}, but its records say that it goes to {group.end}")
+                    reservation.add(found, deliveries)
+            if reservation.end != group.end:
+                raise AssertionError(f"{reservation}, but its records say that it goes to {group.end}")
         if held:
             references.remove(merged(held))

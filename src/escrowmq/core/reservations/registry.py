@@ -22,7 +22,7 @@ from escrowmq.core.records.queue_state import encode_returned
 from escrowmq.core.records.references import TRANSIENT, Reference
 from escrowmq.core.records.reservations import Held, HeldRange, encode_held, encode_released, joined
 from escrowmq.core.reservations.reading import MOST_MESSAGES, Batch, BatchReader
-from escrowmq.core.reservations.reservation import Hold, HoldSettlement, Row
+from escrowmq.core.reservations.reservation import Reservation, ReservationSettlement, Row
 
 if TYPE_CHECKING:
     from escrowmq.core.broker import Broker
@@ -43,7 +43,7 @@ MOST_BULK_BYTES: Final = 64 << 20
 _run = attrgetter("run")
 
 
-class HoldState(NamedTuple):
+class ReservationState(NamedTuple):
     """What a group holds: numbers `first` up to `end` - 1, of which `added` are new.
 
     All below `settled` were settled. `lsn` is what an answer has to wait for.
@@ -69,7 +69,7 @@ class Description(NamedTuple):
     ident: int
 
 
-class Holds:
+class Reservations:
     """The holds of a broker's queues, for protocols and operators."""
 
     def __init__(self, broker: Broker) -> None:
@@ -79,7 +79,7 @@ class Holds:
 
     # -- taking
 
-    def hold(self, queue: Queue, group: str, most: int = 0, until: int = 0) -> HoldState:
+    def reserve(self, queue: Queue, group: str, most: int = 0, until: int = 0) -> ReservationState:
         """Hold `most` further messages; or, with `until`, as many as it takes for the hold to end there.
 
         It may be fewer: there are no more, or it was enough for one call. With neither, nothing changes. What the
@@ -88,7 +88,7 @@ class Holds:
         Raises PRECONDITION_FAILED for a stream, ACCESS_REFUSED if a consumer has the queue for itself, LIMIT_EXCEEDED
         for too many groups.
         """
-        if queue.keeps:
+        if queue.is_stream:
             raise BrokerError(
                 Condition.PRECONDITION_FAILED,
                 f"queue '{queue.name}' in vhost '{queue.vhost}' is a stream, which is read without holding it",
@@ -99,21 +99,21 @@ class Holds:
             )
         queue.touch()
         queue.refresh()
-        hold = queue.holds.get(group)
+        reservation = queue.reservations.get(group)
         if until:
-            most = until - (1 if hold is None else hold.end)
+            most = until - (1 if reservation is None else reservation.end)
         count = 0
         if most > 0 and queue.ready:
             count = self._extend(queue, group, most)
-            hold = queue.holds.get(group)
-        if hold is None:
-            return HoldState(1, 1, 0, 1, 0)
+            reservation = queue.reservations.get(group)
+        if reservation is None:
+            return ReservationState(1, 1, 0, 1, 0)
         lsn = self._broker.log.end_lsn if queue.durable else 0
-        return HoldState(hold.first, hold.end, count, hold.settled, lsn)
+        return ReservationState(reservation.first, reservation.end, count, reservation.settled, lsn)
 
     def _extend(self, queue: Queue, group: str, most: int) -> int:
-        hold = queue.holds.get(group)
-        if hold is None and len(queue.holds) >= GROUPS:
+        reservation = queue.reservations.get(group)
+        if reservation is None and len(queue.reservations) >= GROUPS:
             raise BrokerError(
                 Condition.LIMIT_EXCEEDED,
                 f"queue '{queue.name}' in vhost '{queue.vhost}' remembers {GROUPS} groups, which is the limit",
@@ -127,19 +127,19 @@ class Holds:
                 break
         if not taken:
             return 0
-        if hold is None:
-            hold = queue.holds[group] = Hold(queue, group)
-        first = hold.end
+        if reservation is None:
+            reservation = queue.reservations[group] = Reservation(queue, group)
+        first = reservation.end
         for references, deliveries in taken:
-            hold.add(references, deliveries)
+            reservation.add(references, deliveries)
         below = max(references.firsts[-1] + references.counts[-1] for references, _ in taken)
         queue.delivered_below = max(queue.delivered_below, below)
         if queue.durable:
             ranges = joined([each for references, deliveries in taken for each in _ranges(references, deliveries)])
-            held = Held(queue.ident, group, hold.settled, first, ranges, copies)
+            held = Held(queue.ident, group, reservation.settled, first, ranges, copies)
             self._broker.log.append(Kind.HELD, *encode_held(held))
             queue.delivered_recorded = max(queue.delivered_recorded, below)
-        return hold.end - first
+        return reservation.end - first
 
     def _detached(self, queue: Queue, most: int) -> Iterator[list[Detached]]:
         """Messages leave the queue, in order, some at a time."""
@@ -263,11 +263,11 @@ class Holds:
         if isinstance(queue, StreamQueue):
             end = min(end or queue.visible_end, queue.visible_end)
             return self._reader.read(*_stream_rows(queue, first), max(end, first), most_bytes)
-        hold = queue.holds.get(group)
-        if hold is None:
+        reservation = queue.reservations.get(group)
+        if reservation is None:
             return self._reader.read(first, (), first, most_bytes)
-        end = min(end or hold.end, hold.end)
-        return self._reader.read(*hold.rows(first, MOST_MESSAGES), max(end, first), most_bytes)
+        end = min(end or reservation.end, reservation.end)
+        return self._reader.read(*reservation.rows(first, MOST_MESSAGES), max(end, first), most_bytes)
 
     def describe(self, queue: Queue) -> Description:
         """What is there to be read."""
@@ -279,27 +279,27 @@ class Holds:
 
     # -- the end
 
-    def settlement(self, queue: Queue, group: str, end: int) -> HoldSettlement | None:
+    def settlement(self, queue: Queue, group: str, end: int) -> ReservationSettlement | None:
         """Everything that `group` holds below `end` is to be accepted: work for a branch. None if there is nothing to
         do, since all of it has been settled before.
 
         Raises PRECONDITION_FAILED if the group does not hold it.
         """
         queue.touch()
-        hold = queue.holds.get(group)
-        if hold is None:
+        reservation = queue.reservations.get(group)
+        if reservation is None:
             if end <= 1:
                 return None
-            hold = Hold(queue, group)
-        work = HoldSettlement(hold, end)
+            reservation = Reservation(queue, group)
+        work = ReservationSettlement(reservation, end)
         work.check()
-        return work if end > hold.settled else None
+        return work if end > reservation.settled else None
 
-    def settle(self, work: HoldSettlement | None) -> int:
+    def settle(self, work: ReservationSettlement | None) -> int:
         """The same at once; what an answer has to wait for, which covers what was settled before."""
         if work is not None:
             decision = Decision(self._broker)
-            decision.settle_hold(work)
+            decision.settle_reservation(work)
             decision.apply()
         return self._broker.log.end_lsn
 
@@ -309,20 +309,22 @@ class Holds:
 
         Raises RESOURCE_LOCKED while a prepared transaction will settle some of it.
         """
-        hold = queue.holds.get(group)
-        if hold is None or not len(hold):
+        reservation = queue.reservations.get(group)
+        if reservation is None or not len(reservation):
             return 0, 0
-        if hold.pledged:
+        if reservation.pledged:
             raise BrokerError(
                 Condition.RESOURCE_LOCKED,
                 f"a prepared transaction settles messages of queue '{queue.name}' in vhost '{queue.vhost}' "
                 f"that group '{group}' holds; decide it first",
             )
-        count = len(hold)
-        taken = hold.clear()
-        hold.releases += 1
+        count = len(reservation)
+        taken = reservation.clear()
+        reservation.releases += 1
         if queue.durable:
-            self._broker.log.append(Kind.RELEASED, encode_released(queue.ident, group, hold.settled, hold.first))
+            self._broker.log.append(
+                Kind.RELEASED, encode_released(queue.ident, group, reservation.settled, reservation.first)
+            )
         self._put_back(queue, taken)
         return count, self._broker.log.end_lsn if queue.durable else 0
 
@@ -346,7 +348,7 @@ class Holds:
             block = broker.pager.load(reference)
             run = Run(block.envelope, reference.first, block.time, reference.lsn, reference.start)
             positions = range(reference.first, reference.first + reference.length)
-            broker.bury(queue, list(map(Entry, positions, block.bodies, repeat(run))), Outcome.DELIVERY_LIMIT)
+            broker.dead_letter(queue, list(map(Entry, positions, block.bodies, repeat(run))), Outcome.DELIVERY_LIMIT)
 
 
 def _ranges(references: Backlog, deliveries: int) -> list[HeldRange]:

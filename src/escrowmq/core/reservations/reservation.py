@@ -119,7 +119,7 @@ class Part(Backlog):
         self.deliveries[begin:end] = deliveries
 
 
-class Hold:
+class Reservation:
     """What a group holds of a queue: the messages with the numbers `first` up to `end` - 1.
 
     What is below `settled` was accepted; what lies between `settled` and `first` was released. `pledged` has the
@@ -204,16 +204,17 @@ class Hold:
         return taken
 
 
-class HeldColumns:
+class ReservedColumns:
     """A hold as a snapshot takes it: copied quickly, made a record of later."""
 
     __slots__ = ("_group", "_numbers", "_parts", "_queue")
 
-    def __init__(self, hold: Hold) -> None:
-        self._queue, self._group = hold.queue.ident, hold.group
-        self._numbers = hold.settled, hold.first
+    def __init__(self, reservation: Reservation) -> None:
+        self._queue, self._group = reservation.queue.ident, reservation.group
+        self._numbers = reservation.settled, reservation.first
         self._parts = [
-            (part.firsts[part.begin :], part.counts[part.begin :], part.deliveries[part.begin :]) for part in hold.parts
+            (part.firsts[part.begin :], part.counts[part.begin :], part.deliveries[part.begin :])
+            for part in reservation.parts
         ]
 
     def held(self) -> Held:
@@ -222,63 +223,64 @@ class HeldColumns:
         return Held(self._queue, self._group, *self._numbers, ranges, [])
 
 
-class HoldSettlement:
-    """Work for a branch, or a decision of its own: everything that `hold` has below `end` is accepted."""
+class ReservationSettlement:
+    """Work for a branch, or a decision of its own: everything that `reservation` has below `end` is accepted."""
 
-    __slots__ = ("_releases", "end", "hold")
+    __slots__ = ("_releases", "end", "reservation")
 
-    def __init__(self, hold: Hold, end: int) -> None:
-        self.hold = hold
+    def __init__(self, reservation: Reservation, end: int) -> None:
+        self.reservation = reservation
         self.end = end
-        self._releases = hold.releases
+        self._releases = reservation.releases
 
     @property
     def count(self) -> int:
         """How many messages it settles as things are."""
-        return max(self.end - self.hold.first, 0)
+        return max(self.end - self.reservation.first, 0)
 
     def check(self) -> None:
         """Raises PRECONDITION_FAILED if the group does not, or no longer, hold all that is to be settled."""
-        hold = self.hold
-        if hold.queue.deleted or self.end <= hold.settled:
+        reservation = self.reservation
+        if reservation.queue.deleted or self.end <= reservation.settled:
             return
-        where = f"of queue '{hold.queue.name}' in vhost '{hold.queue.vhost}'"
-        if self.end > hold.end:
+        where = f"of queue '{reservation.queue.name}' in vhost '{reservation.queue.vhost}'"
+        if self.end > reservation.end:
             raise BrokerError(
                 Condition.PRECONDITION_FAILED,
-                f"group '{hold.group}' holds messages {where} below {hold.end}, it cannot settle below {self.end}",
+                f"group '{reservation.group}' holds messages {where} below {reservation.end}, "
+                f"it cannot settle below {self.end}",
             )
-        if self.end <= hold.first or self._releases != hold.releases:
+        if self.end <= reservation.first or self._releases != reservation.releases:
             raise BrokerError(
                 Condition.PRECONDITION_FAILED,
-                f"messages {where} that group '{hold.group}' was to settle below {self.end} have been released",
+                f"messages {where} that group '{reservation.group}' was to settle below {self.end} have been released",
             )
 
-    def operations(self, before: dict[Hold, int]) -> list[tuple[Kind, Sequence[bytes]]]:
+    def operations(self, before: dict[Reservation, int]) -> list[tuple[Kind, Sequence[bytes]]]:
         """What is to be written; `before` is how far those go that come before it in the same record."""
-        hold = self.hold
-        queue, begin = hold.queue, before.get(hold, hold.first)
+        reservation = self.reservation
+        queue, begin = reservation.queue, before.get(reservation, reservation.first)
         if queue.deleted or not queue.durable or self.end <= begin:
             return []
-        before[hold] = self.end
+        before[reservation] = self.end
         return [
-            (Kind.SETTLE, [encode_settle(queue.ident, Outcome.ACCEPTED, hold.ranges(begin, self.end))]),
-            (Kind.RELEASED, [encode_released(queue.ident, hold.group, self.end, self.end)]),
+            (Kind.SETTLE, [encode_settle(queue.ident, Outcome.ACCEPTED, reservation.ranges(begin, self.end))]),
+            (Kind.RELEASED, [encode_released(queue.ident, reservation.group, self.end, self.end)]),
         ]
 
     def pledge(self, branch: int) -> None:
         """The prepared transaction `branch` will do it, whatever happens: nobody may release what it is about."""
-        self.hold.pledged[branch] = self.end
+        self.reservation.pledged[branch] = self.end
 
     def withdraw(self, branch: int) -> None:
         """The transaction is decided."""
-        self.hold.pledged.pop(branch, None)
+        self.reservation.pledged.pop(branch, None)
 
     def apply(self, log: Log) -> None:
         """It is written: let go of the messages."""
-        hold = self.hold
-        if hold.queue.deleted or self.end <= hold.first:
+        reservation = self.reservation
+        if reservation.queue.deleted or self.end <= reservation.first:
             return
-        for lsn, count in hold.take_below(self.end):
+        for lsn, count in reservation.take_below(self.end):
             log.release(lsn, count)
-        hold.settled = self.end
+        reservation.settled = self.end

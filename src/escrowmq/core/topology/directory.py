@@ -219,7 +219,7 @@ class Directory:
         queue.refresh()
         if if_unused and queue.consumers:
             raise BrokerError(Condition.PRECONDITION_FAILED, f"{where} in use")
-        if if_empty and (queue.ready or queue.escrow or any(map(len, queue.holds.values()))):
+        if if_empty and (queue.ready or queue.unsynced or any(map(len, queue.reservations.values()))):
             raise BrokerError(Condition.PRECONDITION_FAILED, f"{where} not empty")
         vhost = self.vhosts[queue.vhost]
         self.settlements.flush()
@@ -231,12 +231,12 @@ class Directory:
         if queue.durable:
             self._record(Kind.QUEUE_DELETED, id=queue.ident, vhost=queue.vhost, name=queue.name)
         self._record_removal(vhost, Removal(exchanges=removal.exchanges))
-        for _, run, bodies in queue.escrow:
+        for _, run, bodies in queue.unsynced:
             if run.lsn:
                 self.log.release(run.lsn, len(bodies))
-        queue.escrow.clear()
-        for hold in queue.holds.values():
-            self._release(reference for reference, _ in hold.clear())
+        queue.unsynced.clear()
+        for reservation in queue.reservations.values():
+            self._release(reference for reference, _ in reservation.clear())
         self._release(queue.order.clear())
         for consumer in list(queue.consumers):
             queue.consumers.remove(consumer)

@@ -47,7 +47,7 @@ def basic_consume(channel: Channel, method: spec.BasicConsume) -> None:
         return
     queue = queue_named(channel, method.queue, "read")
     options = consumer_options(queue.vhost, queue.name, queue.options.queue_type, method.arguments)
-    if queue.keeps and (method.no_ack or not channel.prefetch):
+    if queue.is_stream and (method.no_ack or not channel.prefetch):
         what = "no_ack is not supported" if method.no_ack else "consumer prefetch count is not set"
         raise BrokerError(
             Condition.PRECONDITION_FAILED, f"{what} for stream queue '{queue.name}' in vhost '{queue.vhost}'"
@@ -107,7 +107,7 @@ def basic_cancel(channel: Channel, method: spec.BasicCancel) -> None:
 
 def basic_get(channel: Channel, method: spec.BasicGet) -> None:
     queue = queue_named(channel, method.queue, "read")
-    if queue.keeps:
+    if queue.is_stream:
         raise SyntaxFault(codes.NOT_IMPLEMENTED, f"basic.get is not supported by stream queue '{queue.name}'")
     entry = channel.broker.get(
         queue, auto_settle=method.no_ack, label=f"{channel.connection.label} channel {channel.number} get"

@@ -152,7 +152,7 @@ class Connection(Reading):
             after = 0  # nothing of it is left to be synced, and so no sync may ever come
         outbox.put(channel, data, after)
         if after and outbox.holding:
-            self._host.hold(self)
+            self._host.await_sync(self)
         self._host.stir(self)
 
     def send(self, method: Method) -> None:
@@ -162,7 +162,7 @@ class Connection(Reading):
     def confirm_later(self, channel: Channel, after: int) -> None:
         """`channel` has something to confirm at the end of the turn, when the log is synced up to `after`."""
         if after:
-            self._host.hold(self)
+            self._host.await_sync(self)
         if channel not in self._confirming:
             self._confirming[channel] = None
             self._host.stir(self)

@@ -27,14 +27,14 @@ _MOST_EPOCH: Final = (1 << 63) - 1
 def hold(channel: Channel, method: spec.EscrowHold) -> None:
     """PIPE-1. The answer waits for the disk: what it says is true after any crash."""
     queue = _readable(channel, method.queue, method.group)
-    state = channel.broker.holds.hold(queue, method.group, method.most, method.until)
+    state = channel.broker.reservations.reserve(queue, method.group, method.most, method.until)
     channel.send(spec.EscrowHoldOk(state.first, state.end, state.added, state.settled), state.lsn)
 
 
 def read(channel: Channel, method: spec.EscrowRead) -> None:
     """The answer's content is written as one of class basic, which any library can read."""
     queue = queue_named(channel, method.queue, "read")
-    batch = channel.broker.holds.read(queue, method.group, method.first, method.end, method.most_bytes)
+    batch = channel.broker.reservations.read(queue, method.group, method.first, method.end, method.most_bytes)
     answer = method_frame(channel.number, spec.EscrowReadOk(batch.first, batch.next, len(batch.positions)))
     connection = channel.connection
     frames = content_frames(channel.number, _NO_PROPERTIES, bulk.encode(batch), connection.frame_max)
@@ -45,24 +45,24 @@ def settle(channel: Channel, method: spec.EscrowSettle) -> None:
     """In the channel's transaction if it has one; else at once, and the answer waits for the disk."""
     queue = _readable(channel, method.queue, method.group)
     broker = channel.broker
-    work = broker.holds.settlement(queue, method.group, method.end)
+    work = broker.reservations.settlement(queue, method.group, method.end)
     lsn = 0
     if channel.branch is None:
-        lsn = broker.holds.settle(work)
+        lsn = broker.reservations.settle(work)
     elif work is not None:
-        broker.settle_hold(channel.branch, work)
+        broker.settle_reservation(channel.branch, work)
     channel.send(spec.EscrowSettleOk(), lsn)
 
 
 def release(channel: Channel, method: spec.EscrowRelease) -> None:
     queue = _readable(channel, method.queue, method.group)
-    count, lsn = channel.broker.holds.release(queue, method.group)
+    count, lsn = channel.broker.reservations.release(queue, method.group)
     channel.send(spec.EscrowReleaseOk(count), lsn)
 
 
 def describe(channel: Channel, method: spec.EscrowDescribe) -> None:
     queue = queue_named(channel, method.queue, "read")
-    channel.send(spec.EscrowDescribeOk(*channel.broker.holds.describe(queue)))
+    channel.send(spec.EscrowDescribeOk(*channel.broker.reservations.describe(queue)))
 
 
 def decide(channel: Channel, method: spec.EscrowDecide) -> None:

@@ -153,7 +153,7 @@ def queue_unbind(channel: Channel, method: spec.QueueUnbind) -> None:
 
 def queue_purge(channel: Channel, method: spec.QueuePurge) -> None:
     queue = queue_named(channel, method.queue, "read")
-    if queue.keeps:
+    if queue.is_stream:
         raise SyntaxFault(codes.NOT_IMPLEMENTED, f"queue '{queue.name}' is a stream, which cannot be purged")
     count = channel.broker.purge(queue)
     channel.answer(spec.QueuePurgeOk(count), no_wait=method.no_wait, durable=queue.durable)

@@ -234,7 +234,7 @@ class TestPrepare:
         assert site.coordinator.commit(X, one_phase=False).status is OK
         site.turn()
         assert site.bodies("small") == [b"a", b"mine"]
-        assert not site.broker.reserved
+        assert not site.broker.promised
         assert site.broker.get(small, auto_settle=True) is not None
         assert site.publish("small", b"d").refused == ()
 

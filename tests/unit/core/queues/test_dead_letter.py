@@ -146,7 +146,7 @@ class TestLeaving:
         """However many are rejected at once or have expired while the broker was down: a record has a longest length,
         and one that is too long would end the broker, again after each restart.
         """
-        monkeypatch.setattr(broker_module, "BURY_BYTES", 10_000)
+        monkeypatch.setattr(broker_module, "DEAD_LETTER_BYTES", 10_000)
         monkeypatch.setattr(queue_module, "EXPIRY_BYTES", 30_000)
         queue, _ = dead_lettering(site, **({"message_ttl": 10} if how == "expired" else {}))
         bodies = [b"%03d" % i * 500 for i in range(100)]
@@ -165,7 +165,7 @@ class TestLeaving:
         for running in (site, site.restart()):
             assert (running.bodies(), running.bodies("dead")) == ([], bodies)
 
-    @pytest.mark.parametrize(("bound", "value"), [("BURY_BYTES", 10_000), ("BURY_COUNT", 7)])
+    @pytest.mark.parametrize(("bound", "value"), [("DEAD_LETTER_BYTES", 10_000), ("DEAD_LETTER_COUNT", 7)])
     def test_headers_and_number_count_for_the_length_of_a_record_too(
         self, site: Site, bound: str, value: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -48,7 +48,7 @@ def test_a_whole_branch(queues: list[int], mandatory: bool, owner: str) -> None:
     here = 1000 + offsets[0] + len(head)
     assert found.runs == [RunItem(tuple(queues), mandatory, here, 2), RunItem(tuple(queues), mandatory, 4096, 12)]
     assert found.settlements == [settlement, requeue]
-    assert found.holds == [Released(3, "group", 10, 10)]
+    assert found.reservations == [Released(3, "group", 10, 10)]
 
 
 @given(st.lists(st.tuples(u32, u64), max_size=4), u64, u32)

@@ -351,7 +351,7 @@ class Upheaval:
                 if not entry.run.lsn and not durable:
                     messages.append((entry.position, entry.body))
             for consumer, entry in self.sink.got if site is self.site else []:
-                if consumer.queue is queue and not queue.keeps and (entry.run.envelope.durable or not durable):
+                if consumer.queue is queue and not queue.is_stream and (entry.run.envelope.durable or not durable):
                     messages.append((entry.position, entry.body))
             found[queue.name] = sorted(messages)
         return found
@@ -387,5 +387,5 @@ def test_anything_may_happen_between_two_steps(
 def kept(site: Site, sink: Sink) -> int:
     """Messages whose content the log must keep for the broker."""
     waiting = [r for queue in site.vhost.queues.values() for r in queue.order.references()]
-    held = [entry for consumer, entry in sink.got if not consumer.queue.keeps]
+    held = [entry for consumer, entry in sink.got if not consumer.queue.is_stream]
     return sum(r.length for r in waiting if r.lsn) + sum(bool(entry.run.lsn) for entry in held)

@@ -116,7 +116,7 @@ class Life:
         found: dict[str, list[tuple[int, bytes]]] = {name: [] for name in QUEUES}
         for name in QUEUES:
             queue = self.site.vhost.queue(name)
-            if queue.keeps:
+            if queue.is_stream:
                 found[name] = self.stream()
                 continue
             entries: list[Entry] = []

@@ -69,7 +69,7 @@ def read(site: Site, queue: Queue, group: str, first: int, end: int, most_bytes:
     """The whole range, in as many batches as it takes."""
     found: list[Content] = []
     while first < end:
-        batch = site.broker.holds.read(queue, group, first, end, most_bytes)
+        batch = site.broker.reservations.read(queue, group, first, end, most_bytes)
         assert batch.first == first
         assert batch.next == first + len(batch)
         found += contents(batch)
@@ -99,11 +99,11 @@ class Life:
         self.number += count
         return [b"%05d" % i for i in range(self.number - count, self.number)]
 
-    def hold(self, name: str, group: str, **amount: int) -> None:
+    def reserve(self, name: str, group: str, **amount: int) -> None:
         queue, key = self.queue(name), (name, group)
         before = self.ends.get(key, 1)
         ready = len(self.queue(name).order)
-        state = self.site.broker.holds.hold(queue, group, **amount)
+        state = self.site.broker.reservations.reserve(queue, group, **amount)
         known = self.known.setdefault(key, {})
         assert state.end == before + state.added
         assert state.first == min(known, default=state.end if not state.added else before)
@@ -116,18 +116,18 @@ class Life:
         self.ends[key] = state.end
 
     def do(self, step: tuple[Any, ...]) -> None:
-        site, holds = self.site, self.site.broker.holds
+        site, reservations = self.site, self.site.broker.reservations
         match step:
             case ("publish", name, count, durable, priority):
                 site.publish(name, *self.bodies(count), durable=durable, priority=priority)
-            case ("hold", name, group, most):
-                self.hold(name, group, most=most)
+            case ("reservation", name, group, most):
+                self.reserve(name, group, most=most)
             case ("until", name, group, more):
-                self.hold(name, group, until=self.ends.get((name, group), 1) + more)
+                self.reserve(name, group, until=self.ends.get((name, group), 1) + more)
             case ("settle", name, group, part, in_branch):
                 self.settle(name, group, part, in_branch=in_branch)
             case ("release", name, group):
-                count, _ = holds.release(self.queue(name), group)
+                count, _ = reservations.release(self.queue(name), group)
                 assert count == len(self.known.pop((name, group), {}))
             case ("deliver", name, credit):
                 consumer, _ = site.consume(self.queue(name), self.sink, credit=credit)
@@ -169,14 +169,14 @@ class Life:
         if not known:
             return
         end = min(min(known) + part, self.ends[name, group])
-        work = broker.holds.settlement(self.queue(name), group, end)
+        work = broker.reservations.settlement(self.queue(name), group, end)
         if in_branch and work is not None:
             branch = self.site.begin()
             broker.enlist(branch, self.site.publication(name, *self.bodies(1)))
-            broker.settle_hold(branch, work)
+            broker.settle_reservation(branch, work)
             broker.commit(branch)
         else:
-            broker.holds.settle(work)
+            broker.reservations.settle(work)
         for number in [number for number in known if number < end]:
             self.gone.add(known.pop(number)[1])
 
@@ -223,38 +223,38 @@ def site() -> Site:
 @pytest.mark.rule("PIPE-1")
 class TestHolding:
     def test_numbers_go_on(self, site: Site) -> None:
-        queue, holds = site.vhost.queue("q"), site.broker.holds
-        assert holds.hold(queue, "g", 4)[:4] == (1, 5, 4, 1)
-        assert holds.hold(queue, "g", 3)[:4] == (1, 8, 3, 1)
-        assert holds.hold(queue, "other", 2)[:4] == (1, 3, 2, 1)
+        queue, reservations = site.vhost.queue("q"), site.broker.reservations
+        assert reservations.reserve(queue, "g", 4)[:4] == (1, 5, 4, 1)
+        assert reservations.reserve(queue, "g", 3)[:4] == (1, 8, 3, 1)
+        assert reservations.reserve(queue, "other", 2)[:4] == (1, 3, 2, 1)
         assert queue.ready == 1
         assert [body for _, body, _ in read(site, queue, "g", 1, 8)] == [b"%d" % i for i in range(7)]
         assert [body for _, body, _ in read(site, queue, "other", 1, 3)] == [b"7", b"8"]
 
     def test_looking_changes_nothing(self, site: Site) -> None:
         queue = site.vhost.queue("q")
-        assert site.broker.holds.hold(queue, "g")[:4] == (1, 1, 0, 1)
-        assert not queue.holds
-        site.broker.holds.hold(queue, "g", 2)
-        assert site.broker.holds.hold(queue, "g")[:4] == (1, 3, 0, 1)
+        assert site.broker.reservations.reserve(queue, "g")[:4] == (1, 1, 0, 1)
+        assert not queue.reservations
+        site.broker.reservations.reserve(queue, "g", 2)
+        assert site.broker.reservations.reserve(queue, "g")[:4] == (1, 3, 0, 1)
 
     def test_until_is_idempotent_and_waits_for_what_was_held_before(self, site: Site) -> None:
-        queue, holds = site.vhost.queue("q"), site.broker.holds
-        first = holds.hold(queue, "g", until=6)
-        again = holds.hold(queue, "g", until=6)
+        queue, reservations = site.vhost.queue("q"), site.broker.reservations
+        first = reservations.reserve(queue, "g", until=6)
+        again = reservations.reserve(queue, "g", until=6)
         assert first[:4] == (1, 6, 5, 1)
         assert again[:4] == (1, 6, 0, 1)
         assert again.lsn >= first.lsn > site.journal.synced_lsn
-        assert holds.hold(queue, "g", until=100)[:4] == (1, 11, 5, 1)
+        assert reservations.reserve(queue, "g", until=100)[:4] == (1, 11, 5, 1)
 
     def test_what_comes_back_gets_a_later_number(self, site: Site) -> None:
-        queue, holds = site.vhost.queue("q"), site.broker.holds
+        queue, reservations = site.vhost.queue("q"), site.broker.reservations
         consumer, sink = site.consume(queue, credit=3)
         site.turn()
-        holds.hold(queue, "g", 4)
+        reservations.reserve(queue, "g", 4)
         site.broker.unsubscribe(consumer)
         site.broker.requeue(consumer, [entry for _, entry in sink.got])
-        assert holds.hold(queue, "g", 4).added == 4
+        assert reservations.reserve(queue, "g", 4).added == 4
         assert read(site, queue, "g", 1, 9) == [
             *((position, b"%d" % (position - 1), False) for position in (4, 5, 6, 7)),
             *((position, b"%d" % (position - 1), True) for position in (1, 2, 3)),
@@ -268,7 +268,7 @@ class TestHolding:
         queue = site.queue()
         for i in range(10):
             site.publish("q", b"%d" % i)
-        assert [site.broker.holds.hold(queue, "g", 100).added for _ in range(4)] == [4, 4, 2, 0]
+        assert [site.broker.reservations.reserve(queue, "g", 100).added for _ in range(4)] == [4, 4, 2, 0]
         assert [body for _, body, _ in read(site, queue, "g", 1, 11)] == [b"%d" % i for i in range(10)]
 
     def test_transient_content_becomes_durable_a_part_at_a_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,12 +278,12 @@ class TestHolding:
         queue = site.queue()
         for i in range(10):
             site.publish("q", b"%04d" % i, durable=False)
-        assert site.broker.holds.hold(queue, "g", 100).added == 4
+        assert site.broker.reservations.reserve(queue, "g", 100).added == 4
         site.turn()
         again = site.restart()
         assert read(again, again.vhost.queue("q"), "g", 1, 5) == [(i + 1, b"%04d" % i, False) for i in range(4)]
         assert again.vhost.queue("q").next_position == 5
-        again.broker.holds.release(again.vhost.queue("q"), "g")
+        again.broker.reservations.release(again.vhost.queue("q"), "g")
         again.turn()
         third = again.restart()
         assert third.bodies() == [b"%04d" % i for i in range(4)]
@@ -293,12 +293,12 @@ class TestHolding:
         site = Site()
         queue = site.queue("t", durable=False)
         site.publish("t", b"a", b"b", b"c")
-        state = site.broker.holds.hold(queue, "g", 2)
+        state = site.broker.reservations.reserve(queue, "g", 2)
         assert state[:4] == (1, 3, 2, 1)
         assert state.lsn == 0
         assert read(site, queue, "g", 1, 3) == [(1, b"a", False), (2, b"b", False)]
-        site.broker.holds.settle(site.broker.holds.settlement(queue, "g", 2))
-        assert site.broker.holds.release(queue, "g") == (1, 0)
+        site.broker.reservations.settle(site.broker.reservations.settlement(queue, "g", 2))
+        assert site.broker.reservations.release(queue, "g") == (1, 0)
         assert site.bodies("t") == [b"b", b"c"]
         assert not site.records(Kind.HELD, Kind.RELEASED)
 
@@ -311,10 +311,10 @@ class TestHolding:
         site = site.restart(resident_limit=0)
         queue = site.vhost.queue("q")
         site.broker.now += 10
-        assert site.broker.holds.hold(queue, "g", 2).added == 1
+        assert site.broker.reservations.reserve(queue, "g", 2).added == 1
         site.after(10_000)
         assert read(site, queue, "g", 1, 2) == [(2, b"new", False)]
-        site.broker.holds.release(queue, "g")
+        site.broker.reservations.release(queue, "g")
         site.after(10)
         assert queue.ready == 0
 
@@ -322,53 +322,53 @@ class TestHolding:
         site = Site()
         queue = site.queue("q", {"x-max-length-bytes": 6})
         site.publish("q", b"aa", b"bb", b"cc")
-        site.broker.holds.hold(queue, "g", 2)
+        site.broker.reservations.reserve(queue, "g", 2)
         site.publish("q", b"dd", b"ee", b"ff")
         site.turn()
         assert site.bodies() == [b"dd", b"ee", b"ff"]
-        site.broker.holds.release(queue, "g")
+        site.broker.reservations.release(queue, "g")
         site.turn()
         assert site.bodies() == [b"dd", b"ee", b"ff"]
         assert queue.bytes == 6
 
     def test_a_purge_does_not_touch_it(self, site: Site) -> None:
         queue = site.vhost.queue("q")
-        site.broker.holds.hold(queue, "g", 4)
+        site.broker.reservations.reserve(queue, "g", 4)
         assert site.broker.purge(queue) == 6
         assert len(read(site, queue, "g", 1, 5)) == 4
 
     def test_a_queue_goes_with_its_holds_but_is_not_empty(self, site: Site) -> None:
-        queue, holds = site.vhost.queue("q"), site.broker.holds
-        holds.hold(queue, "g", 10)
+        queue, reservations = site.vhost.queue("q"), site.broker.reservations
+        reservations.reserve(queue, "g", 10)
         with pytest.raises(BrokerError, match="not empty"):
             site.broker.delete_queue(queue, if_empty=True)
-        work = holds.settlement(queue, "g", 4)
+        work = reservations.settlement(queue, "g", 4)
         assert work is not None
         branch = site.begin()
-        site.broker.settle_hold(branch, work)
+        site.broker.settle_reservation(branch, work)
         site.broker.delete_queue(queue)
         assert site.live() == 0
         assert site.broker.commit(branch).lsn == site.journal.end_lsn
         site.turn()
         again = site.restart()
         assert "q" not in again.vhost.queues
-        assert not again.queue("q").holds
+        assert not again.queue("q").reservations
 
     def test_refusals(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-        queue, holds = site.vhost.queue("q"), site.broker.holds
+        queue, reservations = site.vhost.queue("q"), site.broker.reservations
         stream = site.queue("s", {"x-queue-type": "stream"})
         with pytest.raises(BrokerError, match="is a stream, which is read without holding it") as caught:
-            holds.hold(stream, "g", 1)
+            reservations.reserve(stream, "g", 1)
         assert caught.value.condition is Condition.PRECONDITION_FAILED
         consumer, _ = site.consume(queue, exclusive=True)
         with pytest.raises(BrokerError, match="in exclusive use") as caught:
-            holds.hold(queue, "g", 1)
+            reservations.reserve(queue, "g", 1)
         assert caught.value.condition is Condition.ACCESS_REFUSED
         site.broker.unsubscribe(consumer)
         monkeypatch.setattr(module, "GROUPS", 1)
-        holds.hold(queue, "g", 1)
+        reservations.reserve(queue, "g", 1)
         with pytest.raises(BrokerError, match="remembers 1 groups") as caught:
-            holds.hold(queue, "h", 1)
+            reservations.reserve(queue, "h", 1)
         assert caught.value.condition is Condition.LIMIT_EXCEEDED
         assert queue.ready == 9
 
@@ -376,118 +376,118 @@ class TestHolding:
 @pytest.mark.rule("PIPE-1")
 class TestSettling:
     def test_it_is_cumulative_and_idempotent(self, site: Site) -> None:
-        queue, holds = site.vhost.queue("q"), site.broker.holds
-        holds.hold(queue, "g", 6)
-        assert holds.settlement(queue, "g", 1) is None
-        holds.settle(holds.settlement(queue, "g", 4))
-        assert holds.settlement(queue, "g", 4) is None
-        assert holds.settlement(queue, "g", 2) is None
-        assert holds.settle(None) == site.journal.end_lsn
-        assert holds.hold(queue, "g")[:4] == (4, 7, 0, 4)
+        queue, reservations = site.vhost.queue("q"), site.broker.reservations
+        reservations.reserve(queue, "g", 6)
+        assert reservations.settlement(queue, "g", 1) is None
+        reservations.settle(reservations.settlement(queue, "g", 4))
+        assert reservations.settlement(queue, "g", 4) is None
+        assert reservations.settlement(queue, "g", 2) is None
+        assert reservations.settle(None) == site.journal.end_lsn
+        assert reservations.reserve(queue, "g")[:4] == (4, 7, 0, 4)
         assert site.live() == 7
-        batch = holds.read(queue, "g", 1)
+        batch = reservations.read(queue, "g", 1)
         assert (batch.first, batch.next) == (4, 7)
-        batch = holds.read(queue, "g", 1, 3)
+        batch = reservations.read(queue, "g", 1, 3)
         assert (batch.first, batch.next, len(batch)) == (3, 3, 0)
 
     def test_only_what_is_held_can_be_settled(self, site: Site) -> None:
-        queue, holds = site.vhost.queue("q"), site.broker.holds
+        queue, reservations = site.vhost.queue("q"), site.broker.reservations
         with pytest.raises(
             BrokerError, match=r"group 'g' holds messages .* below 1, it cannot settle below 2"
         ) as caught:
-            holds.settlement(queue, "g", 2)
+            reservations.settlement(queue, "g", 2)
         assert caught.value.condition is Condition.PRECONDITION_FAILED
-        holds.hold(queue, "g", 3)
+        reservations.reserve(queue, "g", 3)
         with pytest.raises(BrokerError, match="below 4, it cannot settle below 5"):
-            holds.settlement(queue, "g", 5)
+            reservations.settlement(queue, "g", 5)
 
     def test_a_rollback_leaves_it_as_it_was(self, site: Site) -> None:
-        queue, holds = site.vhost.queue("q"), site.broker.holds
-        holds.hold(queue, "g", 3)
+        queue, reservations = site.vhost.queue("q"), site.broker.reservations
+        reservations.reserve(queue, "g", 3)
         branch = site.begin()
-        work = holds.settlement(queue, "g", 3)
+        work = reservations.settlement(queue, "g", 3)
         assert work is not None
-        site.broker.settle_hold(branch, work)
+        site.broker.settle_reservation(branch, work)
         assert not branch.empty
         site.broker.rollback(branch)
-        assert holds.hold(queue, "g")[:4] == (1, 4, 0, 1)
+        assert reservations.reserve(queue, "g")[:4] == (1, 4, 0, 1)
         assert not site.records(Kind.RELEASED)
 
     @pytest.mark.rule("TX-5")
     def test_with_what_is_published_it_is_one_record(self, site: Site) -> None:
-        queue, holds = site.vhost.queue("q"), site.broker.holds
+        queue, reservations = site.vhost.queue("q"), site.broker.reservations
         site.queue("out")
-        holds.hold(queue, "g", 3)
+        reservations.reserve(queue, "g", 3)
         branch = site.begin()
         site.broker.enlist(branch, site.publication("out", b"result"))
-        work = holds.settlement(queue, "g", 4)
+        work = reservations.settlement(queue, "g", 4)
         assert work is not None
-        site.broker.settle_hold(branch, work)
+        site.broker.settle_reservation(branch, work)
         site.broker.commit(branch)
         site.turn()
         assert len(site.records(Kind.COMMIT)) == 1
         again = site.restart()
         assert again.bodies("out") == [b"result"]
-        assert again.broker.holds.hold(again.vhost.queue("q"), "g")[:4] == (4, 4, 0, 4)
+        assert again.broker.reservations.reserve(again.vhost.queue("q"), "g")[:4] == (4, 4, 0, 4)
 
     def test_two_settlements_in_one_decision_settle_each_message_once(self, site: Site) -> None:
-        queue, holds = site.vhost.queue("q"), site.broker.holds
-        holds.hold(queue, "g", 6)
+        queue, reservations = site.vhost.queue("q"), site.broker.reservations
+        reservations.reserve(queue, "g", 6)
         branch = site.begin()
         for end in (4, 3, 6):
-            work = holds.settlement(queue, "g", end)
+            work = reservations.settlement(queue, "g", end)
             assert work is not None
-            site.broker.settle_hold(branch, work)
+            site.broker.settle_reservation(branch, work)
         site.broker.commit(branch)
         site.turn()
         again = site.restart()
         assert again.live() == site.live() == 5
-        assert again.broker.holds.hold(again.vhost.queue("q"), "g")[:4] == (6, 7, 0, 6)
+        assert again.broker.reservations.reserve(again.vhost.queue("q"), "g")[:4] == (6, 7, 0, 6)
 
     def test_a_release_in_between_fails_the_whole_transaction(self, site: Site) -> None:
-        queue, holds = site.vhost.queue("q"), site.broker.holds
-        holds.hold(queue, "g", 3)
+        queue, reservations = site.vhost.queue("q"), site.broker.reservations
+        reservations.reserve(queue, "g", 3)
         branch = site.begin()
         site.broker.enlist(branch, site.publication("q", b"more"))
-        work = holds.settlement(queue, "g", 3)
+        work = reservations.settlement(queue, "g", 3)
         assert work is not None
-        site.broker.settle_hold(branch, work)
-        holds.release(queue, "g")
+        site.broker.settle_reservation(branch, work)
+        reservations.release(queue, "g")
         with pytest.raises(BrokerError, match="have been released"):
             site.broker.commit(branch)
         assert queue.ready == 10
         with pytest.raises(BrokerError, match="have been released"):
-            holds.settlement(queue, "g", 3)
-        holds.hold(queue, "g", 2)
-        holds.settle(holds.settlement(queue, "g", 5))
-        assert holds.hold(queue, "g")[:4] == (5, 6, 0, 5)
+            reservations.settlement(queue, "g", 3)
+        reservations.reserve(queue, "g", 2)
+        reservations.settle(reservations.settlement(queue, "g", 5))
+        assert reservations.reserve(queue, "g")[:4] == (5, 6, 0, 5)
 
 
 @pytest.mark.rule("ORD-2")
 class TestReleasing:
     def test_messages_return_to_their_places_as_delivered(self, site: Site) -> None:
-        queue, holds = site.vhost.queue("q"), site.broker.holds
-        holds.hold(queue, "g", 6)
-        holds.settle(holds.settlement(queue, "g", 3))
-        count, lsn = holds.release(queue, "g")
+        queue, reservations = site.vhost.queue("q"), site.broker.reservations
+        reservations.reserve(queue, "g", 6)
+        reservations.settle(reservations.settlement(queue, "g", 3))
+        count, lsn = reservations.release(queue, "g")
         assert (count, lsn) == (4, site.journal.end_lsn)
         expected = [(i + 1, b"%d" % i, i < 6) for i in range(2, 10)]
         assert site.ready(queue) == expected
-        assert holds.release(queue, "g") == (0, 0)
-        assert holds.release(queue, "nobody") == (0, 0)
+        assert reservations.release(queue, "g") == (0, 0)
+        assert reservations.release(queue, "nobody") == (0, 0)
         site.turn()
         again = site.restart()
         assert again.ready(again.vhost.queue("q")) == expected
-        batch = holds.read(queue, "g", 3)
+        batch = reservations.read(queue, "g", 3)
         assert (batch.first, len(batch)) == (7, 0)
 
     def test_consumers_get_them(self, site: Site) -> None:
-        queue, holds = site.vhost.queue("q"), site.broker.holds
-        holds.hold(queue, "g", 10)
+        queue, reservations = site.vhost.queue("q"), site.broker.reservations
+        reservations.reserve(queue, "g", 10)
         _, sink = site.consume(queue, credit=20)
         site.turn()
         assert not sink.got
-        holds.release(queue, "g")
+        reservations.release(queue, "g")
         site.turn()
         assert sink.bodies == [b"%d" % i for i in range(10)]
 
@@ -496,22 +496,22 @@ class TestReleasing:
         queue = site.queue("q", {"x-queue-type": "quorum", "x-delivery-limit": 1, "x-dead-letter-exchange": ""})
         site.publish("q", b"a", b"b")
         for ready in (2, 0):
-            site.broker.holds.hold(queue, "g", 2)
-            assert site.broker.holds.release(queue, "g")[0] == 2
+            site.broker.reservations.reserve(queue, "g", 2)
+            assert site.broker.reservations.release(queue, "g")[0] == 2
             assert queue.ready == ready
         assert site.live() == 0
 
     def test_not_while_a_prepared_transaction_counts_on_it(self, site: Site) -> None:
-        queue, holds = site.vhost.queue("q"), site.broker.holds
-        holds.hold(queue, "g", 3)
-        work = holds.settlement(queue, "g", 3)
+        queue, reservations = site.vhost.queue("q"), site.broker.reservations
+        reservations.reserve(queue, "g", 3)
+        work = reservations.settlement(queue, "g", 3)
         assert work is not None
         work.pledge(7)
         with pytest.raises(BrokerError, match="a prepared transaction settles") as caught:
-            holds.release(queue, "g")
+            reservations.release(queue, "g")
         assert caught.value.condition is Condition.RESOURCE_LOCKED
         work.withdraw(7)
-        assert holds.release(queue, "g")[0] == 3
+        assert reservations.release(queue, "g")[0] == 3
 
 
 class TestStreams:
@@ -520,10 +520,10 @@ class TestStreams:
         queue = site.queue("s", {"x-queue-type": "stream"})
         for i in range(0, 10, 2):
             site.publish("s", b"%d" % i, b"%d" % (i + 1))
-        assert site.broker.holds.describe(queue) == ("stream", 1, 11, 10, queue.ident)
+        assert site.broker.reservations.describe(queue) == ("stream", 1, 11, 10, queue.ident)
         assert read(site, queue, "", 1, 11, 3) == [(i + 1, b"%d" % i, False) for i in range(10)]
         assert [body for _, body, _ in read(site, queue, "", 4, 6)] == [b"3", b"4"]
-        batch = site.broker.holds.read(queue, "", 11)
+        batch = site.broker.reservations.read(queue, "", 11)
         assert (batch.first, batch.next, len(batch)) == (11, 11, 0)
 
     def test_what_is_gone_is_passed_over(self) -> None:
@@ -531,9 +531,9 @@ class TestStreams:
         queue = site.queue("s", {"x-queue-type": "stream", "x-max-length-bytes": 4})
         for i in range(10):
             site.publish("s", b"%d" % i)
-        batch = site.broker.holds.read(queue, "", 1)
+        batch = site.broker.reservations.read(queue, "", 1)
         assert (batch.first, batch.next) == (7, 11)
-        assert site.broker.holds.describe(queue)[:3] == ("stream", 7, 11)
+        assert site.broker.reservations.describe(queue)[:3] == ("stream", 7, 11)
 
     def test_an_uncommitted_end_is_not_read(self) -> None:
         site = Site()
@@ -542,17 +542,17 @@ class TestStreams:
         branch = site.begin()
         site.broker.enlist(branch, site.publication("s", b"b"))
         site.broker.commit(branch)
-        assert len(site.broker.holds.read(queue, "", 1)) == 1
+        assert len(site.broker.reservations.read(queue, "", 1)) == 1
         site.sync()
-        assert len(site.broker.holds.read(queue, "", 1)) == 2
+        assert len(site.broker.reservations.read(queue, "", 1)) == 2
 
     def test_an_empty_one_says_so(self) -> None:
         site = Site()
         queue = site.queue("s", {"x-queue-type": "stream"})
-        assert site.broker.holds.describe(queue) == ("stream", 1, 1, 0, queue.ident)
-        assert len(site.broker.holds.read(queue, "", 5)) == 0
+        assert site.broker.reservations.describe(queue) == ("stream", 1, 1, 0, queue.ident)
+        assert len(site.broker.reservations.read(queue, "", 5)) == 0
 
 
 def test_a_classic_queue_is_described(site: Site) -> None:
     queue = site.vhost.queue("q")
-    assert site.broker.holds.describe(queue) == ("classic", 1, 11, 10, queue.ident)
+    assert site.broker.reservations.describe(queue) == ("classic", 1, 11, 10, queue.ident)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from escrowmq.admin.holds import HoldAdmin
+from escrowmq.admin.reservations import ReservationAdmin
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.wire.amqp091 import spec
 from tests.unit.wire.amqp091.clients import bodies, pair
@@ -22,7 +22,7 @@ class Bench:
         self.client.declare(1, "q")
         self.client.publish(1, "q", b"a", b"b", b"c")
         self.client.call(1, spec.EscrowHold("q", "etl", 2), spec.EscrowHoldOk)
-        self.admin = HoldAdmin(self.server.broker, self._durably)
+        self.admin = ReservationAdmin(self.server.broker, self._durably)
 
     async def _durably(self, change: Callable[[], int]) -> int:
         result = change()
