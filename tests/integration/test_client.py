@@ -239,7 +239,7 @@ def test_a_refused_publish_is_a_nack(channel: Channel) -> None:
     with pytest.raises(mq.NackError) as caught:
         channel.publish_many("", queue, [b"1", b"2", b"3", b"4"])
     assert caught.value.sequence_numbers == [3, 4]
-    with pytest.raises(mq.NackError, match="1 messages, the first is number 5"):
+    with pytest.raises(mq.NackError, match="1 messages; the first is number 5"):
         channel.basic_publish("", queue, b"5")
 
 
@@ -279,7 +279,7 @@ def test_any_method_can_be_called(channel: Channel, queue: str) -> None:
     assert channel.rpc(spec.BasicGet(queue)).content is None
     with pytest.raises(mq.ProgrammingError, match="has no answer"):
         channel.rpc(spec.BasicPublish("", queue))
-    with pytest.raises(mq.ProgrammingError, match="is answered"):
+    with pytest.raises(mq.ProgrammingError, match="has an answer"):
         channel.send(spec.BasicQos())
     with pytest.raises(mq.ProgrammingError, match=r"queue\.declare"):
         channel.rpc(spec.QueueDeclare("x" * 256))

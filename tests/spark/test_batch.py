@@ -164,7 +164,7 @@ def test_what_is_wrong_is_told_in_one_line(desk: Desk) -> None:
             lambda: load(desk, "body string, body binary", subscribe=source, group="g"),
         ),
         (
-            "properties and headers of 200017 bytes, at most",
+            "properties and headers take 200017 bytes; at most",
             lambda: save(with_headers(rows, "repeat('v', 200000)"), queue=target),
         ),
         ("406 PRECONDITION_FAILED - invalid expiration 'soon'", lambda: save(expiring(rows, "soon"), queue=target)),

@@ -1,4 +1,4 @@
-"""A blocking AMQP 0-9-1 client with two-phase commit as PEP 249 has it; publishing and consuming as with pika."""
+"""A blocking AMQP 0-9-1 client: two-phase commit as in PEP 249, publishing and consuming with pika's method names."""
 
 from typing import Final
 
@@ -45,7 +45,7 @@ from escrowmq.core.branches.xid import Xid
 from escrowmq.wire.amqp091.properties import Properties
 
 BasicProperties = Properties
-"""pika's name."""
+"""The name that pika uses for `Properties`."""
 threadsafety: Final = 1
 """PEP 249: threads may share the module, but not connections."""
 

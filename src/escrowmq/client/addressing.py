@@ -1,4 +1,4 @@
-"""Where the messages of a bulk publish go, and with what properties: the same for all, or one for each."""
+"""Routing keys and properties for the messages of a bulk publish: one for all messages, or one for each."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from escrowmq.client.errors import ProgrammingError
 from escrowmq.wire.amqp091.properties import NO_PROPERTIES, Properties
 
 SomeProperties = Properties | bytes | None
-"""Properties, or as they are on the wire (`Properties.encode()`), or none."""
+"""Properties, the same in wire format (`Properties.encode()`), or None for a message without properties."""
 
 
 class Addresses:
-    """Finds the heads of publishes. Raises ProgrammingError for what cannot be encoded."""
+    """Supplies the encoded heads of the messages of one bulk publish, in order.
+
+    `routing_key` and `properties` are either one value for all messages or an iterable with one value for each message.
+    """
 
     def __init__(
         self,
@@ -34,7 +37,11 @@ class Addresses:
         )
 
     def next(self, count: int) -> Heads | list[Heads]:
-        """For the next `count` messages: one for all if they are alike, else one for each."""
+        """Return the heads of the next `count` messages: one if all messages share it, otherwise a list of `count`.
+
+        Raises:
+            ProgrammingError: An iterable ended too early, or a key or properties cannot be encoded.
+        """
         keys, props = self._keys, self._props
         if isinstance(keys, str):
             if isinstance(props, bytes):
@@ -43,7 +50,7 @@ class Addresses:
         else:
             names = _taken(keys, count, "routing keys")
         given: list[Any] = [props] * count if isinstance(props, bytes) else _taken(props, count, "properties")
-        encoded: dict[int, bytes] = {}  # what is the same object is encoded once; all of them live as long as this
+        encoded: dict[int, bytes] = {}  # by id(): each object is encoded once; `given` keeps them all alive
         found: dict[tuple[str, int], Heads] = {}
         heads = []
         for key, identity, each in zip(names, map(id, given), given, strict=True):
@@ -56,20 +63,24 @@ class Addresses:
         return heads[0] if len(found) == 1 else heads
 
     def finish(self) -> None:
-        """The last message is sent. Raises ProgrammingError if there are keys or properties left."""
+        """Check that no routing keys or properties are left over after the last message.
+
+        Raises:
+            ProgrammingError: There are more routing keys or properties than bodies.
+        """
         for left, what in ((self._keys, "routing keys"), (self._props, "properties")):
             if not isinstance(left, str | bytes) and list(islice(left, 1)):
-                raise ProgrammingError(f"there are more {what} than bodies")
+                raise ProgrammingError(f"more {what} than bodies were given")
 
     def _heads(self, routing_key: str, props: bytes) -> Heads:
         try:
             return self._encoder.heads(self._exchange, routing_key, props, self._mandatory)
         except (ValueError, TypeError, AttributeError) as error:
-            raise ProgrammingError(f"cannot be published: {error}") from error
+            raise ProgrammingError(f"the message cannot be published: {error}") from error
 
 
 def octets(properties: SomeProperties) -> bytes:
-    """Properties as they are on the wire. Raises ProgrammingError."""
+    """Return properties in wire format. Raises ProgrammingError if they cannot be encoded."""
     if properties is None:
         return NO_PROPERTIES
     if isinstance(properties, bytes):
@@ -77,11 +88,11 @@ def octets(properties: SomeProperties) -> bytes:
     try:
         return properties.encode()
     except (ValueError, TypeError, AttributeError) as error:
-        raise ProgrammingError(f"properties cannot be encoded: {error}") from error
+        raise ProgrammingError(f"the properties cannot be encoded: {error}") from error
 
 
 def _taken(items: Iterator[Any], count: int, what: str) -> list[Any]:
     taken = list(islice(items, count))
     if len(taken) < count:
-        raise ProgrammingError(f"there are fewer {what} than bodies")
+        raise ProgrammingError(f"fewer {what} than bodies were given")
     return taken

@@ -1,4 +1,4 @@
-"""A channel: all that can be done on it."""
+"""The channel that applications use: topology, publishing, consuming and AMQP's `tx` transactions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ from escrowmq.wire.amqp091 import spec
 
 
 class Channel(Topology, Publishing, Consuming):
-    """A channel of a connection; names and arguments are pika's. Made by `connection.channel()`.
+    """A channel of a connection, opened by `connection.channel()`. Names and arguments are those of pika.
 
-    As a context manager it is closed at the end.
+    As a context manager, the channel is closed at the end of the block.
     """
 
     def tx_select(self, *, timeout: Timeout = DEFAULT) -> Answer[spec.TxSelectOk]:
-        """Make the channel transactional: publishes and settlements wait for `tx_commit` (TX-1)."""
+        """Make the channel transactional: publishes and settlements take effect at `tx_commit` (TX-1).
+
+        Raises:
+            ProgrammingError: The channel has taken part in a branch.
+        """
         with self.connection.guard:
             self.check_mode("tx_select")
             answer = self.rpc(spec.TxSelect(), timeout=timeout)
@@ -28,11 +32,14 @@ class Channel(Topology, Publishing, Consuming):
         return answer
 
     def tx_commit(self, *, timeout: Timeout = DEFAULT) -> Answer[spec.TxCommitOk]:
-        """Commit: all of it is on disk and visible, or none (TX-5, TX-8)."""
+        """Commit the transaction.
+
+        On return all of it is on disk and visible; after an error nothing is (TX-5, TX-8).
+        """
         return self.rpc(spec.TxCommit(), timeout=timeout)
 
     def tx_rollback(self, *, timeout: Timeout = DEFAULT) -> Answer[spec.TxRollbackOk]:
-        """Drop what was published; deliveries can be settled anew (TX-4)."""
+        """Roll the transaction back: its publishes are dropped, its deliveries can be settled again (TX-4)."""
         return self.rpc(spec.TxRollback(), timeout=timeout)
 
     def __enter__(self) -> Self:

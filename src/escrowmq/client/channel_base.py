@@ -1,4 +1,4 @@
-"""A channel without its methods: requests and answers, and its end."""
+"""The common base of a channel's parts: requests and answers, and closing."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ if TYPE_CHECKING:
 
 
 class Default:
-    """Type of DEFAULT."""
+    """The type of DEFAULT."""
 
     def __repr__(self) -> str:
         return "the connection's timeout"
 
 
 DEFAULT: Final = Default()
-"""Wait as long as the connection's `timeout` says."""
+"""Wait for at most the connection's `timeout`."""
 Timeout = float | Default | None
-"""Seconds; None waits for ever."""
+"""A time limit in seconds; None waits without limit."""
 
 
 class ChannelBase:
-    """What all parts of a channel stand on."""
+    """One channel number of a connection, with its requests and its state."""
 
     def __init__(self, connection: Link, number: int) -> None:
         self.connection = connection
         self.channel_number = number
         self.flowing = True
-        """False while the broker asks (channel.flow) to send no content."""
+        """False while the broker has stopped content on this channel (channel.flow)."""
         self.mode = ""
-        """"tx" or "confirm", once that is selected."""
+        """"tx" or "confirm" once that mode is selected, otherwise empty."""
         self.in_branch = False
-        """Whether what is published and settled belongs to the branch that `tpc_begin` has begun."""
+        """Whether publishes and settlements belong to the branch that `tpc_begin` started."""
         self.demarcates = False
-        """Whether dtx-demarcation.select was sent."""
+        """Whether dtx-demarcation.select has been sent."""
         self.requests = Requests()
         self.error: Closed | None = None
         self._closed = False
@@ -51,42 +51,61 @@ class ChannelBase:
         return f"<{type(self).__name__} {self.channel_number} of {self.connection!r}>"
 
     def check_mode(self, what: str) -> None:
-        """Raises ProgrammingError where the broker would close the channel, and roll its branch back."""
+        """Raise ProgrammingError if the channel has taken part in a branch.
+
+        The broker would answer a change of mode by closing the channel and rolling the branch back.
+        """
         if self.demarcates:
-            raise ProgrammingError(f"{what} on a channel that has taken part in a branch; open another one for it")
+            raise ProgrammingError(
+                f"{what} is not possible on a channel that has taken part in a branch; open another channel"
+            )
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be used."""
+        """Whether the channel can be used."""
         return not self._closed and self.error is None and self.connection.is_open
 
     @property
     def is_closed(self) -> bool:
-        """Whether it can no longer be used."""
+        """Whether the channel can no longer be used."""
         return not self.is_open
 
     # -- requests
 
     def rpc(self, method: Method, content: Content | None = None, *, timeout: Timeout = DEFAULT) -> Answer[Any]:
-        """Send any method of the protocol that is answered, and wait for its answer: `(method, content or None)`.
+        """Send any protocol method that the broker answers, and wait for the answer.
 
-        Raises ChannelClosed or ConnectionClosed if that is the answer, Timeout after `timeout` seconds (an answer that
-        comes later is dropped), ProgrammingError for a method without an answer (see `send`).
+        `timeout` is in seconds. An answer that arrives after the timeout is dropped.
+
+        Returns the broker's method and its content, which is None for a method without content.
+
+        Raises:
+            ChannelClosed: The broker answered by closing the channel.
+            ConnectionClosed: The broker closed the connection, or it was lost.
+            Timeout: No answer came within `timeout`.
+            ProgrammingError: The method has no answer (see `send`), or cannot be encoded.
         """
         with self.connection.guard:
             request = self.begin(method, content)
             if request is None:
-                raise ProgrammingError(f"{method.NAME} has no answer, send it by send()")
+                raise ProgrammingError(f"{method.NAME} has no answer; use send() for it")
             return self.finish(request, timeout)
 
     def send(self, method: Method, content: Content | None = None) -> None:
-        """Send any method that is not answered. ProgrammingError for one that is."""
+        """Send any protocol method that the broker does not answer.
+
+        Raises:
+            ProgrammingError: The method has an answer (see `rpc`), or cannot be encoded.
+        """
         with self.connection.guard:
             if self.begin(method, content) is not None:
-                raise ProgrammingError(f"{method.NAME} is answered, send it by rpc()")
+                raise ProgrammingError(f"{method.NAME} has an answer; use rpc() for it")
 
     def begin(self, method: Method, content: Content | None = None) -> Any:
-        """Send without waiting; the request to wait for, None if there is no answer. For use inside the package."""
+        """Send a method without waiting. Returns the request to pass to `finish`, or None if there is no answer.
+
+        For use inside the package.
+        """
         self.check_open()
         try:
             data = method_frame(self.channel_number, method)
@@ -100,7 +119,7 @@ class ChannelBase:
         return request
 
     def finish(self, request: Any, timeout: Timeout = DEFAULT) -> Answer[Any]:
-        """Wait for the answer to what `begin` has sent. For use inside the package."""
+        """Wait for the answer to a request that `begin` returned. For use inside the package."""
         self.connection.wait_for(
             lambda: request.answer is not None or self.error is not None, timeout, f"answer to {request.name}"
         )
@@ -110,7 +129,7 @@ class ChannelBase:
         return answer
 
     def check_open(self) -> None:
-        """Raise what closed the channel, or InterfaceError if that was the program itself."""
+        """Raise the error that closed the channel, or InterfaceError if the application closed it."""
         self.connection.check_open()
         if self.error is not None:
             raise self.error.again()
@@ -118,13 +137,16 @@ class ChannelBase:
             raise InterfaceError(f"channel {self.channel_number} is closed")
 
     def check_work(self, what: str) -> None:
-        """Refuse what would be work of a branch while that is prepared, and on a closed channel."""
+        """Raise ProgrammingError while the branch is prepared, and the closing error if the channel is closed.
+
+        `what` names the operation in the error.
+        """
         self.check_open()
         if self.connection.tpc_prepared:
-            raise ProgrammingError(f"{what} between tpc_prepare and tpc_commit or tpc_rollback")
+            raise ProgrammingError(f"{what} is not possible after tpc_prepare; call tpc_commit or tpc_rollback first")
 
     def close(self, reply_code: int = 200, reply_text: str = "Normal shutdown", *, timeout: Timeout = DEFAULT) -> None:
-        """Close it; what is not committed is rolled back, what is not settled goes back to its queue."""
+        """Close the channel. Uncommitted work is rolled back, and unsettled deliveries return to their queues."""
         with self.connection.guard:
             if self._closed or self.error is not None or not self.connection.is_open:
                 self._closed = True
@@ -139,10 +161,10 @@ class ChannelBase:
                 self._closed = True
                 self.connection.dropped(self)
 
-    # -- what comes
+    # -- incoming methods
 
     def on_method(self, method: Method, content: Content | None) -> None:
-        """A method of the broker."""
+        """Handle a method from the broker."""
         if self.requests.expects(method.INDEX):
             self.requests.answered(method, content)
         elif isinstance(method, spec.ChannelClose):
@@ -163,22 +185,22 @@ class ChannelBase:
             self.on_cancel(method)
 
     def on_return(self, returned: Returned) -> None:
-        """A mandatory message has come back."""
+        """Handle a mandatory message that was returned."""
 
     def on_confirm(self, method: spec.BasicAck | spec.BasicNack) -> None:
-        """The broker answers for publishes."""
+        """Handle the broker's confirmation or refusal of publishes."""
 
     def on_cancel(self, method: spec.BasicCancel) -> None:
-        """The broker cancels a consumer."""
+        """Handle the cancellation of a consumer by the broker."""
 
     def on_deliveries(self, run: Run) -> None:
-        """Deliveries have come."""
+        """Handle deliveries."""
 
     @property
     def pending(self) -> bool:
-        """Whether there is something to dispatch."""
+        """Whether there is anything to dispatch."""
         return False
 
     def dispatch(self) -> int:
-        """Run callbacks for what has come; how many were run."""
+        """Run the callbacks for everything that has arrived. Returns the number of callbacks."""
         return 0

@@ -1,27 +1,30 @@
-"""Which publishes of a channel the broker has answered for."""
+"""Publisher confirms: which publishes of a channel the broker has confirmed or refused."""
 
 from __future__ import annotations
 
 
 class Confirms:
-    """Publishes are numbered from 1. Confirms may come one by one, in any order, or for all up to a number."""
+    """The confirms of one channel. Publishes are numbered from 1.
+
+    The broker confirms them one by one in any order, or all up to a number.
+    """
 
     __slots__ = ("_above", "floor", "nacked", "published")
 
     def __init__(self) -> None:
         self.published = 0
         self.floor = 0
-        """All up to this number are answered for."""
+        """Every publish up to this number is confirmed or refused."""
         self.nacked: list[int] = []
         self._above: set[int] = set()
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is waiting."""
+        """Whether every publish is confirmed or refused."""
         return self.floor >= self.published
 
     def settle(self, tag: int, *, multiple: bool, refused: bool) -> None:
-        """A basic.ack, or a basic.nack (`refused`)."""
+        """Record a basic.ack, or with `refused` a basic.nack."""
         if multiple:
             last = tag or self.published
             if refused:
@@ -37,6 +40,6 @@ class Confirms:
             self._above.remove(self.floor)
 
     def take_nacked(self) -> list[int]:
-        """The refused ones that were not yet taken."""
+        """Return the numbers of the refused publishes since the last call."""
         nacked, self.nacked = self.nacked, []
         return nacked

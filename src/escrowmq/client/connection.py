@@ -1,4 +1,4 @@
-"""A connection: PEP 249's two-phase part, pika's names for the rest."""
+"""The connection that applications use: PEP 249's two-phase commit; pika's names for everything else."""
 
 from __future__ import annotations
 
@@ -23,18 +23,25 @@ from escrowmq.wire.amqp091.frames import method_frame
 
 
 def connect(url: str | None = None, **keywords: Any) -> Connection:
-    """Connect and log in. `url` as in `parse_url`, keyword arguments as the fields of `Parameters`.
+    """Connect to a broker and log in.
 
-    Raises ConnectionClosed (AuthenticationError for a refused login), Timeout, ProgrammingError for bad arguments.
+    `url` is as in `parse_url`. The keyword arguments are the fields of `Parameters` and override the URL.
+
+    Raises:
+        AuthenticationError: The broker refused the login.
+        ConnectionClosed: The connection could not be opened.
+        Timeout: TCP, TLS and login together took longer than `connection_timeout`.
+        ProgrammingError: The URL or an argument is invalid.
     """
     return Connection(parameters(url, **keywords))
 
 
 class Connection(Link):
-    """A connection to a broker. One thread at a time may use it (PEP 249: threadsafety 1).
+    """A connection to a broker. Only one thread at a time may use it (PEP 249: threadsafety 1).
 
-    While a call waits, heartbeats and all that the broker sends are seen to; callbacks run in `process_data_events`
-    and `start_consuming` only. As a context manager it is closed at the end, which rolls back what is not committed.
+    While a call waits, it also processes heartbeats and everything else that the broker sends. Callbacks run only in
+    `process_data_events` and `start_consuming`. As a context manager, the connection is closed at the end of the block,
+    which rolls back uncommitted work.
     """
 
     Warning = errors.Warning
@@ -58,7 +65,12 @@ class Connection(Link):
         return f"<Connection to {self.parameters.address}{self.parameters.virtual_host} ({state})>"
 
     def channel(self, *, timeout: Timeout = DEFAULT) -> Channel:
-        """Open a channel. Between `tpc_begin` and `tpc_prepare` it takes part in the branch."""
+        """Open a channel. A channel opened between `tpc_begin` and `tpc_prepare` takes part in the branch.
+
+        Raises:
+            RolledBack: The branch has been rolled back because of its timeout.
+            OperationalError: All channels that were agreed with the broker are open.
+        """
         with self.guard:
             channel = self.open_channel(Channel, timeout)
             if self._tpc.state is State.ACTIVE:
@@ -70,19 +82,18 @@ class Connection(Link):
         return channel
 
     def close(self, reply_code: int = 200, reply_text: str = "Normal shutdown", *, timeout: Timeout = DEFAULT) -> None:
-        """Close it. A branch that is not prepared is rolled back, one that is prepared stays in doubt.
+        """Close the connection. A branch that is not prepared is rolled back; a prepared branch stays in doubt.
 
-        That the broker is gone already is no error.
+        It is not an error if the broker is already gone.
         """
         if self.is_open and not self.guard.forked and self._tpc.state is State.ACTIVE:
-            with contextlib.suppress(
-                errors.DatabaseError
-            ):  # the broker does it, too, but remembers the xid for a while
+            # The broker would roll back by itself, but would remember the xid for a while.
+            with contextlib.suppress(errors.DatabaseError):
                 self.tpc_rollback(timeout=timeout)
         super().close(reply_code, reply_text, timeout=timeout)
 
     def update_secret(self, new_secret: str | bytes, reason: str, *, timeout: Timeout = DEFAULT) -> None:
-        """Give the broker a fresh password or token."""
+        """Replace the connection's password or token, for example before a token expires."""
         with self.guard:
             secret = new_secret.encode() if isinstance(new_secret, str) else new_secret
             method = spec.ConnectionUpdateSecret(secret, reason)
@@ -93,77 +104,99 @@ class Connection(Link):
     # -- transactions
 
     def xid(self, format_id: int, gtrid: str | bytes, bqual: str | bytes) -> Xid:
-        """A transaction id (PEP 249): a tuple of the three, the last two as bytes; text is taken as UTF-8."""
+        """Make a transaction id (PEP 249) from its three parts. Text is encoded as UTF-8.
+
+        Raises:
+            ProgrammingError: `format_id` is not 0 to 2**32 - 1, a part exceeds 64 bytes, or `gtrid` is empty.
+        """
         return make_xid(format_id, gtrid, bqual)
 
     def tpc_begin(self, xid: object, *, transaction_timeout: int | None = None) -> None:
-        """Begin a branch (PEP 249): all channels take part, those that are open and those that are opened later.
+        """Begin a branch (PEP 249). All channels take part: those that are open and those that are opened later.
 
-        What they publish and settle from now on belongs to it. After `transaction_timeout` seconds (None: the broker's
-        setting) the broker rolls it back, unless it is prepared. Raises ProgrammingError within a branch, if the
-        xid is in use (NotAllowed), or if a channel is in tx or confirm mode.
+        Everything that they publish and settle from now on belongs to the branch. The broker rolls it back after
+        `transaction_timeout` seconds (None: the broker's setting) unless it is prepared by then.
+
+        Raises:
+            NotAllowed: The xid is in use.
+            ProgrammingError: The connection is already in a branch, or a channel is in tx or confirm mode.
         """
         with self.guard:
             self.check_open()
             self._tpc.begin(as_xid(xid), transaction_timeout, self._channels_in_use())
 
     def tpc_prepare(self, *, timeout: Timeout = DEFAULT) -> bool:
-        """The first phase (PEP 249): on return it is on disk, and can be committed whatever happens.
+        """Prepare the branch (PEP 249). On return it is on disk and can be committed even after a crash.
 
-        False if there was nothing to do, so that nothing is left to be committed (as oracledb has it). Raises
-        RolledBack if it is impossible, ProgrammingError outside a branch. Afterwards nothing can be published or
-        settled until `tpc_commit` or `tpc_rollback`.
+        Nothing can be published or settled after that until `tpc_commit` or `tpc_rollback`. Returns False if the branch
+        was empty, so that nothing is left to be committed (as in oracledb).
+
+        Raises:
+            RolledBack: The branch could not be prepared and was rolled back.
+            ProgrammingError: The connection is not in a branch.
         """
         with self.guard:
             self.check_open()
             return self._tpc.prepare(self._channels_in_use(), timeout)
 
     def tpc_commit(self, xid: object = None, *, timeout: Timeout = DEFAULT) -> None:
-        """The second phase (PEP 249); without `tpc_prepare` before it, commit in one phase.
+        """Commit the prepared branch (PEP 249). Without a `tpc_prepare` before it, commit in one phase.
 
-        With an xid: commit what `tpc_recover` has found, also of other connections. Raises RolledBack,
-        HeuristicOutcome, ProgrammingError (NotFound for an unknown xid, and when asked again after a Timeout for one
-        that has met its end meanwhile: a prepared one is committed, of another one nobody can tell).
+        With an xid, commit a branch that `tpc_recover` returned, whichever connection prepared it.
+
+        Raises:
+            RolledBack: The branch was rolled back.
+            HeuristicOutcome: An operator has completed the branch.
+            NotFound: The xid is unknown. After a Timeout, the same call raises NotFound if the branch has ended
+                meanwhile: a prepared branch was committed; the outcome of any other is unknown.
+            ProgrammingError: There is no branch, or the connection is in one and an xid was given.
         """
         with self.guard:
             self.check_open()
             self._tpc.commit(None if xid is None else as_xid(xid), self._channels_in_use(), timeout)
 
     def tpc_rollback(self, xid: object = None, *, timeout: Timeout = DEFAULT) -> None:
-        """Roll back (PEP 249): the branch of this connection, or with an xid what `tpc_recover` has found.
+        """Roll back (PEP 249) the connection's branch, or with an xid a branch that `tpc_recover` returned.
 
-        What was published is dropped, what was acknowledged goes back to its place, redelivered (DTX-14). Raises
-        HeuristicOutcome, ProgrammingError (NotFound for an unknown xid).
+        Its publishes are dropped. Its acknowledged deliveries return to their places, marked as redelivered (DTX-14).
+
+        Raises:
+            HeuristicOutcome: An operator has completed the branch.
+            NotFound: The xid is unknown.
+            ProgrammingError: There is no branch, or the connection is in one and an xid was given.
         """
         with self.guard:
             self.check_open()
             self._tpc.rollback(None if xid is None else as_xid(xid), self._channels_in_use(), timeout)
 
     def tpc_recover(self, *, timeout: Timeout = DEFAULT) -> list[Xid]:
-        """The xids of all prepared branches (PEP 249), and of those that were completed by hand (DTX-10)."""
+        """Return the xids of all branches that are prepared (PEP 249) or that an operator has completed (DTX-10)."""
         with self.guard:
             self.check_open()
             return self._tpc.recover(timeout)
 
     def tpc_forget(self, xid: object, *, timeout: Timeout = DEFAULT) -> None:
-        """Let the broker forget a branch that was completed by hand, once HeuristicOutcome has been dealt with."""
+        """Have the broker forget a branch that an operator completed, once the HeuristicOutcome has been dealt with."""
         with self.guard:
             self.check_open()
             self._tpc.forget(as_xid(xid), timeout)
 
     def take_returned(self) -> list[Returned]:
-        """Mandatory messages that no queue took when `tpc_commit` committed them. The rest is committed."""
+        """Return the mandatory messages that were unroutable when `tpc_commit` committed them.
+
+        All other messages of those branches were delivered to queues.
+        """
         returned = list(self._tpc.returned)
         self._tpc.returned.clear()
         return returned
 
     @property
     def tpc_prepared(self) -> bool:
-        """Whether the branch is prepared, so that only its outcome is missing."""
+        """Whether the branch is prepared and awaits its outcome."""
         return self._tpc.prepared
 
     def commit(self, *, timeout: Timeout = DEFAULT) -> None:
-        """Commit on each channel with `tx_select`, one after the other. ProgrammingError within a branch (PEP 249)."""
+        """Call tx.commit on each transactional channel in turn. Raises ProgrammingError within a branch (PEP 249)."""
         with self.guard:
             self.check_open()
             self._tpc.outside("commit")
@@ -172,7 +205,7 @@ class Connection(Link):
                     channel.rpc(spec.TxCommit(), timeout=timeout)
 
     def rollback(self, *, timeout: Timeout = DEFAULT) -> None:
-        """Roll back on each channel with `tx_select`. ProgrammingError within a branch (PEP 249)."""
+        """Call tx.rollback on each transactional channel in turn. Raises ProgrammingError within a branch (PEP 249)."""
         with self.guard:
             self.check_open()
             self._tpc.outside("rollback")
@@ -183,7 +216,10 @@ class Connection(Link):
     # -- events
 
     def process_data_events(self, time_limit: float | None = 0) -> None:
-        """Run the callbacks for what has come; if that is nothing, wait `time_limit` s (None: for ever) for it."""
+        """Run the callbacks for everything that has arrived.
+
+        If nothing has arrived, wait for up to `time_limit` seconds (None: without limit).
+        """
         with self.guard:
             self.check_open()
             self.poll()
@@ -199,7 +235,7 @@ class Connection(Link):
             self.process_data_events(left)
 
     def add_callback_threadsafe(self, callback: Callable[[], object]) -> None:
-        """From any thread: have this called by `process_data_events` in the thread that uses the connection."""
+        """Schedule `callback` to be run by `process_data_events`. May be called from any thread."""
         self._events.append(callback)
         self._changed = True
         self._transport.wake()
@@ -214,7 +250,7 @@ class Connection(Link):
         return done
 
     def leave_branch(self, channel: ChannelBase) -> None:
-        """A channel is about to be closed by the program: what it did stays in the branch."""
+        """Detach a channel that is about to be closed. Its work stays in the branch."""
         self._tpc.leave(channel)
 
     def _channels_in_use(self) -> list[Channel]:

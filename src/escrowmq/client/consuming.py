@@ -1,4 +1,4 @@
-"""Consuming: by callback, one by one, or in bulk; and settling."""
+"""Consuming by callback, one message at a time or in bulk, and settling deliveries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ACKS: Final = 4096
 
 
 class Consuming(ChannelBase):
-    """What a channel can consume and settle."""
+    """The part of a channel that consumes and settles."""
 
     def __init__(self, connection: Link, number: int) -> None:
         super().__init__(connection, number)
@@ -42,13 +42,13 @@ class Consuming(ChannelBase):
     def basic_qos(
         self, prefetch_size: int = 0, prefetch_count: int = 0, global_qos: bool = False, *, timeout: Timeout = DEFAULT
     ) -> Answer[spec.BasicQosOk]:
-        """How many deliveries may be unsettled: for each consumer that follows, or (`global_qos`) for the channel."""
+        """Limit the unsettled deliveries of each consumer that follows, or with `global_qos` of the whole channel."""
         return self.rpc(spec.BasicQos(prefetch_size, prefetch_count, global_qos), timeout=timeout)
 
     def basic_get(
         self, queue: str, auto_ack: bool = False, *, timeout: Timeout = DEFAULT
     ) -> tuple[spec.BasicGetOk, Properties, bytes] | tuple[None, None, None]:
-        """One message, or three times None when the queue is empty."""
+        """Return one message as method, properties and body, or three times None if the queue is empty."""
         method, content = self.rpc(spec.BasicGet(queue, auto_ack), timeout=timeout)
         if content is None or not isinstance(method, spec.BasicGetOk):
             return None, None, None
@@ -65,9 +65,11 @@ class Consuming(ChannelBase):
         *,
         timeout: Timeout = DEFAULT,
     ) -> str:
-        """Have `callback(channel, method, properties, body)` called for each delivery; the consumer's tag.
+        """Have `on_message_callback(channel, method, properties, body)` called for each delivery.
 
-        It is called from `start_consuming` or `connection.process_data_events`, never at another time.
+        Returns the consumer tag.
+
+        Callbacks run only in `start_consuming` and `connection.process_data_events`.
         """
         with self.connection.guard:
             tag = self._new_tag(consumer_tag)
@@ -87,7 +89,7 @@ class Consuming(ChannelBase):
         *,
         timeout: Timeout = DEFAULT,
     ) -> Consumer:
-        """A consumer to fetch from in bulk: `consumer.fetch(1000).bodies`."""
+        """Return a consumer from which deliveries are fetched in bulk: `consumer.fetch(1000).bodies`."""
         with self.connection.guard:
             tag = self._new_tag(consumer_tag)
             consumer = self._consumers[tag] = Consumer(self, queue, tag, auto_ack)
@@ -102,16 +104,22 @@ class Consuming(ChannelBase):
         arguments: Arguments = None,
         inactivity_timeout: float | None = None,
     ) -> Iterator[Message | tuple[None, None, None]]:
-        """Messages, one by one, for ever; three times None after each `inactivity_timeout` seconds without any.
+        """Yield messages one at a time, without end.
 
-        Ends when the broker cancels the consumer. A loop that was left can be entered again with the same arguments;
-        `cancel()` ends it for good.
+        After each `inactivity_timeout` seconds without a message, yield three times None. The iteration ends when the
+        broker cancels the consumer. A loop that was left can be entered again with the same arguments; `cancel()` ends
+        the consumer.
+
+        Raises:
+            ProgrammingError: `consume` is already active on this channel with other arguments.
         """
         given = (queue, auto_ack, exclusive)
         if self._generator is None:
             self._generator = self.subscribe(queue, auto_ack, exclusive, arguments=arguments), given
         elif self._generator[1] != given:
-            raise ProgrammingError("this channel consumes already, with other arguments; cancel() ends that")
+            raise ProgrammingError(
+                "consume is already active on this channel with other arguments; call cancel() first"
+            )
         consumer = self._generator[0]
         return self._each(consumer, inactivity_timeout)
 
@@ -127,7 +135,7 @@ class Consuming(ChannelBase):
                 yield None, None, None
 
     def cancel(self) -> int:
-        """End `consume`; how many deliveries, not yet seen, go back to the queue."""
+        """End `consume`. Returns the number of deliveries that had arrived unread and go back to the queue."""
         if self._generator is None:
             return 0
         consumer = self._generator[0]
@@ -137,7 +145,7 @@ class Consuming(ChannelBase):
         return count
 
     def basic_cancel(self, consumer_tag: str, *, timeout: Timeout = DEFAULT) -> None:
-        """Stop a consumer. Deliveries that nobody has seen go back to the queue."""
+        """Stop a consumer. Its unread deliveries go back to the queue."""
         with self.connection.guard:
             if consumer_tag not in self._callbacks and consumer_tag not in self._consumers:
                 return
@@ -153,14 +161,14 @@ class Consuming(ChannelBase):
                     self.send(spec.BasicNack(tag, False, True))
 
     def start_consuming(self) -> None:
-        """Run callbacks until no consumer of this channel is left, or `stop_consuming` is called."""
+        """Run callbacks until this channel has no consumer left or `stop_consuming` is called."""
         self._stopped = False
         while self._callbacks and not self._stopped:
             self.check_open()
             self.connection.process_data_events(None)
 
     def stop_consuming(self, consumer_tag: str | None = None) -> None:
-        """Stop one consumer, or all that have a callback. May be called in a callback."""
+        """Stop one consumer, or all consumers with a callback. May be called from a callback."""
         if consumer_tag is None:
             self._stopped = True
         for tag in [consumer_tag] if consumer_tag else list(self._callbacks):
@@ -168,29 +176,32 @@ class Consuming(ChannelBase):
 
     @property
     def consumer_tags(self) -> list[str]:
-        """The tags of what consumes here."""
+        """The tags of this channel's consumers."""
         return [*self._callbacks, *self._consumers]
 
     def add_on_cancel_callback(self, callback: CancelCallback) -> None:
-        """Have `callback(method)` called, by `process_data_events`, when the broker cancels a consumer."""
+        """Have `process_data_events` call `callback(method)` when the broker cancels a consumer."""
         self._on_cancel.append(callback)
 
     # -- settling
 
     def basic_ack(self, delivery_tag: int = 0, multiple: bool = False) -> None:
-        """It is done. With `multiple` everything up to this tag, all if it is 0."""
+        """Acknowledge a delivery. With `multiple`, acknowledge all up to this tag; tag 0 means all deliveries."""
         self._settle(spec.BasicAck(delivery_tag, multiple))
 
     def basic_nack(self, delivery_tag: int = 0, multiple: bool = False, requeue: bool = True) -> None:
-        """It was not done: back to its queue, or (`requeue` false) dead-lettered or dropped."""
+        """Refuse a delivery: requeue it, or with `requeue` false have it dead-lettered or dropped.
+
+        `multiple` is as for `basic_ack`.
+        """
         self._settle(spec.BasicNack(delivery_tag, multiple, requeue))
 
     def basic_reject(self, delivery_tag: int = 0, requeue: bool = True) -> None:
-        """As `basic_nack`, for one delivery."""
+        """Refuse one delivery, as `basic_nack` does."""
         self._settle(spec.BasicReject(delivery_tag, requeue))
 
     def ack_many(self, delivery_tags: Iterable[int]) -> None:
-        """Acknowledge each of these, in few writes."""
+        """Acknowledge each of these delivery tags, with few writes to the socket."""
         with self.connection.guard:
             tags = list(delivery_tags)
             pack, number, index = _ACK.pack, self.channel_number, spec.BasicAck.INDEX
@@ -203,7 +214,7 @@ class Consuming(ChannelBase):
                 self.connection.send(b"".join(frames))
 
     def basic_recover(self, requeue: bool = True, *, timeout: Timeout = DEFAULT) -> Answer[spec.BasicRecoverOk]:
-        """Have everything that is not settled delivered again."""
+        """Have the broker deliver all unsettled deliveries of the channel again."""
         return self.rpc(spec.BasicRecover(requeue), timeout=timeout)
 
     def _settle(self, method: spec.BasicAck | spec.BasicNack | spec.BasicReject) -> None:
@@ -224,7 +235,7 @@ class Consuming(ChannelBase):
     def _consume(
         self, queue: str, tag: str, auto_ack: bool, exclusive: bool, arguments: Arguments, timeout: Timeout
     ) -> None:
-        # The tag is known before the answer comes: deliveries may follow it in the same segment.
+        # The client chooses the tag, because deliveries may follow consume-ok in the same read.
         method = spec.BasicConsume(queue, tag, False, auto_ack, exclusive, False, dict(arguments or {}))
         try:
             self.rpc(method, timeout=timeout)
@@ -240,7 +251,10 @@ class Consuming(ChannelBase):
     def wait_for_deliveries(
         self, consumer: Consumer, least: int, timeout: float | None, *, forever: bool = False
     ) -> None:
-        """Wait until a consumer has `least` deliveries, is cancelled, or the time is over."""
+        """Wait until a consumer has `least` deliveries or is cancelled.
+
+        `timeout` is in seconds; None stands for the connection's timeout, or with `forever` for no limit.
+        """
         with self.connection.guard:
             if consumer.inbox.count >= least or consumer.cancelled:
                 return
@@ -269,7 +283,7 @@ class Consuming(ChannelBase):
     def dispatch(self) -> int:
         done = super().dispatch()
         inbox = self._inbox
-        for _ in range(inbox.count):  # what comes while callbacks run is for the next round
+        for _ in range(inbox.count):  # deliveries that arrive during callbacks wait for the next round
             if not inbox.count or not self.is_open:
                 break
             message = inbox.pop()

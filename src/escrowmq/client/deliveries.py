@@ -1,4 +1,4 @@
-"""Deliveries that wait to be taken: runs of them, and consumers that collect runs."""
+"""Deliveries that have arrived and wait to be taken, and the consumers that fetch them in bulk."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from escrowmq.client.consuming import Consuming
 
 Callback = Callable[[Any, BasicDeliver, Properties, bytes], None]
-"""Called with channel, method, properties, body, as in pika."""
+"""Called with channel, method, properties and body, as in pika."""
 
 
 class Message(NamedTuple):
-    """One delivery, as pika's `consume` yields it."""
+    """One delivery, in the form that pika's `consume` yields."""
 
     method: BasicDeliver
     properties: Properties
@@ -28,7 +28,7 @@ class Message(NamedTuple):
 
 
 class Batch:
-    """Deliveries in their order. Those of a run have address and properties in common."""
+    """Deliveries in order, as runs. The deliveries of one run share their address and properties."""
 
     def __init__(self, runs: list[Run]) -> None:
         self.runs = runs
@@ -38,34 +38,37 @@ class Batch:
 
     @cached_property
     def tags(self) -> list[int]:
-        """The delivery tags of all."""
+        """The delivery tags of all deliveries."""
         return self.runs[0].tags if len(self.runs) == 1 else [tag for run in self.runs for tag in run.tags]
 
     @cached_property
     def bodies(self) -> list[bytes]:
-        """The bodies of all."""
+        """The bodies of all deliveries."""
         return self.runs[0].bodies if len(self.runs) == 1 else [body for run in self.runs for body in run.bodies]
 
 
 class Inbox:
-    """Runs, first in, first out, taken one by one or in bulk."""
+    """A first-in, first-out buffer of runs, from which deliveries are taken one at a time or in bulk."""
 
     __slots__ = ("_at", "_properties", "_runs", "count")
 
     def __init__(self) -> None:
         self.count = 0
-        """Deliveries in it."""
+        """The number of deliveries in the buffer."""
         self._runs: deque[Run] = deque()
-        self._at = 0  # how many of the first run are taken
-        self._properties: Properties | None = None  # of the first run
+        self._at = 0  # how many deliveries of the first run have been taken
+        self._properties: Properties | None = None  # those of the first run, once decoded
 
     def add(self, run: Run) -> None:
-        """Put a run behind the others."""
+        """Append a run."""
         self._runs.append(run)
         self.count += len(run.tags)
 
     def pop(self) -> Message:
-        """The next one. The messages of a run share their properties. IndexError when there is none."""
+        """Take the next delivery.
+
+        The deliveries of one run get the same `Properties` object. Raises IndexError if empty.
+        """
         run, at = self._runs[0], self._at
         if self._properties is None:
             self._properties = Properties.decode(run.props)
@@ -82,7 +85,7 @@ class Inbox:
         return message
 
     def take(self, most: int | None) -> list[Run]:
-        """The next `most` (None: all) as runs."""
+        """Take the next `most` deliveries, or all if None, as runs."""
         taken: list[Run] = []
         left = self.count if most is None else min(most, self.count)
         self.count -= left
@@ -107,7 +110,7 @@ class Inbox:
         self._properties = None
 
     def without(self, consumer_tag: str) -> list[int]:
-        """Take out what is for one consumer; the tags of that."""
+        """Take out the deliveries to one consumer. Returns their delivery tags."""
         runs = self.take(None)
         gone: list[int] = []
         for run in runs:
@@ -119,7 +122,7 @@ class Inbox:
 
 
 class Consumer:
-    """A subscription whose deliveries are fetched in bulk. `cancelled` tells that the broker sends no more."""
+    """A subscription whose deliveries are fetched in bulk. `cancelled` is set once the broker has cancelled it."""
 
     def __init__(self, channel: Consuming, queue: str, tag: str, auto_ack: bool) -> None:
         self.channel = channel
@@ -133,10 +136,13 @@ class Consumer:
         return self.inbox.count
 
     def fetch(self, most: int | None = None, *, least: int = 1, timeout: float | None = None) -> Batch:
-        """At most `most` deliveries (None: all that is there), as soon as there are `least`.
+        """Return up to `most` deliveries (None: all that have arrived), as soon as there are `least`.
 
-        After `timeout` seconds (None: the connection's) what is there, perhaps nothing. Raises ConsumerCancelled when
-        the broker has cancelled the consumer and all is taken.
+        After `timeout` seconds (None: the connection's timeout) it returns the deliveries that have arrived, possibly
+        none.
+
+        Raises:
+            ConsumerCancelled: The broker has cancelled the consumer, and all its deliveries have been taken.
         """
         if most is not None:
             least = min(least, most)
@@ -146,5 +152,5 @@ class Consumer:
         return Batch(self.inbox.take(most))
 
     def cancel(self) -> None:
-        """Stop it; what was not fetched goes back to the queue."""
+        """Stop the consumer. Deliveries that were not fetched go back to the queue."""
         self.channel.basic_cancel(self.tag)

@@ -1,4 +1,4 @@
-"""Publishes as bytes, many at once: what repeats is built once, and the rest is left to `bytes.join`."""
+"""Encodes publishes in bulk: repeated parts are built once, the rest is joined by `bytes.join`."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from escrowmq.wire.amqp091.frames import (
 from escrowmq.wire.amqp091.spec import BasicPublish
 
 PIECE_BYTES: Final = 256 * 1024
-"""Bodies that are encoded together have about this size at most: what is in memory twice."""
+"""The bytes of bodies that are encoded together, roughly at most. This much is in memory twice."""
 _CACHE_LIMIT: Final = 4096
 
 
 class Heads(dict[int, bytes]):
-    """All of a publish in front of the body, by the body's size: method, header, head of the body frame."""
+    """The bytes of a publish before its body, by body size: method frame, header frame, header of the body frame."""
 
     __slots__ = ("_before", "_behind", "_channel")
 
@@ -37,7 +37,7 @@ class Heads(dict[int, bytes]):
         self._behind = props + FRAME_END
 
     def bare(self, size: int) -> bytes:
-        """Method and header frame, without a body frame."""
+        """Return method frame and header frame, without a body frame's header. `size` is the body's, in bytes."""
         return self._before + CONTENT_HEADER.pack(BASIC_CLASS, 0, size) + self._behind
 
     def __missing__(self, size: int) -> bytes:
@@ -48,7 +48,7 @@ class Heads(dict[int, bytes]):
 
 
 class Encoder:
-    """The publishes of one channel. `frame_max` in octets, 0 for no limit."""
+    """Encodes the publishes of one channel. `frame_max` is in bytes; 0 means no limit."""
 
     __slots__ = ("_channel", "_frame_max", "_heads", "_room")
 
@@ -59,7 +59,11 @@ class Encoder:
         self._heads: dict[tuple[str, str, bytes, bool], Heads] = {}
 
     def heads(self, exchange: str, routing_key: str, props: bytes, mandatory: bool) -> Heads:
-        """Found again for what was published before. ValueError if a name, or what is in the header, is too long."""
+        """Return the heads for this address and these properties, from a cache if possible.
+
+        Raises:
+            ValueError: A name is too long, or the properties do not fit into one frame.
+        """
         key = (exchange, routing_key, props, mandatory)
         heads = self._heads.get(key)
         if heads is None:
@@ -67,20 +71,20 @@ class Encoder:
                 self._heads.clear()
             if CONTENT_HEADER_SIZE + len(props) > self._room:
                 most = self._room - CONTENT_HEADER_SIZE
-                raise ValueError(f"properties and headers of {len(props)} bytes, at most {most} are possible")
+                raise ValueError(f"properties and headers take {len(props)} bytes; at most {most} fit into a frame")
             method = method_frame(self._channel, BasicPublish(exchange, routing_key, mandatory))
             heads = self._heads[key] = Heads(self._channel, method, props)
         return heads
 
     def one(self, heads: Heads, body: bytes) -> bytes:
-        """A single publish."""
+        """Encode a single publish."""
         size = len(body)
         if 0 < size <= self._room:
             return heads[size] + body + FRAME_END
         return heads.bare(size) + body_frames(self._channel, body, self._frame_max)
 
     def alike(self, heads: Heads, bodies: Sequence[bytes], sizes: Sequence[int]) -> bytes:
-        """Publishes to one address with the same properties."""
+        """Encode publishes that share address and properties. `sizes` are the lengths of `bodies`."""
         low, high = min(sizes), max(sizes)
         if not 0 < low <= high <= self._room:
             return b"".join([self.one(heads, body) for body in bodies])
@@ -90,14 +94,14 @@ class Encoder:
         return b"".join(chain.from_iterable(zip(map(heads.__getitem__, sizes), bodies, repeat(FRAME_END))))
 
     def mixed(self, heads: Sequence[Heads], bodies: Sequence[bytes], sizes: Sequence[int]) -> bytes:
-        """Publishes of which each has heads of its own."""
+        """Encode publishes with heads of their own. `sizes` are the lengths of `bodies`."""
         if not 0 < min(sizes) <= max(sizes) <= self._room:
             return b"".join([self.one(head, body) for head, body in zip(heads, bodies, strict=True)])
         return b"".join([part for h, s, b in zip(heads, sizes, bodies, strict=True) for part in (h[s], b, FRAME_END)])
 
 
 def pieces(sizes: Sequence[int], most: int = PIECE_BYTES) -> Iterator[tuple[int, int]]:
-    """Cut: (from, to) of what is encoded together, each at least one message, else `most` octets at most."""
+    """Yield the bounds (from, to) of pieces to encode together: at most `most` bytes, but at least one message each."""
     total = sum(sizes)
     if total <= most:
         yield 0, len(sizes)

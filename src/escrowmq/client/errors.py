@@ -1,6 +1,6 @@
-"""What the client raises: the exception hierarchy of PEP 249, and what the broker's reply codes are in it."""
+"""The exceptions that the client raises: PEP 249's hierarchy, and the classes for AMQP reply codes."""
 
-# ruff: noqa: N818 - most are named as the reply code is, or as the standard names the state
+# ruff: noqa: N818 - most names are those of the reply code, or of the state in the standard
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -13,56 +13,58 @@ from escrowmq.wire.amqp091.spec import BasicReturn
 
 
 class Warning(Exception):  # noqa: A001 - PEP 249's name
-    """Something worth knowing that stops nothing (PEP 249). Never raised by this client."""
+    """A noteworthy condition that is not an error (PEP 249). This client never raises it."""
 
 
 class Error(Exception):
-    """Base of all errors of this client (PEP 249)."""
+    """The base of all errors of this client (PEP 249)."""
 
 
 class InterfaceError(Error):
-    """The client is used as it must not be: closed, after a fork, by two threads at once."""
+    """The client was used incorrectly: after closing it, after a fork, or by two threads at once (PEP 249)."""
 
 
 class DatabaseError(Error):
-    """Base of all that concerns the broker (PEP 249)."""
+    """The base of all errors that concern the broker (PEP 249)."""
 
 
 class DataError(DatabaseError):
-    """A value does not fit (PEP 249)."""
+    """A value is out of range (PEP 249)."""
 
 
 class OperationalError(DatabaseError):
-    """Not the program's fault: lost connections, timeouts, limits, rolled back branches (PEP 249)."""
+    """A condition outside the application's control: lost connection, timeout, limit, rolled back branch (PEP 249)."""
 
 
 class IntegrityError(DatabaseError):
-    """A branch's outcome is not the one that was asked for (PEP 249)."""
+    """The outcome of a branch differs from the requested one (PEP 249)."""
 
 
 class InternalError(DatabaseError):
-    """The broker failed inside (PEP 249)."""
+    """The broker had an internal error (PEP 249)."""
 
 
 class ProgrammingError(DatabaseError):
-    """The program asks for what does not exist, is not allowed, or is not possible now (PEP 249)."""
+    """The request refers to something that does not exist, or is not permitted or not possible now (PEP 249)."""
 
 
 class NotSupportedError(DatabaseError):
-    """The broker does not have what is asked for (PEP 249)."""
+    """The broker does not support the request (PEP 249)."""
 
 
 class Timeout(OperationalError, TimeoutError):
-    """A call took longer than its timeout; the text says what it was waiting for."""
+    """A call took longer than its timeout. The text says what it was waiting for."""
 
 
 # ---- closed by the broker ----
 
 
 class Closed(DatabaseError):
-    """The broker has closed a channel or the connection. `code` and `text` are its reply, `method` is what provoked it.
+    """The broker closed a channel or the connection.
 
-    `method` is a name as `"queue.declare"`, empty if the broker named none; `code` is 0 if there was no reply at all.
+    `code` and `text` are those of the broker's reply; `code` is 0 if there was no reply. `method` is the name of the
+    method that caused the close, such as `"queue.declare"`, or empty if the broker named none. `where` is the channel
+    or the broker's address.
     """
 
     def __init__(self, code: int, text: str, method: str = "", where: str = "") -> None:
@@ -73,7 +75,7 @@ class Closed(DatabaseError):
         self.where = where
 
     def again(self) -> Closed:
-        """The same once more, for each call that meets it, so that each has a traceback of its own."""
+        """Return a copy, so that each call that raises it gets a traceback of its own."""
         return type(self)(self.code, self.text, self.method, self.where)
 
     def __str__(self) -> str:
@@ -83,19 +85,19 @@ class Closed(DatabaseError):
 
 
 class ConnectionClosed(Closed, OperationalError):
-    """The connection has ended: closed by the broker, or lost (`code` 0)."""
+    """The connection has ended: the broker closed it, or it was lost (`code` 0)."""
 
 
 class AuthenticationError(ConnectionClosed):
-    """The broker does not let this user in."""
+    """The broker refused the login."""
 
 
 class ChannelClosed(Closed):
-    """The broker has closed the channel, and what was not committed on it is rolled back. Others go on."""
+    """The broker closed the channel and rolled back its uncommitted work. Other channels are not affected."""
 
 
 class ContentTooLarge(ChannelClosed, DataError):
-    """311."""
+    """311: the message is larger than the broker accepts."""
 
 
 class AccessRefused(ChannelClosed, ProgrammingError):
@@ -103,35 +105,35 @@ class AccessRefused(ChannelClosed, ProgrammingError):
 
 
 class NotFound(ChannelClosed, ProgrammingError):
-    """404: no such queue, exchange or xid."""
+    """404: there is no such queue, exchange or xid."""
 
 
 class ResourceLocked(ChannelClosed, OperationalError):
-    """405: an exclusive queue of another connection, or somebody consumes exclusively."""
+    """405: the queue is exclusive to another connection, or another consumer has exclusive access to it."""
 
 
 class PreconditionFailed(ChannelClosed, ProgrammingError):
-    """406: something is there with other properties, a delivery tag is unknown, a mode does not allow it."""
+    """406: the object exists with other properties, the delivery tag is unknown, or the channel's mode forbids it."""
 
 
 class CommandInvalid(ChannelClosed, ProgrammingError):
-    """503: not possible in the state in which the channel or the branch is."""
+    """503: not possible in the current state of the channel or the branch."""
 
 
 class ResourceExhausted(ChannelClosed, OperationalError):
-    """506: over a bound that is configured; nothing of the transaction is applied."""
+    """506: a configured limit is exceeded; nothing of the transaction was applied."""
 
 
 class NotAllowed(ChannelClosed, ProgrammingError):
-    """530: the xid is in use, or something else that is never allowed."""
+    """530: the xid is in use, or the operation is never allowed."""
 
 
 class NotImplementedByBroker(ChannelClosed, NotSupportedError):
-    """540."""
+    """540: the broker does not implement the method."""
 
 
 class BrokerFailed(ChannelClosed, InternalError):
-    """541."""
+    """541: the broker had an internal error."""
 
 
 _BY_CODE: Final[dict[int, type[ChannelClosed]]] = {
@@ -149,7 +151,10 @@ _BY_CODE: Final[dict[int, type[ChannelClosed]]] = {
 
 
 def channel_closed(code: int, text: str, method: str, number: int) -> ChannelClosed:
-    """The exception for a channel.close of the broker."""
+    """Return the exception for a channel.close from the broker.
+
+    `method` is the name of the method that caused it; `number` is the channel.
+    """
     return _BY_CODE.get(code, ChannelClosed)(code, text, method, f"channel {number}")
 
 
@@ -157,7 +162,7 @@ def channel_closed(code: int, text: str, method: str, number: int) -> ChannelClo
 
 
 class Returned(NamedTuple):
-    """A mandatory message that no queue took. `method` has reply code and text, exchange and routing key."""
+    """A mandatory message that was unroutable. `method` holds reply code and text, exchange and routing key."""
 
     method: BasicReturn
     properties: Properties
@@ -165,7 +170,7 @@ class Returned(NamedTuple):
 
 
 class UnroutableError(OperationalError):
-    """Mandatory messages came back; `messages` has them."""
+    """Mandatory messages were unroutable and came back; they are in `messages`."""
 
     def __init__(self, messages: Sequence[Returned]) -> None:
         super().__init__(messages)
@@ -178,7 +183,10 @@ class UnroutableError(OperationalError):
 
 
 class NackError(OperationalError):
-    """The broker did not take messages; `sequence_numbers` are theirs, counted from 1 since `confirm_delivery`."""
+    """The broker refused messages.
+
+    `sequence_numbers` are counted from 1 since `confirm_delivery`.
+    """
 
     def __init__(self, sequence_numbers: Sequence[int]) -> None:
         super().__init__(sequence_numbers)
@@ -186,19 +194,19 @@ class NackError(OperationalError):
 
     def __str__(self) -> str:
         return (
-            f"the broker refused {len(self.sequence_numbers)} messages, the first is number {self.sequence_numbers[0]}"
+            f"the broker refused {len(self.sequence_numbers)} messages; the first is number {self.sequence_numbers[0]}"
         )
 
 
 class ConsumerCancelled(OperationalError):
-    """The broker has cancelled the consumer, because its queue was deleted, say."""
+    """The broker cancelled the consumer, for example because its queue was deleted."""
 
 
 # ---- transaction branches ----
 
 
 class RolledBack(OperationalError):
-    """The branch is rolled back, nothing of it happened; `timed_out` if because it was older than its timeout."""
+    """The branch was rolled back and has no effect. `timed_out` says whether its timeout was the cause."""
 
     def __init__(self, xid: Xid, *, timed_out: bool) -> None:
         super().__init__(xid, timed_out)
@@ -206,13 +214,13 @@ class RolledBack(OperationalError):
         self.timed_out = timed_out
 
     def __str__(self) -> str:
-        return f"branch {self.xid}: rolled back" + (", it was open longer than its timeout" if self.timed_out else "")
+        return f"branch {self.xid}: rolled back" + (" because its timeout expired" if self.timed_out else "")
 
 
 class HeuristicOutcome(IntegrityError):
-    """Somebody has completed the branch by hand (DTX-11). The broker keeps telling so until `tpc_forget(xid)`.
+    """An operator has completed the branch (DTX-11). The broker repeats this answer until `tpc_forget(xid)`.
 
-    `outcome` is "committed", "rolled back", "mixed" or "hazard" (it is not known); `asked` is "commit" or "rollback".
+    `outcome` is "committed", "rolled back", "mixed" or "hazard" (unknown); `asked` is "commit" or "rollback".
     """
 
     def __init__(self, xid: Xid, outcome: str, asked: str) -> None:
@@ -223,8 +231,8 @@ class HeuristicOutcome(IntegrityError):
 
     @property
     def as_asked(self) -> bool:
-        """Whether the outcome is nevertheless the one that was asked for."""
+        """Whether the outcome happens to be the requested one."""
         return (self.asked, self.outcome) in {("commit", "committed"), ("rollback", "rolled back")}
 
     def __str__(self) -> str:
-        return f"branch {self.xid}: {self.asked} was asked for, but by hand it was completed before: {self.outcome}"
+        return f"branch {self.xid}: {self.asked} requested, but an operator had already completed it: {self.outcome}"

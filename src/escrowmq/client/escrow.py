@@ -1,6 +1,6 @@
-"""The class escrow (240) for those who read and write in bulk: ranges that are held, and decisions over many branches.
+"""Bulk reading and deciding over the broker's AMQP class escrow (240), described in docs/internals/bulk.md.
 
-docs/internals/bulk.md has the methods. All calls go over a channel of their own, which is opened anew after a refusal.
+All calls use a channel of their own, which is reopened after the broker has closed it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 __all__ = ["Block", "Bulk", "Escrow", "HoldState", "QueueState", "Settle"]
 
 MOST_BYTES: Final = 4 << 20
-"""Bodies in a block, if nothing else is asked for."""
+"""The default limit for the bodies in one block, in bytes."""
 
 
 class HoldState(NamedTuple):
-    """What a group holds of a queue: the messages numbered `first` to `end` - 1, of which `added` are new.
+    """The messages of a queue that a group holds: numbers `first` to `end` - 1, of which `added` are new.
 
-    All below `settled` were settled by the group. Numbers are never used twice for a group and queue.
+    The group has settled every number below `settled`. A number is never reused for the same group and queue.
     """
 
     first: int
@@ -45,9 +45,9 @@ class HoldState(NamedTuple):
 
 
 class QueueState(NamedTuple):
-    """What can be read: of a stream the positions `first` to `next` - 1; of a classic queue, `ready` messages.
+    """What can be read from a queue: positions `first` to `next` - 1 of a stream, `ready` messages of a classic queue.
 
-    `kind` is "classic" or "stream". A durable queue that is deleted and made anew has another `ident`.
+    `kind` is "classic" or "stream". `ident` changes when a durable queue is deleted and declared again.
     """
 
     kind: str
@@ -58,7 +58,7 @@ class QueueState(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Messages numbered `first` to `next` - 1, in columns; there are none if the two are equal."""
+    """Messages numbered `first` to `next` - 1, in columns. The block is empty if the two are equal."""
 
     first: int
     next: int
@@ -66,7 +66,7 @@ class Block(NamedTuple):
 
 
 class Settle(NamedTuple):
-    """Everything of `queue` that `group` holds below number `end` is accepted."""
+    """Accepts every message of `queue` that `group` holds with a number below `end`."""
 
     queue: str
     group: str
@@ -74,52 +74,58 @@ class Settle(NamedTuple):
 
 
 class Escrow:
-    """Bulk reading and deciding on a connection. Raises what `Channel.rpc` raises.
+    """Bulk reading and deciding on a connection.
 
-    What needs a queue: NotFound, AccessRefused. A broker without this class: NotSupportedError.
+    Every method can raise what `Channel.rpc` raises, and NotSupportedError if the broker lacks this class. Methods that
+    name a queue raise NotFound or AccessRefused if it does not exist or the user has no permission for it.
     """
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self._own: Channel | None = None
-        self._branch: Channel | None = None  # where branches are worked for, so that nothing else gets into them
+        self._branch: Channel | None = None  # separate, so that nothing else gets into a branch
 
     # -- holding and reading
 
     def queues(self) -> list[str]:
-        """The names of all queues of the virtual host that the user may read, in order."""
+        """Return the names of all queues of the virtual host that the user may read, in order."""
         found: list[str] = []
         while some := self._rpc(spec.EscrowList(found[-1] if found else "")).queues["name"]:
             found += some
         return found
 
     def describe(self, *queues: str) -> list[QueueState]:
-        """What there is to be read, of each; asked in one go."""
+        """Return the state of each queue. The requests are pipelined."""
         channel = self._channel()
         requests = [channel.begin(spec.EscrowDescribe(queue)) for queue in queues]
         answers = [self._finish(channel, request) for request in requests]
         return [QueueState(*(getattr(answer, field) for field in QueueState._fields)) for answer in answers]
 
     def hold(self, queue: str, group: str, most: int = 0, until: int = 0) -> HoldState:
-        """Hold `most` further messages, or so many that the hold ends with number `until` - 1; with neither, just look.
+        """Hold up to `most` more messages, or all up to number `until` - 1; with neither, return the current state.
 
-        It may be fewer: there are no more, or it was enough for one call. Durable when it returns. PreconditionFailed
-        for a stream, which is read without holding it.
+        It may add fewer, because the queue has no more or because of the limit of one call. The result is durable.
+
+        Raises:
+            PreconditionFailed: The queue is a stream; streams are read without holding messages.
         """
         answer = self._rpc(spec.EscrowHold(queue, group, most, until))
         return HoldState(answer.first, answer.end, answer.count, answer.settled)
 
     def release(self, queue: str, group: str) -> int:
-        """What a group holds goes back to its places; how many messages that were.
+        """Return the messages that a group holds to their places. Returns their number.
 
-        ResourceLocked while a prepared branch will settle some of it.
+        Raises:
+            ResourceLocked: A prepared branch will settle some of them.
         """
         return int(self._rpc(spec.EscrowRelease(queue, group)).count)
 
     def blocks(self, queue: str, group: str, first: int, end: int, most_bytes: int = MOST_BYTES) -> Iterator[Block]:
-        """What `group` holds from number `first` to `end` - 1, or what lies at these positions of a stream.
+        """Yield the messages `first` to `end` - 1 that `group` holds, or those at these positions of a stream.
 
-        What is gone is passed over, as the blocks' numbers tell. While a block is worked on, the broker makes the next.
+        `most_bytes` limits the bodies in one block. Messages that are gone are skipped, as the numbers of the blocks
+        show. The next block is requested before the current one is yielded, so that client and broker work at the same
+        time.
         """
         channel = self._channel()
         request = channel.begin(spec.EscrowRead(queue, group, first, end, most_bytes))
@@ -140,15 +146,20 @@ class Escrow:
                 return
 
     def settle(self, work: Settle) -> None:
-        """At once, and durable when it returns. What was settled before is no error."""
+        """Settle immediately. The result is durable. Settling something again is not an error."""
         self._rpc(spec.EscrowSettle(*work))
 
     # -- branches, by their xid
 
     def start(self, xid: Xid, seconds: int, *, join: bool = False) -> Channel:
-        """Begin a branch that may be active for `seconds`, or join one: the channel that works for it until `end`.
+        """Begin a branch that may be active for `seconds`, or with `join` join an existing one.
 
-        NotAllowed if it is known and not to be joined, CommandInvalid if it is prepared, RolledBack if it timed out.
+        Returns the channel whose work belongs to the branch until `end`.
+
+        Raises:
+            NotAllowed: The branch exists, and `join` is false.
+            CommandInvalid: The branch is prepared.
+            RolledBack: The branch was rolled back because its timeout expired.
         """
         channel = self._branch_channel()
         name = xid.encode()
@@ -161,20 +172,22 @@ class Escrow:
         return channel
 
     def end(self, xid: Xid) -> None:
-        """The channel works for the branch no longer; anybody may prepare it. RolledBack if that is too late.
+        """Detach the channel from the branch, after which any connection may prepare it.
 
-        Raises what has closed the channel since `start`, which was refused for what was done on it.
+        Raises:
+            RolledBack: The branch was rolled back meanwhile.
+            ChannelClosed: The broker refused work of the branch and closed the channel.
         """
-        # Never a new channel, which would be told that it works for nothing, and hide why the first one was closed.
+        # Not on a new channel: its error would hide the reason why the first one was closed.
         channel = self._branch or self._branch_channel()
         flags = channel.rpc(spec.DtxDemarcationEnd(xid.encode())).method.flags
         if flags != codes.XA_OK:
             raise RolledBack(xid, timed_out=flags == codes.XA_RBTIMEOUT)
 
     def enlist(self, xid: Xid, settlements: Iterable[Settle], seconds: int) -> bool:
-        """Have a branch settle this; it is begun or, if somebody has done that, joined.
+        """Add settlements to a branch, which is begun with a timeout of `seconds`, or joined if it exists.
 
-        False if it is prepared already, so that nothing can be added.
+        Returns False if the branch is already prepared, so that nothing can be added.
         """
         try:
             channel = self.start(xid, seconds)
@@ -195,17 +208,21 @@ class Escrow:
         return channel, channel.begin(spec.DtxCoordinationPrepare(xid.encode()))
 
     def finish_prepare(self, xid: Xid, request: Any) -> bool:
-        """It is on disk, and can be committed whatever happens; False if there was nothing to do. RolledBack."""
+        """Wait for the answer to `begin_prepare`.
+
+        On return the branch is on disk and can be committed even after a crash.
+
+        Returns False if the branch was empty. Raises RolledBack if it could not be prepared.
+        """
         flags = self._finish(*request).flags
         if flags not in (codes.XA_OK, codes.XA_RDONLY):
             raise RolledBack(xid, timed_out=flags == codes.XA_RBTIMEOUT)
         return bool(flags == codes.XA_OK)
 
     def prepare(self, xid: Xid) -> bool:
-        """Prepare a branch that others have worked for; whether there is something to be committed.
+        """Prepare a branch that other connections have worked for. Returns whether there is something to commit.
 
-        False as well for one that is unknown, or can only be rolled back, which it then is. True for one that is
-        prepared already.
+        Returns True if the branch is already prepared; False if it is unknown, or had to be rolled back.
         """
         try:
             return self.finish_prepare(xid, self.begin_prepare(xid))
@@ -215,7 +232,7 @@ class Escrow:
             return xid in self.connection.tpc_recover()
 
     def rollback(self, xid: Xid) -> bool:
-        """Roll a branch back; False if it is unknown."""
+        """Roll a branch back. Returns False if it is unknown."""
         try:
             self._rpc(spec.DtxCoordinationRollback(xid.encode()))
         except NotFound:
@@ -223,22 +240,25 @@ class Escrow:
         return True
 
     def decide(self, format_id: int, gtrid: bytes, winners: Sequence[bytes], application: str, epoch: int) -> None:
-        """Commit the prepared branches of a global transaction that are named, in this order, and roll its others back.
+        """Commit the named prepared branches of a global transaction, in this order, and roll back all its others.
 
-        All in one record, which also says that `application` has come to `epoch`; nothing is committed if it was there
-        before. Without an application none is noted. Raises NotFound or CommandInvalid, and nothing has happened, if a
-        winner is unknown or not prepared.
+        One record contains all of that. It also records that `application` has reached `epoch`; if it had reached that
+        epoch before, nothing is committed. An empty `application` records no epoch.
+
+        Raises:
+            NotFound: A winner is unknown; nothing has happened.
+            CommandInvalid: A winner is not prepared; nothing has happened.
         """
         names: list[Any] = list(winners)
         self._rpc(spec.EscrowDecide(format_id, gtrid, {"bqual": names}, application, epoch))
 
     def progress(self, application: str) -> int | None:
-        """The last epoch of an application that was decided, None for none. What it says is durable."""
+        """Return the last epoch of an application that was decided, or None. The answer is durable."""
         answer = self._rpc(spec.EscrowProgress(application))
         return int(answer.epoch) if answer.known else None
 
     def take_returned(self) -> list[Returned]:
-        """Mandatory messages that no queue took when they were committed by `decide`."""
+        """Return the mandatory messages that were unroutable when `decide` committed them."""
         return self._own.take_returned() if self._own is not None else []
 
     # -- channels

@@ -1,4 +1,4 @@
-"""Who may use a connection: one thread at a time, in the process that made it."""
+"""Restricts a connection to one thread at a time, in the process that opened it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from escrowmq.client.errors import InterfaceError
 
 
 class Guard:
-    """Entered around every call. Refuses what would mix up the bytes of two callers, instead of waiting for it.
+    """A reentrant lock around every call on a connection.
 
-    A callback that the connection runs may call it again.
+    It raises InterfaceError instead of waiting, because concurrent callers would mix up each other's bytes. A callback
+    that the connection runs may call the connection again.
     """
 
     __slots__ = ("_lock", "_pid")
@@ -22,19 +23,19 @@ class Guard:
 
     @property
     def forked(self) -> bool:
-        """Whether this is a child of the process that made the connection."""
+        """Whether this process was forked from the one that opened the connection."""
         return os.getpid() != self._pid
 
     def __enter__(self) -> None:
         if os.getpid() != self._pid:
             raise InterfaceError(
-                f"this connection belongs to process {self._pid}, from which {os.getpid()} was forked; "
-                "a child process needs a connection of its own"
+                f"this connection belongs to process {self._pid}, from which process {os.getpid()} was forked; "
+                "open a new connection in the child process"
             )
         if not self._lock.acquire(blocking=False):
             raise InterfaceError(
-                "another thread is using this connection; give each thread its own, "
-                "or hand work over by connection.add_callback_threadsafe"
+                "another thread is using this connection; give each thread a connection of its own, "
+                "or hand work over with connection.add_callback_threadsafe"
             )
 
     def __exit__(self, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""Logging in: what the client answers to connection.start and connection.tune (specification, section 2.2.4)."""
+"""The client's answers during login, to connection.start and connection.tune (specification, section 2.2.4)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CAPABILITIES: Final[FieldTable] = {
 
 
 class Tuned(NamedTuple):
-    """What both sides have agreed on: 0 for no limit, heartbeat in seconds."""
+    """The limits that both sides have agreed on. 0 means no limit; the heartbeat is in seconds, 0 for none."""
 
     channel_max: int
     frame_max: int
@@ -29,10 +29,16 @@ class Tuned(NamedTuple):
 
 
 def start_ok(start: spec.ConnectionStart, wanted: Parameters, version: str) -> spec.ConnectionStartOk:
-    """The login. Raises NotSupportedError if the broker does not offer the mechanism."""
+    """Return the answer to connection.start, which logs in. `version` is the client's.
+
+    Raises:
+        NotSupportedError: The broker does not offer the mechanism.
+    """
     offered = start.mechanisms.decode("ascii", "replace").split()
     if wanted.mechanism not in offered:
-        raise NotSupportedError(f"{wanted.address} offers {', '.join(offered)}, not {wanted.mechanism}")
+        raise NotSupportedError(
+            f"{wanted.address} offers the mechanisms {', '.join(offered)}, but not {wanted.mechanism}"
+        )
     properties: FieldTable = {
         "product": "escrowmq.client",
         "version": version,
@@ -49,7 +55,10 @@ def start_ok(start: spec.ConnectionStart, wanted: Parameters, version: str) -> s
 
 
 def tune_ok(tune: spec.ConnectionTune, wanted: Parameters) -> Tuned:
-    """The smaller of both wishes, where 0 is no limit. A heartbeat of 0 from either side means none."""
+    """Return the smaller of the two sides' limits, where 0 means no limit.
+
+    A heartbeat of 0 from either side means no heartbeats.
+    """
     heartbeat = tune.heartbeat if wanted.heartbeat is None else wanted.heartbeat
     return Tuned(
         _smaller(tune.channel_max, wanted.channel_max),
@@ -59,9 +68,9 @@ def tune_ok(tune: spec.ConnectionTune, wanted: Parameters) -> Tuned:
 
 
 def refused(method: Method, where: str) -> ConnectionClosed:
-    """The exception for a broker that answered a login with this."""
+    """Return the exception for a broker that answered the login with `method`. `where` is the broker's address."""
     if not isinstance(method, spec.ConnectionClose):
-        return ConnectionClosed(0, f"unexpected {method.NAME} in the handshake", where=where)
+        return ConnectionClosed(0, f"unexpected {method.NAME} during login", where=where)
     kind = AuthenticationError if method.reply_code == codes.ACCESS_REFUSED else ConnectionClosed
     return kind(method.reply_code, method.reply_text, where=where)
 

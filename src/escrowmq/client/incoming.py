@@ -1,4 +1,4 @@
-"""Frames and messages out of bytes: the client's hot path when it consumes."""
+"""Parses frames and messages from bytes. This is the client's hot path for consuming."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ _LONG: Final = struct.Struct(">I")
 
 
 class Run:
-    """Deliveries in a row that differ in tag and body alone."""
+    """Consecutive deliveries that differ only in delivery tag and body."""
 
     __slots__ = ("bodies", "deliver", "props", "tags")
 
     def __init__(self, deliver: BasicDeliver, props: bytes) -> None:
         self.deliver = deliver
-        """Method of the first one."""
+        """The method of the first delivery."""
         self.props = props
         self.tags: list[int] = []
         self.bodies: list[bytes] = []
 
 
 class Sink(Protocol):
-    """What takes what comes on a channel."""
+    """Receives the methods and deliveries of a channel."""
 
     def on_method(self, method: Method, content: Content | None) -> None:
-        """A method, whole with its content."""
+        """Handle a method with its complete content, if it has any."""
 
     def on_deliveries(self, run: Run) -> None:
-        """Deliveries; the run may grow until something else comes."""
+        """Handle deliveries."""
 
 
 class _Form:
-    """The frames of a delivery without what differs: tag, sizes, body."""
+    """The frames of a delivery without the parts that vary: tag, sizes and body."""
 
     __slots__ = ("before", "behind", "deliver", "head", "props", "sink")
 
@@ -56,13 +56,13 @@ class _Form:
         self.sink = sink
         self.deliver = deliver
         self.props = props
-        self.head = head  # frame header, ids, consumer tag
-        self.before = before  # from behind the delivery tag up to the body's size
-        self.behind = behind  # from behind the body's size up to the size of the body frame
+        self.head = head  # frame header, class and method ids, consumer tag
+        self.before = before  # from the end of the delivery tag to the body size
+        self.behind = behind  # from the end of the body size to the size of the body frame
 
 
 class _Partial:
-    """A method whose content comes frame by frame."""
+    """A method whose content is arriving frame by frame."""
 
     __slots__ = ("expected", "method", "parts", "props", "received")
 
@@ -75,29 +75,29 @@ class _Partial:
 
 
 class Incoming:
-    """Reads a connection. `sink_of` finds who takes a channel's methods, None for a channel that is not open.
+    """Parses the bytes of a connection. `sink_of` returns the sink of a channel, or None if the channel is not open.
 
-    Raises SyntaxFault for what is no AMQP 0-9-1; nothing can be read after that.
+    Raises SyntaxFault for bytes that are not AMQP 0-9-1; nothing can be read after that.
     """
 
     __slots__ = ("_form", "_partial", "_rest", "_sink_of", "frame_max")
 
     def __init__(self, sink_of: Callable[[int], Sink | None]) -> None:
         self.frame_max = 0
-        """Octets of the longest frame that was agreed, 0 for no limit."""
+        """The largest frame size that was agreed on, in bytes; 0 means no limit."""
         self._sink_of = sink_of
         self._rest = b""
         self._form: _Form | None = None
         self._partial: dict[int, _Partial] = {}
 
     def feed(self, data: bytes) -> None:
-        """Read all that is whole."""
+        """Parse all complete frames. The rest is kept until more bytes arrive."""
         buf = self._rest + data if self._rest else data
         at = self._read(buf)
         self._rest = buf[at:] if at else buf
 
     def forget(self, sink: Sink, number: int) -> None:
-        """A channel is closed."""
+        """Drop the state of a channel that is closed."""
         self._partial.pop(number, None)
         if self._form is not None and self._form.sink is sink:
             self._form = None
@@ -115,12 +115,14 @@ class Incoming:
                     continue
             kind, number, size = unpack(buf, at)
             if size > most:
-                raise SyntaxFault(codes.FRAME_ERROR, f"frame of {size + 8} octets, {self.frame_max} were agreed")
+                raise SyntaxFault(
+                    codes.FRAME_ERROR, f"frame of {size + 8} bytes exceeds the agreed maximum of {self.frame_max}"
+                )
             stop = at + 7 + size
             if stop >= end:
                 break
             if buf[stop] != _END:
-                raise SyntaxFault(codes.FRAME_ERROR, f"frame ends with 0x{buf[stop]:02x}, not with 0xce")
+                raise SyntaxFault(codes.FRAME_ERROR, f"frame ends with 0x{buf[stop]:02x} instead of 0xce")
             if kind == codes.FRAME_METHOD and startswith(_DELIVER, at + 7):
                 behind = self._read_delivery(number, buf, at, stop, end)
                 if behind:
@@ -131,7 +133,7 @@ class Incoming:
         return at
 
     def _read_run(self, form: _Form, buf: bytes, at: int, end: int) -> int:
-        """Deliveries of one form; where the first one begins that is not such, or not whole."""
+        """Parse complete deliveries of one form. Returns the offset of the first byte that is not part of one."""
         head, before, behind = form.head, form.before, form.behind
         before_at = len(head) + 8
         size_at = before_at + len(before)
@@ -158,7 +160,7 @@ class Incoming:
                 add_body(buf[at + body_at : stop])
                 at = stop + 1
                 stop = at + step
-                if (  # the same size again, which needs no more than this
+                if (  # the next delivery has the same body size, so comparing slices is enough
                     stop >= end or buf[stop] != _END or not startswith(head, at) or not startswith(same, at + before_at)
                 ):
                     break
@@ -167,7 +169,10 @@ class Incoming:
         return at
 
     def _read_delivery(self, number: int, buf: bytes, at: int, stop: int, end: int) -> int:
-        """A delivery with header and body in one frame each; where the next frame begins, 0 if it is not such."""
+        """Parse a delivery whose header and body take one frame each.
+
+        Returns the offset of the next frame, or 0 if this is not such a delivery.
+        """
         header = stop + 1
         if end - header < _HEADER_FRAME_SIZE + 8:
             return 0
@@ -203,7 +208,7 @@ class Incoming:
     def _frame(self, kind: int, number: int, payload: bytes) -> None:
         if kind == codes.FRAME_HEARTBEAT:
             if number or payload:
-                raise SyntaxFault(codes.FRAME_ERROR, "heartbeat frame with a channel or a payload")
+                raise SyntaxFault(codes.FRAME_ERROR, "heartbeat frame on a channel other than 0, or with a payload")
             return
         partial = self._partial.get(number)
         if kind == codes.FRAME_METHOD:
@@ -219,7 +224,7 @@ class Incoming:
         elif kind not in (codes.FRAME_HEADER, codes.FRAME_BODY):
             raise SyntaxFault(codes.FRAME_ERROR, f"unknown frame type {kind}")
         elif partial is None:
-            raise SyntaxFault(codes.UNEXPECTED_FRAME, "content frame without a method that has content")
+            raise SyntaxFault(codes.UNEXPECTED_FRAME, "content frame without a preceding method that has content")
         else:
             self._content(number, partial, kind, payload)
 
@@ -231,7 +236,7 @@ class Incoming:
         else:
             partial.received += len(payload)
             if partial.received > partial.expected:
-                raise SyntaxFault(codes.UNEXPECTED_FRAME, "a body longer than announced, or without a header")
+                raise SyntaxFault(codes.UNEXPECTED_FRAME, "body is longer than announced, or has no content header")
             partial.parts.append(payload)
         if partial.received == partial.expected:
             del self._partial[number]
@@ -241,7 +246,7 @@ class Incoming:
     def _deliver(self, number: int, method: Method, content: Content | None) -> None:
         sink = self._sink_of(number)
         if sink is None:
-            return  # what still comes on a channel that is closed already
+            return  # sent before the broker knew that the channel is closed
         if isinstance(method, BasicDeliver) and content is not None:
             run = Run(method, content.props)
             run.tags.append(method.delivery_tag)
@@ -252,7 +257,7 @@ class Incoming:
 
 
 def _content_header(method: Method, payload: bytes) -> tuple[int, bytes]:
-    """Body size and properties. Content of a class other than basic has a header of its class."""
+    """Return body size and properties. Content of a class other than basic has a header with its own class id."""
     if len(payload) >= 14 and method.CLASS_ID != 60 and payload[:4] == struct.pack(">HH", method.CLASS_ID, 0):
         return _QUAD.unpack_from(payload, 4)[0], payload[12:]
     return decode_header(payload)

@@ -1,4 +1,4 @@
-"""The lower half of a connection: logging in, waiting, what is said on channel 0, and the end."""
+"""The lower half of a connection: login, waiting, methods on channel 0, and closing."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ from escrowmq.wire.amqp091.table import FieldTable
 
 C = TypeVar("C", bound=ChannelBase)
 M = TypeVar("M", bound=Method)
-_LAST_WORDS: Final = 1.0  # seconds for a farewell that perhaps nobody reads
+_LAST_WORDS: Final = 1.0  # seconds; the broker may never read the last methods
 
 
 class Link(ABC):
-    """A connection that is logged in, with its channels."""
+    """A logged-in connection with its channels."""
 
     def __init__(self, wanted: Parameters) -> None:
         self.parameters = wanted
         self.guard = Guard()
         self.blocked: str | None = None
-        """The broker's reason while it takes no publishes from this connection (connection.blocked)."""
+        """The broker's reason while it blocks publishes from this connection (connection.blocked), otherwise None."""
         self.server_properties: FieldTable = {}
         self.channel_max = self.frame_max = self.heartbeat = 0
-        """As agreed with the broker; seconds for the heartbeat, 0 for none and for no limit."""
+        """The limits that were agreed with the broker, 0 for none. `heartbeat` is in seconds."""
         self.error: ConnectionClosed | None = None
         self._closed = False
         self._running = False
         self._channels: dict[int, ChannelBase] = {}
         self._requests = Requests()
-        self._changed = False  # something has happened that `process_data_events` returns for
-        self._first: deque[Method] = deque()  # methods of the handshake
+        self._changed = False  # something has happened for which `process_data_events` returns
+        self._first: deque[Method] = deque()  # methods received during login
         self._incoming = Incoming(self._sink)
         deadline = time.monotonic() + wanted.connection_timeout
         self._transport = Transport(dial(wanted, deadline), self._incoming.feed, wanted.address)
@@ -61,26 +61,26 @@ class Link(ABC):
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be used."""
+        """Whether the connection can be used."""
         return not self._closed and self.error is None
 
     @property
     def is_closed(self) -> bool:
-        """Whether it can no longer be used."""
+        """Whether the connection can no longer be used."""
         return not self.is_open
 
     @property
     @abstractmethod
     def tpc_prepared(self) -> bool:
-        """Whether there is a branch that waits for its outcome alone."""
+        """Whether there is a branch that awaits only its outcome."""
 
     @abstractmethod
     def process_data_events(self, time_limit: float | None = 0) -> None:
-        """Run callbacks for what has come."""
+        """Run the callbacks for everything that has arrived."""
 
     @abstractmethod
     def leave_branch(self, channel: ChannelBase) -> None:
-        """A channel is about to be closed by the program."""
+        """Detach a channel that the application is about to close from its branch."""
 
     def _log_in(self, deadline: float) -> None:
         wanted = self.parameters
@@ -98,10 +98,10 @@ class Link(ABC):
         self._running = True
 
     def _handshake(self, kind: type[M], deadline: float) -> M:
-        """The next step of the broker. Raises what else it did."""
+        """Wait for the broker's next step of the login. Raises the error for any other method."""
         if not self.wait(lambda: self._first, max(deadline - time.monotonic(), 0.0)):
             address, limit = self.parameters.address, self.parameters.connection_timeout
-            raise errors.Timeout(f"{address} did not complete the login in {limit:g} s")
+            raise errors.Timeout(f"{address} did not complete the login within {limit:g} s")
         method = self._first.popleft()
         if not isinstance(method, kind):
             raise handshake.refused(method, self.parameters.address)
@@ -113,7 +113,7 @@ class Link(ABC):
         most = self.channel_max or 65535
         number = next((n for n in range(1, most + 1) if n not in self._channels), 0)
         if not number:
-            raise OperationalError(f"all {most} channels of the connection are open")
+            raise OperationalError(f"all {most} channels of the connection are in use")
         channel = kind(self, number)
         self._channels[number] = channel
         try:
@@ -124,11 +124,11 @@ class Link(ABC):
         return channel
 
     def close(self, reply_code: int = 200, reply_text: str = "Normal shutdown", *, timeout: Timeout = DEFAULT) -> None:
-        """Close it. What is not committed is rolled back; a prepared branch stays in doubt.
+        """Close the connection. Uncommitted work is rolled back; a prepared branch stays in doubt.
 
-        That the broker is gone already is no error.
+        It is not an error if the broker is already gone.
         """
-        if self.guard.forked:  # the connection is the parent's; this process has only a copy of its socket
+        if self.guard.forked:  # the parent process owns the connection; this process only has a copy of the socket
             self._closed = True
             self._transport.close()
             return
@@ -138,11 +138,11 @@ class Link(ABC):
                     method = spec.ConnectionClose(reply_code, reply_text, 0, 0)
                     self.send(method_frame(0, method), timeout)
                     request = self._requests.add(method)
-                    # A broker that holds publishes of this connection back reads nothing that comes behind them.
+                    # While the broker blocks this connection, it reads nothing that follows a publish.
                     limit = timeout if self.blocked is None else _LAST_WORDS
                     self.wait(lambda: request is None or request.answer is not None, limit)
             except OperationalError:
-                pass  # which is what was wanted
+                pass  # the connection is gone, which is what the caller wants
             finally:
                 self._closed = True
                 if self.blocked is None:
@@ -153,7 +153,7 @@ class Link(ABC):
     # -- writing, reading, waiting
 
     def check_open(self) -> None:
-        """Raise what ended the connection, or InterfaceError if that was the program itself."""
+        """Raise the error that ended the connection, or InterfaceError if the application closed it."""
         if self.error is not None:
             self._end()
             raise self.error.again()
@@ -161,7 +161,7 @@ class Link(ABC):
             raise InterfaceError("the connection is closed")
 
     def send(self, data: bytes, timeout: Timeout = DEFAULT) -> None:
-        """Send, and read meanwhile if that takes time."""
+        """Send data, and read while the socket accepts no more."""
         self.check_open()
         seconds = self._seconds(timeout)
         self._do(lambda: self._transport.send(data, seconds))
@@ -169,11 +169,14 @@ class Link(ABC):
             self.check_open()
 
     def poll(self) -> None:
-        """Read what is there."""
+        """Read the data that has arrived, without waiting."""
         self._do(self._transport.poll)
 
     def wait(self, done: Callable[[], object], timeout: Timeout) -> bool:
-        """See to the connection until `done`, even if the end follows at once; False after the timeout."""
+        """Process the connection until `done()` is true. Returns False after `timeout` seconds.
+
+        It returns True even if the connection ended right after.
+        """
         left = seconds = self._seconds(timeout)
         deadline = None if seconds is None else time.monotonic() + seconds
         while not done():
@@ -191,20 +194,20 @@ class Link(ABC):
         self._do(lambda: self._transport.turn(seconds))
 
     def wait_for(self, done: Callable[[], object], timeout: Timeout, what: str) -> None:
-        """As `wait`; raises Timeout."""
+        """Wait as `wait` does, but raise Timeout. `what` names what is awaited."""
         if not self.wait(done, timeout):
-            raise self._late(f"{self.parameters.address}: no {what} in {self._seconds(timeout):g} s")
+            raise self._late(f"{self.parameters.address}: no {what} within {self._seconds(timeout):g} s")
 
     def _late(self, text: str) -> errors.Timeout:
-        why = "" if self.blocked is None else f", as the broker takes no messages now: {self.blocked}"
+        why = "" if self.blocked is None else f"; the broker is blocking publishes: {self.blocked}"
         return errors.Timeout(text + why)
 
     def answer(self, number: int, method: Method) -> None:
-        """Send with the next opportunity; for what is said while reading."""
+        """Queue a method to be sent at the next opportunity. For answers given while reading."""
         self._transport.queue(method_frame(number, method))
 
     def dropped(self, channel: ChannelBase) -> None:
-        """A channel is closed."""
+        """Forget a channel that is closed."""
         if self._channels.get(channel.channel_number) is channel:
             del self._channels[channel.channel_number]
         self._incoming.forget(channel, channel.channel_number)
@@ -214,7 +217,7 @@ class Link(ABC):
         return self.parameters.timeout if isinstance(timeout, Default) else timeout
 
     def _do(self, action: Callable[[], object]) -> None:
-        """Write or read. What goes wrong with that ends the connection, which the next `check_open` tells."""
+        """Write or read. An error ends the connection and is raised by the next `check_open`."""
         try:
             action()
         except ConnectionClosed as error:
@@ -224,31 +227,31 @@ class Link(ABC):
             self.error = self.error or ConnectionClosed(fault.code, str(fault), where=self.parameters.address)
         except errors.Timeout as error:
             late = self._late(str(error))
-            # Half a frame may have gone: nothing can follow it.
-            self.error = ConnectionClosed(0, f"given up: {late}", where=self.parameters.address)
+            # A part of a frame may have been sent, so nothing can follow it.
+            self.error = ConnectionClosed(0, f"gave up: {late}", where=self.parameters.address)
             self._transport.abort()
             self._closed = True
             raise late from None
 
     def _end(self) -> None:
-        """The connection is over; send what is still to be said, if it goes at once."""
+        """Close the connection after an error, sending queued methods if the socket accepts them."""
         if not self._closed:
             self._closed = True
             with contextlib.suppress(ConnectionClosed, errors.Timeout, SyntaxFault):
                 self._transport.drain(_LAST_WORDS)
             self._transport.close()
 
-    # -- what comes on channel 0
+    # -- incoming methods on channel 0
 
     def _sink(self, number: int) -> Sink | None:
         return self._channels.get(number) if number else self
 
     def on_deliveries(self, run: Run) -> None:
-        """Deliveries on channel 0, where there are none."""
+        """Refuse deliveries: there are none on channel 0."""
         raise SyntaxFault(codes.COMMAND_INVALID, "basic.deliver on channel 0")
 
     def on_method(self, method: Method, content: Content | None) -> None:
-        """A method on channel 0."""
+        """Handle a method on channel 0."""
         if not self._running:
             self._first.append(method)
         elif self._requests.expects(method.INDEX):

@@ -1,4 +1,4 @@
-"""How fast the client is in bulk: `python -m escrowmq.client.measure amqp://127.0.0.1/`."""
+"""Measures the client's bulk throughput: `python -m escrowmq.client.measure amqp://127.0.0.1/`."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _QUEUE = "escrowmq.client.measure"
 
 
 class Rate(NamedTuple):
-    """Messages that went through, and the seconds that it took."""
+    """A number of messages and the time they took, in seconds."""
 
     messages: int
     seconds: float
 
     @property
     def per_second(self) -> float:
-        """Messages/s."""
+        """Messages per second."""
         return self.messages / self.seconds
 
 
 def publish_in_branches(
     url: str, *, branches: int = 10, messages: int = 100_000, size: int = 100, make: Callable[[list[bytes]], Any] = list
 ) -> Rate:
-    """Publish persistent messages to a durable queue: so many branches, each begun, prepared and committed.
+    """Publish persistent messages to a durable queue in a number of branches, each begun, prepared and committed.
 
-    `messages` are those of one branch, `size` is in octets, `make` turns the list of bodies into what is published.
-    The queue is emptied between the branches, which is not counted.
+    `messages` is the number in one branch, `size` the length of a body in bytes. `make` converts the list of bodies
+    into the argument of `publish_many`. The queue is purged between the branches; the rate does not include that.
     """
     bodies = make([bytes([i % 251]) * size for i in range(messages)])
     seconds = 0.0
@@ -54,7 +54,7 @@ def publish_in_branches(
 
 
 def consume(url: str, *, messages: int = 500_000, size: int = 100) -> Rate:
-    """Fetch so many messages, acknowledged in batches, into lists of tags and bodies."""
+    """Fetch `messages` messages with bodies of `size` bytes into lists of tags and bodies, acknowledging in batches."""
     with connect(url) as connection:
         channel = connection.channel()
         channel.queue_declare(_QUEUE, durable=True)
@@ -70,28 +70,31 @@ def consume(url: str, *, messages: int = 500_000, size: int = 100) -> Rate:
             tags += batch.tags
             bodies += batch.bodies
             channel.basic_ack(batch.tags[-1], multiple=True)
-        channel.basic_qos()  # answered when the acknowledgements are in
+        channel.basic_qos()  # its answer shows that the acknowledgements have been processed
         seconds = time.perf_counter() - start
         channel.queue_delete(_QUEUE)
     return Rate(messages, seconds)
 
 
 def _wait_for(connection: Connection, messages: int) -> None:
-    """Until all is in the queue: counting comes behind publishing."""
+    """Wait until the queue holds all messages: publishing is asynchronous."""
     with connection.channel() as channel:
         while channel.message_count(_QUEUE) < messages:
             connection.sleep(0.01)
 
 
 def main(arguments: list[str]) -> int:
-    """Measure on the broker of the URL, and print it; the exit code: 1, with a line on stderr, if the broker fails."""
+    """Measure against the broker at the URL and print the result.
+
+    Returns the exit code: 1, with a line on stderr, if the broker fails.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m escrowmq.client.measure",
-        description="Measure how fast the client publishes in branches, and consumes, on a broker that runs; "
-        f"the queue {_QUEUE} is made for it, and deleted.",
+        description="Measure how fast the client publishes in branches and consumes, against a running broker. "
+        f"The queue {_QUEUE} is declared for the measurement and deleted afterwards.",
         epilog="example: python -m escrowmq.client.measure amqp://127.0.0.1/",
     )
-    parser.add_argument("url", help="the broker, amqp://user:password@host:port/vhost")
+    parser.add_argument("url", help="the broker's URL: amqp://user:password@host:port/vhost")
     url = parser.parse_args(arguments).url
     try:
         published = publish_in_branches(url)

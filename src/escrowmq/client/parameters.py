@@ -1,4 +1,4 @@
-"""How to connect: an AMQP URL, or keyword arguments."""
+"""Connection parameters, from an AMQP URL or from keyword arguments."""
 
 from __future__ import annotations
 
@@ -18,13 +18,18 @@ TLS_PORT: Final = 5671
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Where the broker is, and how to talk to it. Times are in seconds.
+    """The broker's address and how to connect to it. Times are in seconds.
 
-    `timeout` bounds every call that waits for the broker, and can be given with most calls; None waits for ever.
-    `connection_timeout` bounds TCP, TLS and login together. `heartbeat` is what is proposed, 0 for none, None for what
-    the broker proposes. With `heartbeat_thread` a thread sends heartbeats while the program does other things for long.
-    `ssl_context` makes it a TLS connection; `server_name` is whom the certificate must name, if it is not `host`.
-    `mechanism` is PLAIN, EXTERNAL (the certificate tells the user) or ANONYMOUS.
+    `timeout` limits every call that waits for the broker; most calls can override it, and None waits without limit.
+    `connection_timeout` limits TCP, TLS and login together.
+
+    `heartbeat` is the interval to propose: 0 for none, None for the broker's proposal. With `heartbeat_thread`, a
+    thread sends heartbeats during long computations.
+
+    `ssl_context` selects TLS. `server_name` is the name that the certificate must contain, if it is not `host`.
+    `mechanism` is PLAIN, EXTERNAL (the certificate names the user) or ANONYMOUS.
+
+    `frame_max` (bytes, at least 4096) and `channel_max` (up to 65535) are limits to propose; 0 takes the broker's.
     """
 
     host: str = "127.0.0.1"
@@ -51,10 +56,14 @@ class Parameters:
 
 
 def parameters(url: str | None = None, **keywords: Any) -> Parameters:
-    """Of a URL, with keyword arguments (the fields of `Parameters`) before what the URL says. ProgrammingError."""
+    """Return the parameters of a URL, or the defaults, with keyword arguments (fields of `Parameters`) overriding them.
+
+    Raises:
+        ProgrammingError: The URL or an argument is invalid.
+    """
     unknown = keywords.keys() - {known.name for known in fields(Parameters)}
     if unknown:
-        raise ProgrammingError(f"no such parameter: {', '.join(sorted(unknown))}")
+        raise ProgrammingError(f"unknown connection parameter: {', '.join(sorted(unknown))}")
     if keywords.get("ssl_context") is not None and url is None:
         keywords.setdefault("port", TLS_PORT)
     found = replace(Parameters() if url is None else parse_url(url), **keywords)
@@ -63,19 +72,22 @@ def parameters(url: str | None = None, **keywords: Any) -> Parameters:
 
 
 def parse_url(url: str) -> Parameters:
-    """`amqp://user:password@host:port/vhost?heartbeat=30`, everything but the scheme may be left out.
+    """Parse `amqp://user:password@host:port/vhost?heartbeat=30`. Everything but the scheme is optional.
 
-    The virtual host is `/` if the path is empty or `/`; a slash in it is written %2F. `amqps` is TLS with the system's
-    authorities. Query parameters: heartbeat, heartbeat_thread, connection_timeout, timeout, frame_max, channel_max,
-    name, auth_mechanism, and for TLS cacertfile, certfile, keyfile, verify (`verify_peer`, `verify_none`),
-    server_name_indication. Raises ProgrammingError, which never repeats the password.
+    The virtual host is `/` if the path is empty or `/`; a slash within its name is written %2F. `amqps` selects TLS
+    with the system's certificate authorities. Query parameters: heartbeat, heartbeat_thread, connection_timeout,
+    timeout, frame_max, channel_max, name, auth_mechanism, and for TLS cacertfile, certfile, keyfile, verify
+    (`verify_peer`, `verify_none`), server_name_indication.
+
+    Raises:
+        ProgrammingError: The URL is invalid. The text never contains the password.
     """
     try:
         parts = split(url)
     except ValueError as error:
         raise ProgrammingError(str(error)) from None
     if parts.scheme not in ("amqp", "amqps"):
-        raise ProgrammingError(f"bad URL {redacted(url)}: the scheme is amqp or amqps, not {parts.scheme!r}")
+        raise ProgrammingError(f"bad URL {redacted(url)}: the scheme must be amqp or amqps, not {parts.scheme!r}")
     if "/" in parts.path[1:]:
         raise ProgrammingError(f"bad URL {redacted(url)}: write a slash in the virtual host as %2F")
     given: dict[str, Any] = {"port": TLS_PORT if parts.scheme == "amqps" else PORT}
@@ -99,12 +111,12 @@ def parse_url(url: str) -> Parameters:
         except KeyError:
             raise ProgrammingError(f"bad URL {redacted(url)}: unknown parameter {name!r}") from None
         except ValueError:
-            raise ProgrammingError(f"bad URL {redacted(url)}: {name}={value!r} makes no sense") from None
+            raise ProgrammingError(f"bad URL {redacted(url)}: {name}={value!r} is not a valid value") from None
     if parts.scheme == "amqps":
         given["ssl_context"] = _context(tls, url)
         given["server_name"] = tls.get("server_name_indication", "")
     elif tls:
-        raise ProgrammingError(f"bad URL {redacted(url)}: {', '.join(sorted(tls))} needs amqps")
+        raise ProgrammingError(f"bad URL {redacted(url)}: {', '.join(sorted(tls))} requires amqps")
     found = Parameters(**given)
     _check(found)
     return found
@@ -141,7 +153,7 @@ _TLS: Final = frozenset({"cacertfile", "certfile", "keyfile", "verify", "server_
 def _context(tls: Mapping[str, str], url: str) -> ssl.SSLContext:
     verify = tls.get("verify", "verify_peer")
     if verify not in ("verify_peer", "verify_none"):
-        raise ProgrammingError(f"bad URL {redacted(url)}: verify is verify_peer or verify_none, not {verify!r}")
+        raise ProgrammingError(f"bad URL {redacted(url)}: verify must be verify_peer or verify_none, not {verify!r}")
     try:
         context = ssl.create_default_context(cafile=tls.get("cacertfile"))
         if verify == "verify_none":
@@ -156,14 +168,16 @@ def _context(tls: Mapping[str, str], url: str) -> ssl.SSLContext:
 
 def _check(given: Parameters) -> None:
     if not 0 < given.port < 65536:
-        raise ProgrammingError(f"no port: {given.port}")
+        raise ProgrammingError(f"port must be 1 to 65535, not {given.port}")
     if given.heartbeat is not None and not 0 <= given.heartbeat < 65536:
-        raise ProgrammingError(f"heartbeat is 0 to 65535 s, not {given.heartbeat}")
+        raise ProgrammingError(f"heartbeat must be 0 to 65535 s, not {given.heartbeat}")
     if not given.connection_timeout > 0 or (given.timeout is not None and not given.timeout > 0):
-        raise ProgrammingError("a timeout is above 0 s")
+        raise ProgrammingError("timeout and connection_timeout must be greater than 0 s")
     if given.mechanism not in ("PLAIN", "EXTERNAL", "ANONYMOUS"):
-        raise ProgrammingError(f"unknown mechanism {given.mechanism!r}; there are PLAIN, EXTERNAL, ANONYMOUS")
+        raise ProgrammingError(
+            f"unknown mechanism {given.mechanism!r}; the client supports PLAIN, EXTERNAL and ANONYMOUS"
+        )
     if given.frame_max and given.frame_max < 4096:
-        raise ProgrammingError(f"frame_max is 0 (the broker's) or at least 4096, not {given.frame_max}")
+        raise ProgrammingError(f"frame_max must be 0 (the broker's limit) or at least 4096, not {given.frame_max}")
     if not 0 <= given.channel_max < 65536:
-        raise ProgrammingError(f"channel_max is 0 (the broker's) to 65535, not {given.channel_max}")
+        raise ProgrammingError(f"channel_max must be 0 (the broker's limit) to 65535, not {given.channel_max}")

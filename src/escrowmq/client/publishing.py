@@ -1,4 +1,4 @@
-"""Publishing: one message, or many at once; confirms and returns."""
+"""Publishing one message or many, publisher confirms, and returned messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ReturnCallback = Callable[[Any, spec.BasicReturn, Properties, bytes], None]
 
 
 class Publishing(ChannelBase):
-    """What a channel can publish."""
+    """The part of a channel that publishes."""
 
     def __init__(self, connection: Link, number: int) -> None:
         super().__init__(connection, number)
@@ -42,10 +42,14 @@ class Publishing(ChannelBase):
         wait: bool = True,
         timeout: Timeout = DEFAULT,
     ) -> None:
-        """Publish one message; text is sent as UTF-8.
+        """Publish one message. Text is encoded as UTF-8.
 
-        On a channel with `confirm_delivery` it waits for the confirm, unless `wait` is false: see `wait_for_confirms`
-        for that and for what is raised. While the broker has blocked the connection it waits, too.
+        After `confirm_delivery` the call waits for the confirm unless `wait` is false, and then raises what
+        `wait_for_confirms` raises. While the broker blocks the connection, the call waits too.
+
+        Raises:
+            ProgrammingError: The message cannot be encoded, or the branch is prepared.
+            Timeout: The broker did not accept or confirm the message within `timeout` seconds.
         """
         with self.connection.guard:
             self._may_publish(timeout)
@@ -70,15 +74,19 @@ class Publishing(ChannelBase):
         wait: bool = True,
         timeout: Timeout = DEFAULT,
     ) -> int:
-        """Publish any number of messages, in order, and as fast as the broker takes them; how many these were.
+        """Publish any number of messages in order, as fast as the broker accepts them. Returns their number.
 
-        `bodies` is an iterable of bytes (buffers, text), or an Arrow array of binaries or strings. `routing_key` and
-        `properties` are for all, or an iterable with one for each body. Nothing much is held in memory twice: the call
-        goes on as the broker reads. `timeout` is for how long nothing may move. Confirms as in `basic_publish`, awaited
-        once for all. After an error, a part of the messages may have been published: use a transaction or a branch.
+        `bodies` is an iterable of bytes, buffers or text, or an Arrow array of binaries or strings. `routing_key` and
+        `properties` are one value for all messages, or an iterable with one value for each. Memory use is bounded: only
+        a small piece of the bodies is encoded at a time.
+
+        `timeout` limits the time in seconds without any progress. Confirms work as in `basic_publish`, but are awaited
+        once for all messages. After an error, some of the messages may have been published; use a transaction or a
+        branch to rule that out.
 
         With `grouped`, messages with the same routing key and properties are brought together, a few thousand at a
-        time, which the broker takes several times as fast. Only those keep their order among themselves then.
+        time. The broker accepts these several times as fast, but order is kept only among messages that are grouped
+        together.
         """
         count = 0
         with self.connection.guard:
@@ -117,14 +125,14 @@ class Publishing(ChannelBase):
             self.connection.wait_for(
                 lambda: (self.connection.blocked is None and self.flowing) or self.error is not None,
                 timeout,
-                "leave to publish" if self.flowing else "leave to publish by channel.flow",
+                "permission to publish" if self.flowing else "permission to publish (channel.flow)",
             )
             self.check_work("basic.publish")
 
     # -- confirms and returns
 
     def confirm_delivery(self, *, timeout: Timeout = DEFAULT) -> Answer[spec.ConfirmSelectOk]:
-        """From now on the broker confirms what is published on this channel, and `basic_publish` waits for it."""
+        """Select confirms: the broker confirms every publish from now on, and `basic_publish` waits for that."""
         with self.connection.guard:
             self.check_mode("confirm_delivery")
             answer = self.rpc(spec.ConfirmSelect(), timeout=timeout)
@@ -134,10 +142,13 @@ class Publishing(ChannelBase):
         return answer
 
     def wait_for_confirms(self, *, timeout: Timeout = DEFAULT) -> None:
-        """Wait until the broker has answered for everything that was published.
+        """Wait until the broker has confirmed or refused every publish.
 
-        Raises NackError for what it refused, UnroutableError for mandatory messages that came back (unless there is a
-        callback for them), ChannelClosed if the channel was closed meanwhile: what was not confirmed is then unknown.
+        Raises:
+            NackError: The broker refused messages.
+            UnroutableError: Mandatory messages came back, and no return callback is registered.
+            ChannelClosed: The channel was closed meanwhile; the outcome of unconfirmed messages is unknown.
+            Timeout: The confirms did not arrive within `timeout` seconds.
         """
         with self.connection.guard:
             confirms = self._confirms
@@ -157,14 +168,14 @@ class Publishing(ChannelBase):
                 raise UnroutableError(self.take_returned())
 
     def add_on_return_callback(self, callback: ReturnCallback) -> None:
-        """Have `callback(channel, method, properties, body)` called for mandatory messages that came back.
+        """Have `callback(channel, method, properties, body)` called for mandatory messages that come back.
 
-        It is called from `connection.process_data_events`.
+        `connection.process_data_events` calls it.
         """
         self._on_return.append(callback)
 
     def take_returned(self) -> list[Returned]:
-        """The mandatory messages that came back, and for which there was no callback."""
+        """Return the mandatory messages that came back and were not passed to a callback."""
         returned, self._returned = self._returned, []
         return returned
 
@@ -191,7 +202,7 @@ class Publishing(ChannelBase):
 
 
 def _groups(heads: list[Heads], bodies: list[bytes]) -> Iterator[tuple[Heads, list[bytes]]]:
-    """The bodies that have the same head, in their order."""
+    """Yield each head with the bodies that share it, in their order."""
     groups: dict[int, tuple[Heads, list[bytes]]] = {}
     for head, body in zip(heads, bodies, strict=True):
         groups.setdefault(id(head), (head, []))[1].append(body)

@@ -1,4 +1,4 @@
-"""Requests and their answers on one channel, in order; several may be under way (specification, section 2.2.2)."""
+"""The outstanding requests of a channel and their answers, in order (specification, section 2.2.2)."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ M_co = TypeVar("M_co", bound=Method, covariant=True)
 
 
 class Content(NamedTuple):
-    """What follows a method that has content: `props` as on the wire, and the whole body."""
+    """The content that follows a method: `props` in wire format, and the complete body."""
 
     props: bytes
     body: bytes
 
     @property
     def properties(self) -> Properties:
-        """The properties, decoded."""
+        """The decoded properties."""
         return Properties.decode(self.props)
 
 
 class Answer(NamedTuple, Generic[M_co]):
-    """What a request brought: the broker's method, and its content if it has any."""
+    """The answer to a request: the broker's method, and its content or None."""
 
     method: M_co
     content: Content | None
 
 
 def _answers(request: type[Method]) -> frozenset[int]:
-    """Answers are named after their request: get → get-ok and get-empty, declare → declare-ok."""
+    """Return the answers of a request. They are named after it: get → get-ok and get-empty, declare → declare-ok."""
     return frozenset(
         method.INDEX
         for method in METHODS.values()
@@ -43,11 +43,11 @@ def _answers(request: type[Method]) -> frozenset[int]:
 ANSWERS: Final[dict[int, frozenset[int]]] = {
     method.INDEX: _answers(method) for method in METHODS.values() if method.TO_SERVER
 }
-"""Request → the methods that answer it, none for those that are not answered; all by `Method.INDEX`."""
+"""The answers of each request, by `Method.INDEX`. The set is empty for methods without an answer."""
 
 
 class Request:
-    """One that was sent. `answer` is there when it has come."""
+    """A request that was sent. `answer` is None until the answer has arrived."""
 
     __slots__ = ("answer", "expected", "name")
 
@@ -61,7 +61,7 @@ class Request:
 
 
 class Requests:
-    """Those of one channel that wait for an answer."""
+    """The requests of one channel that await an answer."""
 
     __slots__ = ("_open",)
 
@@ -72,7 +72,7 @@ class Requests:
         return len(self._open)
 
     def add(self, method: Method) -> Request | None:
-        """A request is sent; None if it has no answer."""
+        """Record a request that is being sent. Returns None if it has no answer."""
         if not ANSWERS[method.INDEX] or getattr(method, "no_wait", False):
             return None
         request = Request(method)
@@ -80,13 +80,13 @@ class Requests:
         return request
 
     def expects(self, index: int) -> bool:
-        """Whether a method of this number is the answer to the oldest one."""
+        """Whether this method is an answer to the oldest request."""
         return bool(self._open) and index in self._open[0].expected
 
     def answered(self, method: Method, content: Content | None) -> None:
-        """The answer to the oldest one is there."""
+        """Record the answer to the oldest request."""
         self._open.popleft().answer = Answer(method, content)
 
     def clear(self) -> None:
-        """No answer will come."""
+        """Drop all requests, because no answer will come."""
         self._open.clear()

@@ -1,4 +1,4 @@
-"""Queues and exchanges: declaring, binding, deleting. These act at once, also inside a transaction (TX-9)."""
+"""Declaring, binding and deleting queues and exchanges. These take effect at once, even in a transaction (TX-9)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ def _table(arguments: Arguments) -> FieldTable:
 
 
 class Topology(ChannelBase):
-    """Each answers `(method, None)`, so that `queue_declare("").method.queue` is the name that the broker gave.
+    """The part of a channel that manages queues and exchanges.
 
-    All raise ChannelClosed (NotFound, AccessRefused, PreconditionFailed, ResourceLocked) when the broker refuses.
+    Each method returns `(method, None)`, so `queue_declare("").method.queue` is the name that the broker chose. All
+    raise ChannelClosed (NotFound, AccessRefused, PreconditionFailed, ResourceLocked) when the broker refuses.
     """
 
     def queue_declare(
@@ -34,7 +35,10 @@ class Topology(ChannelBase):
         *,
         timeout: Timeout = DEFAULT,
     ) -> Answer[spec.QueueDeclareOk]:
-        """Make a queue, or see that it is there. The answer has `queue`, `message_count`, `consumer_count`."""
+        """Declare a queue, or with `passive` check that it exists.
+
+        The answer has `queue`, `message_count` and `consumer_count`.
+        """
         return self.rpc(
             spec.QueueDeclare(queue, passive, durable, exclusive, auto_delete, False, _table(arguments)),
             timeout=timeout,
@@ -49,7 +53,7 @@ class Topology(ChannelBase):
         *,
         timeout: Timeout = DEFAULT,
     ) -> Answer[spec.QueueBindOk]:
-        """Have an exchange put messages into a queue; the routing key is the queue's name if it is left out."""
+        """Bind a queue to an exchange. The routing key defaults to the queue's name."""
         key = queue if routing_key is None else routing_key
         return self.rpc(spec.QueueBind(queue, exchange, key, False, _table(arguments)), timeout=timeout)
 
@@ -67,7 +71,7 @@ class Topology(ChannelBase):
         return self.rpc(spec.QueueUnbind(queue, exchange, key, _table(arguments)), timeout=timeout)
 
     def queue_purge(self, queue: str, *, timeout: Timeout = DEFAULT) -> Answer[spec.QueuePurgeOk]:
-        """Drop what waits in a queue. The answer has `message_count`."""
+        """Drop the ready messages of a queue. The answer has `message_count`."""
         return self.rpc(spec.QueuePurge(queue), timeout=timeout)
 
     def queue_delete(
@@ -88,7 +92,7 @@ class Topology(ChannelBase):
         *,
         timeout: Timeout = DEFAULT,
     ) -> Answer[spec.ExchangeDeclareOk]:
-        """Make an exchange, or see that it is there."""
+        """Declare an exchange, or with `passive` check that it exists."""
         return self.rpc(
             spec.ExchangeDeclare(
                 exchange, exchange_type, passive, durable, auto_delete, internal, False, _table(arguments)
@@ -111,7 +115,7 @@ class Topology(ChannelBase):
         *,
         timeout: Timeout = DEFAULT,
     ) -> Answer[spec.ExchangeBindOk]:
-        """Have exchange `source` put messages into exchange `destination`."""
+        """Bind exchange `destination` to exchange `source`, from which it then receives messages."""
         return self.rpc(spec.ExchangeBind(destination, source, routing_key, False, _table(arguments)), timeout=timeout)
 
     def exchange_unbind(
@@ -129,6 +133,6 @@ class Topology(ChannelBase):
         )
 
     def message_count(self, queue: str, *, timeout: Timeout = DEFAULT) -> int:
-        """How many messages are ready in a queue."""
+        """Return the number of ready messages in a queue."""
         count: Any = self.queue_declare(queue, passive=True, timeout=timeout).method.message_count
         return int(count)

@@ -1,4 +1,4 @@
-"""Two-phase commit of a connection: what PEP 249 says, on the dtx classes (docs/semantics.md, DTX)."""
+"""A connection's two-phase commit, as in PEP 249, over the broker's dtx classes (docs/semantics.md, DTX)."""
 
 from __future__ import annotations
 
@@ -31,25 +31,26 @@ _HEURISTIC: Final = {
     codes.XA_HEURHAZ: "hazard",
 }
 _ROLLED_BACK: Final = (codes.XA_RBROLLBACK, codes.XA_RBTIMEOUT)
-# What a broker that never heard of these classes closes the connection with.
+# Reply codes with which brokers that lack these classes close the connection.
 _UNKNOWN_METHOD: Final = (codes.SYNTAX_ERROR, codes.COMMAND_INVALID, codes.NOT_IMPLEMENTED)
 
 
 _MAX_SECONDS: Final = (1 << 32) - 1
+_ALREADY_PREPARED: Final = "the branch is already prepared; call tpc_commit or tpc_rollback"
 
 
 class State(Enum):
-    """Where a connection stands in its branch."""
+    """The state of a connection's branch."""
 
     IDLE = auto()
     ACTIVE = auto()
     PREPARED = auto()
-    READ_ONLY = auto()  # prepared, and there was nothing to do
-    ROLLED_BACK = auto()  # prepare said so
+    READ_ONLY = auto()  # prepared, but the branch was empty
+    ROLLED_BACK = auto()  # prepare failed: the broker has rolled back
 
 
 class Coordinating(ChannelBase):
-    """The channel that begins branches and asks for outcomes."""
+    """The channel that begins branches and requests outcomes."""
 
     returned: list[Returned]
 
@@ -58,33 +59,36 @@ class Coordinating(ChannelBase):
 
 
 class TwoPhase:
-    """The branch of a connection. A channel of its own coordinates, so that a refusal costs no other channel."""
+    """The branch of a connection.
+
+    It uses a channel of its own, so that a refused request closes none of the application's channels.
+    """
 
     def __init__(self, connection: Link) -> None:
         self._connection = connection
         self._own: Coordinating | None = None
         self.returned: list[Returned] = []
-        """Mandatory messages that no queue took when they were committed, and that nobody has asked for."""
+        """Mandatory messages that were unroutable at the commit and have not been taken yet."""
         self.state = State.IDLE
         self._xid: Xid | None = None
-        self._asked = False  # for a commit in one phase, that was not answered in time
+        self._asked = False  # a commit in one phase was requested, but the answer did not come in time
 
     @property
     def xid(self) -> Xid:
-        """Of the branch that was begun."""
+        """The xid of the current or last branch."""
         assert self._xid is not None
         return self._xid
 
     @property
     def prepared(self) -> bool:
-        """Whether nothing but an outcome is possible now."""
+        """Whether only an outcome is possible now."""
         return self.state in (State.PREPARED, State.READ_ONLY, State.ROLLED_BACK)
 
     def begin(self, xid: Xid, seconds: int | None, channels: Iterable[ChannelBase]) -> None:
-        """Start the branch, and have the channels work for it."""
+        """Begin a branch and have the channels take part in it. `seconds` is its timeout, None for the broker's."""
         self.outside("tpc_begin")
         if seconds is not None and not 0 <= seconds <= _MAX_SECONDS:
-            raise ProgrammingError(f"a timeout of {seconds} s is not in 0 to {_MAX_SECONDS}")
+            raise ProgrammingError(f"transaction_timeout must be 0 to {_MAX_SECONDS} s, not {seconds}")
         taking_part = list(channels)
         for channel in taking_part:
             self._may_join(channel)
@@ -106,7 +110,7 @@ class TwoPhase:
             raise
 
     def join(self, channels: Iterable[ChannelBase]) -> None:
-        """Have channels work for the branch that is active."""
+        """Have channels take part in the active branch. Raises RolledBack if its timeout has expired."""
         requests: list[tuple[ChannelBase, list[Any]]] = []
         for channel in channels:
             self._may_join(channel)
@@ -114,21 +118,21 @@ class TwoPhase:
             requests.append((channel, started))
         for channel, started in requests:
             flags = [channel.finish(request) for request in started][-1].method.flags
-            if flags != codes.XA_OK:  # the branch is older than its timeout, and the channel works for none
+            if flags != codes.XA_OK:  # the branch's timeout has expired, so the channel has not joined it
                 raise RolledBack(self.xid, timed_out=flags == codes.XA_RBTIMEOUT)
             channel.in_branch = True
 
     def leave(self, channel: ChannelBase) -> None:
-        """A channel is about to be closed; what it did stays in the branch."""
+        """Detach a channel that is about to be closed. Its work stays in the branch."""
         if channel.in_branch and self.state is State.ACTIVE:
             channel.finish(channel.begin(spec.DtxDemarcationEnd(self.xid.encode())))
             channel.in_branch = False
 
     def prepare(self, channels: Iterable[ChannelBase], timeout: Timeout) -> bool:
-        """Whether there is anything to commit. Raises RolledBack."""
+        """Prepare the branch. Returns whether there is anything to commit. Raises RolledBack."""
         if self.state is not State.ACTIVE:
             raise ProgrammingError(
-                "tpc_prepare needs tpc_begin first" if self.state is State.IDLE else _decide("again")
+                "tpc_prepare needs tpc_begin first" if self.state is State.IDLE else _ALREADY_PREPARED
             )
         try:
             flags = self._outcome(channels, spec.DtxCoordinationPrepare(self.xid.encode()), timeout)
@@ -138,14 +142,14 @@ class TwoPhase:
             self.state = State.ROLLED_BACK
             raise RolledBack(self.xid, timed_out=flags == codes.XA_RBTIMEOUT)
         if flags not in (codes.XA_OK, codes.XA_RDONLY):
-            raise InternalError(f"branch {self.xid}: prepare was answered with flags {flags}")
+            raise InternalError(f"branch {self.xid}: the broker answered prepare with unknown flags {flags}")
         self.state = State.PREPARED if flags == codes.XA_OK else State.READ_ONLY
         return flags == codes.XA_OK
 
     def commit(self, xid: Xid | None, channels: Iterable[ChannelBase], timeout: Timeout = DEFAULT) -> None:
-        """Commit the branch of this connection, or a prepared one by its xid.
+        """Commit the connection's branch, or a prepared branch by its xid.
 
-        NotFound after a Timeout: what was asked first has ended it, one way or the other.
+        Raises NotFound after a Timeout if the first request has ended the branch, with either outcome.
         """
         if xid is not None:
             self.outside("tpc_commit with an xid")
@@ -155,7 +159,7 @@ class TwoPhase:
         if self.state is State.IDLE:
             raise ProgrammingError("tpc_commit needs tpc_begin first, or an xid")
         if self.state is State.ROLLED_BACK:
-            raise ProgrammingError(f"branch {self.xid} is rolled back; end it by tpc_rollback")
+            raise ProgrammingError(f"branch {self.xid} was rolled back; call tpc_rollback to leave it")
         if self.state is not State.READ_ONLY:
             one_phase, before = self.state is State.ACTIVE, self._asked
             self._asked = one_phase
@@ -170,7 +174,7 @@ class TwoPhase:
         self._end()
 
     def rollback(self, xid: Xid | None, channels: Iterable[ChannelBase], timeout: Timeout = DEFAULT) -> None:
-        """Roll the branch of this connection back, or a prepared one by its xid."""
+        """Roll back the connection's branch, or a prepared branch by its xid."""
         if xid is not None:
             self.outside("tpc_rollback with an xid")
             flags = self._coordinate(spec.DtxCoordinationRollback(xid.encode()), timeout)
@@ -191,7 +195,10 @@ class TwoPhase:
         self._end()
 
     def recover(self, timeout: Timeout) -> list[Xid]:
-        """The xids that are in doubt, or were completed by hand. An answer has as many as fit into a frame."""
+        """Return the xids that are in doubt or were completed by an operator.
+
+        One answer has as many as fit into a frame.
+        """
         own = self._coordinator()
         found: list[Xid] = []
         more = True
@@ -205,19 +212,23 @@ class TwoPhase:
         return found
 
     def forget(self, xid: Xid, timeout: Timeout) -> None:
-        """Drop what the broker remembers of a branch that was completed by hand."""
+        """Have the broker forget a branch that an operator completed."""
         self._coordinator().rpc(spec.DtxCoordinationForget(xid.encode()), timeout=timeout)
 
     def outside(self, what: str) -> None:
-        """Raises ProgrammingError within a branch."""
+        """Raise ProgrammingError if the connection is in a branch. `what` names the operation in the error."""
         if self.state is not State.IDLE:
-            raise ProgrammingError(f"{what} within the branch {self.xid}: end it by tpc_commit or tpc_rollback")
+            raise ProgrammingError(
+                f"{what} is not possible within branch {self.xid}; call tpc_commit or tpc_rollback first"
+            )
 
     # -- inside
 
     def _coordinator(self) -> Coordinating:
-        if self._connection.server_properties.get("product") == "RabbitMQ":  # it would cut the connection
-            raise NotSupportedError("RabbitMQ has no distributed transactions")
+        if (
+            self._connection.server_properties.get("product") == "RabbitMQ"
+        ):  # which closes the connection on an unknown class
+            raise NotSupportedError("RabbitMQ does not support distributed transactions")
         if self._own is None or not self._own.is_open:
             self._own = self._connection.open_channel(Coordinating)
             self._own.returned = self.returned
@@ -231,12 +242,15 @@ class TwoPhase:
 
     def _may_join(self, channel: ChannelBase) -> None:
         if channel.mode:
-            raise ProgrammingError(f"channel {channel.channel_number} is in {channel.mode} mode, and so in no branch")
+            raise ProgrammingError(
+                f"channel {channel.channel_number} is in {channel.mode} mode and cannot take part in a branch"
+            )
 
     def _outcome(self, channels: Iterable[ChannelBase], method: Any, timeout: Timeout) -> int:
-        """End the work of all channels, then ask for an outcome, in one go; the flags of the answer.
+        """Detach all channels from the branch and request an outcome, pipelined. Returns the flags of the answer.
 
-        The broker takes them in this order; an end that fails leaves the branch as it is, and then the outcome fails.
+        The broker processes the requests in this order. If detaching a channel fails, the branch stays as it is, and so
+        the outcome fails too.
         """
         own = self._coordinator()
         ends: list[tuple[ChannelBase, Any]] = []
@@ -265,26 +279,22 @@ class TwoPhase:
         return int(flags)
 
     def _judge(self, xid: Xid, flags: int, asked: str) -> None:
-        """Raise what the flags of an outcome's answer mean."""
+        """Raise the error that the flags of an answer stand for."""
         if flags in _HEURISTIC:
             raise HeuristicOutcome(xid, _HEURISTIC[flags], asked)
         if flags in _ROLLED_BACK:
             if asked == "commit":
                 raise RolledBack(xid, timed_out=flags == codes.XA_RBTIMEOUT)
         elif flags not in (codes.XA_OK, codes.XA_RDONLY):
-            raise InternalError(f"branch {xid}: {asked} was answered with flags {flags}")
+            raise InternalError(f"branch {xid}: the broker answered {asked} with unknown flags {flags}")
 
     def _end(self) -> Xid:
-        """The connection is outside a branch again; the xid of the one that it was in."""
+        """Leave the branch. Returns its xid."""
         self.state = State.IDLE
         return self.xid
 
 
-def _decide(what: str) -> str:
-    return f"tpc_prepare {what}: now tpc_commit or tpc_rollback is due"
-
-
 def _unsupported(error: ConnectionClosed) -> Exception:
     if error.code in _UNKNOWN_METHOD:
-        return NotSupportedError(f"this broker has no distributed transactions: {error}")
+        return NotSupportedError(f"this broker does not support distributed transactions: {error}")
     return error

@@ -1,4 +1,7 @@
-"""The socket: written and read in turn, so that neither side ever waits for the other to read; and heartbeats."""
+"""The connection's socket.
+
+It reads while it writes, so that client and broker never block each other; and heartbeats.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,15 @@ from escrowmq.wire.amqp091.frames import HEARTBEAT
 
 RECEIVE_SIZE: Final = 256 * 1024
 _AT_ONCE: Final = struct.pack("ii", 1, 0)
-"""Of SO_LINGER: what waits to be sent is dropped, and the connection reset."""
+"""The SO_LINGER value that makes `close` drop unsent data and reset the connection."""
 _WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 def dial(wanted: Parameters, deadline: float) -> socket.socket:
-    """A TCP or TLS connection, not blocking. Raises ConnectionClosed or Timeout."""
+    """Open a TCP or TLS connection and make it non-blocking. `deadline` is by `time.monotonic`.
+
+    Raises ConnectionClosed or Timeout.
+    """
     left = max(deadline - time.monotonic(), 0.001)
     try:
         sock = socket.create_connection((wanted.host, wanted.port), left)
@@ -39,17 +45,17 @@ def dial(wanted: Parameters, deadline: float) -> socket.socket:
             sock.close()
             raise
     except TimeoutError:
-        raise Timeout(f"{wanted.address} did not answer in {wanted.connection_timeout:g} s") from None
+        raise Timeout(f"{wanted.address} did not answer within {wanted.connection_timeout:g} s") from None
     except OSError as error:
         raise ConnectionClosed(0, str(error.strerror or error), where=wanted.address) from error
     return sock
 
 
 class Transport:
-    """Bytes out, bytes in. All calls are of one thread; with `start_thread`, a second one sends heartbeats.
+    """Sends and receives bytes. All calls come from one thread; `start_thread` adds a second one for heartbeats.
 
-    `receive` is called with what was read, while something else is being written, too; it may `queue` answers, and
-    returns nothing. What goes wrong with the socket is raised as ConnectionClosed, and is final.
+    `receive` is called with the data that was read, also while other data is being written. It may call `queue` to
+    answer. A socket error is raised as ConnectionClosed and is final.
     """
 
     def __init__(self, sock: socket.socket, receive: Callable[[bytes], None], peer: str) -> None:
@@ -72,16 +78,20 @@ class Transport:
         now = time.monotonic()
         self._sent_at = now
         self._received_at = now
-        self._lock = threading.Lock()  # of the socket's calls and of `_unsent`; uncontended without the thread
+        self._lock = threading.Lock()  # guards the socket and `_unsent`; uncontended without the thread
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
 
     def set_heartbeat(self, seconds: int) -> None:
-        """Send one when nothing was sent for half of this, and give up when nothing came for twice of it. 0: never."""
+        """Set the heartbeat interval in seconds; 0 disables heartbeats.
+
+        A heartbeat is sent when nothing was sent for half of the interval. The connection is lost when nothing was
+        received for twice the interval.
+        """
         self._interval = float(seconds)
 
     def start_thread(self) -> None:
-        """Have a thread send heartbeats while nobody calls."""
+        """Start the thread that sends heartbeats while the application makes no calls."""
         if self._interval and self._thread is None:
             self._thread = threading.Thread(target=self._beat, name=f"heartbeat {self.peer}", daemon=True)
             self._thread.start()
@@ -95,43 +105,46 @@ class Transport:
             sock.close()
 
     def abort(self) -> None:
-        """Close it, and have the peer notice even if it does not read: what it has not read is not to happen."""
+        """Reset the connection: the peer notices without reading, and unread data is discarded."""
         with contextlib.suppress(OSError):
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
         self.close()
 
     def wake(self) -> None:
-        """From any thread: have the `turn` that waits, or the next one, return."""
-        with contextlib.suppress(OSError):  # full, so it is awake; or closed
+        """Make the current or next `turn` return. May be called from any thread."""
+        with contextlib.suppress(OSError):  # the buffer is full, so a wake-up is pending; or the connection is closed
             self._waker.send(b".")
 
     @property
     def writing(self) -> bool:
-        """Whether something is queued that has not gone."""
+        """Whether queued data has not been sent completely."""
         return bool(self._unsent)
 
     def queue(self, data: bytes | memoryview) -> None:
-        """Send with the next opportunity, behind what is queued."""
+        """Queue data to be sent at the next opportunity."""
         if data:
             self._unsent.append(memoryview(data))
 
     def send(self, data: bytes | memoryview, timeout: float | None) -> None:
-        """Send all of it, reading meanwhile. Timeout when nothing moves for `timeout` seconds: the end of it all."""
+        """Send all of `data`, reading meanwhile.
+
+        Raises Timeout when nothing could be sent or read for `timeout` seconds; the connection is then unusable.
+        """
         self.queue(data)
         self._flush()
         if self._unsent:
             self.drain(timeout)
 
     def drain(self, timeout: float | None) -> None:
-        """Send what is queued. Timeout when nothing moves for `timeout` seconds."""
+        """Send all queued data. Raises Timeout when nothing could be sent or read for `timeout` seconds."""
         while self._unsent:
             if not self.turn(timeout):
-                raise Timeout(f"{self.peer} took nothing for {timeout:g} s")
+                raise Timeout(f"{self.peer} accepted no data for {timeout:g} s")
 
     def turn(self, timeout: float | None) -> bool:
-        """Wait until something can be read, or written if something is queued (None: for ever), and do it.
+        """Wait until data can be read, or queued data written, and do that. Returns False after `timeout` seconds.
 
-        False if it was neither for `timeout` seconds.
+        A `timeout` of None waits without limit.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -154,11 +167,11 @@ class Transport:
                 self._check_peer()
 
     def flush(self) -> bool:
-        """Send what is queued as far as it goes without waiting; whether that was anything."""
+        """Send as much queued data as the socket accepts without waiting. Returns whether anything was sent."""
         return self._flush()
 
     def poll(self) -> None:
-        """Read what is there, without waiting."""
+        """Read the data that has arrived, without waiting."""
         while self._tls_pending() or any(
             fd == self._fd and event & ~select.POLLOUT for fd, event in self._poll.poll(0)
         ):
@@ -168,7 +181,7 @@ class Transport:
     # -- inside
 
     def _see_to(self, events: list[tuple[int, int]]) -> bool:
-        """Write and read what is possible; whether anything was."""
+        """Write and read as the events allow. Returns whether anything was done."""
         done = False
         for fd, event in events:
             if fd == self._fd:
@@ -184,7 +197,7 @@ class Transport:
         return self._tls and self._sock.pending() > 0  # type: ignore[attr-defined]
 
     def _milliseconds(self, deadline: float | None) -> float | None:
-        """How long to poll: to the deadline, or until a heartbeat may be due."""
+        """Return how long to poll: until the deadline, or until a heartbeat may be due."""
         waits = []
         if deadline is not None:
             waits.append(max(deadline - time.monotonic(), 0.0))
@@ -193,7 +206,7 @@ class Transport:
         return min(waits) * 1000 if waits else None
 
     def _flush(self) -> bool:
-        """Send what the socket takes; whether that was anything."""
+        """Send as much queued data as the socket accepts. Returns whether anything was sent."""
         sent = False
         try:
             with self._lock:
@@ -214,7 +227,7 @@ class Transport:
         return sent
 
     def _read(self) -> bool:
-        """Read once; whether anything came."""
+        """Read once. Returns whether any data arrived."""
         try:
             with self._lock:
                 count = self._sock.recv_into(self._buffer)
@@ -223,13 +236,13 @@ class Transport:
         except OSError as error:
             raise ConnectionClosed(0, str(error.strerror or error), where=self.peer) from error
         if not count:
-            raise ConnectionClosed(0, "the broker closed the connection without a word", where=self.peer)
+            raise ConnectionClosed(0, "the broker closed the connection without a reason", where=self.peer)
         self._received_at = time.monotonic()
         self._receive(bytes(self._view[:count]))
         return True
 
     def _lost(self, error: OSError) -> None:
-        """Writing failed. The broker may have told why in what it sent before."""
+        """Raise the error of a failed write, after reading: the broker may have sent the reason before it closed."""
         while self._read():
             pass
         raise ConnectionClosed(0, str(error.strerror or error), where=self.peer) from error
@@ -240,13 +253,18 @@ class Transport:
             self._flush()
 
     def _check_peer(self) -> None:
-        """Nothing has come; only now, as it may have lain there while nobody called."""
+        """Raise ConnectionClosed if the peer has been silent for too long.
+
+        Called only when there is nothing to read: heartbeats may have arrived while the application made no calls.
+        """
         silent = time.monotonic() - self._received_at
         if self._interval and silent > 2 * self._interval:
-            raise ConnectionClosed(0, f"nothing came for {silent:.0f} s, not even a heartbeat", where=self.peer)
+            raise ConnectionClosed(
+                0, f"the broker sent nothing for {silent:.0f} s, not even a heartbeat", where=self.peer
+            )
 
     def _beat(self) -> None:
-        """The thread. It never reads, and never writes into the middle of something."""
+        """Run the heartbeat thread. It never reads, and writes only between frames."""
         while not self._stop.wait(self._interval / 4):
             if time.monotonic() - self._sent_at < self._interval / 2 or not self._lock.acquire(blocking=False):
                 continue
@@ -257,6 +275,6 @@ class Transport:
                         self._unsent.appendleft(rest)
                     self._sent_at = time.monotonic()
             except OSError:
-                continue  # who uses the connection will find out
+                continue  # the thread that uses the connection will get the error
             finally:
                 self._lock.release()

@@ -82,7 +82,7 @@ def test_mixed_has_an_address_for_each(bodies: list[bytes]) -> None:
 def test_a_header_is_one_frame() -> None:
     encoder = Encoder(1, 4096)
     assert encoder.heads("e", "k", bytes(4076), False).bare(0).endswith(bytes(4076) + b"\xce")
-    with pytest.raises(ValueError, match="properties and headers of 4077 bytes, at most 4076 are possible"):
+    with pytest.raises(ValueError, match="properties and headers take 4077 bytes; at most 4076 fit into a frame"):
         encoder.heads("e", "k", bytes(4077), False)
 
 

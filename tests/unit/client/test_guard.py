@@ -43,5 +43,5 @@ def test_another_process_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     guard = Guard()
     monkeypatch.setattr("os.getpid", lambda: -1)
     assert guard.forked
-    with pytest.raises(InterfaceError, match="a connection of its own"), guard:
+    with pytest.raises(InterfaceError, match="open a new connection in the child process"), guard:
         pass

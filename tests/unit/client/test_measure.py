@@ -29,4 +29,4 @@ def test_without_a_broker_it_is_one_line(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_a_url_that_is_none_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["localhost"]) == 1
-    assert "the scheme is amqp or amqps" in capsys.readouterr().err
+    assert "the scheme must be amqp or amqps" in capsys.readouterr().err

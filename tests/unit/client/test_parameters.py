@@ -51,21 +51,21 @@ def test_tls_urls() -> None:
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("http://host", "the scheme is amqp or amqps"),
-        ("host:5672", "the scheme is amqp or amqps"),
+        ("http://host", "the scheme must be amqp or amqps"),
+        ("host:5672", "the scheme must be amqp or amqps"),
         ("amqp://host:x", "the port is a number"),
         ("amqp://host:70000", "ort"),
         ("amqp://host/a/b", "%2F"),
         ("amqp://host?heartbeats=1", "unknown parameter 'heartbeats'"),
-        ("amqp://host?heartbeat=often", "makes no sense"),
-        ("amqp://host?heartbeat=-1", "heartbeat is 0 to 65535"),
-        ("amqp://host?heartbeat_thread=perhaps", "makes no sense"),
-        ("amqp://host?timeout=0", "above 0 s"),
-        ("amqp://host?connection_timeout=0", "above 0 s"),
+        ("amqp://host?heartbeat=often", "is not a valid value"),
+        ("amqp://host?heartbeat=-1", "heartbeat must be 0 to 65535"),
+        ("amqp://host?heartbeat_thread=perhaps", "is not a valid value"),
+        ("amqp://host?timeout=0", "must be greater than 0 s"),
+        ("amqp://host?connection_timeout=0", "must be greater than 0 s"),
         ("amqp://host?frame_max=100", "at least 4096"),
         ("amqp://host?channel_max=70000", "to 65535"),
         ("amqp://host?auth_mechanism=gssapi", "unknown mechanism"),
-        ("amqp://host?cacertfile=x", "needs amqps"),
+        ("amqp://host?cacertfile=x", "requires amqps"),
         ("amqps://host?verify=maybe", "verify_peer or verify_none"),
         ("amqps://host?cacertfile=/nonexistent", "certificates"),
     ],
@@ -83,9 +83,9 @@ def test_keywords_come_before_the_url() -> None:
     )
     assert parameters(host="x") == Parameters(host="x")
     assert parameters(ssl_context=ssl.create_default_context()).port == 5671
-    with pytest.raises(ProgrammingError, match="no such parameter: hots, prot"):
+    with pytest.raises(ProgrammingError, match="unknown connection parameter: hots, prot"):
         parameters(hots="x", prot=1)
-    with pytest.raises(ProgrammingError, match="no port"):
+    with pytest.raises(ProgrammingError, match="port must be 1 to 65535"):
         parameters(port=0)
 
 
