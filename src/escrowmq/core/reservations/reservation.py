@@ -2,7 +2,7 @@
 
 Each message that a group holds gets a number, in the order in which they were taken: 1, 2, 3 and so on, never twice for
 this group and queue. So a range of numbers names the same messages for ever, wherever in the queue those lie, and what
-comes back later gets later numbers (docs/adr/0009-holds-are-numbered.md).
+comes back later gets later numbers (docs/adr/0009-reservations-are-numbered.md).
 """
 
 from __future__ import annotations
