@@ -170,11 +170,11 @@ class BranchWorld:
             for holder in self.broker.holders:
                 for consumer, entry in holder.held():
                     if consumer.queue is queue:
-                        found.append((entry.position, int(entry.body), getattr(holder, "xid", "")))
-            found += [(entry.position, int(entry.body), None) for entry in queue.order.in_memory()]
+                        found.append((entry.position, int(entry.content), getattr(holder, "xid", "")))
+            found += [(entry.position, int(entry.content), None) for entry in queue.order.in_memory()]
             for backlog in queue.order.backlogs():
                 for reference in backlog:
-                    bodies = self.broker.pager.load(reference).bodies
+                    bodies = self.broker.pager.load(reference).contents
                     found += [(reference.first + i, int(body), None) for i, body in enumerate(bodies)]
             there = [(serial, holder) for _, serial, holder in sorted(found, key=lambda item: item[0])]
             if queue.unsynced:
@@ -293,12 +293,12 @@ class BranchWorld:
         entry = self.broker.get(self._queue(name), auto_settle=False)
         if entry is None or not visible:
             if entry is not None or visible:
-                found = entry and entry.body
+                found = entry and entry.content
                 raise Violation(f"{name} gives {found!r}, visible are {[item.serial for item in visible]}")
             return None
         item = visible[0]
-        if int(entry.body) != item.serial:
-            raise Violation(f"{name} gives message {int(entry.body)}, {item.serial} comes first")
+        if int(entry.content) != item.serial:
+            raise Violation(f"{name} gives message {int(entry.content)}, {item.serial} comes first")
         if item.seen and not entry.deliveries:
             raise Violation(f"message {item.serial} of {name} comes again, not marked as redelivered")
         item.holder, item.seen = "", True
@@ -333,7 +333,7 @@ class BranchWorld:
             self.broker.requeue(getter, [entry])
         else:
             self.broker.settle(getter, [entry], OUTCOMES[how])
-        self.model.settle(name, int(entry.body), how)
+        self.model.settle(name, int(entry.content), how)
 
     def _ask(self, what: str, call: Any, answer: Any) -> Any:
         """Make the call, and compare: `answer(lsn)` is asked of the model; what the call returned."""
@@ -417,9 +417,9 @@ class BranchWorld:
         how = ("accept", "accept", "reject", "requeue")[step.how // 2 % 4]
         work = Settlement(self._queue(name).getter, [entry], OUTCOMES[how], requeue=how == "requeue")
         self.broker.enlist(branch, work)
-        self.model.item(name, int(entry.body)).holder = at_work if live else None
+        self.model.item(name, int(entry.content)).holder = at_work if live else None
         if live:
-            known.settles.append((name, int(entry.body), how))
+            known.settles.append((name, int(entry.content), how))
 
     def _aim(self, step: Step, xid: Xid, *states: str) -> Xid:
         """Mostly one for which it makes sense."""

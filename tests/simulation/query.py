@@ -228,7 +228,7 @@ class World:
         sink, source = (broker.vhost("/").queue(name) for name in (SINK, SOURCE))
         out: list[bytes] = []
         while sink.ready:
-            out += [entry.body for entry in sink.order.take(1000)]
+            out += [entry.content for entry in sink.order.take(1000)]
         assert sorted(out) == sorted(body for content in self.read.values() for _, _, body in content)
         assert sorted(out) == self.sent
         assert [view.state for view in broker.coordinator.branches()] == []

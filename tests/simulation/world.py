@@ -330,7 +330,7 @@ def contents(broker: Broker) -> dict[str, list[Found]]:
         for backlog in queue.order.backlogs():
             for reference in backlog:
                 block = broker.pager.load(reference)
-                for i, body in enumerate(block.bodies):
+                for i, body in enumerate(block.contents):
                     items.append(_seen(reference.first + i, block.envelope, body, held=False))
         if queue.unsynced:
             raise Violation(f"{queue.name} hides messages although everything is at rest")
@@ -339,7 +339,7 @@ def contents(broker: Broker) -> dict[str, list[Found]]:
 
 
 def _found(entry: Entry, *, held: bool) -> Found:
-    return _seen(entry.position, entry.run.envelope, entry.body, held=held)
+    return _seen(entry.position, entry.run.envelope, entry.content, held=held)
 
 
 def _seen(position: int, envelope: Envelope, body: bytes, *, held: bool) -> Found:

@@ -116,7 +116,7 @@ class Broker(Directory):
             headers = self.headers_of[envelope.protocol](envelope)
         return vhost.route(envelope.exchange, envelope.routing_key, headers, envelope.extra_keys)
 
-    def publish(self, envelope: Envelope, bodies: list[bytes], queues: Sequence[Queue]) -> Receipt:
+    def publish(self, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue]) -> Receipt:
         """A run of messages comes to `queues`, outside any transaction."""
         refuses = False
         for queue in queues:
@@ -125,46 +125,46 @@ class Broker(Directory):
             if queue.refuses:
                 refuses = True
         if refuses:
-            return self._publish_or_refuse(envelope, bodies, queues)
-        return self._publish(envelope, bodies, queues)
+            return self._publish_or_refuse(envelope, contents, queues)
+        return self._publish(envelope, contents, queues)
 
-    def _publish(self, envelope: Envelope, bodies: list[bytes], queues: Sequence[Queue]) -> Receipt:
-        now, log, count = self.now, self.log, len(bodies)
+    def _publish(self, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue]) -> Receipt:
+        now, log, count = self.now, self.log, len(contents)
         lsn = 0
         if envelope.durable and count == len(queues) == 1:
             queue = queues[0]
             if queue.durable:
-                record, block = encode_single(queue.ident, queue.next_position, now, envelope, bodies[0])
+                record, block = encode_single(queue.ident, queue.next_position, now, envelope, contents[0])
                 lsn = log.append(Kind.PUBLISH, *record) + block
                 log.retain(lsn, 1)
         elif envelope.durable:
             targets = [(queue.ident, queue.next_position) for queue in queues if queue.durable]
             if targets:
                 head = encode_targets(targets)
-                lsn = log.append(Kind.PUBLISH, head, *encode_block(now, envelope, bodies)) + len(head)
+                lsn = log.append(Kind.PUBLISH, head, *encode_block(now, envelope, contents)) + len(head)
                 log.retain(lsn, count * len(targets))
         for queue in queues:
-            queue.enqueue(Run(envelope, 0, now, lsn if queue.durable else 0), bodies)
+            queue.enqueue(Run(envelope, 0, now, lsn if queue.durable else 0), contents)
         return Receipt(log.end_lsn) if lsn else _TRANSIENT
 
-    def _publish_or_refuse(self, envelope: Envelope, bodies: list[bytes], queues: Sequence[Queue]) -> Receipt:
+    def _publish_or_refuse(self, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue]) -> Receipt:
         """One by one, since a queue may be full after any of them. The others get a refused one all the same."""
         lsn = 0
         refused = []
-        for i, body in enumerate(bodies):
-            takers = [queue for queue in queues if not queue.refuses or queue.accepts(1, len(body))]
+        for i, content in enumerate(contents):
+            takers = [queue for queue in queues if not queue.refuses or queue.accepts(1, len(content))]
             if len(takers) < len(queues):
                 refused.append(i)
                 for queue in queues:
                     if queue not in takers and queue.options.overflow == "reject-publish-dlx":
-                        lsn = max(lsn, self._dead_letter_refused(queue, envelope, body))
+                        lsn = max(lsn, self._dead_letter_refused(queue, envelope, content))
             if takers:
-                lsn = max(lsn, self._publish(envelope, [body], takers).lsn)
+                lsn = max(lsn, self._publish(envelope, [content], takers).lsn)
         return Receipt(lsn, tuple(refused))
 
-    def _dead_letter_refused(self, queue: Queue, envelope: Envelope, body: bytes) -> int:
+    def _dead_letter_refused(self, queue: Queue, envelope: Envelope, content: bytes) -> int:
         decision = Decision(self)
-        self.place_dead(decision, queue, [Entry(0, body, Run(envelope, 0, self.now))], Outcome.DROPPED)
+        self.place_dead(decision, queue, [Entry(0, content, Run(envelope, 0, self.now))], Outcome.DROPPED)
         return decision.apply()
 
     # -- consuming
@@ -306,7 +306,7 @@ class Broker(Directory):
                 routed = self.route(vhost, dead)
                 targets = tuple(target for target in routed if not circular(dead.deaths, target.name))
                 run = []
-            run.append(entry.body)
+            run.append(entry.content)
         if dead is not None and run and targets:
             decision.place(dead, run, targets)
 
@@ -374,7 +374,7 @@ class Broker(Directory):
             (queue,) = only.queues
             if not queue.deleted and not queue.refuses:
                 branch.step(Input.COMMIT_ONE_PHASE)
-                lsn = place_one(self, branch.number, only.envelope, only.bodies, queue, sealed=True)
+                lsn = place_one(self, branch.number, only.envelope, only.contents, queue, sealed=True)
                 branch.end()
                 return CommitResult(lsn)
         returned: list[Publication] = []
@@ -388,7 +388,7 @@ class Broker(Directory):
                     bereft = True
                     break
             if queues:
-                decision.place(publication.envelope, publication.bodies, queues)
+                decision.place(publication.envelope, publication.contents, queues)
             elif publication.mandatory:
                 returned.append(publication)
         decision.check_room()
@@ -477,7 +477,7 @@ def _in_parts(entries: list[Entry]) -> Iterator[list[Entry]]:
     begin = size = 0
     run = None
     for i, entry in enumerate(entries, 1):
-        size += len(entry.body)
+        size += len(entry.content)
         if entry.run is not run:
             run = entry.run
             size += len(run.envelope.header)

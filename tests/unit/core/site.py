@@ -40,8 +40,8 @@ class Sink:
         self.gone.append(consumer)
 
     @property
-    def bodies(self) -> list[bytes]:
-        return [entry.body for _, entry in self.got]
+    def contents(self) -> list[bytes]:
+        return [entry.content for _, entry in self.got]
 
     def held(self) -> list[tuple[Consumer, Entry]]:
         """As a holder (`Broker.holders`): everything it was given."""
@@ -144,16 +144,16 @@ class Site:
             self.vhost, chosen, declaration, session or Session("test"), generated=not name
         )
 
-    def publish(self, key: str, *bodies: bytes, exchange: str = "", durable: bool = True, **envelope: Any) -> Receipt:
+    def publish(self, key: str, *contents: bytes, exchange: str = "", durable: bool = True, **envelope: Any) -> Receipt:
         made = Envelope(exchange, key, durable=durable, **envelope)
-        return self.broker.publish(made, list(bodies), self.broker.route(self.vhost, made))
+        return self.broker.publish(made, list(contents), self.broker.route(self.vhost, made))
 
     def publication(
-        self, key: str, *bodies: bytes, exchange: str = "", durable: bool = True, mandatory: bool = False
+        self, key: str, *contents: bytes, exchange: str = "", durable: bool = True, mandatory: bool = False
     ) -> Publication:
         """Work for a branch."""
         made = Envelope(exchange, key, durable=durable)
-        return Publication(made, list(bodies), self.broker.route(self.vhost, made), mandatory)
+        return Publication(made, list(contents), self.broker.route(self.vhost, made), mandatory)
 
     def consume(self, queue: Queue, sink: Sink | None = None, **options: Any) -> tuple[Consumer, Sink]:
         sink = sink or Sink()
@@ -170,10 +170,10 @@ class Site:
         while len(queue.order):
             entries += queue.order.take(1000)
         queue.order.put_back(entries)
-        return [(entry.position, entry.body, entry.deliveries > 0) for entry in entries]
+        return [(entry.position, entry.content, entry.deliveries > 0) for entry in entries]
 
-    def bodies(self, name: str = "q") -> list[bytes]:
-        return [body for _, body, _ in self.ready(self.vhost.queue(name))]
+    def contents(self, name: str = "q") -> list[bytes]:
+        return [content for _, content, _ in self.ready(self.vhost.queue(name))]
 
     def records(self, *kinds: Kind) -> list[bytes]:
         """The payloads of all records of these kinds, as a restart finds them."""

@@ -39,7 +39,7 @@ class TestPublishing:
         site.publish("", b"x" * 1000, exchange="amq.fanout")
         assert site.journal.end_lsn - before < 1300
         assert site.live() == 3
-        assert [site.bodies(name) for name in "abc"] == [[b"x" * 1000]] * 3
+        assert [site.contents(name) for name in "abc"] == [[b"x" * 1000]] * 3
 
     @pytest.mark.rule("DUR-1")
     def test_what_is_synced_survives(self, site: Site) -> None:
@@ -48,7 +48,7 @@ class TestPublishing:
         site.publish("q", b"transient", durable=False)
         site.sync()
         site.publish("q", b"not synced")
-        assert site.restart().bodies() == [b"a", b"b"]
+        assert site.restart().contents() == [b"a", b"b"]
 
     @pytest.mark.parametrize("overflow", ["drop-head", "reject-publish-dlx"])
     def test_positions_hold_when_a_queue_overflows_into_another_of_the_same_publish(
@@ -66,7 +66,7 @@ class TestPublishing:
             assert again.ready(again.vhost.queue(name)) == site.ready(queue)
             positions = [position for position, _, _ in site.ready(queue)]
             assert positions == sorted(set(positions))
-        assert len(site.bodies("dead")) == 8 + 7
+        assert len(site.contents("dead")) == 8 + 7
         assert again.live() == site.live()
 
     def test_a_refused_message_may_be_dead_lettered(self, site: Site) -> None:
@@ -74,7 +74,7 @@ class TestPublishing:
         receipt = site.publish("q", b"a", b"b")
         assert receipt.refused == (1,)
         assert receipt.lsn == site.journal.end_lsn
-        assert (site.bodies(), site.bodies("dead")) == ([b"a"], [b"b"])
+        assert (site.contents(), site.contents("dead")) == ([b"a"], [b"b"])
         entry = site.vhost.queue("dead").take(1)[0]
         assert entry.run.envelope.deaths[0][:2] == ("q", "maxlen")
 
@@ -118,7 +118,7 @@ class TestConsuming:
         second = site.broker.get(queue, auto_settle=True)
         assert first is not None
         assert second is not None
-        assert (first.body, second.body, queue.unsettled) == (b"a", b"b", 1)
+        assert (first.content, second.content, queue.unsettled) == (b"a", b"b", 1)
         assert site.broker.get(queue, auto_settle=False) is None
         site.turn()
         again = site.restart()
@@ -138,7 +138,7 @@ class TestSettling:
         site.broker.settle(consumer, entries[1:], Outcome.ACCEPTED)
         site.turn()
         assert queue.unsettled == 1
-        assert site.restart().bodies() == [b"a"]
+        assert site.restart().contents() == [b"a"]
 
     @pytest.mark.parametrize("how", ["settle", "requeue", "commit"])
     def test_after_the_queue_was_deleted(self, site: Site, how: str) -> None:
@@ -185,7 +185,7 @@ class TestSettling:
             elif round_ == 1:
                 running.snapshot()
                 running = running.restart().restart()
-        assert (running.bodies(), running.bodies("dead")) == ([], [b"poison"])
+        assert (running.contents(), running.contents("dead")) == ([], [b"poison"])
         entry = running.vhost.queue("dead").take(1)[0]
         assert entry.run.envelope.deaths[0][:2] == ("q", "delivery_limit")
         assert dead.ready == 0
@@ -213,7 +213,7 @@ class TestSettling:
         site.broker.commit(branch)
         site.sync()
         assert len(site.records(Kind.COMMIT)) == before + 1
-        assert (site.bodies(), site.bodies("dead"), site.bodies("other")) == ([], [b"a"], [b"x"])
+        assert (site.contents(), site.contents("dead"), site.contents("other")) == ([], [b"a"], [b"x"])
 
     def test_counts_survive_snapshots_of_what_is_not_in_memory(self, site: Site) -> None:
         queue = site.queue("q", {"x-queue-type": "quorum", "x-delivery-limit": 9})
@@ -248,10 +248,10 @@ class TestTransactions:
         result = site.broker.commit(branch)
         assert result.lsn == site.journal.end_lsn
         before = site.restart()
-        assert (before.bodies("one"), before.bodies("two")) == ([b"old", b"older"], [])
+        assert (before.contents("one"), before.contents("two")) == ([b"old", b"older"], [])
         site.sync()
         after = site.restart()
-        assert (after.bodies("one"), after.bodies("two")) == ([b"older", b"new"], [b"new"])
+        assert (after.contents("one"), after.contents("two")) == ([b"older", b"new"], [b"new"])
 
     @pytest.mark.rule("TX-12")
     def test_an_empty_commit_writes_nothing(self, site: Site) -> None:
@@ -271,7 +271,7 @@ class TestTransactions:
         site.broker.commit(branch)
         site.turn()
         expected = [b"plain%d" % i for i in range(5)] + [b"tx%d" % i for i in range(5)]
-        assert site.bodies() == site.restart().bodies() == expected
+        assert site.contents() == site.restart().contents() == expected
 
     @pytest.mark.rule("TX-11")
     def test_a_queue_that_was_deleted_meanwhile(self, site: Site) -> None:
@@ -286,9 +286,9 @@ class TestTransactions:
         site.queue("gone")
         result = site.broker.commit(branch)
         site.turn()
-        assert [work.bodies for work in result.returned] == [[b"returned"]]
-        assert site.bodies("stays") == [b"both"]
-        assert site.bodies("gone") == [], "the new one is another queue"
+        assert [work.contents for work in result.returned] == [[b"returned"]]
+        assert site.contents("stays") == [b"both"]
+        assert site.contents("gone") == [], "the new one is another queue"
         assert stays.ready == 1
 
     @pytest.mark.rule("TX-3")
@@ -303,11 +303,11 @@ class TestTransactions:
         site.broker.enlist(branch, Settlement(consumer, [sink.got[0][1]], Outcome.ACCEPTED))
         site.broker.enlist(branch, site.publication("q", b"new"))
         site.turn()
-        assert (sink.bodies, consumer.room()) == ([b"a"], 0)
+        assert (sink.contents, consumer.room()) == ([b"a"], 0)
         site.broker.rollback(branch)
         site.turn()
-        assert (queue.unsettled, consumer.room(), site.bodies()) == (1, 0, [b"b"])
-        assert site.restart().bodies() == [b"a", b"b"]
+        assert (queue.unsettled, consumer.room(), site.contents()) == (1, 0, [b"b"])
+        assert site.restart().contents() == [b"a", b"b"]
 
     def test_a_reject_in_it_dead_letters_in_the_same_record(self, site: Site) -> None:
         queue, dead = dead_lettering(site)
@@ -318,10 +318,10 @@ class TestTransactions:
         assert dead.ready == 0
         site.broker.commit(branch)
         assert dead.ready == 0, "not before it is on disk"
-        assert site.restart().bodies() == [b"a"]
+        assert site.restart().contents() == [b"a"]
         site.sync()
-        assert site.bodies("dead") == [b"a"]
-        assert (site.restart().bodies(), site.restart().bodies("dead")) == ([], [b"a"])
+        assert site.contents("dead") == [b"a"]
+        assert (site.restart().contents(), site.restart().contents("dead")) == ([], [b"a"])
 
     def test_a_requeue_in_it(self, site: Site) -> None:
         queue = site.queue()
@@ -352,7 +352,7 @@ class TestTransactions:
         with pytest.raises(BrokerError) as refused:
             site.broker.commit(branch)
         assert refused.value.condition is Condition.ILLEGAL_STATE
-        assert site.restart().bodies() == []
+        assert site.restart().contents() == []
 
     @pytest.mark.rule("TX-5")
     @pytest.mark.rule("TX-13")
@@ -361,15 +361,15 @@ class TestTransactions:
         self, site: Site, how: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         queue, dead = dead_lettering(site, queue_type="quorum", delivery_limit=0)
-        bodies = [b"%03d" % i * 100 for i in range(30)]
-        site.publish("q", *bodies)
+        contents = [b"%03d" % i * 100 for i in range(30)]
+        site.publish("q", *contents)
         consumer, entries = taken(site, queue)
         monkeypatch.setattr(records_module, "RECORD_BYTES", 9_000)
         branch = site.begin()
         site.broker.enlist(branch, site.publication("dead", b"x"))
         if how == "publish":
-            for body in bodies:
-                site.broker.enlist(branch, site.publication("dead", body))
+            for content in contents:
+                site.broker.enlist(branch, site.publication("dead", content))
         else:
             site.broker.enlist(branch, Settlement(consumer, entries, Outcome.REJECTED, requeue=how == "spend"))
         with pytest.raises(BrokerError, match="9000 of one record; nothing of it was applied") as refused:
@@ -380,7 +380,7 @@ class TestTransactions:
         site.broker.rollback(branch)
         site.broker.settle(consumer, entries, Outcome.REJECTED)
         site.turn()
-        assert (site.bodies("dead"), site.restart().bodies("dead")) == (bodies, bodies)
+        assert (site.contents("dead"), site.restart().contents("dead")) == (contents, contents)
 
     def test_a_queue_that_refuses_makes_the_whole_commit_fail(self, site: Site) -> None:
         site.queue("q", {"x-max-length": 2, "x-overflow": "reject-publish"})
@@ -393,7 +393,7 @@ class TestTransactions:
             site.broker.commit(branch)
         assert refused.value.condition is Condition.LIMIT_EXCEEDED
         site.turn()
-        assert (site.bodies(), site.bodies("other"), branch.state) == ([], [], State.ACTIVE)
+        assert (site.contents(), site.contents("other"), branch.state) == ([], [], State.ACTIVE)
         site.broker.rollback(branch)
 
 
@@ -402,28 +402,28 @@ class TestMemory:
     def test_while_it_is_short_what_comes_waits_on_disk_alone(self, arguments: dict[str, object]) -> None:
         site = Site(segment_bytes=1 << 20)
         queues = [site.queue(name, arguments) for name in ("a", "b")]
-        bodies = [b"%04d" % i + bytes(10_000) for i in range(90)]
+        contents = [b"%04d" % i + bytes(10_000) for i in range(90)]
 
         def publish(some: list[bytes]) -> None:
-            for body in some:
-                site.publish("a", body)
-                site.publish("b", body, durable=False)
+            for content in some:
+                site.publish("a", content)
+                site.publish("b", content, durable=False)
             site.turn()
 
         def in_memory() -> list[int]:
             return [len(queue.order.in_memory()) for queue in queues]
 
-        publish(bodies[:30])
+        publish(contents[:30])
         site.broker.keep_less(on=True)
-        publish(bodies[30:60])
+        publish(contents[30:60])
         assert in_memory() == [30, 30], "what was there stays, nothing comes"
         late = site.queue("late", arguments)
-        for body in bodies:
-            site.publish("late", body)
+        for content in contents:
+            site.publish("late", content)
         assert len(late.order.in_memory()) < 10
         site.broker.keep_less(on=False)
-        publish(bodies[60:])
-        assert site.bodies("a") == site.bodies("b") == site.bodies("late") == bodies
+        publish(contents[60:])
+        assert site.contents("a") == site.contents("b") == site.contents("late") == contents
 
     def test_a_stream_lets_go_of_what_is_on_disk_anyway(self) -> None:
         site = Site(segment_bytes=1 << 20)
@@ -471,7 +471,7 @@ class TestTurns:
         site.broker.delete_queue(queue)
         sink.writable = True
         site.turn()
-        assert sink.bodies == []
+        assert sink.contents == []
         assert len(sink.gone) == 1
 
 

@@ -122,4 +122,4 @@ class XaSite(Site):
 
     def waiting(self) -> tuple[list[bytes], list[bytes]]:
         """What is ready in `q` and in `to`."""
-        return self.bodies("q"), self.bodies("to")
+        return self.contents("q"), self.contents("to")

@@ -98,7 +98,7 @@ class Publication:
     """A run of messages published in a branch, with the queues that it was routed to when it was published (TX-11)."""
 
     envelope: Envelope
-    bodies: list[bytes]
+    contents: list[bytes]
     queues: tuple[Queue, ...]
     mandatory: bool = False
 
@@ -190,10 +190,10 @@ class TransactionBranch:
             return
         last = self.publications[-1] if self.publications else None
         if last is not None and last.continues_with(work):
-            self._grow(len(work.bodies), sum(map(len, work.bodies)))
-            last.bodies += work.bodies
+            self._grow(len(work.contents), sum(map(len, work.contents)))
+            last.contents += work.contents
         else:
-            self._grow(len(work.bodies), len(work.envelope.header) + sum(map(len, work.bodies)))
+            self._grow(len(work.contents), len(work.envelope.header) + sum(map(len, work.contents)))
             self.publications.append(work)
 
     def settle_reservation(self, work: ReservationSettlement) -> None:

@@ -59,11 +59,11 @@ class Decision:
         self._removals: dict[tuple[Queue, Outcome], list[Entry]] = {}
         self._reservations: list[ReservationSettlement] = []
 
-    def place(self, envelope: Envelope, bodies: Sequence[bytes], queues: Sequence[Queue]) -> None:
+    def place(self, envelope: Envelope, contents: Sequence[bytes], queues: Sequence[Queue]) -> None:
         """A run comes to `queues`, behind what is there and what was placed before."""
         if not envelope.durable and any(queue.persists_all for queue in queues):
             envelope = envelope.lasting()
-        self._placements.append((envelope, bodies, queues))
+        self._placements.append((envelope, contents, queues))
 
     def remove(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
         """Entries, which the caller has taken out of `queue`, are gone for good."""
@@ -76,12 +76,12 @@ class Decision:
     def check_room(self) -> None:
         """A decision is all or nothing: raises LIMIT_EXCEEDED if one of its queues would refuse a message."""
         wanted: dict[Queue, list[int]] = {}
-        for _, bodies, queues in self._placements:
+        for _, contents, queues in self._placements:
             for queue in queues:
                 if queue.refuses:
                     total = wanted.setdefault(queue, [0, 0])
-                    total[0] += len(bodies)
-                    total[1] += sum(map(len, bodies))
+                    total[0] += len(contents)
+                    total[1] += sum(map(len, contents))
         for queue, (count, size) in wanted.items():
             if not queue.accepts(count, size):
                 raise BrokerError(
@@ -93,9 +93,9 @@ class Decision:
     def check_size(self, settled: int) -> None:
         """A decision is one record: raises LIMIT_EXCEEDED if that would be too long; `settled` entries go in it."""
         size = _FRAME_BYTES + _SETTLED_BYTES * settled
-        for envelope, bodies, queues in self._placements:
+        for envelope, contents, queues in self._placements:
             size += _PLACED_BYTES + len(envelope.encode()) + _TARGET_BYTES * len(queues)
-            size += _LENGTH_BYTES * len(bodies) + sum(map(len, bodies))
+            size += _LENGTH_BYTES * len(contents) + sum(map(len, contents))
         if size > records.RECORD_BYTES:
             raise BrokerError(
                 Condition.LIMIT_EXCEEDED,
@@ -113,23 +113,23 @@ class Decision:
             and not (self._removals or self._reservations)
             and len(self._placements[0][2]) == 1
         ):
-            envelope, bodies, (queue,) = self._placements[0]
-            return place_one(self._host, self._branch, envelope, bodies, queue, sealed=sealed)
+            envelope, contents, (queue,) = self._placements[0]
+            return place_one(self._host, self._branch, envelope, contents, queue, sealed=sealed)
         host = self._host
         next_positions: dict[Queue, int] = {}
         operations: list[tuple[Kind, Sequence[bytes]]] = []
         block_offsets: list[int | None] = []
-        for envelope, bodies, queues in self._placements:
+        for envelope, contents, queues in self._placements:
             targets = []
             head = b""
             for queue in queues:
                 first = next_positions.get(queue, queue.next_position)
-                next_positions[queue] = first + len(bodies)
+                next_positions[queue] = first + len(contents)
                 if queue.durable and envelope.durable:
                     targets.append((queue.ident, first))
             if targets:
                 head = encode_targets(targets)
-                operations.append((Kind.PUBLISH, [head, *encode_block(host.now, envelope, bodies)]))
+                operations.append((Kind.PUBLISH, [head, *encode_block(host.now, envelope, contents)]))
             block_offsets.append(len(head) or None)
         for (queue, outcome), entries in self._removals.items():
             positions = durable_positions(queue, entries)
@@ -138,13 +138,13 @@ class Decision:
         operations += self.reservation_operations({})
         lsns = iter(self._write(operations))
         end = host.log.end_lsn if operations else 0
-        for (envelope, bodies, queues), offset in zip(self._placements, block_offsets, strict=True):
+        for (envelope, contents, queues), offset in zip(self._placements, block_offsets, strict=True):
             lsn = 0 if offset is None else next(lsns) + offset
             for queue in queues:
                 kept = lsn if queue.durable else 0
                 if kept:
-                    host.log.retain(kept, len(bodies))
-                queue.enqueue(Run(envelope, 0, host.now, kept), bodies, end if sealed else 0)
+                    host.log.retain(kept, len(contents))
+                queue.enqueue(Run(envelope, 0, host.now, kept), contents, end if sealed else 0)
                 if queue.unsynced:
                     host.seal(queue)
         for entries in self._removals.values():
@@ -170,7 +170,7 @@ class Decision:
 
 
 def place_one(
-    host: Host, branch: int, envelope: Envelope, bodies: Sequence[bytes], queue: Queue, *, sealed: bool
+    host: Host, branch: int, envelope: Envelope, contents: Sequence[bytes], queue: Queue, *, sealed: bool
 ) -> int:
     """What a decision does that is one run on one queue, in fewer steps: most transactions are that small."""
     lsn = end = 0
@@ -179,16 +179,16 @@ def place_one(
             envelope = envelope.lasting()
         if envelope.durable:
             log, first = host.log, queue.next_position
-            if len(bodies) == 1:
-                parts, block = encode_single(queue.ident, first, host.now, envelope, bodies[0], branch)
+            if len(contents) == 1:
+                parts, block = encode_single(queue.ident, first, host.now, envelope, contents[0], branch)
                 lsn = log.append(Kind.COMMIT if branch else Kind.PUBLISH, *parts) + block
             else:
                 head = encode_targets([(queue.ident, first)])
-                payload = (head, *encode_block(host.now, envelope, bodies))
+                payload = (head, *encode_block(host.now, envelope, contents))
                 lsn = _append(log, branch, Kind.PUBLISH, payload) + len(head)
-            log.retain(lsn, len(bodies))
+            log.retain(lsn, len(contents))
             end = log.end_lsn
-    queue.enqueue(Run(envelope, 0, host.now, lsn), bodies, end if sealed else 0)
+    queue.enqueue(Run(envelope, 0, host.now, lsn), contents, end if sealed else 0)
     if queue.unsynced:
         host.seal(queue)
     return end

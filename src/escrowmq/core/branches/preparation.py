@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.branches.branch import State
 from escrowmq.core.branches.decision import Decision
-from escrowmq.core.branches.xa_branch import LoggedBodies, PreparedRun
+from escrowmq.core.branches.xa_branch import LoggedContents, PreparedRun
 from escrowmq.core.queues.settlement import durable_positions
 from escrowmq.core.records.blocks import encode_block
 from escrowmq.core.records.branches import (
@@ -44,8 +44,10 @@ class Preparation:
             envelope, queues = publication.envelope, publication.queues
             if any(queue.persists_all for queue in queues):
                 envelope = envelope.lasting()
-            bodies = publication.bodies
-            run = PreparedRun(envelope, bodies, queues, publication.mandatory, broker.now, size=sum(map(len, bodies)))
+            contents = publication.contents
+            run = PreparedRun(
+                envelope, contents, queues, publication.mandatory, broker.now, size=sum(map(len, contents))
+            )
             self._runs.append(run)
 
     def check(self) -> None:
@@ -58,7 +60,7 @@ class Preparation:
         decision = Decision(self._broker)
         for publication in branch.publications:
             queues = [queue for queue in publication.queues if not queue.deleted]
-            decision.place(publication.envelope, publication.bodies, queues)
+            decision.place(publication.envelope, publication.contents, queues)
         decision.check_room()
         for work in branch.reservations:
             work.check()
@@ -75,7 +77,7 @@ class Preparation:
             durable = [queue.ident for queue in lasting(run)]
             if durable or (run.mandatory and run.envelope.durable):  # who commits gets it back, after a restart as well
                 head = run_head(durable, mandatory=run.mandatory)
-                items.append((Item.RUN, [head, *encode_block(run.time, run.envelope, run.bodies)]))
+                items.append((Item.RUN, [head, *encode_block(run.time, run.envelope, run.contents)]))
                 heads.append(len(head))
             else:
                 heads.append(None)
@@ -87,12 +89,12 @@ class Preparation:
         for run, offset in zip(self._runs, heads, strict=True):
             if offset is not None:
                 run.lsn = lsn + next(places) + offset
-                run.retained = len(run.bodies) * max(len(lasting(run)), 1)
+                run.retained = len(run.contents) * max(len(lasting(run)), 1)
                 log.retain(run.lsn, run.retained)
         for run in self._runs:
             promise_room(broker, run)
             if run.lsn and run.size > KEEP_BYTES:
-                run.bodies = LoggedBodies(broker.pager, run.lsn, len(run.bodies))
+                run.contents = LoggedContents(broker.pager, run.lsn, len(run.contents))
         branch.runs = self._runs
         branch.publications.clear()
         for settlement in branch.settlements:
@@ -147,7 +149,7 @@ def captured(branch: XaBranch) -> list[bytes]:
     for run in branch.runs:
         if run.lsn:
             head = run_head([queue.ident for queue in lasting(run)], mandatory=run.mandatory)
-            items.append((Item.ADDRESSED_RUN, [head, ADDRESS.pack(run.lsn, len(run.bodies))]))
+            items.append((Item.ADDRESSED_RUN, [head, ADDRESS.pack(run.lsn, len(run.contents))]))
     items += settlement_items(branch)
     return encode_prepare(head_of(branch), items)[0]
 
@@ -157,15 +159,15 @@ def promise_room(broker: Broker, run: PreparedRun) -> None:
     for queue in run.queues:
         if queue.refuses:
             count, size = broker.promised.get(queue, (0, 0))
-            broker.promised[queue] = (count + len(run.bodies), size + run.size)
+            broker.promised[queue] = (count + len(run.contents), size + run.size)
 
 
 def _release_room(broker: Broker, run: PreparedRun) -> None:
     for queue in run.queues:
         if queue.refuses:
             count, size = broker.promised.pop(queue)
-            if count > len(run.bodies):
-                broker.promised[queue] = (count - len(run.bodies), size - run.size)
+            if count > len(run.contents):
+                broker.promised[queue] = (count - len(run.contents), size - run.size)
 
 
 def discard(broker: Broker, branch: XaBranch) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from escrowmq.core.branches.branch import Settlement, State
 from escrowmq.core.branches.preparation import promise_room
-from escrowmq.core.branches.xa_branch import LoggedBodies, PreparedRun
+from escrowmq.core.branches.xa_branch import LoggedContents, PreparedRun
 from escrowmq.core.branches.xid import Xid
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.records.branches import Prepared, SettlementItem, decode_prepare
@@ -67,8 +67,8 @@ class FoundBranches:
                 block = self._broker.pager.load(reference)
                 expires_at = queue.expiry(block.envelope, block.time)
                 run = Run(block.envelope, reference.first, block.time, reference.lsn, reference.start, expires_at)
-                for position, body in enumerate(block.bodies, reference.first):
-                    entry = Entry(position, body, run)
+                for position, content in enumerate(block.contents, reference.first):
+                    entry = Entry(position, content, run)
                     entry.deliveries = deliveries.get(position, 0)  # this one counts if it goes back
                     entries.append(entry)
             queue.unsettled += len(entries)
@@ -93,11 +93,11 @@ class FoundBranches:
                 targets = tuple(queues[ident] for ident in run.queues if ident in queues)
                 retained = run.length * max(len(targets), 1)
                 broker.log.retain(run.lsn, retained)
-                bodies = LoggedBodies(broker.pager, run.lsn, run.length)
-                size = sum(map(len, block.bodies))
+                contents = LoggedContents(broker.pager, run.lsn, run.length)
+                size = sum(map(len, block.contents))
                 branch.runs.append(
                     PreparedRun(
-                        block.envelope, bodies, targets, run.mandatory, block.time, run.lsn, retained, size=size
+                        block.envelope, contents, targets, run.mandatory, block.time, run.lsn, retained, size=size
                     )
                 )
                 promise_room(broker, branch.runs[-1])

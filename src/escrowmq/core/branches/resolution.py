@@ -54,15 +54,15 @@ class Outcomes(Decision):
             queues = tuple(queue for queue in run.queues if not queue.deleted)
             if queues:
                 self._runs[len(self._placements)] = run
-                self._placements.append((run.envelope, run.bodies, queues))
+                self._placements.append((run.envelope, run.contents, queues))
             elif run.mandatory:
-                self.returned.append(Publication(run.envelope, list(run.bodies), (), mandatory=True))
+                self.returned.append(Publication(run.envelope, list(run.contents), (), mandatory=True))
         placed = len(self._placements)
         broker.place_rejected(self, branch)
         self._placements[placed:] = [
             (envelope, part, queues)
-            for envelope, bodies, queues in self._placements[placed:]
-            for part in _in_blocks(bodies)
+            for envelope, contents, queues in self._placements[placed:]
+            for part in _in_blocks(contents)
         ]
         for settlement in branch.settlements:
             consumer, entries, outcome = settlement.consumer, settlement.entries, settlement.outcome
@@ -81,23 +81,23 @@ class Outcomes(Decision):
         """The record's operations. `next_positions` and `settled` go on from branch to branch."""
         found: list[Operation] = []
         inline = 0
-        for i, (envelope, bodies, queues) in enumerate(self._placements):
+        for i, (envelope, contents, queues) in enumerate(self._placements):
             targets = []
             for queue in queues:
                 first = next_positions.get(queue, queue.next_position)
-                next_positions[queue] = first + len(bodies)
+                next_positions[queue] = first + len(contents)
                 if queue.durable and envelope.durable:
                     targets.append((queue.ident, first))
             run = self._runs.get(i)
             offset: int | None = None
             if targets and run is not None and not self._ages(run, queues):
-                found.append((Kind.PLACED, [encode_placed(targets, run.lsn, len(bodies))]))
+                found.append((Kind.PLACED, [encode_placed(targets, run.lsn, len(contents))]))
             elif targets:
-                inline += sum(map(len, bodies))
-                block = encode_block(self._host.now, envelope, bodies)
+                inline += sum(map(len, contents))
+                block = encode_block(self._host.now, envelope, contents)
                 if inline > INLINE_BYTES:
                     lsn = self._written[i] = self._host.log.append(Kind.PAGE, *block)
-                    found.append((Kind.PLACED, [encode_placed(targets, lsn, len(bodies))]))
+                    found.append((Kind.PLACED, [encode_placed(targets, lsn, len(contents))]))
                 else:
                     head = encode_targets(targets)
                     found.append((Kind.PUBLISH, [head, *block]))
@@ -121,7 +121,7 @@ class Outcomes(Decision):
         """Messages come and go; they are invisible until the log is synced up to `end`."""
         host, log = self._host, self._host.log
         written = iter(payloads)
-        for i, (envelope, bodies, queues) in enumerate(self._placements):
+        for i, (envelope, contents, queues) in enumerate(self._placements):
             run, offset = self._runs.get(i), self._offsets[i]
             durable = [queue for queue in queues if queue.durable and envelope.durable]
             lsn, time = 0, host.now
@@ -129,13 +129,13 @@ class Outcomes(Decision):
                 payload = next(written)
                 if offset is not None or i in self._written:
                     lsn = self._written[i] if offset is None else payload + offset
-                    log.retain(lsn, len(bodies) * len(durable))
+                    log.retain(lsn, len(contents) * len(durable))
                 elif run is not None:
                     lsn, time = run.lsn, run.time
-                    run.retained -= len(bodies) * len(durable)
+                    run.retained -= len(contents) * len(durable)
             for queue in queues:
-                content = list(bodies) if queue.is_stream else bodies  # a stream is read many times
-                queue.enqueue(Run(envelope, 0, time, lsn if queue.durable else 0), content, end)
+                kept = list(contents) if queue.is_stream else contents  # a stream is read many times
+                queue.enqueue(Run(envelope, 0, time, lsn if queue.durable else 0), kept, end)
                 if queue.unsynced:
                     host.seal(queue)
         for entries in self._removals.values():
@@ -144,12 +144,12 @@ class Outcomes(Decision):
             work.apply(log)
 
 
-def _in_blocks(bodies: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+def _in_blocks(contents: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
     begin = size = 0
-    for i, body in enumerate(bodies, 1):
-        size += len(body)
-        if size >= BLOCK_BYTES or i == len(bodies):
-            yield bodies[begin:i]
+    for i, content in enumerate(contents, 1):
+        size += len(content)
+        if size >= BLOCK_BYTES or i == len(contents):
+            yield contents[begin:i]
             begin, size = i, 0
 
 

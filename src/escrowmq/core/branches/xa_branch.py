@@ -31,7 +31,7 @@ UNDONE: Final = frozenset((State.ROLLBACK_ONLY, State.TIMED_OUT))
 """States in which its work is undone already."""
 
 
-class LoggedBodies(Sequence[bytes]):
+class LoggedContents(Sequence[bytes]):
     """The bodies of a block, read from the log when they are needed, and not kept."""
 
     __slots__ = ("_count", "_lsn", "_pager")
@@ -57,7 +57,7 @@ class LoggedBodies(Sequence[bytes]):
         return self._load()[index]
 
     def _load(self) -> list[bytes]:
-        return self._pager.load(Reference(0, self._count, self._lsn, 0)).bodies
+        return self._pager.load(Reference(0, self._count, self._lsn, 0)).contents
 
 
 @dataclass(slots=True, eq=False)
@@ -68,7 +68,7 @@ class PreparedRun:
     """
 
     envelope: Envelope
-    bodies: Sequence[bytes]
+    contents: Sequence[bytes]
     queues: tuple[Queue, ...]
     mandatory: bool
     time: int

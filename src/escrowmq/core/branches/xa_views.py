@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 def view_of(branch: XaBranch, now: int) -> BranchView:
     """The branch as it stands at `now`; queues that are deleted are left out."""
-    published = [(q, len(p.bodies), sum(map(len, p.bodies))) for p in branch.publications for q in p.queues]
-    published += [(q, len(run.bodies), run.size) for run in branch.runs for q in run.queues]
-    settled = [(s.consumer.queue, len(s.entries), sum([len(e.body) for e in s.entries])) for s in branch.settlements]
+    published = [(q, len(p.contents), sum(map(len, p.contents))) for p in branch.publications for q in p.queues]
+    published += [(q, len(run.contents), run.size) for run in branch.runs for q in run.queues]
+    settled = [(s.consumer.queue, len(s.entries), sum([len(e.content) for e in s.entries])) for s in branch.settlements]
     settled += [
         (held.reservation.queue, held.count, 0) for held in branch.reservations
     ]  # nobody has counted their bytes

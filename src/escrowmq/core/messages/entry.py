@@ -31,11 +31,11 @@ class Entry:
     `deliveries` counts how often it has been handed out and come back; above 0, a delivery is `redelivered`.
     """
 
-    __slots__ = ("body", "deliveries", "position", "run")
+    __slots__ = ("content", "deliveries", "position", "run")
 
-    def __init__(self, position: int, body: bytes, run: Run) -> None:
+    def __init__(self, position: int, content: bytes, run: Run) -> None:
         self.position = position
-        self.body = body
+        self.content = content
         self.run = run
         self.deliveries = 0
 
@@ -48,4 +48,4 @@ class Entry:
         return self.position < other.position
 
     def __repr__(self) -> str:
-        return f"Entry({self.position}, {len(self.body)} bytes)"
+        return f"Entry({self.position}, {len(self.content)} bytes)"

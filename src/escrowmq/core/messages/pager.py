@@ -41,7 +41,7 @@ class LogPager:
             self._keep(lsn, ahead if len(ahead) >= length else self._log.read(lsn, length))
             at = 0
         block = decode_block(self._chunk, at, reference.start & ~TRANSIENT, reference.length)
-        return Block(block.time, self._shared(block.envelope), block.bodies)
+        return Block(block.time, self._shared(block.envelope), block.contents)
 
     def _keep(self, lsn: int, chunk: bytes) -> None:
         self._chunk_lsn, self._chunk = lsn, chunk
@@ -56,9 +56,9 @@ class LogPager:
             known = self._envelopes[key] = envelope
         return known
 
-    def store(self, run: Run, bodies: Sequence[bytes]) -> int:
+    def store(self, run: Run, contents: Sequence[bytes]) -> int:
         """Write the content of a run that is not in the log yet; its block's LSN. It does not survive a restart."""
-        run.lsn = self._log.append(Kind.PAGE, *encode_block(run.time, run.envelope, bodies))
+        run.lsn = self._log.append(Kind.PAGE, *encode_block(run.time, run.envelope, contents))
         run.index = TRANSIENT
-        self._log.retain(run.lsn, len(bodies))
+        self._log.retain(run.lsn, len(contents))
         return run.lsn

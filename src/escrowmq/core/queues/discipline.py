@@ -19,7 +19,7 @@ class Pager(Protocol):
 
     def load(self, reference: Reference) -> Block: ...
 
-    def store(self, run: Run, bodies: Sequence[bytes]) -> int: ...
+    def store(self, run: Run, contents: Sequence[bytes]) -> int: ...
 
 
 class Detached(NamedTuple):
@@ -46,7 +46,7 @@ class Discipline(Protocol):
 
     def __len__(self) -> int: ...
 
-    def append(self, run: Run, bodies: Sequence[bytes]) -> None:
+    def append(self, run: Run, contents: Sequence[bytes]) -> None:
         """A run takes its place behind everything that is there."""
         ...
 

@@ -56,15 +56,15 @@ class Fifo:
         """Number of entries that are in memory."""
         return len(self._returned) + len(self.head)
 
-    def append(self, run: Run, bodies: Sequence[bytes]) -> None:
-        count = len(bodies)
+    def append(self, run: Run, contents: Sequence[bytes]) -> None:
+        count = len(contents)
         if not self.tail.messages and self.resident < self.resident_limit:
-            self.resident += sum(map(len, bodies)) + ENTRY_COST * count
+            self.resident += sum(map(len, contents)) + ENTRY_COST * count
             if len(run.envelope.header) > HEAVY:
                 self._weigh(run.envelope, run.first + count - 1)
-            self.head.extend(map(Entry, range(run.first, run.first + count), bodies, repeat(run)))
+            self.head.extend(map(Entry, range(run.first, run.first + count), contents, repeat(run)))
             return
-        lsn = run.lsn or self._pager.store(run, bodies)
+        lsn = run.lsn or self._pager.store(run, contents)
         self.tail.append(run.first, count, lsn, run.index)
 
     def _weigh(self, envelope: Envelope, last: int) -> None:
@@ -94,7 +94,7 @@ class Fifo:
             return taken
         pop = head.popleft
         taken = [pop() for _ in range(most)]
-        self.resident -= sum([len(entry.body) for entry in taken]) + ENTRY_COST * len(taken)
+        self.resident -= sum([len(entry.content) for entry in taken]) + ENTRY_COST * len(taken)
         if self._heavy:
             self._lighten(taken[-1].position)
         return taken
@@ -108,7 +108,7 @@ class Fifo:
                 self._fill()
             if self.head and self.head[0].position < returned[0].position:
                 entry = self.head.popleft()
-                self.resident -= len(entry.body) + ENTRY_COST
+                self.resident -= len(entry.content) + ENTRY_COST
                 self._lighten(entry.position)
             else:
                 entry = heapq.heappop(returned)
@@ -140,7 +140,7 @@ class Fifo:
             block = self._pager.load(reference)
             expires_at = self._expiry(block.envelope, block.time)
             run = Run(block.envelope, reference.first, block.time, reference.lsn, reference.start, expires_at)
-            entries = list(map(Entry, range(run.first, run.first + reference.length), block.bodies, repeat(run)))
+            entries = list(map(Entry, range(run.first, run.first + reference.length), block.contents, repeat(run)))
             if self.deliveries or run.first < self.delivered_below:
                 for entry in entries:
                     known = 1 if entry.position < self.delivered_below else 0
@@ -148,7 +148,7 @@ class Fifo:
             if len(block.envelope.header) > HEAVY:
                 self._weigh(block.envelope, entries[-1].position)
             self.head.extend(entries)
-            self.resident += sum(map(len, block.bodies)) + ENTRY_COST * reference.length
+            self.resident += sum(map(len, block.contents)) + ENTRY_COST * reference.length
 
     def clear(self) -> list[Reference]:
         gone = list(self.references())
@@ -196,7 +196,7 @@ class Fifo:
             back = returned[0].position if returned else 0
             if head and not 0 < back < head[0].position:
                 entry = head.popleft()
-                self.resident -= len(entry.body) + ENTRY_COST
+                self.resident -= len(entry.content) + ENTRY_COST
                 self._lighten(entry.position)
             elif tail.messages and not head and not 0 < back < tail.firsts[tail.begin]:
                 some = list(self._from_tail(most, parts, back))

@@ -34,8 +34,8 @@ class Priority:
     def __len__(self) -> int:
         return sum(map(len, self._levels.values()))
 
-    def append(self, run: Run, bodies: Sequence[bytes]) -> None:
-        self._level(run.envelope).append(run, bodies)
+    def append(self, run: Run, contents: Sequence[bytes]) -> None:
+        self._level(run.envelope).append(run, contents)
 
     def take(self, most: int) -> list[Entry]:
         taken: list[Entry] = []

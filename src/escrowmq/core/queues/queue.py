@@ -189,23 +189,23 @@ class Queue:
                 ttl = envelope.ttl
         return 0 if ttl is None else max(time + ttl, 1)
 
-    def enqueue(self, run: Run, bodies: Sequence[bytes], after: int = 0) -> None:
+    def enqueue(self, run: Run, contents: Sequence[bytes], after: int = 0) -> None:
         """A run takes the next positions. With `after` it stays invisible until the log is synced that far."""
         run.first = self.next_position
-        self.next_position += len(bodies)
+        self.next_position += len(contents)
         if after or self.unsynced:
-            self.unsynced.append((after, run, bodies))
+            self.unsynced.append((after, run, contents))
             return
-        self._admit(run, bodies)
+        self._admit(run, contents)
 
-    def _admit(self, run: Run, bodies: Sequence[bytes]) -> None:
+    def _admit(self, run: Run, contents: Sequence[bytes]) -> None:
         if run.envelope.ttl is not None or self.ttl_possible:
             run.expires_at = self.expiry(run.envelope, run.time)
-        self.order.append(run, bodies)
+        self.order.append(run, contents)
         if run.lsn:  # it may have been paged out just now
             self.logged = True
         if self.limited:
-            self.bytes += sum(map(len, bodies))
+            self.bytes += sum(map(len, contents))
         if self.ttl_possible:
             self.arm_expiry()
         if self.consumers or self._drop:
@@ -214,8 +214,8 @@ class Queue:
     def unseal(self, synced: int) -> bool:
         """Runs whose commit is on disk become visible. True while some are left."""
         while self.unsynced and self.unsynced[0][0] <= synced:
-            _, run, bodies = self.unsynced.popleft()
-            self._admit(run, bodies)
+            _, run, contents = self.unsynced.popleft()
+            self._admit(run, contents)
         return bool(self.unsynced)
 
     def accepts(self, count: int, size: int) -> bool:
@@ -233,9 +233,9 @@ class Queue:
         if reserved is not None:
             count += reserved[0]
             size += reserved[1]
-        for _, _, bodies in self.unsynced:
-            count += len(bodies)
-            size += sum(map(len, bodies))
+        for _, _, contents in self.unsynced:
+            count += len(contents)
+            size += sum(map(len, contents))
         return (most is None or len(self.order) + count <= most) and (
             most_bytes is None or self.bytes + size <= most_bytes
         )
@@ -252,7 +252,7 @@ class Queue:
         ):
             over = len(self.order) - most if most is not None else 1
             taken = self.order.take(max(over, 1))
-            self.bytes -= sum([len(entry.body) for entry in taken])
+            self.bytes -= sum([len(entry.content) for entry in taken])
             dropped += taken
         if dropped:
             self._host.dead_letter(self, dropped, Outcome.DROPPED)
@@ -263,7 +263,7 @@ class Queue:
         """At most `most` entries that are alive; fewer, also none, when some had expired."""
         entries = self.order.take(most)
         if self.limited:
-            self.bytes -= sum([len(entry.body) for entry in entries])
+            self.bytes -= sum([len(entry.content) for entry in entries])
         if self.ttl_possible:
             now = self._host.now
             # What lives for its turn only has had it when it comes back.
@@ -353,7 +353,7 @@ class Queue:
         """Entries return to their places (ORD-2)."""
         self.order.put_back(entries)
         if self.limited:
-            self.bytes += sum([len(entry.body) for entry in entries])
+            self.bytes += sum([len(entry.content) for entry in entries])
         if self.ttl_possible:
             self.arm_expiry()
         if self.consumers or self._drop:
@@ -395,11 +395,11 @@ class Queue:
         head = self.order.peek()
         while head is not None and 0 < head.run.expires_at < end and len(dead) < CHUNK and size < EXPIRY_BYTES:
             dead += self.order.take(1)
-            size += len(head.body)
+            size += len(head.content)
             head = self.order.peek()
         if dead:
             if self.limited:
-                self.bytes -= sum([len(entry.body) for entry in dead])
+                self.bytes -= sum([len(entry.content) for entry in dead])
             self._host.dead_letter(self, dead, Outcome.EXPIRED)
         self.arm_expiry()
 

@@ -36,11 +36,11 @@ class StreamLog:
     def __len__(self) -> int:
         return self.backlog.messages
 
-    def append(self, run: Run, bodies: Sequence[bytes]) -> None:
-        lsn = run.lsn or self._pager.store(run, bodies)
-        self.backlog.append(run.first, len(bodies), lsn, run.index)
-        self._recent.append((run, bodies))
-        self._resident += _size(bodies)
+    def append(self, run: Run, contents: Sequence[bytes]) -> None:
+        lsn = run.lsn or self._pager.store(run, contents)
+        self.backlog.append(run.first, len(contents), lsn, run.index)
+        self._recent.append((run, contents))
+        self._resident += _size(contents)
         self._forget_old()
 
     def _forget_old(self) -> None:
@@ -50,9 +50,9 @@ class StreamLog:
     def read(self, position: int, most: int) -> list[Entry]:
         """At most `most` entries from `position` on; at least one if there is any."""
         if self._recent and position >= self._recent[0][0].first:
-            run, bodies = next(pair for pair in reversed(self._recent) if pair[0].first <= position)
+            run, contents = next(pair for pair in reversed(self._recent) if pair[0].first <= position)
             skip = position - run.first
-            return list(map(Entry, range(position, position + most), bodies[skip : skip + most], repeat(run)))
+            return list(map(Entry, range(position, position + most), contents[skip : skip + most], repeat(run)))
         found = self._find(position)
         if found is None:
             return []
@@ -61,7 +61,7 @@ class StreamLog:
         wanted = Reference(first, min(most, found.length - skip), found.lsn, found.start + skip)
         block = self._pager.load(wanted)
         run = Run(block.envelope, first, block.time, wanted.lsn, wanted.start)
-        return list(map(Entry, range(first, first + wanted.length), block.bodies, repeat(run)))
+        return list(map(Entry, range(first, first + wanted.length), block.contents, repeat(run)))
 
     def _find(self, position: int) -> Reference | None:
         """The reference that holds `position`, or the next one behind it."""
@@ -88,7 +88,7 @@ class StreamLog:
         """The first reference, when it came, and how many bytes its bodies have. IndexError on an empty stream."""
         reference = self.backlog.peek()
         block = self._pager.load(reference)
-        return reference, block.time, sum(map(len, block.bodies))
+        return reference, block.time, sum(map(len, block.contents))
 
     def drop_oldest(self) -> Reference:
         reference = self.backlog.take(self.backlog.peek().length)
@@ -162,10 +162,10 @@ class StreamQueue(Queue):
     def _check_later(self) -> None:
         self._expiry_deadline = self._host.deadlines.set(self._host.now + _AGE_CHECK, self._check_age)
 
-    def _admit(self, run: Run, bodies: Sequence[bytes]) -> None:
-        self.log.append(run, bodies)
+    def _admit(self, run: Run, contents: Sequence[bytes]) -> None:
+        self.log.append(run, contents)
         self.logged = True
-        self.bytes += sum(map(len, bodies))
+        self.bytes += sum(map(len, contents))
         self._drop_by_size()
         if self.consumers:
             self._host.dirty[self] = None
@@ -234,5 +234,5 @@ class StreamQueue(Queue):
         self._host.forget(self, [reference], outcome)
 
 
-def _size(bodies: Sequence[bytes]) -> int:
-    return sum(map(len, bodies)) + ENTRY_COST * len(bodies)
+def _size(contents: Sequence[bytes]) -> int:
+    return sum(map(len, contents)) + ENTRY_COST * len(contents)

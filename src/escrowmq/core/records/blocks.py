@@ -23,22 +23,22 @@ class Block(NamedTuple):
 
     time: int
     envelope: Envelope
-    bodies: list[bytes]
+    contents: list[bytes]
 
 
-def encode_block(time: int, envelope: Envelope, bodies: Sequence[bytes]) -> list[bytes]:
+def encode_block(time: int, envelope: Envelope, contents: Sequence[bytes]) -> list[bytes]:
     """The parts of a block, ready to be joined."""
     head = envelope.encode()
-    count = len(bodies)
+    count = len(contents)
     if count == 1:
-        body = bodies[0]
-        return [BLOCK.pack(20 + len(head) + len(body), time, 1, len(head)), head, _U32.pack(len(body)), body]
-    lengths = array("I", map(len, bodies))
+        content = contents[0]
+        return [BLOCK.pack(20 + len(head) + len(content), time, 1, len(head)), head, _U32.pack(len(content)), content]
+    lengths = array("I", map(len, contents))
     total = sum(lengths)
     fixed = BLOCK.pack(16 + len(head) + 4 * count + total, time, count, len(head))
     if total <= _JOINED:
-        return [fixed, head, lengths.tobytes(), b"".join(bodies)]
-    return [fixed, head, lengths.tobytes(), *bodies]
+        return [fixed, head, lengths.tobytes(), b"".join(contents)]
+    return [fixed, head, lengths.tobytes(), *contents]
 
 
 def decode_block(data: bytes | memoryview, at: int = 0, first: int = 0, count: int | None = None) -> Block:
@@ -50,8 +50,8 @@ def decode_block(data: bytes | memoryview, at: int = 0, first: int = 0, count: i
     lengths = array("I", bytes(data[at : at + 4 * total]))
     at += 4 * total + sum(lengths[:first])
     stop = total if count is None else first + count
-    bodies = []
+    contents = []
     for length in lengths[first:stop]:
-        bodies.append(bytes(data[at : at + length]))
+        contents.append(bytes(data[at : at + length]))
         at += length
-    return Block(time, envelope, bodies)
+    return Block(time, envelope, contents)

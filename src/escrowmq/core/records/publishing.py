@@ -36,19 +36,19 @@ def encode_targets(targets: Sequence[tuple[int, int]]) -> bytes:
 
 
 def encode_single(
-    queue: int, position: int, time: int, envelope: Envelope, body: bytes, branch: int = 0
+    queue: int, position: int, time: int, envelope: Envelope, content: bytes, branch: int = 0
 ) -> tuple[tuple[bytes, ...], int]:
     """One message on one queue: the parts of its PUBLISH record, or of the COMMIT of a branch that is no more than it,
     and where in it the block begins. The same as targets and block (and `encode_lone`), in one step.
     """
-    head, size = envelope.encode(), len(body)
+    head, size = envelope.encode(), len(content)
     rest = 20 + len(head) + size
     if branch:
         length = _SINGLE_BLOCK + 4 + rest
         fixed = _LONE_SINGLE.pack(branch, 1, _PUBLISH, length, 1, queue, position, rest, time, 1, len(head))
-        return (fixed, head, _U32.pack(size), body), _LONE.size + _SINGLE_BLOCK
+        return (fixed, head, _U32.pack(size), content), _LONE.size + _SINGLE_BLOCK
     fixed = _SINGLE.pack(1, queue, position, rest, time, 1, len(head))
-    return (fixed, head, _U32.pack(size), body), _SINGLE_BLOCK
+    return (fixed, head, _U32.pack(size), content), _SINGLE_BLOCK
 
 
 def decode_publish(data: bytes | memoryview) -> Publish:

@@ -141,16 +141,16 @@ class BlockReader:
     def copy(self, pieces: Sequence[tuple[int, int]]) -> list[bytes]:
         """The parts of a block that holds the messages of `pieces` (first number, count) alone."""
         lengths = array("I")
-        bodies = []
+        contents = []
         for start, count in pieces:
             some = self._lengths(start, count)
             size = sum(some)
-            bodies.append(self._read(self._bodies + self._before(start), size))
+            contents.append(self._read(self._bodies + self._before(start), size))
             self._number, self._skipped = start + count, self._skipped + size
             lengths += some
-        total = 16 + len(self._envelope) + 4 * len(lengths) + sum(map(len, bodies))
+        total = 16 + len(self._envelope) + 4 * len(lengths) + sum(map(len, contents))
         head = BLOCK.pack(total, self._time, len(lengths), len(self._envelope))
-        return [head, self._envelope, lengths.tobytes(), *bodies]
+        return [head, self._envelope, lengths.tobytes(), *contents]
 
     def _lengths(self, start: int, count: int) -> array[int]:
         return array("I", self._read(self._bodies - 4 * (self._count - start), 4 * count))
@@ -184,10 +184,10 @@ class LoadedMessages:
 
     __slots__ = ("_bodies", "_envelope", "_time")
 
-    def __init__(self, time: int, envelope: Envelope, bodies: dict[int, bytes]) -> None:
+    def __init__(self, time: int, envelope: Envelope, contents: dict[int, bytes]) -> None:
         self._time = time
         self._envelope = envelope
-        self._bodies = bodies
+        self._bodies = contents
 
     def fit(self, start: int, most: int, room: int) -> tuple[int, int]:
         """As many as are asked for: whoever loaded them has seen to their size."""
@@ -195,5 +195,5 @@ class LoadedMessages:
 
     def copy(self, pieces: Sequence[tuple[int, int]]) -> list[bytes]:
         """As of `BlockReader`."""
-        bodies = [self._bodies[number] for start, count in pieces for number in range(start, start + count)]
-        return encode_block(self._time, self._envelope, bodies)
+        contents = [self._bodies[number] for start, count in pieces for number in range(start, start + count)]
+        return encode_block(self._time, self._envelope, contents)

@@ -172,15 +172,15 @@ class Relocation:
                 continue
             found.setdefault((queue, lsn), []).append(entry)
             count += 1
-            size += len(entry.body)
+            size += len(entry.content)
             if size >= BLOCK_BYTES or len(found) * _BLOCK_COST + count * _MOVED_ENTRY_COST >= self._left:
                 break
         self._left -= looked * _ENTRY_COST + count * _MOVED_ENTRY_COST + size // _BYTES_PER_COST
         for (queue, _), group in found.items():
             group.sort()
             run = group[0].run
-            bodies = {entry.start & ~TRANSIENT: entry.body for entry in group}
-            moved = self._move(queue, _joined(group), LoadedMessages(run.time, run.envelope, bodies))
+            contents = {entry.start & ~TRANSIENT: entry.content for entry in group}
+            moved = self._move(queue, _joined(group), LoadedMessages(run.time, run.envelope, contents))
             _readdress(group, moved)
         return looked
 

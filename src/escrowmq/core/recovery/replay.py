@@ -224,4 +224,4 @@ class Recovery:
         queue.arm_expiry()
 
     def _bytes(self, references: Backlog) -> list[int]:
-        return [sum(map(len, self._broker.pager.load(reference).bodies)) for reference in references]
+        return [sum(map(len, self._broker.pager.load(reference).contents)) for reference in references]

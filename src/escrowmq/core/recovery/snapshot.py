@@ -73,7 +73,7 @@ class _Taken:
         self._entries = queue.order.in_memory()
         self._held = held
         self._deliveries = queue.order.known_deliveries()
-        self._unsynced = [(run, len(bodies)) for _, run, bodies in queue.unsynced if run.envelope.durable]
+        self._unsynced = [(run, len(contents)) for _, run, contents in queue.unsynced if run.envelope.durable]
         self.reservations = [ReservedColumns(reservation) for reservation in queue.reservations.values()]
         parts = [part for reservation in queue.reservations.values() for part in reservation.parts]
         self._backlogs = [backlog.columns() for backlog in (*parts, *queue.order.backlogs())]

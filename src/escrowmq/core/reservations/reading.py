@@ -43,7 +43,7 @@ class Batch(NamedTuple):
     next: int
     positions: array[int]
     lengths: array[int]
-    bodies: list[bytes]
+    contents: list[bytes]
     """Their bodies back to back, in pieces of no meaning."""
     runs: list[Shared]
 
@@ -69,7 +69,7 @@ class BatchReader:
         first = number = min(first, end)
         positions: list[int] = []
         lengths: list[int] = []
-        bodies: list[bytes] = []
+        contents: list[bytes] = []
         runs: list[Shared] = []
         room = most_bytes
         end = min(end, first + MOST_MESSAGES)
@@ -84,13 +84,15 @@ class BatchReader:
                 chunk_lsn, inside = self._chunk_lsn, len(chunk) - _HEAD
             size, time, total, head = unpack(chunk, at)
             stop = at + 4 + size
-            content = at + _HEAD + head
-            shared = chunk[at + _HEAD : content], time, deliveries > 0
+            lengths_at = at + _HEAD + head
+            shared = chunk[at + _HEAD : lengths_at], time, deliveries > 0
             if total == 1:
-                taken = stop - content - 4
+                taken = stop - lengths_at - 4
                 if taken > room and lengths:
                     break
-                body = chunk[content + 4 : stop] if stop <= len(chunk) else self._read(stop - taken + lsn - at, taken)
+                content = (
+                    chunk[lengths_at + 4 : stop] if stop <= len(chunk) else self._read(stop - taken + lsn - at, taken)
+                )
                 if shared != last:
                     if lengths:
                         runs.append(self._shared(len(lengths), *last))
@@ -105,7 +107,7 @@ class BatchReader:
                 if not some:
                     break
                 taken = sum(some)
-                body = self._read(lsn + _HEAD + head + 4 * total + before, taken)
+                content = self._read(lsn + _HEAD + head + 4 * total + before, taken)
                 if shared != last:
                     if lengths:
                         runs.append(self._shared(len(lengths), *last))
@@ -114,13 +116,13 @@ class BatchReader:
                 lengths.extend(some)
                 number += len(some)
                 if len(some) < length:
-                    bodies.append(body)
+                    contents.append(content)
                     break
-            bodies.append(body)
+            contents.append(content)
             room -= taken
         if lengths:
             runs.append(self._shared(len(lengths), *last))
-        return Batch(first, number, array("Q", positions), array("I", lengths), bodies, runs)
+        return Batch(first, number, array("Q", positions), array("I", lengths), contents, runs)
 
     def envelope_of(self, lsn: int) -> Envelope:
         """What the messages of the block at `lsn` share."""

@@ -201,7 +201,9 @@ class Reservations:
         if not reference.start & TRANSIENT:
             return reference
         block = self._broker.pager.load(reference)
-        return self._copy(queue, Run(block.envelope, reference.first, block.time, reference.lsn), block.bodies, copies)
+        return self._copy(
+            queue, Run(block.envelope, reference.first, block.time, reference.lsn), block.contents, copies
+        )
 
     def _of_entries(self, queue: Queue, entries: list[Entry], copies: list[Reference]) -> Iterator[tuple[Backlog, int]]:
         found = Backlog()
@@ -218,7 +220,7 @@ class Reservations:
                     continue
                 if not run.lsn or (queue.durable and first.start & TRANSIENT):
                     part = Run(run.envelope, first.position, run.time, run.lsn)
-                    reference = self._copy(queue, part, [entry.body for entry in members[begin:i]], copies)
+                    reference = self._copy(queue, part, [entry.content for entry in members[begin:i]], copies)
                 else:
                     reference = Reference(first.position, i - begin, run.lsn, first.start)
                 if len(found) and (first.deliveries != deliveries or first.position < behind):
@@ -230,20 +232,20 @@ class Reservations:
         if len(found):
             yield found, deliveries
 
-    def _copy(self, queue: Queue, run: Run, bodies: list[bytes], copies: list[Reference]) -> Reference:
+    def _copy(self, queue: Queue, run: Run, contents: list[bytes], copies: list[Reference]) -> Reference:
         """Write content that is in memory alone, or would not survive a restart."""
         log = self._broker.log
-        count = len(bodies)
-        self._copied += sum(map(len, bodies))
+        count = len(contents)
+        self._copied += sum(map(len, contents))
         queue.logged = True
         if queue.durable:
             positions = range(run.first, run.first + count)
             head = encode_moves([Move(queue.ident, array("Q", positions), array("I", range(count)))])
-            content = encode_block(run.time, run.envelope.lasting(), bodies)
-            reference = Reference(run.first, count, log.append(Kind.RELOCATE, head, *content) + len(head), 0)
+            block = encode_block(run.time, run.envelope.lasting(), contents)
+            reference = Reference(run.first, count, log.append(Kind.RELOCATE, head, *block) + len(head), 0)
             copies.append(reference)
         else:
-            lsn = log.append(Kind.PAGE, *encode_block(run.time, run.envelope, bodies))
+            lsn = log.append(Kind.PAGE, *encode_block(run.time, run.envelope, contents))
             reference = Reference(run.first, count, lsn, TRANSIENT)
         log.retain(reference.lsn, count)
         if run.lsn:
@@ -348,7 +350,7 @@ class Reservations:
             block = broker.pager.load(reference)
             run = Run(block.envelope, reference.first, block.time, reference.lsn, reference.start)
             positions = range(reference.first, reference.first + reference.length)
-            broker.dead_letter(queue, list(map(Entry, positions, block.bodies, repeat(run))), Outcome.DELIVERY_LIMIT)
+            broker.dead_letter(queue, list(map(Entry, positions, block.contents, repeat(run))), Outcome.DELIVERY_LIMIT)
 
 
 def _ranges(references: Backlog, deliveries: int) -> list[HeldRange]:

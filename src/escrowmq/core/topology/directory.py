@@ -231,9 +231,9 @@ class Directory:
         if queue.durable:
             self._record(Kind.QUEUE_DELETED, id=queue.ident, vhost=queue.vhost, name=queue.name)
         self._record_removal(vhost, Removal(exchanges=removal.exchanges))
-        for _, run, bodies in queue.unsynced:
+        for _, run, contents in queue.unsynced:
             if run.lsn:
-                self.log.release(run.lsn, len(bodies))
+                self.log.release(run.lsn, len(contents))
         queue.unsynced.clear()
         for reservation in queue.reservations.values():
             self._release(reference for reference, _ in reservation.clear())

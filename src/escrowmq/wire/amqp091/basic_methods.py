@@ -127,7 +127,7 @@ def basic_get(channel: Channel, method: spec.BasicGet) -> None:
         properties = make(entry, properties)
     number, frame_max = channel.number, channel.connection.frame_max
     answer = spec.BasicGetOk(tag, entry.deliveries > 0, envelope.exchange, envelope.routing_key, queue.ready)
-    frames = method_frame(number, answer) + content_frames(number, properties, entry.body, frame_max)
+    frames = method_frame(number, answer) + content_frames(number, properties, entry.content, frame_max)
     channel.connection.put(number, frames)
 
 

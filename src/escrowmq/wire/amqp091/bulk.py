@@ -108,7 +108,7 @@ def encode(batch: Batch) -> bytes:
     parts += [_offsets(list(map(len, strings))) for strings in (exchanges, keys, properties)]
     parts.append(_offsets(batch.lengths))
     parts += [_padded(b"".join(strings)) for strings in (exchanges, keys, properties)]
-    return b"".join(parts + batch.bodies)
+    return b"".join(parts + batch.contents)
 
 
 def _offsets(lengths: Sequence[int]) -> bytes:

@@ -328,7 +328,7 @@ class Channel:
         branch = self._branch()
         result = self.broker.commit(branch)
         for publication in result.returned:
-            self.send_returns(publication.envelope, publication.bodies, result.lsn)
+            self.send_returns(publication.envelope, publication.contents, result.lsn)
         self._settled_in_branch.clear()
         self.broker.begin_again(branch)
         return result.lsn

@@ -107,7 +107,7 @@ class Deliveries:
         redelivered = 0
         head = before = behind = tail = b""
         for entry in entries:
-            body = entry.body
+            body = entry.content
             if entry.run.envelope is not envelope or entry.deliveries != redelivered:
                 envelope, redelivered = entry.run.envelope, entry.deliveries
                 view = envelope.view or view_of(envelope)
@@ -138,4 +138,4 @@ class Deliveries:
             properties = self._properties(entry, properties)
         redelivered = b"\x01" if entry.deliveries else b"\x00"
         method = self._head(len(view.address)) + _TAG.pack(tag) + redelivered + view.address + FRAME_END
-        return method + content_frames(self._channel, properties, entry.body, self._frame_max)
+        return method + content_frames(self._channel, properties, entry.content, self._frame_max)

@@ -80,7 +80,7 @@ def commit(channel: Channel, method: spec.DtxCoordinationCommit) -> None:
     xid = _known(channel, method.xid)
     result = _coordinator(channel).commit(xid, one_phase=method.one_phase)
     for publication in result.returned:
-        channel.send_returns(publication.envelope, publication.bodies, result.lsn)
+        channel.send_returns(publication.envelope, publication.contents, result.lsn)
     _answer(channel, xid, spec.DtxCoordinationCommitOk, result)
 
 

@@ -84,7 +84,7 @@ def decide(channel: Channel, method: spec.EscrowDecide) -> None:
         vhost=channel.vhost.name,
     )
     for publication in result.returned:
-        channel.send_returns(publication.envelope, publication.bodies, result.lsn)
+        channel.send_returns(publication.envelope, publication.contents, result.lsn)
     channel.send(spec.EscrowDecideOk(result.status), result.lsn)
 
 

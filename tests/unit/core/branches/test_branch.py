@@ -40,8 +40,8 @@ def branch(limits: Limits | None = None) -> TransactionBranch:
     return TransactionBranch(7, limits or Limits(), Watch(Deadlines(), 0, lambda: None))
 
 
-def publication(*bodies: bytes, envelope: Envelope = ENVELOPE, mandatory: bool = False) -> Publication:
-    return Publication(envelope, list(bodies), (), mandatory)
+def publication(*contents: bytes, envelope: Envelope = ENVELOPE, mandatory: bool = False) -> Publication:
+    return Publication(envelope, list(contents), (), mandatory)
 
 
 def test_the_table_has_a_row_for_each_state() -> None:
@@ -72,7 +72,7 @@ class TestWork:
         for work in (publication(b"a"), publication(b"b", b"c"), publication(b"d", mandatory=True)):
             one.enlist(work)
         one.enlist(publication(b"e", envelope=Envelope("", "other")))
-        assert [work.bodies for work in one.publications] == [[b"a", b"b", b"c"], [b"d"], [b"e"]]
+        assert [work.contents for work in one.publications] == [[b"a", b"b", b"c"], [b"d"], [b"e"]]
         assert (one.operations, one.bytes) == (5, 5)
         assert not one.empty
 

@@ -171,7 +171,7 @@ class TestPrepare:
         assert (found.number, found.state, found.xid) == (branch.number, State.PREPARED, X.encode())
         ((queues, mandatory, block, length),) = found.runs
         assert (queues, mandatory, length) == ((site.vhost.queue("to").ident,), False, 2)
-        assert decode_block(payload, block - 1000).bodies == [b"a", b"b"]
+        assert decode_block(payload, block - 1000).contents == [b"a", b"b"]
         ((queue, outcome, ranges, requeue),) = found.settlements
         assert (queue, outcome, ranges, requeue) == (site.q.ident, Outcome.ACCEPTED, [(1, 1)], False)
         result = site.coordinator.commit(X, one_phase=False)
@@ -199,10 +199,10 @@ class TestPrepare:
         site.broker.enlist(branch, Settlement(consumer, [sink.got[0][1]], Outcome.ACCEPTED))
         site.end()
         site.turn()
-        assert sink.bodies == [b"1"]
+        assert sink.contents == [b"1"]
         site.coordinator.prepare(X)
         site.turn()
-        assert sink.bodies == [b"1", b"2"]
+        assert sink.contents == [b"1", b"2"]
         assert site.q.unsettled == 2
         site.coordinator.commit(X, one_phase=False)
         site.turn()
@@ -217,7 +217,7 @@ class TestPrepare:
         result = site.coordinator.prepare(X)
         assert result.status is RB
         assert "full" in result.reason
-        assert site.bodies("q") == [b"old 0", b"old 1"]
+        assert site.contents("q") == [b"old 0", b"old 1"]
         assert site.coordinator.branches() == []
 
     def test_room_that_is_promised_is_not_given_to_others(self, site: XaSite) -> None:
@@ -233,7 +233,7 @@ class TestPrepare:
         assert again.publish("small", b"c").refused == (0,)
         assert site.coordinator.commit(X, one_phase=False).status is OK
         site.turn()
-        assert site.bodies("small") == [b"a", b"mine"]
+        assert site.contents("small") == [b"a", b"mine"]
         assert not site.broker.promised
         assert site.broker.get(small, auto_settle=True) is not None
         assert site.publish("small", b"d").refused == ()
@@ -267,7 +267,7 @@ class TestRollback:
         assert site.broker.purge(site.q) == 1
         site.coordinator.rollback(X)
         site.turn()
-        assert site.bodies("q") == [b"old 0"]
+        assert site.contents("q") == [b"old 0"]
 
     def test_a_queue_that_is_gone(self, site: XaSite) -> None:
         site.prepared()
@@ -290,16 +290,16 @@ class TestRollback:
         site.sync()
         assert site.ready(q) == [(1, b"1", True), (2, b"2", False)]
         site.turn()  # both limits hold for it again
-        assert site.bodies("q") == [b"2"]
+        assert site.contents("q") == [b"2"]
 
     def test_what_was_settled_without_being_logged(self, site: XaSite) -> None:
         site.broker.delete_queue(site.q)
         site.queue("q", durable=False)
         site.prepared()
-        assert site.bodies("q") == [b"old 1"]
+        assert site.contents("q") == [b"old 1"]
         site.coordinator.rollback(X)
         site.turn()
-        assert site.bodies("q") == [b"old 0", b"old 1"]
+        assert site.contents("q") == [b"old 0", b"old 1"]
 
 
 @pytest.mark.rule("DTX-10", "DTX-11")
@@ -351,15 +351,15 @@ class TestDecide:
         lost = site.prepared(Xid(1, b"global", b"lost"), publish=(b"no",))
         site.worked(Xid(1, b"global", b"active"), publish=(b"neither",))
         assert self.decide(site, b"two", b"one", b"two") is OK
-        assert site.bodies("to") == [b"y", b"x"]
-        assert site.bodies("q") == [b"3", b"4"]
+        assert site.contents("to") == [b"y", b"x"]
+        assert site.contents("q") == [b"3", b"4"]
         (payload,) = site.records(Kind.DECIDE)
         found = decode_decide(payload)
         assert (found.application, found.epoch, found.rolled_back) == ("app", 1, [lost.number])
         assert [number for number, _ in found.committed] == [two.number, one.number]
         assert site.coordinator.branches() == []
         again = site.restart()
-        assert (again.bodies("q"), again.bodies("to")) == ([b"3", b"4"], [b"y", b"x"])
+        assert (again.contents("q"), again.contents("to")) == ([b"3", b"4"], [b"y", b"x"])
         assert again.coordinator.progress("app") == 1
         assert again.coordinator.recover() == []
 
@@ -402,7 +402,7 @@ class TestDecide:
         assert refused.value.condition is condition
         assert site.coordinator.recover() == [X]
         assert site.coordinator.progress("app") is None
-        assert site.bodies("to") == []
+        assert site.contents("to") == []
 
     def test_a_loser_that_is_still_at_work_is_told(self, site: XaSite) -> None:
         site.prepared(settle=0)
@@ -422,7 +422,7 @@ class TestDecide:
 def test_a_branch_holds_what_was_settled_in_it(site: XaSite) -> None:
     branch = site.worked(settle=3)
     assert branch in site.broker.holders
-    assert [entry.body for _, entry in branch.held()] == [b"old 0", b"old 1", b"old 2"]
+    assert [entry.content for _, entry in branch.held()] == [b"old 0", b"old 1", b"old 2"]
     site.coordinator.prepare(X)
     site.coordinator.rollback(X)
     assert branch in site.broker.holders

@@ -29,7 +29,7 @@ def test_one_effect_outside_a_branch_is_a_record_of_its_own() -> None:
     assert decision.apply() == site.journal.end_lsn
     site.sync()
     assert kinds(site) == [Kind.PUBLISH]
-    assert site.restart().bodies() == site.bodies() == [b"a"]
+    assert site.restart().contents() == site.contents() == [b"a"]
 
 
 @pytest.mark.rule("TX-5")
@@ -51,8 +51,8 @@ def test_all_effects_of_a_branch_are_one_record() -> None:
     assert branch == 5
     assert [kind for kind, _, _ in operations] == [Kind.PUBLISH, Kind.PUBLISH, Kind.SETTLE]
     for running in (site, site.restart()):
-        assert running.bodies("one") == [b"a", b"b"]
-        assert running.bodies("two") == [b"a", b"b", b"c"]
+        assert running.contents("one") == [b"a", b"b"]
+        assert running.contents("two") == [b"a", b"b", b"c"]
         assert running.live() == 5
 
 
@@ -66,7 +66,7 @@ def test_what_is_transient_writes_nothing_and_waits_for_nothing() -> None:
     decision.place(DURABLE, [b"b"], [passing])
     assert decision.apply(sealed=True) == 0
     assert site.journal.end_lsn == before
-    assert (site.bodies(), site.bodies("passing")) == ([b"a"], [b"b"])
+    assert (site.contents(), site.contents("passing")) == ([b"a"], [b"b"])
 
 
 def test_a_queue_that_was_deleted_loses_nothing_any_more() -> None:
@@ -102,9 +102,9 @@ def test_the_log_and_the_queues_agree(plan: list[tuple[bool, int, list[int]]], b
     decision = Decision(site.broker, branch)
     number = 0
     for durable, count, targets in plan:
-        bodies = [b"%d%c" % (number + i, b"dt"[not durable]) for i in range(count)]
+        contents = [b"%d%c" % (number + i, b"dt"[not durable]) for i in range(count)]
         number += count
-        decision.place(DURABLE if durable else TRANSIENT, bodies, [queues[i] for i in targets])
+        decision.place(DURABLE if durable else TRANSIENT, contents, [queues[i] for i in targets])
     decision.apply(sealed=sealed)
     site.turn()
     again = site.restart()

@@ -56,7 +56,7 @@ class TestDemarcation:
         assert site.end(worker=other) is OK
         assert site.coordinator.commit(X, one_phase=True).status is OK
         site.turn()
-        assert site.bodies("to") == [b"new"]
+        assert site.contents("to") == [b"new"]
 
     @pytest.mark.rule("DTX-7", "DTX-14")
     @pytest.mark.parametrize("suspended", [False, True])
@@ -71,7 +71,7 @@ class TestDemarcation:
         assert site.ready(site.q) == [(1, b"1", True), (2, b"2", False)]
         assert site.coordinator.prepare(X).status is RB
         assert site.coordinator.branches() == []
-        assert site.bodies("to") == []
+        assert site.contents("to") == []
         site.coordinator.leave(site.worker)
 
     @pytest.mark.rule("DTX-7")
@@ -124,4 +124,4 @@ class TestDemarcation:
         assert refused.value.condition is Condition.LIMIT_EXCEEDED
         assert site.ready(site.q) == [(2, b"2", True)]
         site.coordinator.leave(site.worker)  # as a channel does that is closed for it
-        assert site.bodies("q") == [b"1", b"2"]
+        assert site.contents("q") == [b"1", b"2"]

@@ -48,4 +48,4 @@ def test_what_would_not_fit_in_the_record_of_its_outcome_is_not_prepared(
         assert len(sink.got) == 30
         site.broker.unsubscribe(consumer)
     site.turn()
-    assert (queue.ready, len(site.bodies("dead"))) == ((0, 30) if fits else (30, 0))
+    assert (queue.ready, len(site.contents("dead"))) == ((0, 30) if fits else (30, 0))

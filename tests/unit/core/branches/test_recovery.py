@@ -89,7 +89,7 @@ def test_positions_of_commits_survive_compaction(site: XaSite) -> None:
     site.turn()
     compact(site)
     site.snapshot()
-    assert site.restart().bodies("to") == [b"before", b"new", b"after"]
+    assert site.restart().contents("to") == [b"before", b"new", b"after"]
 
 
 def test_queues_that_are_deleted_meanwhile(site: XaSite) -> None:
@@ -114,7 +114,7 @@ def test_a_mandatory_message_without_a_queue_is_returned_after_a_restart() -> No
     site.turn()
     again = site.restart()
     result = again.coordinator.commit(X, one_phase=False)
-    assert [publication.bodies for publication in result.returned] == [[b"back"]]
+    assert [publication.contents for publication in result.returned] == [[b"back"]]
     assert again.live() == 0
 
 
@@ -133,7 +133,7 @@ def test_a_mandatory_message_that_had_no_lasting_queue_is_returned_after_a_resta
         site.snapshot()
     again = site.restart()
     result = again.coordinator.commit(X, one_phase=False)
-    assert [publication.bodies for publication in result.returned] == [[b"back"]]
+    assert [publication.contents for publication in result.returned] == [[b"back"]]
     again.turn()
     assert again.live() == 0
 

@@ -25,7 +25,7 @@ class TestTimeouts:
         site.settle(branch)
         assert site.coordinator.get_timeout(X) == 60
         site.after(59_999)
-        assert site.bodies("q") == []
+        assert site.contents("q") == []
         site.after(1)
         assert site.ready(site.q) == [(1, b"1", True)]
         assert site.worker.expired == [branch]

@@ -36,7 +36,7 @@ def test_positions_go_on_from_branch_to_branch() -> None:
 
     outcomes = resolve(site.broker, [one, two], write)
     site.turn()
-    assert site.bodies("to") == [b"a", b"b", b"c"]
+    assert site.contents("to") == [b"a", b"b", b"c"]
     assert [outcome.returned for outcome in outcomes] == [[], []]
     (record,) = site.records(Kind.COMMIT)
     placed = [decode_placed(payload) for _, _, payload in decode_commit(record)[1]]
@@ -68,18 +68,18 @@ class TestCommit:
         site.coordinator.commit(X, one_phase=False)
         site.publish("to", b"after")
         site.turn()
-        assert site.bodies("to") == [b"before", b"a", b"b", b"after"]
-        assert site.restart().bodies("to") == [b"before", b"a", b"b", b"after"]
+        assert site.contents("to") == [b"before", b"a", b"b", b"after"]
+        assert site.restart().contents("to") == [b"before", b"a", b"b", b"after"]
 
     @pytest.mark.rule("TX-2", "TX-8")
     def test_nothing_is_seen_before_it_is_on_disk(self, site: XaSite) -> None:
         site.prepared(settle=0)
         result = site.coordinator.commit(X, one_phase=False)
         site.turn(sync=False)
-        assert site.bodies("to") == []
+        assert site.contents("to") == []
         assert result.lsn > site.journal.synced_lsn
         site.sync()
-        assert site.bodies("to") == [b"new"]
+        assert site.contents("to") == [b"new"]
 
     @pytest.mark.rule("TX-11")
     def test_a_queue_that_is_gone_is_left_out(self, site: XaSite) -> None:
@@ -94,9 +94,9 @@ class TestCommit:
         site.coordinator.prepare(X)
         site.broker.delete_queue(site.vhost.queue("to"))
         result = site.coordinator.commit(X, one_phase=False)
-        assert [(p.bodies, p.mandatory) for p in result.returned] == [([b"back"], True)]
+        assert [(p.contents, p.mandatory) for p in result.returned] == [([b"back"], True)]
         site.turn()
-        assert site.bodies("other") == [b"both"]
+        assert site.contents("other") == [b"both"]
         assert site.live() == 1
 
     @pytest.mark.rule("TX-11")
@@ -105,7 +105,7 @@ class TestCommit:
         site.broker.delete_queue(site.q)
         assert site.coordinator.commit(X, one_phase=False).status is OK
         site.turn()
-        assert site.bodies("to") == [b"new"]
+        assert site.contents("to") == [b"new"]
         assert site.live() == 1
 
     def test_rejected_messages_are_dead_lettered_in_the_same_record(self, site: XaSite) -> None:
@@ -122,7 +122,7 @@ class TestCommit:
 
     def test_requeued_messages_go_back_at_commit(self, site: XaSite) -> None:
         site.prepared(requeue=True, publish=())
-        assert site.bodies("q") == [b"old 1"]
+        assert site.contents("q") == [b"old 1"]
         site.coordinator.commit(X, one_phase=False)
         site.turn()
         assert site.ready(site.q) == [(1, b"old 0", True), (2, b"old 1", False)]
@@ -136,7 +136,7 @@ class TestCommit:
         site.prepared(requeue=True, publish=())
         site.coordinator.commit(X, one_phase=False)
         site.turn()
-        assert (site.bodies("q"), site.bodies("dead")) == ([b"old 1"], [b"old 0"])
+        assert (site.contents("q"), site.contents("dead")) == ([b"old 1"], [b"old 0"])
 
     def test_a_message_lives_from_its_commit_on(self, site: XaSite) -> None:
         to = site.queue("brief", {"x-message-ttl": 1000})
@@ -151,9 +151,9 @@ class TestCommit:
         assert site.ready(to) == [(1, b"new", False)]
         again = site.restart()
         again.after(50)
-        assert again.bodies("brief") == [b"new"]
+        assert again.contents("brief") == [b"new"]
         again.after(60)
-        assert again.bodies("brief") == []
+        assert again.contents("brief") == []
         assert site.live() == 1
 
     def test_transient_messages_and_queues(self, site: XaSite) -> None:
@@ -168,10 +168,10 @@ class TestCommit:
         again = site.restart()
         assert again.coordinator.commit(X, one_phase=False).status is OK
         again.turn()
-        assert again.bodies("to") == [b"3"]
+        assert again.contents("to") == [b"3"]
         site.coordinator.commit(X, one_phase=False)
         site.turn()
-        assert (site.bodies("passing"), site.bodies("to")) == ([b"1"], [b"2", b"3"])
+        assert (site.contents("passing"), site.contents("to")) == ([b"1"], [b"2", b"3"])
 
     def test_streams(self, site: XaSite) -> None:
         stream = site.queue("stream", {"x-queue-type": "stream"})
@@ -186,11 +186,11 @@ class TestCommit:
         assert site.restart().vhost.queue("stream").ready == 2
 
     def test_bodies_that_are_not_kept_in_memory(self, site: XaSite) -> None:
-        bodies = tuple(b"%06d" % i * 100 for i in range(1000))
-        site.prepared(publish=bodies, settle=0)
+        contents = tuple(b"%06d" % i * 100 for i in range(1000))
+        site.prepared(publish=contents, settle=0)
         site.coordinator.commit(X, one_phase=False)
         site.turn()
-        assert site.bodies("to") == list(bodies)
+        assert site.contents("to") == list(contents)
 
     def test_in_one_phase(self, site: XaSite) -> None:
         site.worked()
@@ -208,7 +208,7 @@ class TestCommit:
         branch.enlist(site.publication("small", b"y"))
         result = site.coordinator.commit(X, one_phase=True)
         assert (result.status, "full" in result.reason) == (XaStatus.RB_ROLLBACK, True)
-        assert site.bodies("q") == [b"old 0", b"old 1"]
+        assert site.contents("q") == [b"old 0", b"old 1"]
 
 
 LARGE = b"x" * 40_000
@@ -231,7 +231,7 @@ def test_content_that_is_written_again_does_not_make_the_record_of_an_outcome_lo
     site.coordinator.decide(b"many", 1, [name.bqual for name in names], application="app", epoch=1)
     if on_disk:
         site.turn()
-        assert site.bodies("brief") == [b"small", LARGE, LARGE] * 3
+        assert site.contents("brief") == [b"small", LARGE, LARGE] * 3
         (record,) = site.records(Kind.DECIDE)
         assert len(record) < 1000
         assert site.live() == 9
@@ -240,9 +240,9 @@ def test_content_that_is_written_again_does_not_make_the_record_of_an_outcome_lo
     assert again.live() == 9
     if on_disk:
         again.after(50_000)
-        assert again.bodies("brief") == [b"small", LARGE, LARGE] * 3, "they live from their commit on"
+        assert again.contents("brief") == [b"small", LARGE, LARGE] * 3, "they live from their commit on"
         again.after(10_002)
-        assert again.bodies("brief") == []
+        assert again.contents("brief") == []
         assert again.live() == 0
 
 
@@ -258,7 +258,7 @@ def test_dead_letters_of_an_outcome_are_written_in_blocks(monkeypatch: pytest.Mo
     site.broker.bind_queue(site.vhost, "amq.fanout", "to", "")
     site.coordinator.commit(X, one_phase=False)
     site.turn()
-    assert site.bodies("to") == [LARGE] * 5
+    assert site.contents("to") == [LARGE] * 5
     (record,) = site.records(Kind.COMMIT)
     assert len(record) < 1000
     assert [len(page) // len(LARGE) for page in site.records(Kind.PAGE)] == [2, 2, 1]

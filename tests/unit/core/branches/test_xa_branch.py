@@ -6,7 +6,7 @@ import pytest
 
 from escrowmq.core.branches.association import Association
 from escrowmq.core.branches.branch import Limits, State
-from escrowmq.core.branches.xa_branch import UNDONE, LoggedBodies
+from escrowmq.core.branches.xa_branch import UNDONE, LoggedContents
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.records.blocks import encode_block
 from escrowmq.core.records.kinds import Kind
@@ -20,10 +20,10 @@ def site() -> XaSite:
 
 def test_bodies_in_the_log_are_read_when_they_are_needed(site: XaSite) -> None:
     lsn = site.journal.append(Kind.PAGE, *encode_block(1, Envelope("", "q"), [b"a", b"bc", b"d"]))
-    bodies = LoggedBodies(site.broker.pager, lsn, 3)
-    assert len(bodies) == 3
-    assert list(bodies) == [b"a", b"bc", b"d"]
-    assert (bodies[1], bodies[1:]) == (b"bc", [b"bc", b"d"])
+    contents = LoggedContents(site.broker.pager, lsn, 3)
+    assert len(contents) == 3
+    assert list(contents) == [b"a", b"bc", b"d"]
+    assert (contents[1], contents[1:]) == (b"bc", [b"bc", b"d"])
 
 
 @pytest.mark.rule("DTX-4")

@@ -16,9 +16,9 @@ from tests.unit.core.site import Site
 ENVELOPE = Envelope("x", "k", b"header", durable=True)
 
 
-def append(site: Site, bodies: list[bytes], envelope: Envelope = ENVELOPE) -> int:
-    lsn = site.journal.append(Kind.PAGE, *encode_block(5, envelope, bodies))
-    site.journal.retain(lsn, len(bodies))
+def append(site: Site, contents: list[bytes], envelope: Envelope = ENVELOPE) -> int:
+    lsn = site.journal.append(Kind.PAGE, *encode_block(5, envelope, contents))
+    site.journal.retain(lsn, len(contents))
     return lsn
 
 
@@ -29,27 +29,27 @@ def test_blocks_are_read_wherever_they_lie(monkeypatch: pytest.MonkeyPatch, ahea
     site = Site()
     written = [[b"%d-%d" % (n, i) * n for i in range(n % 4 + 1)] for n in range(100)]
     lsns = []
-    for bodies in written:
-        lsns.append(append(site, bodies))
+    for contents in written:
+        lsns.append(append(site, contents))
         if synced:
             site.sync()
     pager = LogPager(site.journal)
     order = [*range(100), 99, 0, 50, 49, 51, 3]
     for n in order:
         block = pager.load(Reference(1, len(written[n]), lsns[n], 0))
-        assert (block.bodies, block.time) == (written[n], 5)
+        assert (block.contents, block.time) == (written[n], 5)
         last = len(written[n]) - 1
-        assert pager.load(Reference(1, 1, lsns[n], last)).bodies == written[n][last:]
+        assert pager.load(Reference(1, 1, lsns[n], last)).contents == written[n][last:]
 
 
 def test_a_block_larger_than_what_is_read_ahead() -> None:
     site = Site()
-    bodies = [b"a" * 300_000, b"b" * 300_000]
-    first, second = append(site, [b"small"]), append(site, bodies)
+    contents = [b"a" * 300_000, b"b" * 300_000]
+    first, second = append(site, [b"small"]), append(site, contents)
     for _ in range(2):
         pager = LogPager(site.journal)
-        assert pager.load(Reference(1, 1, first, 0)).bodies == [b"small"]
-        assert pager.load(Reference(1, 2, second, 0)).bodies == bodies
+        assert pager.load(Reference(1, 1, first, 0)).contents == [b"small"]
+        assert pager.load(Reference(1, 2, second, 0)).contents == contents
         site.sync()
 
 
@@ -79,4 +79,4 @@ def test_what_was_in_memory_alone_is_stored_as_transient() -> None:
     assert (run.lsn, run.index) == (lsn, TRANSIENT)
     assert site.live() == 2
     block = site.broker.pager.load(Reference(11, 1, lsn, TRANSIENT + 1))
-    assert (block.bodies, block.time) == ([b"b"], 7)
+    assert (block.contents, block.time) == ([b"b"], 7)

@@ -87,9 +87,9 @@ class TestLeaving:
         consumer, entries = taken(site, queue)
         site.broker.settle(consumer, entries, Outcome.REJECTED)
         site.turn()
-        assert site.bodies("dead") == [b"a", b"b"]
+        assert site.contents("dead") == [b"a", b"b"]
         for running in (site, site.restart()):
-            assert (running.bodies(), running.bodies("dead")) == ([], [b"a", b"b"])
+            assert (running.contents(), running.contents("dead")) == ([], [b"a", b"b"])
         assert site.live() == 2
 
     def test_leaving_and_coming_are_one_record(self, site: Site) -> None:
@@ -107,20 +107,20 @@ class TestLeaving:
         site.queue("b", {"x-message-ttl": 10, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "a"})
         site.publish("a", b"1", b"2")
         site.after(11)
-        assert (site.bodies("a"), site.bodies("b")) == ([], [b"1", b"2"])
+        assert (site.contents("a"), site.contents("b")) == ([], [b"1", b"2"])
         site.after(11)
-        assert (site.bodies("a"), site.bodies("b")) == ([], [])
+        assert (site.contents("a"), site.contents("b")) == ([], [])
         assert site.live() == 0
 
     def test_a_queue_that_dead_letters_to_itself(self, site: Site) -> None:
         queue = site.queue("q", {"x-dead-letter-exchange": "", "x-max-length": 1})
         site.publish("q", b"1", b"2", b"3")
         site.turn()
-        assert site.bodies() == [b"3"]
+        assert site.contents() == [b"3"]
         consumer, entries = taken(site, queue)
         site.broker.settle(consumer, entries, Outcome.REJECTED)
         site.turn()
-        assert site.bodies() == [b"3"], "a reject is somebody's will"
+        assert site.contents() == [b"3"], "a reject is somebody's will"
 
     def test_an_exchange_that_is_not_there(self, site: Site) -> None:
         queue = site.queue("q", {"x-dead-letter-exchange": "nowhere"})
@@ -129,7 +129,7 @@ class TestLeaving:
         site.broker.settle(consumer, entries, Outcome.REJECTED)
         site.turn()
         assert site.live() == 0
-        assert site.restart().bodies() == []
+        assert site.restart().contents() == []
 
     def test_by_headers_of_a_protocol_that_nobody_has_spoken_yet(self, site: Site) -> None:
         site.broker.declare_exchange(site.vhost, "h", "headers", durable=True)
@@ -139,7 +139,7 @@ class TestLeaving:
         site.broker.headers_of[7] = lambda _: {"a": 1}
         site.publish("q", b"a", protocol=7)
         site.after(5)
-        assert site.bodies("dead") == [b"a"]
+        assert site.contents("dead") == [b"a"]
 
     @pytest.mark.parametrize("how", ["settled", "expired"])
     def test_of_many_at_once_no_record_is_large(self, site: Site, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,8 +149,8 @@ class TestLeaving:
         monkeypatch.setattr(broker_module, "DEAD_LETTER_BYTES", 10_000)
         monkeypatch.setattr(queue_module, "EXPIRY_BYTES", 30_000)
         queue, _ = dead_lettering(site, **({"message_ttl": 10} if how == "expired" else {}))
-        bodies = [b"%03d" % i * 500 for i in range(100)]
-        site.publish("q", *bodies)
+        contents = [b"%03d" % i * 500 for i in range(100)]
+        site.publish("q", *contents)
         site.turn()
         if how == "settled":
             consumer, entries = taken(site, queue)
@@ -163,7 +163,7 @@ class TestLeaving:
                 site.after(1)
         assert max(map(len, site.records(Kind.COMMIT))) < 13_000
         for running in (site, site.restart()):
-            assert (running.bodies(), running.bodies("dead")) == ([], bodies)
+            assert (running.contents(), running.contents("dead")) == ([], contents)
 
     @pytest.mark.parametrize(("bound", "value"), [("DEAD_LETTER_BYTES", 10_000), ("DEAD_LETTER_COUNT", 7)])
     def test_headers_and_number_count_for_the_length_of_a_record_too(
@@ -186,7 +186,7 @@ class TestLeaving:
         consumer, entries = taken(site, queue)
         site.broker.settle(consumer, entries, Outcome.REJECTED)
         site.turn()
-        assert site.bodies("dead") == site.restart().bodies("dead") == [b"a", b"b", b"c"]
+        assert site.contents("dead") == site.restart().contents("dead") == [b"a", b"b", b"c"]
         assert site.publish("dead", b"d").refused == (0,)
 
     def test_to_a_replicated_queue_it_becomes_durable(self, site: Site) -> None:
@@ -194,4 +194,4 @@ class TestLeaving:
         site.queue("q", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead", "x-message-ttl": 1})
         site.publish("q", b"a", durable=False)
         site.after(5)
-        assert site.restart().bodies("dead") == [b"a"]
+        assert site.restart().contents("dead") == [b"a"]

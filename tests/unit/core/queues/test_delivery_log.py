@@ -29,8 +29,8 @@ def test_what_is_delivered_is_told_once_and_what_comes_again_is_marked() -> None
     site = Site()
     site.broker.record_deliveries()
     queue = site.queue("q")
-    for body in (b"a", b"b", b"c"):
-        site.publish("q", body, durable=True)
+    for content in (b"a", b"b", b"c"):
+        site.publish("q", content, durable=True)
     sink = Sink()
     consumer = site.broker.subscribe(queue, sink, label="c")
     site.turn()

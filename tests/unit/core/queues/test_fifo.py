@@ -47,10 +47,10 @@ class FifoMachine(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 8), size=st.integers(0, 3), header=st.sampled_from([0, 0, 100, HEAVY + 1]))
     def append(self, count: int, size: int, header: int) -> None:
-        bodies = [bytes([self.position % 256, i])[:size] for i in range(count)]
+        contents = [bytes([self.position % 256, i])[:size] for i in range(count)]
         envelope = Envelope("", "q", b"%04d" % self.position * (header // 4 + 1) if header else b"")
-        self.fifo.append(Run(envelope, self.position, 5), bodies)
-        self.inside += [(self.position + i, body) for i, body in enumerate(bodies)]
+        self.fifo.append(Run(envelope, self.position, 5), contents)
+        self.inside += [(self.position + i, content) for i, content in enumerate(contents)]
         self.position += count
 
     @rule(most=st.integers(1, 10))
@@ -59,7 +59,7 @@ class FifoMachine(RuleBasedStateMachine):
         assert len(taken) <= most
         assert bool(taken) == bool(self.inside)
         self.inside.sort()
-        assert [(entry.position, entry.body) for entry in taken] == self.inside[: len(taken)]
+        assert [(entry.position, entry.content) for entry in taken] == self.inside[: len(taken)]
         del self.inside[: len(taken)]
         self.outside += taken
 
@@ -69,12 +69,12 @@ class FifoMachine(RuleBasedStateMachine):
         back = data.draw(st.lists(st.sampled_from(self.outside), unique_by=id, min_size=1))
         self.outside = [entry for entry in self.outside if entry not in back]
         self.fifo.put_back(back)
-        self.inside += [(entry.position, entry.body) for entry in back]
+        self.inside += [(entry.position, entry.content) for entry in back]
 
     @rule()
     def peek(self) -> None:
         entry = self.fifo.peek()
-        assert (entry and (entry.position, entry.body)) == (min(self.inside) if self.inside else None)
+        assert (entry and (entry.position, entry.content)) == (min(self.inside) if self.inside else None)
 
     @rule()
     def sync(self) -> None:
@@ -98,7 +98,7 @@ class FifoMachine(RuleBasedStateMachine):
         assert sorted(entry.position for entry in loaded_in_parts(self.fifo, 3)) == in_memory
         weights = {id(entry.run): len(entry.run.envelope.header) for entry in self.fifo.head}
         heavy = sum(weight for weight in weights.values() if weight > HEAVY)
-        assert self.fifo.resident == heavy + sum(len(entry.body) + ENTRY_COST for entry in self.fifo.head)
+        assert self.fifo.resident == heavy + sum(len(entry.content) + ENTRY_COST for entry in self.fifo.head)
 
 
 TestFifo = FifoMachine.TestCase
@@ -166,4 +166,9 @@ def test_what_recovery_knows_of_deliveries_is_told_when_it_is_read() -> None:
     order.tail.append(1, 4, lsn, 0)
     order.delivered_below = 3
     order.deliveries = {2: 7, 4: 1}
-    assert [(entry.body, entry.deliveries) for entry in order.take(4)] == [(b"a", 1), (b"b", 7), (b"c", 0), (b"d", 1)]
+    assert [(entry.content, entry.deliveries) for entry in order.take(4)] == [
+        (b"a", 1),
+        (b"b", 7),
+        (b"c", 0),
+        (b"d", 1),
+    ]

@@ -38,7 +38,7 @@ class TestPositions:
         consumer, sink = site.consume(queue, credit=3)
         site.publish("q", *numbered(5))
         site.turn()
-        assert sink.bodies == numbered(3)
+        assert sink.contents == numbered(3)
         site.broker.unsubscribe(consumer)
         site.broker.requeue(consumer, [sink.got[2][1], sink.got[0][1]])
         assert site.ready(queue) == [(1, b"0", True), (3, b"2", True), (4, b"3", False), (5, b"4", False)]
@@ -52,9 +52,9 @@ class TestPositions:
         consumer, sink = site.consume(queue, credit=credit)
         wanted: list[bytes] = []
         for count in runs:
-            bodies = numbered(count, len(wanted))
-            wanted += bodies
-            site.publish("q", *bodies)
+            contents = numbered(count, len(wanted))
+            wanted += contents
+            site.publish("q", *contents)
             site.turn()
         settled = 0
         while settled < len(wanted):
@@ -63,7 +63,7 @@ class TestPositions:
             settled += len(entries)
             site.broker.settle(consumer, entries, Outcome.ACCEPTED)
             site.turn()
-        assert sink.bodies == wanted
+        assert sink.contents == wanted
         assert site.live() == 0
 
 
@@ -98,7 +98,7 @@ class TestLengthLimit:
         queue = site.queue(arguments={"x-max-length": 3})
         site.publish("q", *numbered(5))
         site.turn()
-        assert site.bodies() == [b"2", b"3", b"4"]
+        assert site.contents() == [b"2", b"3", b"4"]
         assert queue.bytes == 3
         assert site.live() == 3
 
@@ -106,14 +106,14 @@ class TestLengthLimit:
         queue = site.queue(arguments={"x-max-length-bytes": 10})
         site.publish("q", b"aaaa", b"bbbb", b"cccc", b"dddddddddddd", b"e")
         site.turn()
-        assert site.bodies() == [b"e"]
+        assert site.contents() == [b"e"]
         assert queue.bytes == 1
 
     def test_one_too_large_for_the_limit_does_not_stay(self, site: Site) -> None:
         queue = site.queue(arguments={"x-max-length-bytes": 3})
         site.publish("q", b"aaaa")
         site.turn()
-        assert site.bodies() == []
+        assert site.contents() == []
         assert queue.bytes == 0
 
     def test_nothing_may_wait(self, site: Site) -> None:
@@ -128,15 +128,15 @@ class TestLengthLimit:
         _, sink = site.consume(queue, credit=3)
         site.publish("q", *numbered(5))
         site.turn()
-        assert sink.bodies == numbered(3)
-        assert site.bodies() == [b"4"]
+        assert sink.contents == numbered(3)
+        assert site.contents() == [b"4"]
 
     def test_it_holds_whenever_somebody_looks(self, site: Site) -> None:
         queue = site.queue(arguments={"x-max-length": 1})
         site.publish("q", *numbered(3))
         entry = site.broker.get(queue, auto_settle=True)
         assert entry is not None
-        assert entry.body == b"2"
+        assert entry.content == b"2"
         site.publish("q", *numbered(3))
         assert site.queue(arguments={"x-max-length": 1}).ready == 1
         site.publish("q", *numbered(3))
@@ -147,11 +147,11 @@ class TestLengthLimit:
         consumer, sink = site.consume(queue, credit=2)
         site.publish("q", *numbered(4))
         site.turn()
-        assert sink.bodies == numbered(2)
+        assert sink.contents == numbered(2)
         site.broker.unsubscribe(consumer)
         site.broker.requeue(consumer, [entry for _, entry in sink.got])
         site.turn()
-        assert site.bodies() == [b"2", b"3"]
+        assert site.contents() == [b"2", b"3"]
         assert site.live() == 2
 
     def test_bytes_are_counted_through_everything(self, site: Site) -> None:
@@ -171,22 +171,22 @@ class TestLengthLimit:
     def test_refusing(self, site: Site) -> None:
         queue = site.queue(arguments={"x-max-length": 2, "x-overflow": "reject-publish"})
         assert site.publish("q", *numbered(4)).refused == (2, 3)
-        assert site.bodies() == [b"0", b"1"]
+        assert site.contents() == [b"0", b"1"]
         assert queue.accepts(0, 0)
         assert not queue.accepts(1, 0)
 
     def test_refusing_bytes(self, site: Site) -> None:
         site.queue(arguments={"x-max-length-bytes": 5, "x-overflow": "reject-publish"})
         assert site.publish("q", b"aaa", b"bbb", b"cc", b"").refused == (1,)
-        assert site.bodies() == [b"aaa", b"cc", b""]
+        assert site.contents() == [b"aaa", b"cc", b""]
 
     def test_a_queue_that_refuses_gives_to_its_consumers_first(self, site: Site) -> None:
         queue = site.queue(arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
         _, sink = site.consume(queue, credit=2)
         assert site.publish("q", *numbered(5)).refused == (3, 4)
         site.turn()
-        assert sink.bodies == numbered(2)
-        assert site.bodies() == [b"2"]
+        assert sink.contents == numbered(2)
+        assert site.contents() == [b"2"]
 
 
 class TestTimeToLive:
@@ -204,7 +204,7 @@ class TestTimeToLive:
         site.publish("q", b"short", ttl=50)
         site.publish("q", b"long", ttl=500)
         site.after(51)
-        assert site.bodies() == [b"long"]
+        assert site.contents() == [b"long"]
         site.after(50)
         assert queue.ready == 0
 
@@ -216,7 +216,7 @@ class TestTimeToLive:
         assert queue.ready == 2, "it expires at the head only, as in RabbitMQ"
         _, sink = site.consume(queue)
         site.turn()
-        assert sink.bodies == [b"stays"]
+        assert sink.contents == [b"stays"]
         assert queue.ready == 0
         assert queue.unsettled == 1
 
@@ -225,7 +225,7 @@ class TestTimeToLive:
         consumer, sink = site.consume(queue, credit=1)
         site.publish("q", b"a", b"b")
         site.turn()
-        assert sink.bodies == [b"a"]
+        assert sink.contents == [b"a"]
         site.after(1)
         assert queue.ready == 0
         site.broker.settle(consumer, [sink.got[0][1]], Outcome.ACCEPTED)
@@ -254,10 +254,10 @@ class TestTimeToLive:
         first.broker.now += 50
         second = first.restart(resident_limit=limit)
         second.after(50)
-        assert second.bodies() == numbered(20)
+        assert second.contents() == numbered(20)
         second.after(1)
-        assert second.bodies() == []
-        assert second.bodies("other") == []
+        assert second.contents() == []
+        assert second.contents("other") == []
         assert second.live() == 0
 
     def test_get_passes_over_what_has_expired(self, site: Site) -> None:
@@ -267,7 +267,7 @@ class TestTimeToLive:
         site.broker.now += 11
         entry = site.broker.get(queue, auto_settle=True)
         assert entry is not None
-        assert entry.body == b"new"
+        assert entry.content == b"new"
         assert site.broker.get(queue, auto_settle=True) is None
 
 
@@ -333,7 +333,7 @@ class TestServing:
         for i in range(7):
             site.publish("q", b"%d" % i)
             site.turn()
-        assert [sink.bodies for sink in sinks] == [[b"0", b"3", b"6"], [b"1", b"4"], [b"2", b"5"]]
+        assert [sink.contents for sink in sinks] == [[b"0", b"3", b"6"], [b"1", b"4"], [b"2", b"5"]]
 
     def test_and_in_a_burst(self, site: Site) -> None:
         queue = site.queue()
@@ -344,7 +344,7 @@ class TestServing:
         assert queue.ready == 8
         assert queue.unsettled == 12
         for sink in sinks:
-            assert sink.bodies == sorted(sink.bodies, key=int)
+            assert sink.contents == sorted(sink.contents, key=int)
 
     def test_nobody_gets_more_than_the_shared_window(self, site: Site) -> None:
         one, two = site.queue("one"), site.queue("two")
@@ -366,8 +366,8 @@ class TestServing:
         _, high = site.consume(queue, credit=2, options=ConsumerOptions(priority=5))
         site.publish("q", *numbered(5))
         site.turn()
-        assert high.bodies == numbered(2)
-        assert low.bodies == numbered(3, 2)
+        assert high.contents == numbered(2)
+        assert low.contents == numbered(3, 2)
 
     def test_a_single_active_consumer(self, site: Site) -> None:
         queue = site.queue(arguments={"x-single-active-consumer": True})
@@ -375,10 +375,10 @@ class TestServing:
         _, two = site.consume(queue, credit=2)
         site.publish("q", *numbered(4))
         site.turn()
-        assert (one.bodies, two.bodies) == (numbered(2), [])
+        assert (one.contents, two.contents) == (numbered(2), [])
         site.broker.unsubscribe(first)
         site.turn()
-        assert two.bodies == numbered(2, 2)
+        assert two.contents == numbered(2, 2)
 
     def test_a_receiver_that_takes_no_more(self, site: Site) -> None:
         queue = site.queue()
@@ -386,20 +386,20 @@ class TestServing:
         sink.writable = False
         site.publish("q", b"x")
         site.turn()
-        assert sink.bodies == []
+        assert sink.contents == []
         sink.writable = True
         site.broker.wake(queue)
         site.turn()
-        assert sink.bodies == [b"x"]
+        assert sink.contents == [b"x"]
 
     def test_settled_as_it_is_handed_over(self, site: Site) -> None:
         queue = site.queue()
         sinks = [site.consume(queue, auto_settle=True)[1] for _ in range(2)]
         site.publish("q", *numbered(5000))
         site.turn()
-        assert sorted(int(body) for sink in sinks for body in sink.bodies) == list(range(5000))
+        assert sorted(int(content) for sink in sinks for content in sink.contents) == list(range(5000))
         assert (queue.unsettled, site.live()) == (0, 0)
-        assert site.restart().bodies() == []
+        assert site.restart().contents() == []
 
     def test_more_consumers_than_a_chunk(self, site: Site) -> None:
         queue = site.queue()
@@ -418,7 +418,7 @@ class TestServing:
         assert site.live() > 0
         _, sink = site.consume(queue, auto_settle=True)
         site.turn()
-        assert sink.bodies == numbered(50)
+        assert sink.contents == numbered(50)
         assert site.live() == 0
 
 
@@ -433,7 +433,7 @@ class TestEscrow:
         assert queue.ready == 0
         assert site.broker.get(queue, auto_settle=True) is None
         site.sync()
-        assert site.bodies() == [b"tx", b"plain"]
+        assert site.contents() == [b"tx", b"plain"]
 
     def test_it_counts_for_what_is_refused(self, site: Site) -> None:
         queue = site.queue(arguments={"x-max-length": 3, "x-max-length-bytes": 5, "x-overflow": "reject-publish"})

@@ -13,9 +13,9 @@ from escrowmq.core.records.settling import Settle, decode_settle
 from tests.unit.core.site import Site
 
 
-def taken(site: Site, queue: Queue, *bodies: bytes, durable: bool = True) -> list[Entry]:
-    site.publish(queue.name, *bodies, durable=durable)
-    return queue.take(len(bodies))
+def taken(site: Site, queue: Queue, *contents: bytes, durable: bool = True) -> list[Entry]:
+    site.publish(queue.name, *contents, durable=durable)
+    return queue.take(len(contents))
 
 
 def test_one_record_for_each_queue_and_outcome() -> None:

@@ -73,7 +73,7 @@ class TestOffsets:
         sink = read(site, queue, kind, value)
         site.publish("s", *numbered(2, 20))
         site.turn()
-        assert sink.bodies == numbered(22)[expected:]
+        assert sink.contents == numbered(22)[expected:]
         assert [entry.position for _, entry in sink.got] == list(range(expected + 1, 23))
 
     @pytest.mark.parametrize("kind", ["first", "last", "next", "age", "time"])
@@ -83,7 +83,7 @@ class TestOffsets:
         sink = read(site, queue, kind)
         site.publish("s", b"x")
         site.turn()
-        assert sink.bodies == [b"x"]
+        assert sink.contents == [b"x"]
 
     def test_an_offset_that_is_not_there_yet(self) -> None:
         site = Site()
@@ -122,7 +122,7 @@ class TestReading:
                 site.broker.settle(consumer, [entry], Outcome.ACCEPTED)
                 settled += 1
                 site.turn()
-            assert sink.bodies == numbered(total)[start:]
+            assert sink.contents == numbered(total)[start:]
         assert queue.ready == total
         assert queue.unsettled == 0
         assert site.live() == total
@@ -146,11 +146,11 @@ class TestReading:
         site.broker.enlist(branch, site.publication("s", b"a", b"b"))
         site.broker.commit(branch)
         site.turn(sync=False)
-        assert sink.bodies == []
+        assert sink.contents == []
         late = read(site, queue, "next")
         site.turn()
-        assert sink.bodies == [b"a", b"b"]
-        assert late.bodies == []
+        assert sink.contents == [b"a", b"b"]
+        assert late.contents == []
 
     def test_reading_writes_nothing(self) -> None:
         site = Site()
@@ -201,7 +201,7 @@ class TestRetention:
         queue = stream(site, max_age="3s")
         fill(site, 6)
         behind = read(site, queue, "first")
-        assert behind.bodies == numbered(10, 20), "what is three seconds old goes"
+        assert behind.contents == numbered(10, 20), "what is three seconds old goes"
         site.after(60_000)
         assert queue.ready == 5, "the newest run stays"
         assert site.live() == 5

@@ -11,29 +11,29 @@ from escrowmq.core.records.blocks import BLOCK, decode_block, encode_block
 u64 = st.integers(0, 2**64 - 1)
 
 
-bodies = st.lists(st.binary(max_size=20), min_size=1, max_size=20)
+contents = st.lists(st.binary(max_size=20), min_size=1, max_size=20)
 
 
 ENVELOPE = Envelope("x", "k", b"header", durable=True)
 
 
 class TestBlocks:
-    @given(bodies, st.binary(max_size=5), u64, st.data())
-    def test_any_part_can_be_read(self, bodies: list[bytes], before: bytes, time: int, data: st.DataObject) -> None:
-        first = data.draw(st.integers(0, len(bodies)))
-        count = data.draw(st.none() | st.integers(0, len(bodies) - first))
-        raw = before + b"".join(encode_block(time, ENVELOPE, bodies)) + b"what follows"
+    @given(contents, st.binary(max_size=5), u64, st.data())
+    def test_any_part_can_be_read(self, contents: list[bytes], before: bytes, time: int, data: st.DataObject) -> None:
+        first = data.draw(st.integers(0, len(contents)))
+        count = data.draw(st.none() | st.integers(0, len(contents) - first))
+        raw = before + b"".join(encode_block(time, ENVELOPE, contents)) + b"what follows"
         block = decode_block(memoryview(raw), len(before), first, count)
         assert block.time == time
         assert block.envelope.encode() == ENVELOPE.encode()
-        assert block.bodies == bodies[first : None if count is None else first + count]
+        assert block.contents == contents[first : None if count is None else first + count]
 
-    @given(bodies)
-    def test_its_length_is_known_from_its_beginning(self, bodies: list[bytes]) -> None:
-        raw = b"".join(encode_block(1, ENVELOPE, bodies))
+    @given(contents)
+    def test_its_length_is_known_from_its_beginning(self, contents: list[bytes]) -> None:
+        raw = b"".join(encode_block(1, ENVELOPE, contents))
         length, _, count, head = BLOCK.unpack_from(raw)
-        assert (4 + length, count, head) == (len(raw), len(bodies), len(ENVELOPE.encode()))
+        assert (4 + length, count, head) == (len(raw), len(contents), len(ENVELOPE.encode()))
 
     def test_empty_bodies_are_bodies(self) -> None:
-        assert decode_block(b"".join(encode_block(1, ENVELOPE, [b"", b""]))).bodies == [b"", b""]
-        assert decode_block(b"".join(encode_block(1, ENVELOPE, [b""]))).bodies == [b""]
+        assert decode_block(b"".join(encode_block(1, ENVELOPE, [b"", b""]))).contents == [b"", b""]
+        assert decode_block(b"".join(encode_block(1, ENVELOPE, [b""]))).contents == [b""]

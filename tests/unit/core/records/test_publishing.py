@@ -15,18 +15,18 @@ u32 = st.integers(0, 2**32 - 1)
 u64 = st.integers(0, 2**64 - 1)
 
 
-bodies = st.lists(st.binary(max_size=20), min_size=1, max_size=20)
+contents = st.lists(st.binary(max_size=20), min_size=1, max_size=20)
 
 
 ENVELOPE = Envelope("x", "k", b"header", durable=True)
 
 
-@given(st.lists(st.tuples(u32, u64), min_size=1, max_size=5), bodies)
-def test_publish(targets: list[tuple[int, int]], bodies: list[bytes]) -> None:
+@given(st.lists(st.tuples(u32, u64), min_size=1, max_size=5), contents)
+def test_publish(targets: list[tuple[int, int]], contents: list[bytes]) -> None:
     head = encode_targets(targets)
-    publish = decode_publish(memoryview(head + b"".join(encode_block(5, ENVELOPE, bodies))))
+    publish = decode_publish(memoryview(head + b"".join(encode_block(5, ENVELOPE, contents))))
     assert publish.targets == targets
-    assert publish.length == len(bodies)
+    assert publish.length == len(contents)
     assert publish.block == len(head)
 
 

@@ -49,9 +49,9 @@ class TestCopies:
         assert not any(a is None and b is None for (_, a), (_, b) in pairwise(parts))
 
 
-def block_on_log(site: Site, bodies: list[bytes]) -> int:
+def block_on_log(site: Site, contents: list[bytes]) -> int:
     site.journal.append(Kind.PAGE, *encode_block(3, ENVELOPE, [b"before"]))
-    return site.journal.append(Kind.PAGE, *encode_block(5, ENVELOPE, bodies))
+    return site.journal.append(Kind.PAGE, *encode_block(5, ENVELOPE, contents))
 
 
 class TestReading:
@@ -59,21 +59,21 @@ class TestReading:
     @pytest.mark.parametrize("ahead", [1, 64, copying.READ_AHEAD])
     @given(st.lists(st.binary(max_size=20), min_size=1, max_size=20), st.data())
     def test_any_pieces_become_a_block(
-        self, synced: bool, ahead: int, bodies: list[bytes], data: st.DataObject
+        self, synced: bool, ahead: int, contents: list[bytes], data: st.DataObject
     ) -> None:
         site = Site()
-        lsn = block_on_log(site, bodies)
+        lsn = block_on_log(site, contents)
         if synced:
             site.sync()
-        number = st.integers(0, len(bodies) - 1)
+        number = st.integers(0, len(contents) - 1)
         pieces = [
-            (start, data.draw(st.integers(1, len(bodies) - start)))
+            (start, data.draw(st.integers(1, len(contents) - start)))
             for start in data.draw(st.lists(number, min_size=1, max_size=4))
         ]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(copying, "READ_AHEAD", ahead)
             content = b"".join(BlockReader(site.journal).open(lsn).copy(pieces))
-        wanted = [body for start, count in pieces for body in bodies[start : start + count]]
+        wanted = [content for start, count in pieces for content in contents[start : start + count]]
         assert content == b"".join(encode_block(5, ENVELOPE, wanted))
 
     def test_one_block_after_the_other(self) -> None:
@@ -82,7 +82,7 @@ class TestReading:
         reader = BlockReader(site.journal)
         for i in (0, 1, 8, 2, 2):
             block = decode_block(b"".join(reader.open(lsns[i]).copy([(1, 1), (0, 1)])))
-            assert (block.time, block.bodies) == (i, [b"x", b"%d" % i])
+            assert (block.time, block.contents) == (i, [b"x", b"%d" % i])
 
     @given(st.lists(st.integers(0, 9), min_size=1), st.integers(0, 30), st.data())
     def test_as_many_as_fit(self, sizes: list[int], room: int, data: st.DataObject) -> None:
@@ -102,9 +102,9 @@ def test_parts_of_a_deque(size: int, start: int, most: int) -> None:
 
 def test_messages_in_memory_become_the_same_block() -> None:
     site = Site()
-    bodies = [b"a", b"", b"ccc", b"dd"]
+    contents = [b"a", b"", b"ccc", b"dd"]
     pieces = [(1, 2), (0, 1)]
-    reader = BlockReader(site.journal).open(block_on_log(site, bodies))
-    loaded = LoadedMessages(5, ENVELOPE, dict(enumerate(bodies)))
+    reader = BlockReader(site.journal).open(block_on_log(site, contents))
+    loaded = LoadedMessages(5, ENVELOPE, dict(enumerate(contents)))
     assert b"".join(loaded.copy(pieces)) == b"".join(reader.copy(pieces))
     assert loaded.fit(0, 3, 1) == (3, 0)

@@ -53,10 +53,10 @@ def test_every_message_stays_readable(
         site.broker.bind_queue(site.vhost, "amq.fanout", name, "")
     number = 0
     for where, count, durable in plan:
-        bodies = [b"%04d" % i for i in range(number, number + count)]
+        contents = [b"%04d" % i for i in range(number, number + count)]
         number += count
         exchange, key = ("amq.fanout", "") if where == "both" else ("", where)
-        site.publish(key, *bodies, exchange=exchange, durable=durable)
+        site.publish(key, *contents, exchange=exchange, durable=durable)
     consumer, sink = site.consume(one, credit=len(one.order) or 1)
     site.turn()
     site.broker.unsubscribe(consumer)
@@ -78,8 +78,8 @@ def test_every_message_stays_readable(
         entries: list[Entry] = []
         while len(waiting):
             entries += waiting.take(7)
-        survivors = [(e.position, e.body) for e in entries if e.run.envelope.durable]
-        assert [(p, body) for p, body, _ in again.ready(again.vhost.queue(name))] == survivors
+        survivors = [(e.position, e.content) for e in entries if e.run.envelope.durable]
+        assert [(p, content) for p, content, _ in again.ready(again.vhost.queue(name))] == survivors
     assert two.unsettled == 0
 
 
@@ -95,7 +95,7 @@ def test_the_old_place_holds_nothing_any_more(limit: int) -> None:
     move(site, 1, end)
     assert site.live() == (50 if limit == 0 else 33), "what is in memory alone is not in the log"
     assert lowest(site) >= end - 1000
-    assert site.bodies() == [b"%d" % i * 10 for i in range(50)]
+    assert site.contents() == [b"%d" % i * 10 for i in range(50)]
 
 
 def test_it_goes_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,12 +110,12 @@ def test_it_goes_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     while moved.step():
         entry = site.broker.get(queue, auto_settle=True)
         assert entry is not None
-        assert entry.body == b"%050d" % number
+        assert entry.content == b"%050d" % number
         number += 1
         site.turn()
     assert 5 < number < 20
-    assert site.bodies() == [b"%050d" % i for i in range(number, 20)]
-    assert site.restart().bodies() == site.bodies()
+    assert site.contents() == [b"%050d" % i for i in range(number, 20)]
+    assert site.restart().contents() == site.contents()
 
 
 def test_a_large_block_goes_in_pieces_and_stays_shared() -> None:
@@ -123,18 +123,18 @@ def test_a_large_block_goes_in_pieces_and_stays_shared() -> None:
     for name in ("one", "two"):
         site.queue(name)
         site.broker.bind_queue(site.vhost, "amq.fanout", name, "")
-    bodies = [b"%06d" % i for i in range(12_000)]
-    site.publish("", *bodies, exchange="amq.fanout")
+    contents = [b"%06d" % i for i in range(12_000)]
+    site.publish("", *contents, exchange="amq.fanout")
     site.publish("", *[b"x" * 400_000] * 6, exchange="amq.fanout")
     site.turn()
     end = site.journal.synced_lsn
     move(site)
-    blocks = [len(decode_block(r, decode_moves(r)[1]).bodies) for r in site.records(Kind.RELOCATE)]
+    blocks = [len(decode_block(r, decode_moves(r)[1]).contents) for r in site.records(Kind.RELOCATE)]
     assert blocks == [5000, 5000, 2000, 2, 2, 2]
     assert len(site.records(Kind.READDRESSED)) == len(blocks)
     assert lowest(site) >= end - (1 << 20)
     for running in (site, site.restart(resident_limit=0)):
-        assert running.bodies("one") == running.bodies("two") == [*bodies, *[b"x" * 400_000] * 6]
+        assert running.contents("one") == running.contents("two") == [*contents, *[b"x" * 400_000] * 6]
 
 
 @pytest.mark.parametrize("paged", [False, True])
@@ -143,8 +143,8 @@ def test_queues_that_have_different_parts_of_a_block_share_what_both_have(paged:
     queues = [site.queue(name) for name in ("one", "two")]
     for queue in queues:
         site.broker.bind_queue(site.vhost, "amq.fanout", queue.name, "")
-    bodies = [bytes([c]) * 300 for c in b"abcdefgh"]
-    site.publish("", *bodies, exchange="amq.fanout")
+    contents = [bytes([c]) * 300 for c in b"abcdefgh"]
+    site.publish("", *contents, exchange="amq.fanout")
     site.turn()
     consumer, sink = site.consume(queues[0], credit=8)
     site.turn()
@@ -160,8 +160,8 @@ def test_queues_that_have_different_parts_of_a_block_share_what_both_have(paged:
     found = [site.restart(resident_limit=0)]
     site.snapshot()
     for running in (*found, site.restart(resident_limit=0), site):
-        assert running.bodies("one") == [bodies[i] for i in (1, 2, 5, 6)]
-        assert running.bodies("two") == bodies
+        assert running.contents("one") == [contents[i] for i in (1, 2, 5, 6)]
+        assert running.contents("two") == contents
 
 
 def test_entries_in_memory_keep_sharing_their_run() -> None:
@@ -214,7 +214,7 @@ def test_a_body_shared_by_queues_is_copied_once() -> None:
     before = site.journal.end_lsn
     move(site)
     assert site.journal.end_lsn - before < 4500
-    assert site.bodies("one") == site.bodies("two") == [b"x" * 2000, b"y" * 2000]
+    assert site.contents("one") == site.contents("two") == [b"x" * 2000, b"y" * 2000]
 
 
 def test_what_a_transaction_has_settled_but_not_committed_moves_too() -> None:
@@ -229,7 +229,7 @@ def test_what_a_transaction_has_settled_but_not_committed_moves_too() -> None:
     assert all(entry.run.lsn >= end for _, entry in sink.got)
     site.broker.requeue(consumer, [entry for _, entry in sink.got])
     site.broker.unsubscribe(consumer)
-    assert site.bodies() == [b"a", b"b"]
+    assert site.contents() == [b"a", b"b"]
 
 
 @pytest.mark.parametrize("kind", ["classic", "stream"])
@@ -345,14 +345,14 @@ class Upheaval:
             messages = []
             for first, length, lsn, start in queue.order.references():
                 if lsn and not (durable and start & TRANSIENT):
-                    bodies = site.broker.pager.load(Reference(first, length, lsn, start)).bodies
-                    messages += [(first + i, body) for i, body in enumerate(bodies)]
+                    contents = site.broker.pager.load(Reference(first, length, lsn, start)).contents
+                    messages += [(first + i, content) for i, content in enumerate(contents)]
             for entry in queue.order.in_memory():
                 if not entry.run.lsn and not durable:
-                    messages.append((entry.position, entry.body))
+                    messages.append((entry.position, entry.content))
             for consumer, entry in self.sink.got if site is self.site else []:
                 if consumer.queue is queue and not queue.is_stream and (entry.run.envelope.durable or not durable):
-                    messages.append((entry.position, entry.body))
+                    messages.append((entry.position, entry.content))
             found[queue.name] = sorted(messages)
         return found
 

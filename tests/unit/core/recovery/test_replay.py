@@ -60,7 +60,7 @@ class Life:
         self.sink.got = []
         self.site.broker.holders[self.sink] = None
 
-    def bodies(self, count: int) -> list[bytes]:
+    def contents(self, count: int) -> list[bytes]:
         self.number += count
         return [b"%05d" % i for i in range(self.number - count, self.number)]
 
@@ -71,7 +71,7 @@ class Life:
         site = self.site
         match step:
             case ("publish", name, count, durable, priority):
-                site.publish(name, *self.bodies(count), durable=durable, priority=priority)
+                site.publish(name, *self.contents(count), durable=durable, priority=priority)
             case ("deliver", name, credit):
                 consumer, _ = site.consume(site.vhost.queue(name), self.sink, credit=credit)
                 site.broker.end_turn()
@@ -85,7 +85,7 @@ class Life:
             case ("transact", one, two, i):
                 branch = site.begin()
                 for name in (one, two):
-                    site.broker.enlist(branch, site.publication(name, *self.bodies(2)))
+                    site.broker.enlist(branch, site.publication(name, *self.contents(2)))
                 if (held := self.held(i)) is not None:
                     site.broker.enlist(branch, Settlement(held[0], [held[1]], Outcome.REJECTED))
                 site.broker.commit(branch)
@@ -124,15 +124,15 @@ class Life:
                 entries += queue.order.take(1000)
             queue.order.put_back(entries)
             entries += [entry for consumer, entry in self.sink.got if consumer.queue is queue]
-            found[name] = sorted((entry.position, entry.body) for entry in entries if entry.run.envelope.durable)
+            found[name] = sorted((entry.position, entry.content) for entry in entries if entry.run.envelope.durable)
         return found
 
     def stream(self) -> list[tuple[int, bytes]]:
         log = self.site.vhost.queue("stream").order
         return [
-            (reference.first + i, body)
+            (reference.first + i, content)
             for reference in log.references()
-            for i, body in enumerate(self.site.broker.pager.load(reference).bodies)
+            for i, content in enumerate(self.site.broker.pager.load(reference).contents)
         ]
 
 

@@ -23,8 +23,8 @@ runs = st.lists(
 )
 
 
-def bodies(batch: Batch) -> list[bytes]:
-    data, ends = b"".join(batch.bodies), list(accumulate(batch.lengths, initial=0))
+def contents(batch: Batch) -> list[bytes]:
+    data, ends = b"".join(batch.contents), list(accumulate(batch.lengths, initial=0))
     return [data[begin:end] for begin, end in pairwise(ends)]
 
 
@@ -50,8 +50,8 @@ def test_a_range_is_read_in_batches(
     rows = written(site, blocks)
     expected = [
         (position, body, key, number * 1, number % 2 > 0)
-        for (content, key, number), row in zip(blocks, rows, strict=True)
-        for position, body in enumerate(content, row[0])
+        for (bodies, key, number), row in zip(blocks, rows, strict=True)
+        for position, body in enumerate(bodies, row[0])
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hold_reading, "READ_AHEAD", ahead)
@@ -73,7 +73,7 @@ def test_a_range_is_read_in_batches(
             begin = 0
             for run in batch.runs:
                 for i in range(begin, run.end):
-                    what = batch.positions[i], bodies(batch)[i], run.envelope.routing_key, run.time, run.redelivered
+                    what = batch.positions[i], contents(batch)[i], run.envelope.routing_key, run.time, run.redelivered
                     found.append(what)
                 begin = run.end
             number = batch.next

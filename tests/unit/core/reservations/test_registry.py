@@ -54,7 +54,7 @@ steps = st.one_of(
 
 def contents(batch: Batch) -> list[Content]:
     """The messages of a batch."""
-    data, found, at, begin = b"".join(batch.bodies), [], 0, 0
+    data, found, at, begin = b"".join(batch.contents), [], 0, 0
     for run in batch.runs:
         for i in range(begin, run.end):
             found.append((batch.positions[i], data[at : at + batch.lengths[i]], run.redelivered))
@@ -95,7 +95,7 @@ class Life:
     def queue(self, name: str) -> Queue:
         return self.site.vhost.queue(name)
 
-    def bodies(self, count: int) -> list[bytes]:
+    def contents(self, count: int) -> list[bytes]:
         self.number += count
         return [b"%05d" % i for i in range(self.number - count, self.number)]
 
@@ -119,7 +119,7 @@ class Life:
         site, reservations = self.site, self.site.broker.reservations
         match step:
             case ("publish", name, count, durable, priority):
-                site.publish(name, *self.bodies(count), durable=durable, priority=priority)
+                site.publish(name, *self.contents(count), durable=durable, priority=priority)
             case ("reservation", name, group, most):
                 self.reserve(name, group, most=most)
             case ("until", name, group, more):
@@ -158,7 +158,7 @@ class Life:
 
     def part_with(self, consumer: Consumer, entry: Entry, *, accept: bool) -> None:
         if accept:
-            self.gone.add(entry.body)
+            self.gone.add(entry.content)
             self.site.broker.settle(consumer, [entry], Outcome.ACCEPTED)
         else:
             self.site.broker.requeue(consumer, [entry])
@@ -172,7 +172,7 @@ class Life:
         work = broker.reservations.settlement(self.queue(name), group, end)
         if in_branch and work is not None:
             branch = self.site.begin()
-            broker.enlist(branch, self.site.publication(name, *self.bodies(1)))
+            broker.enlist(branch, self.site.publication(name, *self.contents(1)))
             broker.settle_reservation(branch, work)
             broker.commit(branch)
         else:
@@ -189,7 +189,7 @@ class Life:
                 assert read(self.site, self.queue(name), group, first, end, most_bytes) == list(known.values())
         held = {content[1] for known in self.known.values() for content in known.values()}
         for name in QUEUES:
-            ready = [body for _, body, _ in self.site.ready(self.queue(name))]
+            ready = [content for _, content, _ in self.site.ready(self.queue(name))]
             assert len(ready) == len(set(ready))
             assert not (held | self.gone) & set(ready)
 
@@ -228,8 +228,8 @@ class TestHolding:
         assert reservations.reserve(queue, "g", 3)[:4] == (1, 8, 3, 1)
         assert reservations.reserve(queue, "other", 2)[:4] == (1, 3, 2, 1)
         assert queue.ready == 1
-        assert [body for _, body, _ in read(site, queue, "g", 1, 8)] == [b"%d" % i for i in range(7)]
-        assert [body for _, body, _ in read(site, queue, "other", 1, 3)] == [b"7", b"8"]
+        assert [content for _, content, _ in read(site, queue, "g", 1, 8)] == [b"%d" % i for i in range(7)]
+        assert [content for _, content, _ in read(site, queue, "other", 1, 3)] == [b"7", b"8"]
 
     def test_looking_changes_nothing(self, site: Site) -> None:
         queue = site.vhost.queue("q")
@@ -269,7 +269,7 @@ class TestHolding:
         for i in range(10):
             site.publish("q", b"%d" % i)
         assert [site.broker.reservations.reserve(queue, "g", 100).added for _ in range(4)] == [4, 4, 2, 0]
-        assert [body for _, body, _ in read(site, queue, "g", 1, 11)] == [b"%d" % i for i in range(10)]
+        assert [content for _, content, _ in read(site, queue, "g", 1, 11)] == [b"%d" % i for i in range(10)]
 
     def test_transient_content_becomes_durable_a_part_at_a_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "COPY_BYTES", 10)
@@ -286,7 +286,7 @@ class TestHolding:
         again.broker.reservations.release(again.vhost.queue("q"), "g")
         again.turn()
         third = again.restart()
-        assert third.bodies() == [b"%04d" % i for i in range(4)]
+        assert third.contents() == [b"%04d" % i for i in range(4)]
         assert third.live() == 4
 
     def test_a_transient_queue_can_be_held_as_long_as_it_lives(self) -> None:
@@ -299,7 +299,7 @@ class TestHolding:
         assert read(site, queue, "g", 1, 3) == [(1, b"a", False), (2, b"b", False)]
         site.broker.reservations.settle(site.broker.reservations.settlement(queue, "g", 2))
         assert site.broker.reservations.release(queue, "g") == (1, 0)
-        assert site.bodies("t") == [b"b", b"c"]
+        assert site.contents("t") == [b"b", b"c"]
         assert not site.records(Kind.HELD, Kind.RELEASED)
 
     def test_time_to_live_ends_with_holding_and_not_before(self) -> None:
@@ -325,10 +325,10 @@ class TestHolding:
         site.broker.reservations.reserve(queue, "g", 2)
         site.publish("q", b"dd", b"ee", b"ff")
         site.turn()
-        assert site.bodies() == [b"dd", b"ee", b"ff"]
+        assert site.contents() == [b"dd", b"ee", b"ff"]
         site.broker.reservations.release(queue, "g")
         site.turn()
-        assert site.bodies() == [b"dd", b"ee", b"ff"]
+        assert site.contents() == [b"dd", b"ee", b"ff"]
         assert queue.bytes == 6
 
     def test_a_purge_does_not_touch_it(self, site: Site) -> None:
@@ -427,7 +427,7 @@ class TestSettling:
         site.turn()
         assert len(site.records(Kind.COMMIT)) == 1
         again = site.restart()
-        assert again.bodies("out") == [b"result"]
+        assert again.contents("out") == [b"result"]
         assert again.broker.reservations.reserve(again.vhost.queue("q"), "g")[:4] == (4, 4, 0, 4)
 
     def test_two_settlements_in_one_decision_settle_each_message_once(self, site: Site) -> None:
@@ -489,7 +489,7 @@ class TestReleasing:
         assert not sink.got
         reservations.release(queue, "g")
         site.turn()
-        assert sink.bodies == [b"%d" % i for i in range(10)]
+        assert sink.contents == [b"%d" % i for i in range(10)]
 
     def test_more_than_the_delivery_limit_is_dead_lettered(self) -> None:
         site = Site()
@@ -522,7 +522,7 @@ class TestStreams:
             site.publish("s", b"%d" % i, b"%d" % (i + 1))
         assert site.broker.reservations.describe(queue) == ("stream", 1, 11, 10, queue.ident)
         assert read(site, queue, "", 1, 11, 3) == [(i + 1, b"%d" % i, False) for i in range(10)]
-        assert [body for _, body, _ in read(site, queue, "", 4, 6)] == [b"3", b"4"]
+        assert [content for _, content, _ in read(site, queue, "", 4, 6)] == [b"3", b"4"]
         batch = site.broker.reservations.read(queue, "", 11)
         assert (batch.first, batch.next, len(batch)) == (11, 11, 0)
 

@@ -150,7 +150,7 @@ class TestQueues:
             site.publish("q", b"x", durable=bool(i % 3))
         assert site.broker.purge(queue) == 30
         site.turn()
-        assert (site.live(), site.restart().bodies()) == (0, [])
+        assert (site.live(), site.restart().contents()) == (0, [])
 
     def test_idents_are_never_given_twice(self, site: Site) -> None:
         first = site.queue("one").ident
@@ -235,6 +235,6 @@ def test_a_restart_brings_back_every_durable_name(plan: list[tuple[Any, ...]]) -
     again = site.restart()
     assert topology(again) == topology(site)
     for queue in site.broker.durable_queues():
-        assert again.bodies(queue.name) == site.bodies(queue.name)
+        assert again.contents(queue.name) == site.contents(queue.name)
     again.snapshot()
     assert topology(again.restart()) == topology(site)

@@ -122,7 +122,7 @@ def bodies(made: SimServer, name: str = "q") -> list[bytes]:
     while len(queue.order):
         entries += queue.order.take(1000)
     queue.order.put_back(entries)
-    return [entry.body for entry in entries]
+    return [entry.content for entry in entries]
 
 
 def opening(tune: spec.ConnectionTuneOk | None = None, user: str = "guest") -> bytes:

@@ -19,7 +19,7 @@ headers = st.builds(Properties, content_type=st.none() | st.just("t"), priority=
 def expected(channel: int, tag: str, number: int, entry: Entry, frame_max: int, props: bytes) -> bytes:
     envelope = entry.run.envelope
     method = BasicDeliver(tag, number, entry.deliveries > 0, envelope.exchange, envelope.routing_key)
-    return method_frame(channel, method) + content_frames(channel, props, entry.body, frame_max)
+    return method_frame(channel, method) + content_frames(channel, props, entry.content, frame_max)
 
 
 @given(
