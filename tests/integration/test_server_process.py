@@ -140,7 +140,7 @@ def test_a_second_start_on_the_same_data_is_refused(tmp_path: Path) -> None:
         assert code == 1
         assert error.splitlines()[-1] == (
             f"escrowmq: data directory {broker.data_dir} is in use by process {broker.pid}; "
-            "stop it, or choose another --data-dir"
+            "stop that process, or choose another --data-dir"
         )
 
 

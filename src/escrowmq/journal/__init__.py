@@ -1,3 +1,4 @@
-"""The durable log: segments of frames, snapshots, recovery. Payloads are opaque here; `core.records` gives them
-meaning.
+"""The durable log: segments of frames, snapshots, and recovery.
+
+Record payloads are opaque here; `core.records` defines their meaning.
 """

@@ -1,4 +1,4 @@
-"""One group commit, and the writer's side of the log. What `Batch.write` does belongs to the writer thread alone."""
+"""A group commit, and the state of the writer thread. `Batch.write` and everything it calls run on that thread only."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from escrowmq.journal.writer import FileWriter
 
 
 class Health:
-    """Whether the journal may go on. Once failed it stays so (DUR-2); set by the writer, read by the loop."""
+    """Whether the journal can be written.
+
+    A failure is permanent (DUR-2). Set by the writer thread, read by the loop.
+    """
 
     def __init__(self) -> None:
         self.failure: JournalFailed | None = None
         self.on_failure: Callable[[], None] = lambda: None
 
     def fail(self, error: BaseException) -> JournalFailed:
-        """Record the first failure; returns the error to raise."""
+        """Record the first failure and return the error to raise."""
         if self.failure is None:
             kind = JournalFull if isinstance(error, OSError) and error.errno == errno.ENOSPC else JournalFailed
             self.failure = kind(f"the journal cannot be written: {error}")
@@ -30,13 +33,13 @@ class Health:
         return self.failure
 
     def check(self) -> None:
-        """Raises JournalFailed if it has failed."""
+        """Raise JournalFailed if the journal has failed."""
         if self.failure is not None:
             raise JournalFailed(str(self.failure)) from self.failure
 
 
 class PendingRecords:
-    """Records that have an address and are not yet in a batch. Slots are read by the journal's hot path."""
+    """Records that have an LSN but are not part of a batch yet. The journal's hot path reads the slots directly."""
 
     __slots__ = ("chunk_ends", "chunks", "kinds", "offsets", "parts")
 
@@ -45,11 +48,11 @@ class PendingRecords:
         self.offsets = array("I", (0,))
         self.kinds = bytearray()
         self.chunks: list[bytes] = []
-        """Parts that a read has joined, in order; they come before `parts`."""
+        """Joined parts in order, one item for each read that had to join; they precede `parts`."""
         self.chunk_ends: list[int] = []
 
     def read(self, offset: int, length: int) -> bytes:
-        """Bytes of one record, by its offset in the payload. Joins parts that no read has joined before."""
+        """Return bytes of one record, by offset in the payload. Joins the parts that no earlier read has joined."""
         ends = self.chunk_ends
         if not ends or offset + length > ends[-1]:
             self.chunks.append(b"".join(self.parts))
@@ -60,12 +63,12 @@ class PendingRecords:
         return self.chunks[i][start : start + length]
 
     def payload(self) -> list[bytes]:
-        """All parts in order."""
+        """Return all parts in order."""
         return self.chunks + self.parts if self.chunks else self.parts
 
 
 class LogWriter:
-    """The segment being filled. Used by one batch at a time."""
+    """The segment that is being written. One batch at a time uses it."""
 
     def __init__(self, storage: Storage, journal_id: bytes, segment_bytes: int) -> None:
         self._storage = storage
@@ -74,8 +77,9 @@ class LogWriter:
         self._file: FileWriter | None = None
 
     def write(self, batch: Batch, payload: bytes) -> int:
-        """Write and sync one batch, beginning a segment if it is the first in one; returns the frame's bytes. Raises
-        OSError.
+        """Write and sync one batch, and begin a new segment if the batch is the first of one.
+
+        Returns the size of the frame in bytes. Raises OSError.
         """
         if batch.begins_segment:
             self.seal(batch.sealed_messages)
@@ -89,7 +93,7 @@ class LogWriter:
         return size
 
     def seal(self, messages: int) -> None:
-        """Close the segment being filled, durably, if there is one."""
+        """Close the current segment durably, if there is one. `messages` is the number that it ever held."""
         if self._file is not None:
             self._file.seal(messages)
             self._file = None
@@ -104,7 +108,7 @@ class LogWriter:
 
 
 class Batch:
-    """Records that go to disk together: one frame, one write, one sync."""
+    """Records that are written together: one frame, one write, one sync."""
 
     def __init__(self, writer: LogWriter, health: Health, first_lsn: int, records: PendingRecords) -> None:
         self.first_lsn = first_lsn
@@ -114,7 +118,7 @@ class Batch:
         self.time_us = 0
         self.begins_segment = False
         self.sealed_messages = 0
-        """If it begins a segment: the messages that the one before it held."""
+        """The number of messages that the previous segment held, if this batch begins a segment."""
         self.sync_us = 0
         self.written = False
         self._parts = records.payload()
@@ -124,21 +128,23 @@ class Batch:
 
     @property
     def size(self) -> int:
-        """Bytes of the frame."""
+        """The size of the frame in bytes."""
         return self.end_lsn - self.first_lsn
 
     def payload(self) -> bytes:
-        """The records back to back. Loop and writer may both come first; they get the same."""
+        """Return the joined records. Loop and writer thread may race to call this; both get the same bytes."""
         payload = self._payload
         if payload is None:
             payload = self._payload = b"".join(self._parts)
         return payload
 
     def write(self) -> None:
-        """Join, checksum, write, sync. Blocks; for the writer thread. Raises JournalFailed (JournalFull if there is no
-        space).
+        """Join, checksum, write and sync. Blocks; runs on the writer thread.
 
-        After an error nothing may be assumed of what is on disk: the journal takes nothing more.
+        After an error, the content of the disk is unknown, and the journal accepts no more records.
+
+        Raises:
+            JournalFailed: The write or the sync failed (JournalFull if there was no space).
         """
         self._health.check()
         try:
@@ -149,6 +155,6 @@ class Batch:
         self.written = True
 
     def read(self, lsn: int, length: int) -> bytes:
-        """Bytes of a record in this batch."""
+        """Return bytes of a record in this batch."""
         start = lsn - self.first_lsn - fmt.FRAME_HEADER_SIZE
         return self.payload()[start : start + length]

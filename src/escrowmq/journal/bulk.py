@@ -1,6 +1,6 @@
-"""Frames in bulk: large pieces of a file with a table of the checked frames in them, for readers that work on columns.
+"""Bulk reading: large windows of a file with a table of the frames in them, for readers that work on columns.
 
-A frame costs a few microseconds here however many records it has; what is in it is the reader's to take apart.
+Each frame costs a few microseconds, however many records it has. Parsing its payload is up to the reader.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.frames import JournalFile
 
 WINDOW: Final = 8 << 20
-"""Bytes of one window; a longer frame makes a longer one."""
+"""The size of a window in bytes; a longer frame gets a window of its own size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """Where no whole frame is: from address `lsn` up to `end`, where one begins, or what was asked for ends."""
+    """A damaged range: no intact frame begins at address `lsn`. It reaches up to `end`.
+
+    `end` is the start of the next intact frame, or the end of the requested range.
+    """
 
     lsn: int
     end: int
@@ -29,8 +32,10 @@ class Damaged:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """`data` as it lies in the file; `frames` of it are whole: (where the payload begins in `data`, LSN of the frame,
-    its time in microseconds, bytes of payload, records).
+    """A piece of a file and a table of its intact frames.
+
+    Each item of `frames` is: offset of the payload in `data`, LSN of the frame, its time in microseconds, bytes of
+    payload, number of records.
     """
 
     data: bytes
@@ -40,11 +45,12 @@ class Window:
 def windows(
     file: JournalFile, lsn: int, end: int, size: int = WINDOW, skipped: list[Damaged] | None = None
 ) -> Iterator[Window]:
-    """The frames from address `lsn` up to `end`, both borders of frames. What is not whole is left out and appended to
-    `skipped`, if that is given.
+    """Yield the frames from address `lsn` to `end`, which must both be frame boundaries.
+
+    Damaged ranges are left out and appended to `skipped`, if it is given.
 
     Raises:
-        JournalDamaged: what lies between is not whole, and nobody wants to know what to leave out.
+        JournalDamaged: A range is damaged, and `skipped` is None.
     """
     while lsn < end:
         data, frames, at = _read(file, lsn, end, size)
@@ -62,19 +68,22 @@ def windows(
 
 
 def _read(file: JournalFile, lsn: int, end: int, size: int) -> tuple[bytes, list[tuple[int, int, int, int, int]], int]:
-    """A window's data and frames, and how many bytes these are; no frame if none that is whole begins at `lsn`."""
+    """Return a window's data and frames, and the size of the frames in bytes.
+
+    There are no frames if no intact frame begins at `lsn`.
+    """
     data = file.storage.read(file.name, file.offset_of(lsn), min(max(size, fmt.FRAME_HEADER_SIZE), end - lsn))
     frames, at = _frames(data, lsn, file.seed)
     if not frames:
         head = fmt.read_frame_header(data[: fmt.FRAME_HEADER_SIZE], lsn, file.seed)
-        if head is not None and size < head.end - lsn <= end - lsn:  # it is longer than a window
+        if head is not None and size < head.end - lsn <= end - lsn:  # the frame is longer than a window
             data = file.storage.read(file.name, file.offset_of(lsn), head.end - lsn)
             frames, at = _frames(data, lsn, file.seed)
     return data, frames, at
 
 
 def _frames(data: bytes, lsn: int, seed: int) -> tuple[list[tuple[int, int, int, int, int]], int]:
-    """The whole frames that begin at the start of `data`, one behind the other, and where they end."""
+    """Return the consecutive intact frames at the start of `data`, and where they end."""
     view = memoryview(data)
     unpack, size, crc32 = fmt.FRAME_HEADER.unpack_from, fmt.FRAME_HEADER_SIZE, zlib.crc32
     frames = []
@@ -94,4 +103,4 @@ def _frames(data: bytes, lsn: int, seed: int) -> tuple[list[tuple[int, int, int,
 
 def _why(data: bytes, lsn: int, seed: int) -> str:
     head = fmt.read_frame_header(data[: fmt.FRAME_HEADER_SIZE], lsn, seed)
-    return "no frame begins here" if head is None else "the checksum of the frame does not match"
+    return "no frame begins here" if head is None else "the frame's checksum does not match"

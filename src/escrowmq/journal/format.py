@@ -1,8 +1,8 @@
-"""The bytes of a journal file, version 1. `docs/internals/journal.md` describes them; a test compares the two.
+"""The bytes of journal files, version 1. A test compares this module with docs/internals/journal.md.
 
-A file is: file header, frames, then (once sealed) footer. All integers are little-endian. Frames begin on multiples of
-eight bytes. A frame's records lie column by column: payloads back to back, then their offsets, then their kinds; the
-offsets have the layout of an Arrow binary array, so that bulk readers need not walk them.
+A file consists of a file header, frames, and, once sealed, a footer. All integers are little-endian. Frames begin at
+multiples of eight bytes. A frame stores its records in columns: all payloads, then their offsets, then their kinds. The
+offsets have the layout of an Arrow binary array, so bulk readers need not walk them.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ FOOTER_END_SIZE: Final = 72
 
 ALIGNMENT: Final = 8
 MAX_RECORD: Final = 1 << 30
-"""Largest payload of one record, in bytes."""
+"""The largest payload of one record, in bytes."""
 INDEX_STRIDE: Final = 1 << 16
-"""The footer names a frame at least this many bytes after the one named before it."""
+"""The smallest distance in bytes between two frames that the footer's index lists."""
 
 _CRC: Final = struct.Struct("<I")
 _ZEROS: Final = bytes(ALIGNMENT)
@@ -46,7 +46,10 @@ _ZEROS: Final = bytes(ALIGNMENT)
 
 @dataclass(frozen=True, slots=True)
 class FileHeader:
-    """The first 64 bytes of a file. `lsn`: of the first frame (segment), or that the state stands for (snapshot)."""
+    """The first 64 bytes of a file.
+
+    `lsn` is the address of the first frame of a segment, or the LSN up to which a snapshot covers the log.
+    """
 
     type: int
     journal_id: bytes
@@ -54,7 +57,7 @@ class FileHeader:
     created_us: int
 
     def pack(self) -> bytes:
-        """Its 64 bytes."""
+        """Return the 64 bytes."""
         head = FILE_HEADER.pack(
             FILE_MAGIC, VERSION, self.type, FILE_HEADER_SIZE, self.journal_id, self.lsn, self.created_us, bytes(12), 0
         )[:-4]
@@ -62,26 +65,31 @@ class FileHeader:
 
     @property
     def seed(self) -> int:
-        """What the checksums of this file's frames and footer start from, so that no other file's bytes pass in it."""
+        """The initial value of the checksums of this file's frames and footer, so no other file's bytes match them."""
         return int(_CRC.unpack(self.pack()[-4:])[0])
 
     @property
     def origin(self) -> int:
-        """The address of the first frame: a segment's frames are addressed by LSN, a snapshot's from zero."""
+        """The address of the first frame. Frames of a segment are addressed by LSN, those of a snapshot from zero."""
         return self.lsn if self.type == TYPE_SEGMENT else 0
 
 
 def read_file_header(name: str, data: bytes) -> FileHeader:
-    """Parse a file header. Raises JournalVersionUnknown, or JournalDamaged naming `name`."""
+    """Parse a file header. `name` is the file's name for errors.
+
+    Raises:
+        JournalVersionUnknown: The file has a newer format version.
+        JournalDamaged: The bytes are not an intact file header.
+    """
     if len(data) < FILE_HEADER_SIZE:
-        raise JournalDamaged(name, len(data), f"the file ends within its header of {FILE_HEADER_SIZE} bytes")
+        raise JournalDamaged(name, len(data), f"the file ends before the end of its header ({FILE_HEADER_SIZE} bytes)")
     magic, version, type_, size, journal_id, lsn, created, _, crc = FILE_HEADER.unpack_from(data)
     if magic != FILE_MAGIC:
         raise JournalDamaged(name, 0, "this is not a journal file (wrong magic)")
     if version != VERSION:
         raise JournalVersionUnknown(name, version, VERSION)
     if crc != zlib.crc32(data[: FILE_HEADER_SIZE - 4]):
-        raise JournalDamaged(name, FILE_HEADER_SIZE - 4, "the checksum of the file header does not match")
+        raise JournalDamaged(name, FILE_HEADER_SIZE - 4, "the file header's checksum does not match")
     if type_ not in (TYPE_SEGMENT, TYPE_SNAPSHOT) or size != FILE_HEADER_SIZE:
         raise JournalDamaged(name, 10, f"unknown file type {type_} or header size {size}")
     return FileHeader(type_, journal_id, lsn, created)
@@ -89,7 +97,7 @@ def read_file_header(name: str, data: bytes) -> FileHeader:
 
 @dataclass(frozen=True, slots=True)
 class FrameHeader:
-    """The 40 bytes before a frame's body."""
+    """The 40 bytes in front of a frame's body."""
 
     lsn: int
     time_us: int
@@ -100,28 +108,28 @@ class FrameHeader:
 
     @property
     def body_size(self) -> int:
-        """Bytes after the header."""
+        """The size of the body in bytes."""
         return body_size(self.payload_size, self.count)
 
     @property
     def end(self) -> int:
-        """The address after the frame."""
+        """The address of the first byte after the frame."""
         return self.lsn + FRAME_HEADER_SIZE + self.body_size
 
 
 def pad(size: int) -> int:
-    """Bytes that bring `size` to a multiple of the alignment."""
+    """Return the number of bytes that pad `size` to a multiple of ALIGNMENT."""
     return -size % ALIGNMENT
 
 
 def body_size(payload_size: int, count: int) -> int:
-    """Bytes of a frame body: payloads, `count + 1` offsets of four bytes, `count` kinds of one; two paddings."""
+    """Return the size of a frame's body: payloads, `count + 1` offsets of 4 bytes, `count` kinds, and two paddings."""
     table = 5 * count + 4
     return payload_size + pad(payload_size) + table + pad(table)
 
 
 def read_frame_header(data: bytes | memoryview, lsn: int, seed: int) -> FrameHeader | None:
-    """Parse the frame header at the start of `data`, or None if it is none, or not the one for address `lsn`."""
+    """Parse the frame header at the start of `data`. Returns None if it is not the intact header for address `lsn`."""
     if len(data) < FRAME_HEADER_SIZE:
         return None
     magic, version, flags, first, time_us, payload_size, count, body_crc, header_crc = FRAME_HEADER.unpack_from(data)
@@ -133,16 +141,16 @@ def read_frame_header(data: bytes | memoryview, lsn: int, seed: int) -> FrameHea
 
 
 def body_is_whole(header: FrameHeader, body: bytes | memoryview) -> bool:
-    """Whether `body` is what the writer of `header` wrote (the header's own checksum covers `body_crc`)."""
+    """Whether `body` matches the checksum in `header` (which the header's own checksum covers)."""
     return len(body) == header.body_size and zlib.crc32(body) == header.body_crc
 
 
 def pack_frame(
     lsn: int, time_us: int, payload: bytes, offsets: array[int], kinds: bytes | bytearray, seed: int
 ) -> tuple[bytes, bytes, bytes]:
-    """A frame in three pieces to be written one after the other: header, `payload` itself (not copied), the rest.
+    """Encode a frame as three pieces to write one after the other: header, `payload` itself (not copied), the rest.
 
-    `offsets` has one item more than `kinds`: zero, then the end of each record's payload.
+    `offsets` has one item more than `kinds`: zero, followed by the end of each record's payload.
     """
     if sys.byteorder == "big":
         offsets = array("I", offsets)
@@ -156,8 +164,9 @@ def pack_frame(
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What a sealed file says of itself. `index`: (address of a frame, its time, records before it), sparse,
-    ascending.
+    """The summary at the end of a sealed file.
+
+    `index` is sparse and ascending; each item is: address of a frame, its time, number of records before it.
     """
 
     index: tuple[tuple[int, int, int], ...]
@@ -170,7 +179,7 @@ class Footer:
     messages: int
 
     def pack(self, seed: int) -> bytes:
-        """Its bytes: the entries, then the end block that a reader finds at the end of the file."""
+        """Encode the footer: the index entries, then the end block, by which readers find the footer."""
         entries = b"".join(FOOTER_ENTRY.pack(*entry) for entry in self.index)
         numbers = (self.first_lsn, self.end_lsn, self.frames, self.records, self.first_time_us, self.last_time_us)
         end = FOOTER_END.pack(*numbers, self.messages, len(self.index), FOOTER_MAGIC, VERSION, 0, 0)[:-4]
@@ -178,8 +187,9 @@ class Footer:
 
 
 def read_footer_end(data: bytes) -> tuple[int, int] | None:
-    """From the last 72 bytes of a file: the footer's size in bytes and the file's end address; None if it has no
-    footer.
+    """Parse the last 72 bytes of a file. Returns the footer's size in bytes and the file's end address.
+
+    Returns None if the file has no footer.
     """
     if len(data) != FOOTER_END_SIZE:
         return None
@@ -190,7 +200,7 @@ def read_footer_end(data: bytes) -> tuple[int, int] | None:
 
 
 def read_footer(data: bytes, seed: int) -> Footer | None:
-    """Parse a whole footer, or None if its checksum does not match."""
+    """Parse a complete footer. Returns None if its checksum does not match."""
     *numbers, entries, _, _, _, crc = FOOTER_END.unpack(data[-FOOTER_END_SIZE:])
     if crc != zlib.crc32(data[:-4], seed):
         return None
@@ -200,17 +210,17 @@ def read_footer(data: bytes, seed: int) -> Footer | None:
 
 
 def segment_name(lsn: int) -> str:
-    """The file name of the segment whose first frame has this LSN."""
+    """Return the file name of the segment whose first frame has this LSN."""
     return f"{lsn:016x}.log"
 
 
 def snapshot_name(lsn: int) -> str:
-    """The file name of the snapshot that stands for this LSN."""
+    """Return the file name of the snapshot that covers the log up to this LSN."""
     return f"{lsn:016x}.snapshot"
 
 
 def parse_name(name: str) -> tuple[int, int] | None:
-    """(type, LSN) of a journal file's name; None for any other name."""
+    """Return the type and LSN in a journal file's name, or None for any other name."""
     stem, _, suffix = name.partition(".")
     type_ = {"log": TYPE_SEGMENT, "snapshot": TYPE_SNAPSHOT}.get(suffix)
     if type_ is None or len(stem) != 16 or not set(stem) <= set("0123456789abcdef"):

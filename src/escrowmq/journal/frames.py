@@ -1,4 +1,4 @@
-"""Reading journal files: their header and footer, their frames one by one, and what a broken tail still holds."""
+"""Reads journal files: header, footer, frames one at a time, and the remains of a damaged tail."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.storage import Storage
 
 CHUNK: Final = 1 << 20
-"""Bytes of one read while walking."""
+"""The size of one read while walking through frames, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One whole frame. `payload` holds the records back to back; record i lies at `offsets[i]:offsets[i + 1]`."""
+    """One intact frame. `payload` holds the records back to back; record i is `payload[offsets[i]:offsets[i + 1]]`."""
 
     lsn: int
     end_lsn: int
     time_us: int
     payload: memoryview
     offsets: memoryview
-    """`count + 1` unsigned integers of 32 bits; the layout of an Arrow binary array's offsets."""
+    """`count + 1` unsigned 32-bit integers, laid out like the offsets of an Arrow binary array."""
     kinds: memoryview
 
     @property
     def payload_lsn(self) -> int:
-        """The address of `payload[0]`; adding `offsets[i]` gives that of record i."""
+        """The address of `payload[0]`. The address of record i is `payload_lsn + offsets[i]`."""
         return self.lsn + fmt.FRAME_HEADER_SIZE
 
     def records(self) -> Iterator[tuple[int, int, memoryview]]:
-        """(LSN of the payload, kind, payload) of each record, in order."""
+        """Yield LSN, kind and payload of each record, in order."""
         payload, base, start = self.payload, self.lsn + fmt.FRAME_HEADER_SIZE, 0
         for kind, end in zip(self.kinds, self.offsets[1:], strict=True):
             yield base + start, kind, payload[start:end]
@@ -44,10 +44,10 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What lies behind the last whole frame: `size` bytes from `offset` up to the last one that is not zero.
+    """The bytes behind the last intact frame: `size` bytes from `offset` to the last byte that is not zero.
 
-    `later_frame`: where in it the header of a later frame stands, which proves that it is no torn write; None if
-    nowhere.
+    `later_frame` is the offset of a later frame's header among them, which proves that this is not a torn write; None
+    if there is none.
     """
 
     offset: int
@@ -56,7 +56,13 @@ class Tail:
 
 
 class JournalFile:
-    """One segment or snapshot, opened for reading. Raises what `format.read_file_header` raises, and OSError."""
+    """One segment or snapshot, opened for reading.
+
+    Raises:
+        JournalVersionUnknown: The file has a newer format version.
+        JournalDamaged: The file header is damaged, or belongs to another file.
+        OSError: From the storage.
+    """
 
     def __init__(self, storage: Storage, name: str) -> None:
         self.storage = storage
@@ -70,16 +76,16 @@ class JournalFile:
         self._footer_known = False
 
     def offset_of(self, lsn: int) -> int:
-        """The byte in the file that has this address."""
+        """Return the offset in the file of an address."""
         return lsn - self.origin + fmt.FILE_HEADER_SIZE
 
     def lsn_of(self, offset: int) -> int:
-        """The address of a byte in the file."""
+        """Return the address of an offset in the file."""
         return offset - fmt.FILE_HEADER_SIZE + self.origin
 
     @property
     def footer(self) -> fmt.Footer | None:
-        """The footer, if the file is sealed and it is whole."""
+        """The footer, or None if the file is not sealed or its footer is damaged."""
         if not self._footer_known:
             self._footer = self._read_footer()
             self._footer_known = True
@@ -95,7 +101,10 @@ class JournalFile:
         return fmt.read_footer(self.storage.read(self.name, size - end[0], end[0]), self.seed)
 
     def granule(self, lsn: int) -> tuple[int, int]:
-        """Of a sealed file: the addresses of the last indexed frame at or before `lsn`, and of the next indexed one."""
+        """Return the address of the last indexed frame at or before `lsn`, and that of the next indexed frame.
+
+        The file must be sealed.
+        """
         assert self.footer is not None
         index = self.footer.index
         i = bisect_right(index, lsn, key=lambda entry: entry[0])
@@ -103,13 +112,15 @@ class JournalFile:
         return start, index[i][0] if i < len(index) else self.footer.end_lsn
 
     def walk(self, lsn: int | None = None, end: int | None = None, *, check: bool = True) -> FrameWalk:
-        """The frames from address `lsn` on (the start of a frame; default: the first) up to `end` (default: as far as
-        whole).
+        """Iterate the frames from address `lsn` to `end`.
+
+        `lsn` must be the start of a frame and defaults to the first one. `end` defaults to the end of the intact
+        frames. `check` verifies the checksums of the bodies.
         """
         return FrameWalk(self, self.origin if lsn is None else lsn, end, check=check)
 
     def tail(self, lsn: int) -> Tail:
-        """Look through everything from address `lsn` on, where no whole frame begins."""
+        """Examine everything from address `lsn` on, where no intact frame begins."""
         start = self.offset_of(lsn)
         last, later, offset, carry = start, None, start, b""
         while data := self.storage.read(self.name, offset, CHUNK):
@@ -133,8 +144,10 @@ class JournalFile:
 
 
 class FrameWalk:
-    """Iterates frames. Afterwards `lsn` is where it stopped and `why` says why ("" for: at `end`, or nothing
-    follows).
+    """An iterator over frames.
+
+    When it stops, `lsn` is the address where it stopped and `why` the reason: empty if it reached `end`, or nothing
+    follows.
     """
 
     def __init__(self, file: JournalFile, lsn: int, end: int | None, *, check: bool) -> None:
@@ -149,7 +162,7 @@ class FrameWalk:
 
     @property
     def offset(self) -> int:
-        """Where in the file it stands."""
+        """The current offset in the file."""
         return self._file.offset_of(self.lsn)
 
     def __iter__(self) -> Iterator[Frame]:
@@ -158,7 +171,7 @@ class FrameWalk:
             if frame is None:
                 return
             if self.end is not None and frame.end_lsn > self.end:
-                self.why = f"a frame reaches beyond the end at LSN {self.end:#x}"
+                self.why = f"a frame extends beyond LSN {self.end:#x}, where it should end"
                 return
             self.lsn = frame.end_lsn
             self.last = frame
@@ -174,10 +187,10 @@ class FrameWalk:
         size = header.body_size
         body = self._bytes(self.offset + fmt.FRAME_HEADER_SIZE, size)
         if len(body) < size:
-            self.why = f"the frame has {len(body)} bytes of {size}"
+            self.why = f"the frame is cut off: {len(body)} of {size} bytes"
             return None
         if self._check and not fmt.body_is_whole(header, body):
-            self.why = "the checksum of the frame does not match"
+            self.why = "the frame's checksum does not match"
             return None
         return _frame(header, body)
 

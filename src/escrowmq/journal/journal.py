@@ -1,6 +1,6 @@
-"""The journal: append on the loop, write on the writer thread, replay at the start.
+"""The journal: records are appended on the loop, written on the writer thread, and replayed at startup.
 
-Everything here runs on the loop, except `Batch.write`, `Snapshot.write` and the work that `housekeeping` returns.
+Everything here runs on the loop, except `Batch.write`, `Snapshot.write` and the function that `housekeeping` returns.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from escrowmq.journal.storage import Storage
 SEGMENT_BYTES: Final = 64 << 20
 BATCH_BYTES: Final = 16 << 20
 SNAPSHOT_LSN: Final = -1
-"""The LSN that `replay` gives with a record of the snapshot, which has no address in the log."""
+"""The LSN that `replay` yields for a record of the snapshot, which has no address in the log."""
 
 
 class SparseSegment(NamedTuple):
-    """A segment that is mostly dead. The broker appends what lives anew and releases the old."""
+    """A segment with few live messages. The broker relocates these, after which the segment can be deleted."""
 
     first_lsn: int
     end_lsn: int
@@ -35,13 +35,13 @@ class SparseSegment(NamedTuple):
 
 
 class Journal:
-    """One log in one directory. See `open`; `replay` must have been run to its end before the first batch is taken."""
+    """A log in one directory, opened by `open`. `replay` must have completed before the first batch is taken."""
 
     def __init__(self, storage: Storage, found: Found, journal_id: bytes, limits: tuple[int, int, int]) -> None:
         self.recovery: RecoveryReport = found.report
         self.stats = JournalStats()
         self.synced_lsn = found.end_lsn
-        """Everything below is on disk."""
+        """Everything below this LSN is on disk."""
         self.snapshot_lsn = found.report.snapshot_lsn
         self._segment_bytes, self._batch_bytes, self._keep_dead_bytes = limits
         self._storage = storage
@@ -71,39 +71,40 @@ class Journal:
         keep_dead_bytes: int = 0,
         journal_id: bytes | None = None,
     ) -> Journal:
-        """Find out what the directory holds; nothing in it is changed before `replay`.
+        """Examine a directory and return its journal. Nothing in the directory changes before `replay`.
 
         Args:
-            storage: the directory.
-            segment_bytes: size at which the next batch begins a new segment (a segment is longer by up to one batch).
-            batch_bytes: payload at which a batch is closed and the next one begun.
-            keep_dead_bytes: so much of what the broker needs no more is kept all the same, for audit; newest first.
-            journal_id: 16 bytes, for a new journal; default: random.
+            storage: The directory.
+            segment_bytes: The size at which the next batch begins a new segment. A segment can be longer by one batch.
+            batch_bytes: The payload size at which a batch is closed and the next one begins.
+            keep_dead_bytes: The amount of data to keep for audits although the broker no longer needs it, newest first.
+            journal_id: 16 bytes to identify a new journal; random by default.
 
         Raises:
-            JournalDamaged: damage that is not at the tail (DUR-3).
-            JournalVersionUnknown: a file of a newer version.
-            OSError: from the storage.
+            JournalDamaged: There is damage that is not at the tail (DUR-3).
+            JournalVersionUnknown: A file has a newer format version.
+            OSError: From the storage.
         """
         found = examine(storage)
         identity = found.journal_id or journal_id or os.urandom(16)
         return cls(storage, found, identity, (segment_bytes, batch_bytes, keep_dead_bytes))
 
-    # -- at the start
+    # -- startup
 
     def replay(self) -> Iterator[tuple[int, int, memoryview, int]]:
-        """(LSN of the payload, kind, payload, time in microseconds) of each record that rebuilds the state, once.
+        """Yield LSN of the payload, kind, payload and time (µs) of each record that rebuilds the state. Runs once.
 
-        First the snapshot's, with SNAPSHOT_LSN, then the log's from the snapshot's LSN on. Call `retain` and `release`
-        as they come. Payloads are views; copy what is to be kept. After the last one, the tail is repaired.
+        The records of the snapshot come first, with SNAPSHOT_LSN; those of the log from the snapshot's LSN follow. The
+        caller must call `retain` and `release` while it iterates. Payloads are views, so the caller must copy what it
+        keeps. After the last record, the tail is repaired.
 
         Raises:
-            JournalDamaged: a frame that is not whole, or a live message in a segment that is missing (DUR-3).
-            JournalFailed: the repair failed.
+            JournalDamaged: A frame is damaged, or a live message is in a missing segment (DUR-3).
+            JournalFailed: The repair failed.
         """
         found, report = self._found, self.recovery
         if found is None:
-            raise RuntimeError("the journal is replayed once")
+            raise RuntimeError("the journal has already been replayed")
         if found.snapshot is not None:
             for kind, payload, time_us in read_snapshot(found.snapshot):
                 report.snapshot_records += 1
@@ -131,7 +132,7 @@ class Journal:
             if frame.end_lsn <= self.snapshot_lsn:
                 continue
             if frame.lsn < self.snapshot_lsn:
-                raise JournalDamaged(file.name, file.offset_of(frame.lsn), "the snapshot's LSN lies within a frame")
+                raise JournalDamaged(file.name, file.offset_of(frame.lsn), "the snapshot's LSN is not a frame boundary")
             self.recovery.log_frames += 1
             for lsn, kind, payload in frame.records():
                 self.recovery.log_records += 1
@@ -142,11 +143,11 @@ class Journal:
     # -- on the loop
 
     def append(self, kind: int, *parts: bytes) -> int:
-        """Add a record to the pending batch; returns the LSN of its payload (`parts` joined).
+        """Append a record to the pending batch. Returns the LSN of its payload, which is `parts` joined.
 
         Raises:
-            JournalFailed: see `Batch.write`.
-            ValueError: `kind` is not in 0..255, or the payload longer than `format.MAX_RECORD`.
+            JournalFailed: The journal has failed (see `Batch.write`).
+            ValueError: `kind` is not 0 to 255, or the payload is longer than `format.MAX_RECORD`.
         """
         start = end = self._fill
         for part in parts:
@@ -164,20 +165,24 @@ class Journal:
 
     @property
     def end_lsn(self) -> int:
-        """What a durable answer given now has to wait for: `synced_lsn` reaches it when all appended so far is on
-        disk.
+        """The LSN that a durable answer given now must wait for.
+
+        When `synced_lsn` reaches it, everything appended so far is on disk.
         """
         return self._payload_lsn + self._fill if self._pending.kinds else self._start
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes of payload and frames appended and not yet synced; they are held in memory."""
+        """The size of the frames that are appended but not synced yet, in bytes. They are held in memory."""
         return self.end_lsn - self.synced_lsn
 
     def take_batch(self, now_us: int) -> Batch | None:
-        """The next batch for the writer; None if one is in flight, or nothing is pending. Raises JournalFailed.
+        """Return the next batch for the writer, or None if one is in flight or nothing is pending.
 
-        `now_us`: microseconds since the epoch, the time that the frame carries.
+        `now_us` is the time that the frame carries, in microseconds since the epoch.
+
+        Raises:
+            JournalFailed: The journal has failed.
         """
         self._health.check()
         if self._in_flight is not None:
@@ -193,10 +198,10 @@ class Journal:
         return batch
 
     def batch_done(self, batch: Batch) -> None:
-        """The writer has written `batch`: `synced_lsn` moves. Raises JournalFailed if it could not write it."""
+        """Advance `synced_lsn` after the writer has written `batch`. Raises JournalFailed if the write failed."""
         self._health.check()
         if batch is not self._in_flight or not batch.written:
-            raise RuntimeError("not the batch that was written")
+            raise RuntimeError("this is not the batch that was written")
         self._in_flight = None
         self.synced_lsn = batch.end_lsn
         self.stats.batch(len(batch.kinds), batch.size, batch.sync_us)
@@ -204,11 +209,12 @@ class Journal:
             self.stats.segments += 1
 
     def read(self, lsn: int, length: int) -> bytes:
-        """`length` bytes at `lsn`, which lie within one record, wherever it is now: pending, in flight or on disk.
+        """Return `length` bytes at `lsn`, which lie within one record: pending, in flight or on disk.
 
         Raises:
-            JournalDamaged: they are not there, or the frames around them are not whole.
-            OSError: from the storage.
+            JournalDamaged: The bytes are missing, or the frames around them are damaged.
+            ValueError: No record that is not synced yet holds these bytes.
+            OSError: From the storage.
         """
         if lsn < self.synced_lsn:
             return self._table.read(self._storage, lsn, length)
@@ -226,11 +232,12 @@ class Journal:
         return data
 
     def read_ahead(self, lsn: int, most: int) -> bytes:
-        """Bytes from `lsn` on, at most `most`, and as many as lie together in one place; they may go over the end of
-        the record into the next frames.
+        """Return up to `most` bytes from `lsn` on, as many as are stored in one place.
+
+        They may extend beyond the record into the next frames.
 
         Raises:
-            JournalDamaged, ValueError, OSError: as `read`.
+            JournalDamaged, ValueError, OSError: As for `read`.
         """
         if lsn < self.synced_lsn:
             segment = self._table.find(lsn)
@@ -244,23 +251,32 @@ class Journal:
         return self.read(lsn, most)
 
     def retain(self, lsn: int, count: int) -> None:
-        """`count` more messages live in the record at `lsn`: its segment stays."""
+        """Count `count` more live messages in the record at `lsn`, which keep its segment from being deleted.
+
+        Raises:
+            JournalDamaged: No segment contains `lsn`.
+        """
         segment = self._table.find(lsn)
         if segment is None:
-            raise JournalDamaged(fmt.segment_name(lsn), 0, f"no segment holds the live messages at LSN {lsn:#x}")
+            raise JournalDamaged(fmt.segment_name(lsn), 0, f"no segment holds LSN {lsn:#x}, where there are live messages")
         segment.live += count
         segment.total += count
 
     def release(self, lsn: int, count: int) -> None:
-        """`count` messages in the record at `lsn` live no more."""
+        """Count `count` fewer live messages in the record at `lsn`.
+
+        Raises:
+            ValueError: The segment has fewer live messages.
+        """
         segment = self._table.find(lsn)
         if segment is None or segment.live < count:
-            raise ValueError(f"{count} messages released at LSN {lsn:#x}, which holds fewer")
+            raise ValueError(f"cannot release {count} messages at LSN {lsn:#x}: the segment has fewer live messages")
         segment.live -= count
 
     def sparse_segments(self, limit_ratio: float) -> list[SparseSegment]:
-        """Sealed segments below the snapshot of whose messages a share below `limit_ratio` (0 to 1), but not none,
-        lives.
+        """Return the sealed segments below the snapshot in which some messages live, but a share below `limit_ratio`.
+
+        `limit_ratio` is 0 to 1.
         """
         return [
             SparseSegment(s.first_lsn, s.end_lsn, s.live, s.total)
@@ -269,8 +285,10 @@ class Journal:
         ]
 
     def awaits_snapshot(self, limit_ratio: float) -> bool:
-        """Whether a snapshot would let a sealed segment be deleted, or compacted: a share of its messages up to
-        `limit_ratio` (0 to 1) lives, and it does not end below the snapshot that is in force.
+        """Whether a new snapshot would allow a sealed segment to be deleted or compacted.
+
+        That is so if the segment does not end below the current snapshot and at most the share `limit_ratio` (0 to 1)
+        of its messages lives.
         """
         return any(
             s.live <= limit_ratio * s.total
@@ -278,35 +296,43 @@ class Journal:
             if s is not self._table.current and s.end_lsn > self.snapshot_lsn
         )
 
-    # -- snapshots and what they make superfluous
+    # -- snapshots and housekeeping
 
     def begin_snapshot(self, records: Iterable[Record], now_us: int) -> Snapshot:
-        """A snapshot of the state as of now; its `write` goes to another thread, `snapshot_done` follows on the loop.
+        """Begin a snapshot of the current state.
 
-        `records` is iterated in that thread: it must not depend on what the loop changes. Raises JournalFailed;
-        RuntimeError while another snapshot is under way.
+        `Snapshot.write` is to be run on another thread, followed by `snapshot_done` on the loop. `records` is iterated
+        on that thread, so it must not depend on anything that the loop changes. `now_us` is in microseconds since the
+        epoch.
+
+        Raises:
+            JournalFailed: The journal has failed.
+            RuntimeError: Another snapshot is in progress.
         """
         self._health.check()
         if self._snapshot is not None:
-            raise RuntimeError("a snapshot is under way")
+            raise RuntimeError("a snapshot is in progress")
         if self._pending.kinds:
             self._close_pending()
         self._snapshot = Snapshot(self._storage, self._journal_id, self._start, now_us, records)
         return self._snapshot
 
     def snapshot_done(self, snapshot: Snapshot) -> None:
-        """`snapshot.write` has returned or raised. If it was written, `housekeeping` puts it in force once it may."""
+        """Note that `snapshot.write` has returned or raised. `housekeeping` installs the snapshot as soon as it may."""
         if snapshot is not self._snapshot:
-            raise RuntimeError("not the snapshot under way")
+            raise RuntimeError("this is not the snapshot in progress")
         if not snapshot.written:
             self._snapshot = None
 
     def housekeeping(self) -> Callable[[], None] | None:
-        """File work that has become due, to be run on another thread; None if there is none, or it is still running.
+        """Return file work that is due, to be run on another thread. Returns None if there is none or it still runs.
 
-        To be called between turns of the loop, when the records of all that was released have been appended. It puts a
-        written snapshot in force when the log is synced up to it, then deletes older ones and dead segments.
-        The work raises OSError, which costs nothing but the work.
+        To be called between turns of the loop, when the records of all released messages have been appended. It
+        installs a written snapshot once the log is synced up to it, then deletes older snapshots and dead segments. The
+        work may raise OSError, after which it is simply incomplete.
+
+        Raises:
+            JournalFailed: The journal has failed.
         """
         self._health.check()
         work = self._work
@@ -332,14 +358,16 @@ class Journal:
         if snapshot is not None:
             self._snapshot = None
             if work.done:
-                self.snapshot_lsn = snapshot.lsn  # only now: it must be in force before anything is deleted
+                self.snapshot_lsn = snapshot.lsn  # only now: the snapshot must be installed before anything is deleted
                 self.stats.snapshots += 1
 
     def close(self) -> None:
-        """Seal the log, if it has not failed, and close the storage. No batch may be in flight. Blocks. Raises
-        JournalFailed.
+        """Seal the log, unless it has failed, and close the storage. Blocks.
 
-        What is pending and was not written is lost.
+        No batch may be in flight. Pending records that were not written are lost.
+
+        Raises:
+            JournalFailed: The log could not be sealed.
         """
         try:
             last = self._table.find(self.synced_lsn - 1)
@@ -350,12 +378,12 @@ class Journal:
         finally:
             self._storage.close()
 
-    # -- the slow side of append
+    # -- the slow path of append
 
     def _make_room(self, size: int) -> int:
         self._health.check()
         if size > fmt.MAX_RECORD:
-            raise ValueError(f"a record of {size} bytes; the limit is {fmt.MAX_RECORD}")
+            raise ValueError(f"a record of {size} bytes exceeds the limit of {fmt.MAX_RECORD} bytes")
         if self._pending.kinds:
             self._close_pending()
         return self._fill
@@ -375,11 +403,11 @@ class Journal:
             self._table.begin(self._start)
 
     def _stop(self) -> None:
-        self._limit = -1  # sends every append to `_make_room`
+        self._limit = -1  # makes every append call `_make_room`, which raises
 
 
 class _FileWork:
-    """What `housekeeping` hands to another thread."""
+    """The file work that `housekeeping` returns."""
 
     def __init__(self, storage: Storage, snapshot: Snapshot | None, names: list[str]) -> None:
         self.snapshot = snapshot

@@ -1,6 +1,6 @@
-"""A simulated disk: it forgets what was not synced, tears writes at sectors, fails syncs, fills up, flips bits.
+"""A simulated disk that loses unsynced data, tears writes at sectors, fails syncs, fills up and flips bits.
 
-Every choice comes from the `random.Random` given, so that a seed gives the same disk again.
+All choices come from the `random.Random` that it is given, so the same seed gives the same behavior.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 SECTOR: Final = 512
-"""The unit that a disk writes whole or not at all."""
+"""The unit that a disk writes completely or not at all, in bytes."""
 
 
 @dataclass(slots=True)
@@ -21,24 +21,27 @@ class _File:
     disk: bytearray = field(default_factory=bytearray)
     dirty: set[int] = field(default_factory=set)
     sizes: list[int] = field(default_factory=lambda: [0])
-    """Sizes that a crash may leave: the durable one first, then each later one."""
+    """The sizes that a crash may leave: first the durable size, then each later one."""
 
 
 @dataclass(slots=True)
 class Faults:
-    """What goes wrong, as chances from 0 to 1 of one operation, and as counts of operations until it happens."""
+    """The faults to simulate, as probabilities (0 to 1) per operation, and as counts of operations until the fault."""
 
     sync_fails: float = 0.0
     fail_sync_in: int | None = None
     write_fails: float = 0.0
     dies_in: int | None = None
-    """After this many changing operations the machine is dead: that one is done in part, and all later ones fail."""
+    """The machine dies at this changing operation, counted from 1: it is done in part, and all later ones fail."""
     capacity: int | None = None
-    """Bytes that all files together may hold; None for no limit."""
+    """The size limit of all files together, in bytes; None for no limit."""
 
 
 class MemoryStorage:
-    """`Storage` in memory. `crash()` leaves what a power loss could leave; the object can then be opened again."""
+    """A `Storage` in memory.
+
+    `crash()` leaves what a power failure could leave; the storage can then be opened again.
+    """
 
     def __init__(self, rng: random.Random, faults: Faults | None = None) -> None:
         self._rng = rng
@@ -96,8 +99,7 @@ class MemoryStorage:
             self.faults.fail_sync_in -= 1
             fails = fails or self.faults.fail_sync_in == 0
         if fails:
-            # As Linux does: pages that could not be written are marked clean. A second sync reports success without
-            # them.
+            # Linux marks pages clean that it could not write, so that a second sync succeeds without them.
             self._reach_disk(file, [s for s in sorted(file.dirty) if self._rng.random() < 0.5], len(file.disk))
             file.dirty.clear()
             raise OSError(errno.EIO, "simulated sync error", name)
@@ -116,7 +118,7 @@ class MemoryStorage:
         self._step()
         self._files[name] = self._files.pop(tmp)
         self._volatile -= {tmp, name}
-        self._undead.clear()  # the directory is synced, deletions with it
+        self._undead.clear()  # syncing the directory makes deletions durable too
         self.syncs += 1
 
     def delete(self, name: str) -> None:
@@ -132,13 +134,12 @@ class MemoryStorage:
         return self._room()
 
     def close(self) -> None:
-        """Nothing to give up: the next opener finds the same cache, as after a process's end without a crash of the
-        machine.
-        """
+        """Do nothing. The next user finds the same cache, as after a process ends without a crash of the machine."""
 
     def crash(self) -> None:
-        """Power loss, and power again. Of what was not synced, each sector is there or not; un-synced sizes and names
-        likewise.
+        """Simulate a power failure and a restart.
+
+        Of unsynced data, each sector survives or is lost at random; so do unsynced sizes and names.
         """
         self.faults = Faults(capacity=self.faults.capacity)
         for name in sorted(self._undead):
@@ -153,14 +154,14 @@ class MemoryStorage:
             self._crash_file(self._files[name])
 
     def flip(self, name: str, bit: int) -> None:
-        """Turn one bit of the file over, on the medium."""
+        """Invert one bit of the file on the medium."""
         file = self._file(name)
         for image in (file.cache, file.disk):
             if bit >> 3 < len(image):
                 image[bit >> 3] ^= 1 << (bit & 7)
 
     def shorten(self, name: str, size: int) -> None:
-        """Lose the end of a file, on the medium."""
+        """Cut the file to `size` bytes on the medium."""
         file = self._file(name)
         del file.cache[size:], file.disk[size:]
         file.sizes = [len(file.disk)]

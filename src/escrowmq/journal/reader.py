@@ -1,6 +1,6 @@
-"""Reading a journal without owning it: while the broker runs, when it is damaged, in bulk, or resumed from an LSN.
+"""Reads a journal without owning it: while the broker runs, when it is damaged, in bulk, or resuming at an LSN.
 
-`findings` tells everything there is, damage included, for an operator; `frames` is for programs that want the records.
+`findings` reports everything, including damage, for an operator. `frames` is for programs that need the records.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from escrowmq.journal.storage import FileStorage, Storage
 
 @dataclass(frozen=True, slots=True)
 class FileFound:
-    """A segment or snapshot begins. `footer`: None if it is not sealed, or its footer is broken."""
+    """The start of a segment or snapshot. `footer` is None if the file is not sealed or its footer is damaged."""
 
     file: str
     size: int
@@ -28,7 +28,7 @@ class FileFound:
 
 @dataclass(frozen=True, slots=True)
 class FrameFound:
-    """A whole frame, at byte `offset` of the file."""
+    """An intact frame at byte `offset` of the file."""
 
     file: str
     offset: int
@@ -37,7 +37,7 @@ class FrameFound:
 
 @dataclass(frozen=True, slots=True)
 class RecordFound:
-    """A record of the frame before. In a snapshot `lsn` is an address within that snapshot."""
+    """A record of the preceding frame. In a snapshot, `lsn` is an address within that snapshot."""
 
     file: str
     offset: int
@@ -49,10 +49,10 @@ class RecordFound:
 
 @dataclass(frozen=True, slots=True)
 class DamageFound:
-    """Bytes that are not whole. `size`: bytes that are lost to it, up to the next whole frame or the file's end.
+    """Damaged bytes. `size` is the number of bytes lost, up to the next intact frame or the end of the file.
 
-    `tail`: nothing whole follows in the log, so it is a write that was not finished (or, if the broker runs, is not
-    yet).
+    `tail` means that nothing intact follows in the log, so this is a write that did not finish, or, if the broker is
+    running, has not finished yet.
     """
 
     file: str
@@ -64,7 +64,7 @@ class DamageFound:
 
 @dataclass(frozen=True, slots=True)
 class GapFound:
-    """No segment holds these addresses: deleted as dead if a snapshot lies behind them, else missing."""
+    """Addresses that no segment holds: deleted as dead if a snapshot covers them, otherwise missing."""
 
     first_lsn: int
     end_lsn: int
@@ -75,25 +75,25 @@ Finding = FileFound | FrameFound | RecordFound | DamageFound | GapFound
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A piece of one segment that begins and ends at frames; for reading in parallel."""
+    """A piece of one segment with frame boundaries at both ends, for reading in parallel."""
 
     file: str
     first_lsn: int
     end_lsn: int | None
-    """None in a segment that is not sealed: as far as it goes."""
+    """None in a segment that is not sealed: the piece reaches to the end of the log."""
 
 
 class JournalReader:
-    """A journal directory, or one file of it. Takes no lock and changes nothing."""
+    """A journal directory, or one file of it. The reader takes no lock and changes nothing."""
 
     def __init__(self, storage: Storage, names: list[str] | None = None) -> None:
-        """`names`: only these files."""
+        """Read from `storage`, or only the files in `names`."""
         self._storage = storage
         self._names = names
 
     @classmethod
     def open(cls, path: str | Path) -> JournalReader:
-        """`path`: the data directory, or a segment or snapshot in it. Raises OSError."""
+        """Open a data directory, or one segment or snapshot in it. Raises OSError."""
         path = Path(path)
         if path.is_dir():
             return cls(FileStorage(path, read_only=True))
@@ -104,7 +104,7 @@ class JournalReader:
         self._storage.close()
 
     def names(self, type_: int) -> list[str]:
-        """Files of this type (`format.TYPE_…`), ascending."""
+        """Return the names of the files of this type (`format.TYPE_…`), ascending."""
         names = self._storage.names() if self._names is None else self._names
         found = ((fmt.parse_name(name), name) for name in names)
         return [name for parsed, name in found if parsed is not None and parsed[0] == type_]
@@ -112,15 +112,16 @@ class JournalReader:
     # -- for programs
 
     def frames(self, lsn: int = 0, *, synced_only: bool = False) -> Iterator[Frame]:
-        """Whole frames that end behind `lsn`, in order, to the present end of the log; go on later with the last
-        `end_lsn`.
+        """Yield the intact frames that end after `lsn`, in order, up to the current end of the log.
 
-        A frame that has another behind it is on disk; the very last may still be on its way. `synced_only` holds that
-        one back unless its segment is sealed. Segments deleted by the broker are left out.
+        To continue later, pass the last `end_lsn`. A frame that is followed by another one is on disk; the very last
+        may not be synced yet, and `synced_only` leaves it out unless its segment is sealed. Segments that the broker
+        deleted are skipped.
 
         Raises:
-            JournalDamaged: damage that is not at the tail, or (with `lsn` not zero) the frames from there on are gone.
-            JournalVersionUnknown: a file of a newer version.
+            JournalDamaged: There is damage that is not at the tail, or `lsn` is not zero and the frames after it are
+                gone.
+            JournalVersionUnknown: A file has a newer format version.
         """
         wanted = lsn
         names = self.names(fmt.TYPE_SEGMENT)
@@ -133,17 +134,18 @@ class JournalReader:
             if file is None:
                 continue
             if wanted and file.origin > wanted:
-                raise JournalDamaged(name, 0, f"the log from LSN {wanted:#x} to {file.origin:#x} is not there any more")
+                raise JournalDamaged(name, 0, f"the log from LSN {wanted:#x} to {file.origin:#x} no longer exists")
             for frame in self._frames_of(file, lsn, after[1] if after else None, synced_only=synced_only):
                 wanted = frame.end_lsn
                 yield frame
             wanted = 0  # later gaps are dead segments
 
     def splits(self, target_bytes: int) -> list[Split]:
-        """The log in pieces of about `target_bytes` each (at least `format.INDEX_STRIDE`), without reading the frames.
+        """Divide the log into pieces of about `target_bytes`, at least `format.INDEX_STRIDE`, without reading frames.
 
         Raises:
-            JournalDamaged, JournalVersionUnknown: a file's header cannot be read.
+            JournalDamaged: A file's header is damaged.
+            JournalVersionUnknown: A file has a newer format version.
         """
         splits = []
         for name in self.names(fmt.TYPE_SEGMENT):
@@ -164,7 +166,11 @@ class JournalReader:
         return splits
 
     def read_split(self, split: Split) -> Iterator[Frame]:
-        """The frames of a split. Raises JournalDamaged unless it is whole (one without end may have a torn tail)."""
+        """Yield the frames of a split.
+
+        Raises:
+            JournalDamaged: The split is damaged. A torn tail is accepted if the split has no end.
+        """
         file = JournalFile(self._storage, split.file)
         walk = file.walk(split.first_lsn, split.end_lsn)
         yield from walk
@@ -172,7 +178,7 @@ class JournalReader:
             raise JournalDamaged(split.file, walk.offset, walk.why)
 
     def file(self, name: str) -> JournalFile:
-        """One file, opened for reading. Raises JournalDamaged, JournalVersionUnknown, FileNotFoundError."""
+        """Open one file for reading. Raises JournalDamaged, JournalVersionUnknown, FileNotFoundError."""
         return JournalFile(self._storage, name)
 
     def segment_starts(self) -> list[tuple[int, str]]:
@@ -183,8 +189,9 @@ class JournalReader:
     def windows(
         self, name: str, first_lsn: int, end_lsn: int, size: int = WINDOW, skipped: list[Damaged] | None = None
     ) -> Iterator[Window]:
-        """The frames of a file from one address to another, in bulk (see `journal.bulk`). Raises as `file`, and for
-        damage, unless what is to be left out is appended to `skipped`.
+        """Yield the frames of a file between two addresses in bulk (see `journal.bulk`).
+
+        Raises what `file` raises, and JournalDamaged unless `skipped` is given to collect damaged ranges.
         """
         return windows(self.file(name), first_lsn, end_lsn, size, skipped)
 
@@ -207,20 +214,20 @@ class JournalReader:
             raise JournalDamaged(file.name, walk.offset, walk.why)
 
     def _sealed_meanwhile(self, file: JournalFile, walk: FrameWalk) -> bool:
-        # The broker may have sealed the segment while it was read: then its footer stands where the next frame would.
+        # The broker may have sealed the segment meanwhile: the footer is then where the next frame would be.
         footer = JournalFile(self._storage, file.name).footer
         return footer is not None and footer.end_lsn == walk.lsn
 
     def _open(self, name: str) -> JournalFile | None:
         try:
             return JournalFile(self._storage, name)
-        except FileNotFoundError:  # the broker has deleted it since the directory was listed
+        except FileNotFoundError:  # the broker has deleted the file since the directory was listed
             return None
 
     # -- for an operator
 
     def findings(self, lsn: int = 0) -> Iterator[Finding]:
-        """Everything there is: snapshots, then the log from `lsn` on, checked frame by frame and record by record."""
+        """Yield everything: snapshots, then the log from `lsn` on, checked frame by frame and record by record."""
         for name in self.names(fmt.TYPE_SNAPSHOT):
             yield from self._file_findings(name, 0, None)
         names = self.names(fmt.TYPE_SEGMENT)

@@ -1,7 +1,6 @@
-"""Finding out what a data directory holds: the newest whole snapshot, the chain of segments, where the log ends.
+"""Examines a data directory: the newest intact snapshot, the chain of segments, the end of the log.
 
-Nothing is changed here. What is broken at the tail is reported and left to `repair`; damage anywhere else is refused
-(DUR-3).
+`examine` changes nothing. A damaged tail is reported and left to `repair`; any other damage is refused (DUR-3).
 """
 
 from __future__ import annotations
@@ -18,26 +17,26 @@ from escrowmq.journal.writer import FooterBuilder, write_footer
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What recovery found and did; for the log and for `escrowmq inspect`."""
+    """The results of recovery, for the broker's log and for `escrowmq inspect`."""
 
     end_lsn: int = 0
-    """Where the log ended, and goes on."""
+    """The end of the log, where new records are appended."""
     snapshot_lsn: int = 0
     snapshot_file: str | None = None
     segments: int = 0
     cut_file: str | None = None
-    """The file whose tail was cut off, None if the log ended cleanly."""
+    """The file whose tail was cut off; None if the log ended cleanly."""
     cut_offset: int = 0
     cut_bytes: int = 0
-    """Bytes from there to the last one that was not zero."""
+    """The number of bytes from `cut_offset` to the last one that was not zero."""
     cut_why: str = ""
     notes: list[str] = field(default_factory=list)
-    """Damage that cost nothing: a broken index that was walked around, an unreadable older snapshot."""
+    """Damage without consequences, such as a broken footer or an unreadable snapshot that was not needed."""
     snapshot_records: int = 0
-    """Replayed from the snapshot."""
+    """The number of records replayed from the snapshot."""
     log_frames: int = 0
     log_records: int = 0
-    """Replayed from the log."""
+    """The number of records replayed from the log."""
 
     def __str__(self) -> str:
         text = f"journal: {self.segments} segments, log ends at LSN {self.end_lsn:#x}"
@@ -51,26 +50,32 @@ class RecoveryReport:
 
 @dataclass(slots=True)
 class Found:
-    """The state of a data directory before replay."""
+    """The content of a data directory before replay."""
 
     journal_id: bytes | None
-    """None in an empty directory."""
+    """None if the directory is empty."""
     snapshot: JournalFile | None
     segments: list[Segment]
     end_lsn: int
     report: RecoveryReport
     files: dict[int, JournalFile] = field(default_factory=dict)
-    """Of the segments, by first LSN."""
+    """The files of the segments, by first LSN."""
     last_file: JournalFile | None = None
     last_footer: fmt.Footer | None = None
     last_frame: Frame | None = None
-    """The last frame of an unsealed last segment; it may be in the page cache only."""
+    """The last frame of an unsealed last segment, which may be only in the page cache."""
     leftovers: list[str] = field(default_factory=list)
-    """Files of interrupted work, and what a newer snapshot has replaced."""
+    """Files to delete: temporary files of interrupted work, and superseded snapshots."""
 
 
 def examine(storage: Storage) -> Found:
-    """Read the directory. Raises JournalDamaged, JournalVersionUnknown, OSError."""
+    """Examine the directory.
+
+    Raises:
+        JournalDamaged: There is damage that is not at the tail (DUR-3).
+        JournalVersionUnknown: A file has a newer format version.
+        OSError: From the storage.
+    """
     snapshots: list[str] = []
     segments: list[str] = []
     leftovers: list[str] = []
@@ -93,10 +98,10 @@ def examine(storage: Storage) -> Found:
     except JournalDamaged as error:
         if not damages:
             raise
-        # What is missing was deleted because the snapshot stood for it: that one is the cause.
+        # The missing segments were deleted because the snapshot covered them, so the snapshot is the cause.
         cause = damages[-1]
         log = f"{error.file} at offset {error.offset}: {error.why}"
-        why = f"{cause.why}, and the log cannot stand in for it: {log}"
+        why = f"{cause.why}, and the log cannot replace the snapshot: {log}"
         raise JournalDamaged(cause.file, cause.offset, why) from error
     instead = f"snapshot {snapshot.name} and the log after it are" if snapshot else "the log is complete and is"
     report.notes += [f"{damage}; {instead} replayed in full instead" for damage in damages]
@@ -106,7 +111,7 @@ def examine(storage: Storage) -> Found:
 
 
 def _newest_snapshot(storage: Storage, names: list[str]) -> tuple[JournalFile | None, list[JournalDamaged]]:
-    """The newest whole one, and what is wrong with those after it, the newest last."""
+    """Return the newest intact snapshot, and the damages of those that are newer still, in ascending order."""
     damages: list[JournalDamaged] = []
     for name in reversed(names):
         try:
@@ -120,10 +125,10 @@ def _newest_snapshot(storage: Storage, names: list[str]) -> tuple[JournalFile | 
 
 
 def check_snapshot(file: JournalFile) -> None:
-    """Raises JournalDamaged unless the snapshot is whole."""
+    """Raise JournalDamaged unless the snapshot is intact."""
     footer = file.footer
     if footer is None:
-        raise JournalDamaged(file.name, file.storage.size(file.name), "the snapshot has no whole footer")
+        raise JournalDamaged(file.name, file.storage.size(file.name), "the snapshot has no intact footer")
     walk = file.walk(end=footer.end_lsn)
     for _ in walk:
         pass
@@ -144,7 +149,7 @@ def _chain(storage: Storage, names: list[str], found: Found) -> None:
         first = file.header.lsn
         if first < end:
             raise JournalDamaged(
-                file.name, 32, f"the segment begins at LSN {first:#x}, before the one before it ends at {end:#x}"
+                file.name, 32, f"the segment begins at LSN {first:#x}, but the previous one ends at {end:#x}"
             )
         if first > end:
             if first > snapshot_lsn:
@@ -163,12 +168,12 @@ def _chain(storage: Storage, names: list[str], found: Found) -> None:
         if segment.size:
             found.segments.append(segment)
             found.files[first] = file
-            if first < snapshot_lsn and file.footer is not None:  # its replay does not see all of it, or nothing
+            if first < snapshot_lsn and file.footer is not None:  # the replay skips some or all of its frames
                 segment.unchecked = file
     if end < snapshot_lsn:
         name, offset = (files[-1].name, files[-1].offset_of(end)) if files else (fmt.segment_name(end), 0)
         raise JournalDamaged(
-            name, offset, f"the log ends at LSN {end:#x}, but the snapshot stands for {snapshot_lsn:#x}"
+            name, offset, f"the log ends at LSN {end:#x}, but the snapshot was taken at {snapshot_lsn:#x}"
         )
     found.end_lsn = end
 
@@ -183,7 +188,7 @@ def _sealed_end(file: JournalFile, segment: Segment, next_lsn: int, report: Reco
         pass
     if walk.lsn != next_lsn:
         raise JournalDamaged(file.name, walk.offset, f"{walk.why}, and a later segment follows")
-    report.notes.append(f"{file.name}: the footer is missing or broken; all frames are whole")
+    report.notes.append(f"{file.name}: the footer is missing or damaged; all frames are intact")
     return next_lsn
 
 
@@ -213,11 +218,10 @@ def _judge_tail(file: JournalFile, lsn: int, why: str, report: RecoveryReport) -
 
 
 def repair(storage: Storage, found: Found) -> None:
-    """Make what was found the durable truth, before anything is built on it. Raises OSError.
+    """Make the recovered state durable before anything builds on it. Raises OSError.
 
-    The last segment is sealed behind its last whole frame, so that nothing behind it can ever count again. That frame
-    is
-    written once more: after a failed sync it may be in the page cache, marked clean, and not on the disk.
+    The last segment is sealed after its last intact frame, so that nothing behind that frame can count again. The frame
+    is written once more: after a failed sync it may be in the page cache, marked clean, but not on the disk.
     """
     file, footer = found.last_file, found.last_footer
     if file is not None and footer is not None and footer.frames:

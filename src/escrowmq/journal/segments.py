@@ -1,4 +1,4 @@
-"""The segments of a log as the loop knows them: where each begins, how many live messages it holds, which are dead."""
+"""The loop's table of segments: where each begins, how many live messages it holds, and which are dead."""
 
 from __future__ import annotations
 
@@ -14,36 +14,37 @@ from escrowmq.journal.storage import Storage
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """Addresses `first_lsn` up to `end_lsn`. A `missing` one is a hole where dead segments were deleted."""
+    """Addresses `first_lsn` to `end_lsn`. A `missing` segment is a gap where dead segments were deleted."""
 
     first_lsn: int
     end_lsn: int
     missing: bool = False
     live: int = 0
     total: int = 0
-    """Messages that it ever held, as far as known; good enough to choose what to compact."""
+    """The messages that it ever held, as far as known. This is accurate enough to choose what to compact."""
     known_total: int = 0
-    """The same, as its footer told at the start."""
+    """The same according to its footer at startup."""
     dead_since: int | None = None
-    """The log's end when it was first seen without live messages; what killed the last one lies before it."""
+    """The end of the log when it was first seen without live messages. The last settlement lies before that."""
     unchecked: JournalFile | None = None
-    """Set if no one has checked the frames since the start (they lie below the snapshot): reads do it then, once."""
+    """The file, if its frames lie below the snapshot and were not checked at startup. Reads check them once."""
     checked: set[int] = field(default_factory=set)
 
     @property
     def name(self) -> str:
-        """Its file."""
+        """The name of its file."""
         return fmt.segment_name(self.first_lsn)
 
     @property
     def size(self) -> int:
-        """Bytes of frames."""
+        """The size of its frames in bytes."""
         return self.end_lsn - self.first_lsn
 
 
 class SegmentTable:
-    """All segments, ascending; the last one is being filled. Until the replay is over, holes between them are in it
-    too.
+    """All segments in ascending order. The last one is being written.
+
+    Until the replay is over, the table also contains the gaps between segments.
     """
 
     def __init__(self, segments: Iterable[Segment]) -> None:
@@ -58,21 +59,21 @@ class SegmentTable:
 
     @property
     def current(self) -> Segment:
-        """The last one."""
+        """The last segment."""
         return self._segments[-1]
 
     @property
     def before_current(self) -> int:
-        """The messages that the segment before the last one ever held."""
+        """The number of messages that the last but one segment ever held."""
         return self._segments[-2].total if len(self._segments) > 1 else 0
 
     def begin(self, lsn: int) -> None:
-        """What follows goes into a new segment, which starts here."""
+        """Begin a new segment at `lsn`."""
         self._segments.append(Segment(lsn, lsn))
         self._starts.append(lsn)
 
     def find(self, lsn: int) -> Segment | None:
-        """The segment that holds, or will hold, this address; None if there is none (any more)."""
+        """Return the segment that holds, or will hold, this address, or None if there is none."""
         if self._starts and lsn >= self._starts[-1]:
             return self._segments[-1]
         i = bisect_right(self._starts, lsn)
@@ -81,9 +82,10 @@ class SegmentTable:
         return None
 
     def read(self, storage: Storage, lsn: int, length: int) -> bytes:
-        """`length` bytes, or fewer if they reach beyond their record into frames that are not whole.
+        """Read `length` bytes, or fewer if they extend beyond their record into damaged frames.
 
-        Raises JournalDamaged if they are not there, or the frames around the record are not whole.
+        Raises:
+            JournalDamaged: The bytes are missing, or the frames around the record are damaged.
         """
         segment = self.find(lsn)
         if segment is None or segment.missing or lsn + length > segment.end_lsn:
@@ -93,17 +95,18 @@ class SegmentTable:
         offset = lsn - segment.first_lsn + fmt.FILE_HEADER_SIZE
         data = storage.read(segment.name, offset, length)
         if len(data) != length:
-            raise JournalDamaged(segment.name, offset, f"the file ends {length - len(data)} bytes too early")
+            raise JournalDamaged(segment.name, offset, f"the file is {length - len(data)} bytes too short")
         return data
 
     def take_dead(self, below: int, synced: int, now: int, keep_bytes: int) -> list[Segment]:
-        """Drop what is dead, return it. `below`: the snapshot's LSN; `now`: the log's end; `keep_bytes`: how much of
-        it stays.
+        """Remove the dead segments from the table and return them.
 
-        A segment found without live messages is only taken once the log is synced up to where it was so found: the
-        record that settled its last message must be on disk before the message goes. The last file always stays: it
-        proves that
-        the log reached the snapshot.
+        `below` is the snapshot's LSN, `synced` the synced LSN, `now` the end of the log. `keep_bytes` of dead segments
+        stay, newest first.
+
+        A segment without live messages is taken only when the log is synced up to the point at which that was noticed:
+        the record that settled its last message must be on disk before the message is deleted. The last file always
+        stays, because it proves that the log reached the snapshot.
         """
         dead = []
         for segment in self._segments[:-1]:
@@ -121,14 +124,16 @@ class SegmentTable:
         return dead
 
     def drop_holes(self) -> None:
-        """The replay is over, and with it the counting of what lives. Raises JournalDamaged if messages still live in
-        a segment that is not there.
+        """Remove the gaps after the replay, when all live messages are counted.
+
+        Raises:
+            JournalDamaged: There are live messages in a gap.
         """
         holes = [segment for segment in self._segments if segment.missing]
         for hole in holes:
             if hole.live:
                 lost = f"the log from LSN {hole.first_lsn:#x} to {hole.end_lsn:#x}"
-                raise JournalDamaged(hole.name, 0, f"{lost} is missing, and {hole.live} live messages in it")
+                raise JournalDamaged(hole.name, 0, f"{lost} is missing, with {hole.live} live messages in it")
         self._remove(holes)
         for segment in self._segments:
             segment.total = max(segment.total, segment.known_total)
@@ -140,9 +145,9 @@ class SegmentTable:
 
 
 def _whole(segment: Segment, file: JournalFile, lsn: int, length: int) -> int:
-    """How many of `length` bytes lie in frames that are whole. Raises JournalDamaged if those at `lsn` do not.
+    """Return how many of `length` bytes at `lsn` lie in intact frames. Raises JournalDamaged if the first frame is not.
 
-    A record lies between two indexed frames, so what is cut off here was only read ahead.
+    A record lies between two indexed frames, so only bytes that were read ahead are cut off.
     """
     at, stop = lsn, lsn + length
     while at < stop:
@@ -156,7 +161,7 @@ def _whole(segment: Segment, file: JournalFile, lsn: int, length: int) -> int:
 
 
 def _check(segment: Segment, file: JournalFile, lsn: int) -> int:
-    """Check the frames from the indexed one before `lsn` to the next indexed one, which is returned."""
+    """Check the frames between the indexed frames around `lsn`. Returns the address of the later one."""
     start, end = file.granule(lsn)
     if start not in segment.checked:
         walk = file.walk(start, end)

@@ -1,4 +1,4 @@
-"""Snapshots: a file of records that rebuild the state as of one LSN."""
+"""Snapshots: files of records that rebuild the state as of one LSN."""
 
 from __future__ import annotations
 
@@ -14,16 +14,14 @@ from escrowmq.journal.storage import Storage
 from escrowmq.journal.writer import FileWriter
 
 FRAME_BYTES: Final = 1 << 20
-"""Payload gathered into one frame of a snapshot."""
+"""The payload size of one frame of a snapshot, in bytes."""
 
 Record = tuple[int, bytes]
-"""Kind, payload."""
+"""Kind and payload of a record."""
 
 
 class Snapshot:
-    """A snapshot on its way to disk. `lsn`: the boundary it stands for; what lies below is in it, what lies above is
-    not.
-    """
+    """A snapshot that is being written. It contains the effects of everything below `lsn`, and of nothing above."""
 
     def __init__(self, storage: Storage, journal_id: bytes, lsn: int, now_us: int, records: Iterable[Record]) -> None:
         self.lsn = lsn
@@ -35,13 +33,16 @@ class Snapshot:
         self._name = fmt.snapshot_name(lsn)
 
     def write(self) -> None:
-        """Write and sync everything, under a temporary name. Blocks; for any one thread. Raises SnapshotFailed.
+        """Write and sync everything under a temporary name. Blocks; may run on any one thread.
 
-        Errors of the iterator pass through as they are.
+        Exceptions of the record iterator are raised unchanged.
+
+        Raises:
+            SnapshotFailed: The file could not be written.
         """
         records, self._records = self._records, None
         if records is None:
-            raise SnapshotFailed("a snapshot is written once")
+            raise SnapshotFailed("a snapshot can be written only once")
         file = FileWriter(self._storage, self._name + ".tmp", self._header)
         try:
             file.create()
@@ -58,12 +59,12 @@ class Snapshot:
         self.written = True
 
     def install(self) -> None:
-        """Give it its name, durably: from now on recovery starts from it. Raises OSError."""
+        """Rename the file durably to its final name; from then on recovery starts from it. Raises OSError."""
         self._storage.replace(self._name + ".tmp", self._name)
 
     @property
     def name(self) -> str:
-        """Its file, once installed."""
+        """The name of its file once installed."""
         return self._name
 
 
@@ -83,7 +84,7 @@ def _frames(records: Iterable[Record]) -> Iterator[tuple[bytes, array[int], byte
 
 
 def read_snapshot(file: JournalFile) -> Iterator[tuple[int, memoryview, int]]:
-    """(kind, payload, time) of each record of a snapshot that `recovery.check_snapshot` has found whole."""
+    """Yield kind, payload and time (µs) of each record of a snapshot that `recovery.check_snapshot` has accepted."""
     assert file.footer is not None
     for frame in file.walk(end=file.footer.end_lsn, check=False):
         for _, kind, payload in frame.records():

@@ -1,4 +1,4 @@
-"""The small interface to bytes on disk: one directory of files. `FileStorage` is the real one."""
+"""The interface to bytes on disk: one directory of files. `FileStorage` implements it for a real directory."""
 
 from __future__ import annotations
 
@@ -15,66 +15,70 @@ from escrowmq.journal.errors import DataDirLocked
 
 LOCK_NAME: Final = "lock"
 PRIVATE: Final = 0o600
-"""Of all files: they hold messages as they came."""
+"""The mode of all files, because they contain messages unencrypted."""
 _READERS: Final = 128
-"""Files kept open for reading; far below the usual limit of 1024 descriptors a process."""
+"""The number of files kept open for reading; far below the usual limit of 1024 descriptors per process."""
 _SPARES: Final = 16
-"""Descriptors held back for files of ours: clients' connections may take all others, and the log must go on."""
+"""Descriptors held back for the journal, which must keep working when connections have used up all others."""
 
 
 class Storage(Protocol):
-    """Files of one directory. All errors are OSError; a missing file is FileNotFoundError. Calls block.
+    """The files of one directory. All errors are OSError; a missing file is FileNotFoundError. Calls block.
 
-    `read` may be called on one thread while `write` and `sync` run on another.
+    `read` may run on one thread while `write` and `sync` run on another.
     """
 
     def names(self) -> list[str]:
-        """Names of all files, sorted."""
+        """Return the names of all files, sorted."""
 
     def size(self, name: str) -> int:
-        """Bytes in the file, preallocated ones included."""
+        """Return the size of the file in bytes, including preallocated space."""
 
     def read(self, name: str, offset: int, length: int) -> bytes:
-        """Up to `length` bytes from `offset`; fewer only at the end of the file."""
+        """Return up to `length` bytes from `offset`; fewer only at the end of the file."""
 
     def create(self, name: str) -> None:
-        """An empty file, replacing one of that name. Its name is durable only after `replace`."""
+        """Create an empty file, or empty an existing one. Its name is durable only after `replace`."""
 
     def reserve(self, name: str, size: int) -> None:
-        """Make sure that the file can grow to `size` bytes; new ones read as zeros. ENOSPC if there is no room."""
+        """Preallocate space up to `size` bytes, which reads as zeros. ENOSPC if there is not enough space."""
 
     def write(self, name: str, offset: int, *parts: bytes) -> None:
-        """Put the parts one after the other at `offset`, in one call to the system where it can. Not yet durable."""
+        """Write the parts one after the other at `offset`, in one system call if possible.
+
+        The data is not durable yet.
+        """
 
     def write_through(self, name: str, offset: int, *parts: bytes) -> None:
-        """Write as `write` does, and return when it is durable. After an error nothing is known of what was written."""
+        """Write as `write` does, and return when the data is durable. After an error, the file's content is unknown."""
 
     def sync(self, name: str) -> None:
-        """Make the file's data and size durable. After an error nothing is known of what was written since the last
-        sync.
+        """Make the file's data and size durable.
+
+        After an error, data written since the last sync is in an unknown state.
         """
 
     def truncate(self, name: str, size: int) -> None:
         """Cut the file to `size` bytes; durable with the next sync."""
 
     def finish(self, name: str) -> None:
-        """No more writes to this file: give up what is held for them."""
+        """Release the resources for writing this file. No more writes follow."""
 
     def replace(self, tmp: str, name: str) -> None:
         """Rename `tmp` to `name`, atomically and durably."""
 
     def delete(self, name: str) -> None:
-        """Remove the file. After a crash it may be there again."""
+        """Delete the file. After a crash it may exist again."""
 
     def free_bytes(self) -> int:
-        """Bytes that can still be written to this directory."""
+        """Return how many bytes can still be written to this directory."""
 
     def close(self) -> None:
-        """Close all files and give up the lock."""
+        """Close all files and release the lock."""
 
 
 _WRITE_THROUGH: Final = getattr(os, "RWF_DSYNC", 0)
-"""Write and sync in one call to the system, which also gives up the interpreter only once; where it can."""
+"""The flag to write and sync in one system call, which also releases the GIL only once; 0 if unsupported."""
 
 
 def _sync_descriptor(fd: int) -> None:
@@ -86,13 +90,17 @@ def _sync_descriptor(fd: int) -> None:
 
 
 class FileStorage:
-    """A directory of the operating system. The writing one holds an exclusive lock on it (file `lock`, our pid
-    inside).
+    """A directory of the operating system.
+
+    Unless it is read-only, it holds an exclusive lock: the file `lock`, which contains the process id.
     """
 
     def __init__(self, directory: str | Path, *, read_only: bool = False) -> None:
-        """Create the directory if needed and lock it. Raises DataDirLocked, OSError. `read_only` neither locks nor
-        creates.
+        """Create the directory if necessary, and lock it. `read_only` does neither.
+
+        Raises:
+            DataDirLocked: Another process holds the lock.
+            OSError: The directory cannot be created or opened.
         """
         self.directory = Path(directory)
         self._writers: dict[str, int] = {}
@@ -132,7 +140,7 @@ class FileStorage:
         return (self.directory / name).stat().st_size
 
     def read(self, name: str, offset: int, length: int) -> bytes:
-        with self._guard:  # the descriptor must not be closed by another thread's eviction meanwhile
+        with self._guard:  # another thread's eviction must not close the descriptor meanwhile
             fd = self._readers.get(name)
             if fd is None:
                 fd = self._readers[name] = self._open(self.directory / name, os.O_RDONLY)
@@ -141,7 +149,7 @@ class FileStorage:
             else:
                 self._readers.move_to_end(name)
             data = os.pread(fd, length, offset)
-            if 0 < len(data) < length:  # a signal, or Linux's limit of 2 GiB a call
+            if 0 < len(data) < length:  # a signal, or Linux's limit of 2 GiB per call
                 while more := os.pread(fd, length - len(data), offset + len(data)):
                     data += more
             return data
@@ -149,13 +157,13 @@ class FileStorage:
     def create(self, name: str) -> None:
         self._forget(name)
         fd = self._writers[name] = self._open(self.directory / name, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-        os.fchmod(fd, PRIVATE)  # whatever the umask is, and whoever made the file
+        os.fchmod(fd, PRIVATE)  # regardless of the umask and of an existing file's mode
 
     def reserve(self, name: str, size: int) -> None:
         try:
             os.posix_fallocate(self._writer(name), 0, size)
         except OSError as error:
-            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # a file system without preallocation
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # the file system does not support preallocation
                 raise
 
     def write(self, name: str, offset: int, *parts: bytes) -> None:
@@ -170,7 +178,7 @@ class FileStorage:
             except OSError as error:
                 if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
                     raise
-                self._through = False  # a file system, or a kernel, that cannot
+                self._through = False  # the file system or the kernel does not support it
             else:
                 if self._complete(fd, offset, parts, done):
                     _sync_descriptor(fd)
@@ -180,9 +188,9 @@ class FileStorage:
 
     @staticmethod
     def _complete(fd: int, offset: int, parts: Sequence[bytes], done: int) -> bool:
-        """Write what a call has left, of which `done` bytes are written; whether there was anything."""
+        """Write the remaining bytes after a call that wrote `done` bytes. Returns whether there were any."""
         size = sum(map(len, parts))
-        if done < size:  # rare: Linux's limit of 2 GiB a call, or the disk is full, which the next call reports
+        if done < size:  # rare: Linux's limit of 2 GiB per call, or a full disk, which the next call reports
             rest = memoryview(b"".join(parts))
             while done < size:
                 done += os.pwrite(fd, rest[done:], offset + done)
@@ -230,7 +238,7 @@ class FileStorage:
         fd = self._writers.get(name)
         if fd is None:
             if self._read_only:
-                raise PermissionError(errno.EROFS, "opened for reading only", name)
+                raise PermissionError(errno.EROFS, "the storage is read-only", name)
             fd = self._writers[name] = self._open(self.directory / name, os.O_RDWR)
         return fd
 
@@ -249,7 +257,7 @@ class FileStorage:
             self._close(fd)
 
     def _open(self, path: Path, flags: int) -> int:
-        """A descriptor, in place of a spare one where the process has no more."""
+        """Open a file, releasing a spare descriptor if the process has no other left."""
         while True:
             try:
                 return os.open(path, flags | os.O_CLOEXEC, PRIVATE)
@@ -257,12 +265,12 @@ class FileStorage:
                 if error.errno not in (errno.EMFILE, errno.ENFILE):
                     raise
                 try:
-                    os.close(self._spares.pop())  # a client may be faster to take it: then the next one
+                    os.close(self._spares.pop())  # a new connection may take it first; then try the next one
                 except IndexError:
                     raise error from None
 
     def _close(self, fd: int) -> None:
-        """Close a file. If spare descriptors are missing, this one becomes one, before a client can have it."""
+        """Close a file. If a spare descriptor is missing, this one becomes a spare before a connection can take it."""
         if self._lock >= 0 and len(self._spares) < _SPARES:
             os.dup2(self._lock, fd, inheritable=False)
             self._spares.append(fd)

@@ -1,4 +1,4 @@
-"""Writing journal files: frames one after the other, room reserved ahead, a footer at the end."""
+"""Writes journal files: frames in sequence, preallocated space, and a footer at the end."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from escrowmq.journal.storage import Storage
 _Write = Callable[..., None]  # as `Storage.write`
 
 FIRST_RESERVE: Final = 1 << 20
-"""Bytes reserved for a new segment; doubled each time they are used up."""
+"""The bytes preallocated for a new segment; doubled whenever they are used up."""
 
 
 class FooterBuilder:
-    """Gathers what a file's footer says while its frames go by."""
+    """Collects the contents of a file's footer while frames are written or read."""
 
     def __init__(self, first_lsn: int) -> None:
         self._index: list[tuple[int, int, int]] = []
@@ -29,7 +29,7 @@ class FooterBuilder:
         self._times = (0, 0)
 
     def add(self, lsn: int, end_lsn: int, time_us: int, count: int) -> None:
-        """One more frame."""
+        """Add a frame."""
         if lsn >= self._next_entry:
             self._index.append((lsn, time_us, self.records))
             self._next_entry = lsn + fmt.INDEX_STRIDE
@@ -39,17 +39,17 @@ class FooterBuilder:
         self.end_lsn = end_lsn
 
     def add_frame(self, frame: Frame) -> None:
-        """One more frame, as it was read."""
+        """Add a frame that was read."""
         self.add(frame.lsn, frame.end_lsn, frame.time_us, len(frame.kinds))
 
     def build(self, messages: int) -> fmt.Footer:
-        """The footer of the file as far as it was seen. `messages`: how many its segment ever held."""
+        """Return the footer for the frames so far. `messages` is the number that the segment ever held."""
         totals = (self._first, self.end_lsn, self.frames, self.records)
         return fmt.Footer(tuple(self._index), *totals, *self._times, messages)
 
 
 class FileWriter:
-    """One segment or snapshot being written. Not thread-safe: it belongs to whoever writes. Raises OSError."""
+    """A segment or snapshot that is being written. Not thread-safe. Raises OSError."""
 
     def __init__(self, storage: Storage, name: str, header: fmt.FileHeader, *, reserve_limit: int = 0) -> None:
         self.name = name
@@ -63,27 +63,27 @@ class FileWriter:
 
     @property
     def end_lsn(self) -> int:
-        """The address where the next frame goes."""
+        """The address of the next frame."""
         return self._footer.end_lsn
 
     def create(self) -> None:
-        """Begin the file under its name, with its header. Nothing of it is durable yet."""
+        """Create the file with its header. Nothing of it is durable yet."""
         self._storage.create(self.name)
         self._reserve(fmt.FILE_HEADER_SIZE)
         self._storage.write(self.name, 0, self._header.pack())
 
     def publish(self, name: str) -> None:
-        """Make what was written durable, and the file appear as `name`: whole, or not at all."""
+        """Make the contents durable and rename the file to `name`, atomically."""
         self._storage.sync(self.name)
         self._storage.replace(self.name, name)
         self.name = name
 
     def append(self, time_us: int, payload: bytes, offsets: array[int], kinds: bytes | bytearray) -> int:
-        """Write one frame; returns its bytes. Durable after `publish` or `seal`."""
+        """Write one frame; it is durable after `publish` or `seal`. Returns its size in bytes."""
         return self._append(self._storage.write, time_us, payload, offsets, kinds)
 
     def append_durably(self, time_us: int, payload: bytes, offsets: array[int], kinds: bytes | bytearray) -> int:
-        """Write one frame and sync it; returns its bytes."""
+        """Write and sync one frame. Returns its size in bytes."""
         return self._append(self._storage.write_through, time_us, payload, offsets, kinds)
 
     def _append(
@@ -100,12 +100,11 @@ class FileWriter:
         return size
 
     def seal(self, messages: int) -> int:
-        """Cut off the reserve, write the footer, sync; returns the size of the file."""
+        """Cut off preallocated space, write the footer and sync. Returns the size of the file in bytes."""
         return write_footer(self._storage, self.name, self._header, self._footer.build(messages))
 
     def _reserve(self, need: int) -> None:
-        # Room taken before writing turns a full disk into a clean error, and spares each sync a change of the file's
-        # size.
+        # With preallocation, a full disk is a clean error, and syncs do not have to update the file's size.
         if self._reserve_limit:
             size = max(need, min(max(FIRST_RESERVE, 2 * self._reserved), self._reserve_limit))
             try:
@@ -113,16 +112,16 @@ class FileWriter:
             except OSError as error:
                 if error.errno != errno.ENOSPC:
                     raise
-                size = need  # the last room on the disk is for the settlements that will make some
+                size = need  # use the last free space for settlements, which will free more
                 self._storage.reserve(self.name, size)
             self._reserved = size
 
 
 def write_footer(storage: Storage, name: str, header: fmt.FileHeader, footer: fmt.Footer) -> int:
-    """Seal a file behind its last frame, durably; returns the size of the file."""
+    """Seal a file after its last frame, durably. Returns the size of the file in bytes."""
     offset = footer.end_lsn - header.origin + fmt.FILE_HEADER_SIZE
     data = footer.pack(header.seed)
-    storage.truncate(name, offset)  # first: what lies behind the last frame must never again be taken for anything
+    storage.truncate(name, offset)  # first, so that bytes behind the last frame can never be read as frames
     storage.write(name, offset, data)
     storage.sync(name)
     storage.finish(name)

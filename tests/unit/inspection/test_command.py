@@ -56,7 +56,7 @@ def test_damage_is_named_with_file_and_offset_and_is_exit_code_1(
     flip(file, 64 + lsns[1])
     code, out = run(capsys, tmp_path)
     assert code == 1
-    assert f"damaged: {file.name} at offset {64 + lsns[1] - 40}: the checksum of the frame does not match" in out
+    assert f"damaged: {file.name} at offset {64 + lsns[1] - 40}: the frame's checksum does not match" in out
     code, out = run(capsys, file, "--json")
     assert code == 1
     assert json.loads(out)["damaged"] is True

@@ -49,7 +49,7 @@ def test_a_flipped_bit_costs_its_frame_and_reading_goes_on(tmp_path: Path) -> No
     [fault] = report.faults
     assert fault.file == file.name
     assert fault.offset == 64 + lsns[1] - 40
-    assert "the checksum of the frame does not match (" in fault.why
+    assert "the frame's checksum does not match (" in fault.why
 
 
 def test_a_broken_file_header_is_a_fault(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_a_broken_file_header_is_a_fault(tmp_path: Path) -> None:
     flip(file, 20)
     records, [report], _ = read(tmp_path)
     assert not records
-    assert "checksum of the file header" in report.faults[0].why
+    assert "the file header's checksum" in report.faults[0].why
     assert report.size == file.stat().st_size
 
 
@@ -74,7 +74,7 @@ def test_a_torn_tail_is_no_damage(tmp_path: Path) -> None:
     writer.journal.close()
     assert [record.lsn for record in records] == [first]
     assert not report.faults
-    assert report.torn.startswith(f"90 bytes from offset {64 + second - 40}: the frame has")
+    assert report.torn.startswith(f"90 bytes from offset {64 + second - 40}: the frame is cut off")
 
 
 def test_a_short_file_before_another_is_damage(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_short_file_before_another_is_damage(tmp_path: Path) -> None:
     with first.open("r+b") as opened:
         opened.truncate(150)
     _, reports, _ = read(tmp_path)
-    assert "the frame has" in reports[0].faults[0].why
+    assert "the frame is cut off" in reports[0].faults[0].why
 
 
 def test_a_record_of_an_unknown_kind_is_a_fault_and_the_next_one_is_read(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def test_damage_names_file_offset_and_reason() -> None:
 
 def test_unknown_version_names_both_versions() -> None:
     assert str(JournalVersionUnknown("00.log", 9, 1)) == (
-        "00.log has journal format version 9; this program reads version 1 and older"
+        "00.log has journal format version 9; this program reads versions up to 1"
     )
 
 

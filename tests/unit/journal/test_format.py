@@ -97,7 +97,7 @@ def test_a_newer_version_is_refused_by_name() -> None:
 
 
 def test_a_short_file_header_is_refused() -> None:
-    with pytest.raises(JournalDamaged, match="ends within its header"):
+    with pytest.raises(JournalDamaged, match="ends before the end of its header"):
         fmt.read_file_header("f", HEADER.pack()[:63])
 
 

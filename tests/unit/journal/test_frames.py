@@ -66,7 +66,7 @@ def test_walk_begins_and_ends_where_told() -> None:
     assert walk.lsn == ends[1]
     beyond = file.walk(ends[0], ends[1] - 8)
     assert list(beyond) == []
-    assert "reaches beyond the end" in beyond.why
+    assert "extends beyond LSN" in beyond.why
 
 
 def test_a_missing_end_is_told() -> None:
@@ -75,7 +75,7 @@ def test_a_missing_end_is_told() -> None:
     assert walk.why == "the file ends"
 
 
-@pytest.mark.parametrize(("at", "why"), [(0, "no frame begins here"), (41, "the checksum of the frame does not match")])
+@pytest.mark.parametrize(("at", "why"), [(0, "no frame begins here"), (41, "the frame's checksum does not match")])
 def test_damage_stops_the_walk_and_a_later_frame_is_found(at: int, why: str) -> None:
     storage = segment([100, 100, 100])
     second, third = [f.lsn for f in JournalFile(storage, NAME).walk()][1:]
@@ -102,7 +102,7 @@ def test_a_frame_cut_short_is_told() -> None:
     file = JournalFile(storage, NAME)
     walk = file.walk()
     assert list(walk) == []
-    assert walk.why == "the frame has 20 bytes of 120"
+    assert walk.why == "the frame is cut off: 20 of 120 bytes"
     tail = file.tail(walk.lsn)
     assert (tail.offset, tail.size, tail.later_frame) == (fmt.FILE_HEADER_SIZE, 60, None)
 

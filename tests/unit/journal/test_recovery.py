@@ -121,14 +121,14 @@ def test_damage_in_a_sealed_last_segment_is_refused() -> None:
     fill(journal, 2)
     journal.close()
     storage.flip(FIRST, 8 * (offset_of_frame(1) + 50))
-    refused(storage, "checksum of the frame")
+    refused(storage, "the frame's checksum")
 
 
 def test_damage_before_a_later_segment_is_refused() -> None:
     storage = filled(6, segment_bytes=700)
     assert len(storage.names()) == 3
     storage.flip(FIRST, 8 * (offset_of_frame(1) + 50))
-    error = refused(storage, "checksum of the frame")
+    error = refused(storage, "the frame's checksum")
     assert (error.file, error.offset) == (FIRST, offset_of_frame(1))
 
 
@@ -137,7 +137,7 @@ def test_a_broken_footer_costs_nothing_but_is_told() -> None:
     storage.flip(FIRST, 8 * (storage.size(FIRST) - 1))
     journal, replayed = reopen(storage)
     assert len(replayed) == 6
-    assert journal.recovery.notes == [f"{FIRST}: the footer is missing or broken; all frames are whole"]
+    assert journal.recovery.notes == [f"{FIRST}: the footer is missing or damaged; all frames are intact"]
 
 
 def test_a_broken_footer_and_a_broken_frame_are_refused() -> None:
@@ -165,7 +165,7 @@ def test_overlapping_segments_are_refused() -> None:
     storage.write("x", 0, fmt.FileHeader(fmt.TYPE_SEGMENT, IDENTITY, 8, 1).pack())
     storage.replace("x", fmt.segment_name(8))
     assert second > fmt.segment_name(8)
-    refused(storage, "before the one before it ends")
+    refused(storage, "but the previous one ends")
 
 
 def test_a_segment_of_another_journal_is_refused() -> None:
@@ -179,7 +179,7 @@ def test_a_segment_of_another_journal_is_refused() -> None:
 def test_a_damaged_file_header_is_refused() -> None:
     storage = filled(1)
     storage.flip(FIRST, 8 * 40)
-    assert refused(storage, "checksum of the file header").offset == 60
+    assert refused(storage, "the file header's checksum").offset == 60
 
 
 def test_a_newer_version_is_refused() -> None:
@@ -206,7 +206,7 @@ def test_a_damaged_snapshot_without_its_log_is_refused() -> None:
     storage = with_snapshot()
     name = next(name for name in storage.names() if name.endswith(".snapshot"))
     storage.flip(name, 8 * 110)
-    damage = refused(storage, "the log cannot stand in for it: .*from LSN 0x0")
+    damage = refused(storage, "the log cannot replace the snapshot: .*from LSN 0x0")
     assert damage.file == name
     assert damage.offset == 64, "where the broken frame begins"
     for segment in [name for name in storage.names() if name.endswith(".log")]:
@@ -233,7 +233,7 @@ def test_a_log_that_does_not_reach_the_snapshot_is_refused() -> None:
     *_, before, last = [name for name in storage.names() if name.endswith(".log")]
     storage.delete(last)
     storage.shorten(before, offset_of_frame(1))
-    assert refused(storage, "but the snapshot stands for").offset == offset_of_frame(1)
+    assert refused(storage, "but the snapshot was taken at").offset == offset_of_frame(1)
     storage.delete(before)
     refused(storage, "the log ends at LSN 0x0")
 
@@ -258,7 +258,7 @@ def test_what_is_below_the_snapshot_is_checked_when_it_is_read() -> None:
     journal, _ = reopen(storage)
     assert journal.read(lsns[2], 300) == bytes([2]) * 300
     for lsn in lsns[:2]:  # both lie between two entries of the index
-        with pytest.raises(JournalDamaged, match="checksum of the frame"):
+        with pytest.raises(JournalDamaged, match="the frame's checksum"):
             journal.read(lsn, 300)
 
 

@@ -89,7 +89,7 @@ def test_holes_without_life_vanish_after_replay() -> None:
 @pytest.mark.rule("DUR-3")
 def test_life_in_a_hole_is_damage() -> None:
     made = SegmentTable([Segment(0, 100, missing=True, live=2), Segment(100, 200)])
-    with pytest.raises(JournalDamaged, match="from LSN 0x0 to 0x64 is missing, and 2 live messages in it"):
+    with pytest.raises(JournalDamaged, match="from LSN 0x0 to 0x64 is missing, with 2 live messages in it"):
         made.drop_holes()
 
 

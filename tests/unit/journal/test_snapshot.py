@@ -106,7 +106,7 @@ def overhead(names: list[str], segments: int) -> int:
 def test_one_at_a_time() -> None:
     journal = start(memory())
     taken = journal.begin_snapshot([], 1)
-    with pytest.raises(RuntimeError, match="under way"):
+    with pytest.raises(RuntimeError, match="in progress"):
         journal.begin_snapshot([], 1)
     taken.write()
     with pytest.raises(SnapshotFailed, match="once"):
