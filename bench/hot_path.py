@@ -62,8 +62,11 @@ class Host:
         self._stirred: dict[Endpoint, None] = {}
         self._holding: dict[Endpoint, None] = {}
 
-    def authenticate(self, peer: Peer, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
+    def authenticate(self, endpoint: Endpoint, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
         done(Verdict(credentials.authcid))
+
+    def admitted(self, endpoint: Endpoint, user: str, vhost: str) -> None:
+        """Nobody asks who is connected in here."""
 
     def stir(self, endpoint: Endpoint) -> None:
         self._stirred[endpoint] = None
@@ -81,7 +84,7 @@ class Host:
         """Raise what a client would be told: no load here has a fault."""
         raise RuntimeError(f"{code} {text}")
 
-    def password_changed(self, peer: Peer, user: str, secret: bytes) -> None:
+    def password_changed(self, endpoint: Endpoint, secret: bytes) -> None:
         """Nobody's does."""
 
     def turn(self) -> None:

@@ -113,9 +113,12 @@ class SimServer:
 
     # -- what endpoints ask (wire.endpoint.Host)
 
-    def authenticate(self, peer: Peer, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
+    def authenticate(self, endpoint: Endpoint, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
         known = credentials.authcid in self.broker.access.users
         done(Verdict(credentials.authcid) if known else Verdict(None, "no such user"))
+
+    def admitted(self, endpoint: Endpoint, user: str, vhost: str) -> None:
+        """Nobody asks who is connected in here."""
 
     def stir(self, endpoint: Endpoint) -> None:
         self._stirred[endpoint] = None
@@ -132,7 +135,7 @@ class SimServer:
     def failed(self, endpoint: Endpoint, code: int, text: str) -> None:
         """Nobody reads a log in here."""
 
-    def password_changed(self, peer: Peer, user: str, secret: bytes) -> None:
+    def password_changed(self, endpoint: Endpoint, secret: bytes) -> None:
         """Nobody has a password in here."""
 
     # -- connections

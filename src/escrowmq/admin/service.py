@@ -168,7 +168,7 @@ class AdminService:
         """Permissions go with the user, and connections."""
         await self._clear(lambda: self._access.remove_user(name))
         self._turns.begin()
-        self._close(lambda connection: _told(connection, "user") == name, f"user '{name}' was deleted")
+        self._close(lambda connection: connection.user == name, f"user '{name}' was deleted")
 
     async def set_password(self, name: str, password: str | None = None) -> None:
         self._access.user(name)
@@ -194,7 +194,7 @@ class AdminService:
         """Everything in it goes too: queues with their messages, exchanges, permissions, connections."""
         self._known(None, name)
         self._turns.begin()
-        self._close(lambda connection: _told(connection, "vhost") == name, f"vhost '{name}' was deleted")
+        self._close(lambda connection: connection.vhost == name, f"vhost '{name}' was deleted")
         await self._durably(lambda: self._broker.delete_vhost(name))
 
     # -- permissions
@@ -286,10 +286,6 @@ def _matching(
     permissions: Iterable[Permission | TopicPermission], user: str | None, vhost: str | None
 ) -> list[dict[str, Any]]:
     return [asdict(p) for p in permissions if user in {None, p.user} and vhost in {None, p.vhost}]
-
-
-def _told(connection: ClientConnection, key: str) -> object:
-    return connection.endpoint.describe().get(key) if connection.endpoint is not None else None
 
 
 def _described(connection: ClientConnection, now: int) -> dict[str, Any]:

@@ -45,13 +45,15 @@ class ClientConnection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._start = b""
         self._congested = False
-        self._opened = False
         self._pauses = Pause(0)
         self._last_in = self._last_out = 0
         self.opened_ms = 0
         self.closing_ms = 0
         self.peer = Peer("?", 0)
         self.endpoint: Endpoint | None = None
+        self.user = self.vhost = ""
+        self.admitted = False
+        """The login is complete: from now on the endpoint watches over its peer."""
 
     # -- what the transport reports
 
@@ -156,7 +158,7 @@ class ClientConnection(asyncio.Protocol):
         if self.closing_ms:
             if now_ms - self.closing_ms > CLOSING_MS:
                 self._transport.abort()
-        elif not self._admitted() and now_ms - self.opened_ms > login_ms:
+        elif not self.admitted and now_ms - self.opened_ms > login_ms:
             _log.warning("connection from %s closed: not logged in after %g s", self.peer, login_ms / 1000)
             self.abort()
         elif self.endpoint is not None:
@@ -219,12 +221,6 @@ class ClientConnection(asyncio.Protocol):
         self.endpoint = opener(self._runtime, self.peer)
         self._runtime.adopt(self, self.endpoint)
         return self.endpoint
-
-    def _admitted(self) -> bool:
-        """Whether the client has logged in and opened a virtual host; from then on its endpoint looks after it."""
-        if self.endpoint is not None and not self._opened:
-            self._opened = self.endpoint.describe()["state"] in {"running", "closing", "closed"}
-        return self._opened
 
     def _tell_congestion(self) -> None:
         unsent = self.unsent

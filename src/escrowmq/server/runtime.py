@@ -16,7 +16,7 @@ from escrowmq.server.faults import Faults
 from escrowmq.server.hangup import hung_up
 from escrowmq.server.resources import Alarms, give_back_memory, resident_bytes
 from escrowmq.server.turn import Turns
-from escrowmq.wire.endpoint import Endpoint, EndpointLimits, Peer, Verdict
+from escrowmq.wire.endpoint import Endpoint, EndpointLimits, Verdict
 from escrowmq.wire.sasl import Credentials
 
 UNWRITTEN_LIMIT: Final = 64 << 20
@@ -39,7 +39,6 @@ def endpoint_limits(limits: LimitsSection) -> EndpointLimits:
         message_size=limits.message_size,
         header_size=limits.header_size,
         heartbeat=round(limits.heartbeat_seconds),
-        login_ms=int(limits.unauthenticated_seconds * 1000),
         transaction=Limits(
             limits.transaction_operations,
             limits.transaction_bytes or CONTENT_BYTES,
@@ -82,9 +81,20 @@ class Runtime:
 
     # -- what endpoints ask (wire.endpoint.Host)
 
-    def authenticate(self, peer: Peer, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
+    def authenticate(self, endpoint: Endpoint, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
         """See `Host.authenticate`."""
-        self._authenticator.authenticate(peer, credentials, done)
+        connection = self._by_endpoint[endpoint]
+
+        def judged(verdict: Verdict) -> None:
+            connection.user = verdict.user or ""
+            done(verdict)
+
+        self._authenticator.authenticate(connection.peer, credentials, judged)
+
+    def admitted(self, endpoint: Endpoint, user: str, vhost: str) -> None:
+        """See `Host.admitted`."""
+        connection = self._by_endpoint[endpoint]
+        connection.user, connection.vhost, connection.admitted = user, vhost, True
 
     def stir(self, endpoint: Endpoint) -> None:
         """See `Host.stir`."""
@@ -109,12 +119,13 @@ class Runtime:
 
     def failed(self, endpoint: Endpoint, code: int, text: str) -> None:
         """See `Host.failed`."""
-        who = f"{endpoint.label}, user {endpoint.describe()['user']!r}"
+        who = f"{endpoint.label}, user {self._by_endpoint[endpoint].user!r}"
         self._faults.note(self.broker.now, who, code, text)
 
-    def password_changed(self, peer: Peer, user: str, secret: bytes) -> None:
+    def password_changed(self, endpoint: Endpoint, secret: bytes) -> None:
         """See `Host.password_changed`: passwords do not expire, so there is nothing to do with a new one."""
-        _connections_log.debug("user %r on %s sent a new secret", user, peer)
+        connection = self._by_endpoint[endpoint]
+        _connections_log.debug("user %r on %s sent a new secret", connection.user, connection.peer)
 
     # -- what connections report
 

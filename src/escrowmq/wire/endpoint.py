@@ -30,17 +30,13 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class EndpointLimits:
-    """What a connection may ask for. Sizes in bytes, the heartbeat in seconds, 0 for none.
-
-    `login_ms` is how long it may take to open the connection, in milliseconds.
-    """
+    """What a connection may ask for. Sizes in bytes, the heartbeat in seconds, 0 for none."""
 
     channels: int = 2047
     frame_max: int = 131_072
     message_size: int = 134_217_728
     header_size: int = 131_072
     heartbeat: int = 60
-    login_ms: int = 10_000
     outbox: int = 1 << 20  # unsent bytes above which a connection gets no more deliveries
     transaction: Limits = field(default_factory=Limits)
 
@@ -67,8 +63,15 @@ class Host(Protocol):
         """SASL mechanisms on offer, the preferred one first."""
         ...
 
-    def authenticate(self, peer: Peer, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
+    def authenticate(self, endpoint: Endpoint, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
         """Check a login; `done` is called later, in a turn of its own or at once."""
+        ...
+
+    def admitted(self, endpoint: Endpoint, user: str, vhost: str) -> None:
+        """The login is complete: `endpoint` serves `user` in the virtual host `vhost`.
+
+        The server closes a connection whose endpoint is not admitted within the time for logins.
+        """
         ...
 
     def stir(self, endpoint: Endpoint) -> None:
@@ -93,8 +96,8 @@ class Host(Protocol):
         """A channel or the connection was closed for a fault of the peer, a limit among them: worth a line."""
         ...
 
-    def password_changed(self, peer: Peer, user: str, secret: bytes) -> None:
-        """`connection.update-secret`: a new secret for a user who is logged in (no effect for passwords)."""
+    def password_changed(self, endpoint: Endpoint, secret: bytes) -> None:
+        """A new secret for the user of `endpoint` (`connection.update-secret`; no effect for passwords)."""
         ...
 
 
@@ -132,7 +135,7 @@ class Endpoint(Protocol):
         ...
 
     def tick(self, now_ms: int, idle_in_ms: int, idle_out_ms: int) -> None:
-        """Called about once a second: heartbeats, and giving up on a peer that is silent or does not log in."""
+        """Called about once a second: heartbeats, and giving up on a peer that is silent."""
         ...
 
     def shut(self, text: str) -> None:

@@ -34,7 +34,6 @@ class FakeEndpoint:
         self.told: list[Any] = []
         self.fault: Exception | None = None
         self.outputs = 0
-        self.state = "running"
 
     def receive(self, data: bytes) -> None:
         if self.fault is not None:
@@ -66,7 +65,7 @@ class FakeEndpoint:
         self.told.append("lost")
 
     def describe(self) -> dict[str, object]:
-        return {"user": "alice", "vhost": "/", "state": self.state}
+        return {"user": "alice", "vhost": "/", "state": "running"}
 
 
 def as_endpoint(fake: FakeEndpoint) -> Endpoint:

@@ -175,6 +175,7 @@ def test_silence_that_we_impose_is_not_held_against_a_client() -> None:
     async def test() -> None:
         scene = Scene()
         connection, _, endpoint = scene.connect()
+        scene.runtime.admitted(endpoint, "alice", "/")
         start = scene.bench.broker.now
         connection.tick(start + 5000, 10_000)
         assert endpoint.told[-1] == ("tick", 5000, 5000)
@@ -190,9 +191,9 @@ def test_who_says_nothing_or_never_logs_in_is_cut_off() -> None:
     async def test() -> None:
         scene = Scene()
         silent, silent_transport, _ = scene.connect(greeting=b"")
-        stranger, stranger_transport, endpoint = scene.connect()
-        user, user_transport, _ = scene.connect()
-        endpoint.state = "start"
+        stranger, stranger_transport, _ = scene.connect()
+        user, user_transport, endpoint = scene.connect()
+        scene.runtime.admitted(endpoint, "alice", "/")
         now = scene.bench.broker.now
         for connection in (silent, stranger, user):
             connection.tick(now + 900, 1000)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -11,8 +13,11 @@ from escrowmq.core.broker import TIGHT_LIMIT
 from escrowmq.core.records.kinds import RECORD_BYTES
 from escrowmq.journal import format as fmt
 from escrowmq.server import runtime as module
+from escrowmq.server.auth import Authenticator
 from escrowmq.server.connection import Pause
 from escrowmq.server.runtime import ALARM_CHECK_MS, endpoint_limits
+from escrowmq.wire.endpoint import Verdict
+from escrowmq.wire.sasl import Credentials
 from tests.unit.server.benches import on_loop, until
 from tests.unit.server.scenes import HEADER, Scene
 
@@ -92,11 +97,32 @@ def test_faults_of_clients_are_logged_with_who_and_why(caplog: pytest.LogCapture
     async def test() -> None:
         scene = Scene()
         _, _, endpoint = scene.connect()
+        scene.runtime.admitted(endpoint, "alice", "/")
         scene.runtime.failed(endpoint, 506, "channel 1: transaction is too large")
         await scene.bench.close()
 
     on_loop(test)
     assert caplog.messages == ["fake, user 'alice': 506 channel 1: transaction is too large"]
+
+
+def test_a_user_is_known_from_the_verdict_on_and_a_virtual_host_from_the_admission_on() -> None:
+    async def test() -> None:
+        scene = Scene()
+        verdicts: list[Verdict] = []
+        answers: list[Callable[[Verdict], None]] = []
+        authenticator = SimpleNamespace(authenticate=lambda *call: answers.append(call[-1]))
+        scene.runtime._authenticator = cast("Authenticator", authenticator)
+        connection, _, endpoint = scene.connect()
+        scene.runtime.authenticate(endpoint, Credentials("PLAIN", "alice", "secret"), verdicts.append)
+        assert (connection.user, verdicts) == ("", [])
+        answers[0](Verdict("alice"))
+        assert (connection.user, verdicts) == ("alice", [Verdict("alice")])
+        assert (connection.vhost, connection.admitted) == ("", False)
+        scene.runtime.admitted(endpoint, "alice", "/")
+        assert (connection.vhost, connection.admitted) == ("/", True)
+        await scene.bench.close()
+
+    on_loop(test)
 
 
 def test_publishers_wait_while_the_disk_does_not_keep_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from escrowmq.core.broker import Broker
@@ -18,14 +17,14 @@ from escrowmq.wire.amqp091.frames import (
     method_frame,
     remainder,
 )
-from escrowmq.wire.amqp091.handshake import LoginFault, State
+from escrowmq.wire.amqp091.handshake import State
 from escrowmq.wire.amqp091.method import Method
 from escrowmq.wire.amqp091.outbox import Outbox
 from escrowmq.wire.amqp091.publication import PROTOCOL
 from escrowmq.wire.amqp091.reading import Reading
 from escrowmq.wire.amqp091.table import FieldTable
-from escrowmq.wire.endpoint import EndpointLimits, Host, Peer, Verdict
-from escrowmq.wire.sasl import Credentials
+from escrowmq.wire.endpoint import EndpointLimits, Host, Peer
+from escrowmq.wire.login import Login, LoginFault
 
 _CROWD: Final = 4  # times the share of a connection's consumers, for answers that it has asked for itself
 
@@ -41,11 +40,8 @@ class Connection(Reading):
         self.broker: Broker = host.broker
         self.broker.headers_of.setdefault(PROTOCOL, headers_of)
         self.limits: EndpointLimits = host.limits
-        # EXTERNAL only to who can use it: some clients take it whenever it is on offer.
-        certified = peer.certificate_user is not None
-        self.mechanisms = tuple(name for name in host.mechanisms if certified or name != "EXTERNAL")
+        self.login = Login(host, self, peer)
         self.state = State.HEADER
-        self.user = ""
         self.session = Session(self.label)
         self.vhost: VirtualHost[Queue]
         self.frame_max = codes.FRAME_MIN_SIZE
@@ -57,7 +53,6 @@ class Connection(Reading):
         self.channels: dict[int, Channel] = {}
         self.finished = False
         self.blocked_notify = False
-        self._began = self.broker.now
         self._closing_since: int | None = None
         self._outbox = Outbox()
         self._unsent = 0
@@ -117,9 +112,6 @@ class Connection(Reading):
         self.channel_max = channel_max
         self.heartbeat = heartbeat
 
-    def authenticate(self, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
-        self._host.authenticate(self.peer, credentials, done)
-
     def login_refused(self, text: str) -> None:
         """Tell a client that can take it (section 1.4.2.1 knows no answer), and close."""
         capabilities = self.client.get("capabilities")
@@ -134,14 +126,20 @@ class Connection(Reading):
         if self._rest:
             self.receive(b"")
 
+    @property
+    def user(self) -> str:
+        """The authenticated user; empty before that."""
+        return self.login.user
+
     def opened(self) -> None:
         """The connection is ready for channels."""
+        self.login.admit()
         self.session.label = self.label
         if self._blocked:
             self.block(self._blocked)
 
     def update_secret(self, secret: bytes) -> None:
-        self._host.password_changed(self.peer, self.user, secret)
+        self._host.password_changed(self, secret)
 
     # -- writing
 
@@ -251,8 +249,6 @@ class Connection(Reading):
             elif idle_out_ms >= 500 * self.heartbeat:
                 self._outbox.put_now(HEARTBEAT)
                 self._host.stir(self)
-        elif self.state not in (State.RUNNING, State.CLOSED) and now_ms - self._began > self.limits.login_ms:
-            self.end()
 
     def shut(self, text: str) -> None:
         """The server ends the connection: 320 CONNECTION_FORCED."""
@@ -313,7 +309,7 @@ class Connection(Reading):
             "peer": str(self.peer),
             "protocol": "AMQP 0-9-1",
             "user": self.user,
-            "vhost": self.vhost.name if hasattr(self, "vhost") else "",
+            "vhost": self.login.vhost_name,
             "state": self.state.name.lower(),
             "channels": len(self.channels),
             "tls": self.peer.tls,

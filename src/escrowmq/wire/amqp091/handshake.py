@@ -11,8 +11,6 @@ from escrowmq.core.conditions import BrokerError
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.errors import SyntaxFault
 from escrowmq.wire.amqp091.table import FieldTable, decode_fields
-from escrowmq.wire.endpoint import Verdict
-from escrowmq.wire.sasl import SaslError, parse
 
 if TYPE_CHECKING:
     from escrowmq.wire.amqp091.connection import Connection
@@ -54,7 +52,7 @@ class State(Enum):
 
 def start(connection: Connection) -> None:
     """The protocol header has come: offer mechanisms."""
-    mechanisms = " ".join(connection.mechanisms).encode()
+    mechanisms = " ".join(connection.login.mechanisms).encode()
     connection.send(spec.ConnectionStart(0, 9, dict(_PROPERTIES), mechanisms, b"en_US"))
     connection.state = State.START
 
@@ -62,30 +60,23 @@ def start(connection: Connection) -> None:
 def start_ok(connection: Connection, method: spec.ConnectionStartOk) -> None:
     """The client logs in. The verdict comes later; until then nothing more is read."""
     _introduce(connection, method.client_properties)
-    if method.mechanism not in connection.mechanisms:
-        raise LoginFault(f"unknown mechanism '{method.mechanism}'; offered are {', '.join(connection.mechanisms)}")
-    try:
-        credentials = parse(method.mechanism, method.response, decode_fields)
-    except SaslError as error:
-        raise LoginFault(str(error)) from None
     connection.state = State.AUTHENTICATING
 
-    def done(verdict: Verdict) -> None:
+    def done(accepted: bool) -> None:
         if connection.state is not State.AUTHENTICATING:
             return
-        if verdict.user is None:
+        if not accepted:
             connection.login_refused(
                 f"Login was refused using authentication mechanism {method.mechanism}. "
                 "For details see the broker logfile."
             )
             return
-        connection.user = verdict.user
         limits = connection.limits
         connection.send(spec.ConnectionTune(limits.channels, limits.frame_max, limits.heartbeat))
         connection.state = State.TUNE
         connection.resume()
 
-    connection.authenticate(credentials, done)
+    connection.login.authenticate(method.mechanism, method.response, done, decode_fields)
 
 
 def _introduce(connection: Connection, client: FieldTable) -> None:
@@ -98,10 +89,6 @@ def _introduce(connection: Connection, client: FieldTable) -> None:
     name = client.get("connection_name")
     if isinstance(name, str):
         connection.label = f"{connection.peer} ({name})"
-
-
-class LoginFault(Exception):  # noqa: N818 - it is told to the client, not raised to a caller
-    """A login that cannot even be tried; the text names the fault and never what was sent."""
 
 
 def tune_ok(connection: Connection, method: spec.ConnectionTuneOk) -> None:
@@ -129,13 +116,10 @@ def _agreed(name: str, wanted: int, limit: int, least: int) -> int:
 
 def open_vhost(connection: Connection, method: spec.ConnectionOpen) -> None:
     """The client names its virtual host."""
-    broker, name = connection.broker, method.virtual_host
     try:
-        broker.access.check_vhost(connection.user, name)
-        vhost = broker.vhost(name)
+        connection.vhost = connection.login.enter(method.virtual_host)
     except BrokerError as error:
         raise SyntaxFault(codes.NOT_ALLOWED, error.text) from None
-    connection.vhost = vhost
     connection.state = State.RUNNING
     connection.send(spec.ConnectionOpenOk())
     connection.opened()

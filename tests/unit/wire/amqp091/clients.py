@@ -12,7 +12,7 @@ from escrowmq.wire.amqp091.frames import PROTOCOL_HEADER, frame, header_frame, m
 from escrowmq.wire.amqp091.handshake import State
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp091.table import FieldTable
-from escrowmq.wire.endpoint import EndpointLimits, Peer, Verdict
+from escrowmq.wire.endpoint import Endpoint, EndpointLimits, Verdict
 from escrowmq.wire.sasl import Credentials
 from tests.harness.client import SimClient
 from tests.harness.server import Options, SimServer
@@ -31,8 +31,10 @@ class Server(SimServer):
         self.waiters: list[object] = []
         self.faults: list[tuple[int, str]] = []
         self.secrets: list[tuple[str, bytes]] = []
+        self.users: dict[Endpoint, str] = {}
+        self.admissions: list[tuple[str, str]] = []
 
-    def authenticate(self, peer: Peer, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
+    def authenticate(self, endpoint: Endpoint, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
         known = credentials.authcid in self.broker.access.users and credentials.password == credentials.authcid
         verdict = Verdict(credentials.authcid) if known else Verdict(None, "wrong")
         if self.slow:
@@ -49,8 +51,12 @@ class Server(SimServer):
     def failed(self, endpoint: object, code: int, text: str) -> None:
         self.faults.append((code, text))
 
-    def password_changed(self, peer: Peer, user: str, secret: bytes) -> None:
-        self.secrets.append((user, secret))
+    def password_changed(self, endpoint: Endpoint, secret: bytes) -> None:
+        self.secrets.append((self.users[endpoint], secret))
+
+    def admitted(self, endpoint: Endpoint, user: str, vhost: str) -> None:
+        self.users[endpoint] = user
+        self.admissions.append((user, vhost))
 
     def login_done(self) -> None:
         """The password was checked, a while later."""

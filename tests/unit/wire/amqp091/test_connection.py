@@ -7,7 +7,6 @@ import pytest
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.frames import (
     HEARTBEAT,
-    PROTOCOL_HEADER,
     body_frames,
     frame,
     header_frame,
@@ -224,21 +223,6 @@ class TestTime:
         client.port.endpoint.tick(10**9, 10**9, 10**9)
         made.end_turn()
         assert not client.closed
-
-    @pytest.mark.parametrize(
-        "said", [b"", PROTOCOL_HEADER, PROTOCOL_HEADER + opening()[8:60], opening()[:-20]], ids=repr
-    )
-    def test_who_does_not_log_in_is_not_waited_for(self, said: bytes) -> None:
-        made = server(login_ms=10_000)
-        port = made.connect()
-        made.receive(port, said)
-        port.endpoint.tick(made.now, 0, 0)
-        port.endpoint.tick(made.now + 10_000, 0, 0)
-        made.end_turn()
-        assert not port.closed
-        port.endpoint.tick(made.now + 10_001, 0, 0)
-        made.end_turn()
-        assert port.closed
 
 
 class TestBlocking:

@@ -108,6 +108,14 @@ class TestLogin:
         assert "wrong" not in str(said)
         assert talk.port.closed
 
+    def test_the_server_is_told_of_a_client_when_its_connection_is_open(self) -> None:
+        made = server()
+        talk = Talk(made)
+        talk.say(PROTOCOL_HEADER, start_ok(), method_frame(0, spec.ConnectionTuneOk(0, 0, 0)))
+        assert made.admissions == []
+        talk.say(spec.ConnectionOpen("/"))
+        assert made.admissions == [("guest", "/")]
+
     def test_one_who_cannot_be_told_is_cut_off(self) -> None:
         talk = Talk()
         talk.say(PROTOCOL_HEADER)
