@@ -190,6 +190,7 @@ async def ticking() -> tuple[Scene, Any]:
     """A connection that the clock has come by a few times."""
     scene = Scene()
     _, _, endpoint = scene.connect()
+    scene.runtime.admitted(endpoint, "alice", "/")
     scene.runtime.start_ticking()
     await until(lambda: len(endpoint.told) > 2)
     return scene, endpoint
