@@ -185,7 +185,7 @@ def test_an_operator_finds_and_decides_what_is_in_doubt(tmp_path: Path) -> None:
             assert manager.recover() == [X]
             answer = manager.call(spec.DtxCoordinationRollback(X.encode()), spec.DtxCoordinationRollbackOk)
             assert answer.flags == XaStatus.HEUR_COM
-        assert "was decided before" in escrowmq(broker, "tx", "rollback", NAME, "--yes", code=1)
+        assert "is already heuristic" in escrowmq(broker, "tx", "rollback", NAME, "--yes", code=1)
         assert "Forget it" in escrowmq(broker, "tx", "forget", NAME, stdin="n\n", code=1)
         escrowmq(broker, "tx", "forget", NAME, "--yes")
         assert as_json(broker, "tx", "list") == []

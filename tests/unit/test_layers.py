@@ -17,7 +17,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "wire": ("core", "__version__"),  # the version is what a peer is told at the handshake
     "client": ("wire", "core", "__version__", "urls"),
     "xa": ("client", "core.branches.xid", "core.branches.xa", "text"),
-    "admin": ("core", "server", "text", "__version__"),
+    "admin": ("core", "text"),
     "server": ("admin", "core", "journal", "wire", "client", "config", "units", "text", "__version__"),
     "spark": ("client", "core.records", "java"),
     "pipeline": (

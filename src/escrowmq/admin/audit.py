@@ -1,4 +1,4 @@
-"""A line in the log for every change that somebody makes with the commands; never with a secret in it."""
+"""A line in the log for every change that an operator makes. The line never contains a secret."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from functools import wraps
 from typing import Any, Final
 
-from escrowmq.admin.operation import Command
+from escrowmq.admin.operation import Operation
 
-TOLD: Final[Mapping[str, tuple[str, ...]]] = {
+LOGGED: Final[Mapping[str, tuple[str, ...]]] = {
     "user.add": ("name", "tags"),
     "user.delete": ("name",),
     "user.password": ("name",),
@@ -26,21 +26,21 @@ TOLD: Final[Mapping[str, tuple[str, ...]]] = {
     "tx.rollback": ("xid",),
     "tx.forget": ("xid",),
 }
-"""Commands that change something, and which of their arguments are told."""
+"""Operations that change something, and the arguments that are logged."""
 
 _log = logging.getLogger("escrowmq.admin")
 
 
-def audited(commands: Mapping[str, Command]) -> dict[str, Command]:
-    """The same commands; those of `TOLD` log what they have done, when it is done."""
-    return {name: _audited(name, command) if name in TOLD else command for name, command in commands.items()}
+def audited(operations: Mapping[str, Operation]) -> dict[str, Operation]:
+    """The same operations, of which those in `LOGGED` write their line once they have succeeded."""
+    return {name: _audited(name, each) if name in LOGGED else each for name, each in operations.items()}
 
 
-def _audited(name: str, command: Command) -> Command:
-    @wraps(command)
+def _audited(name: str, operation: Operation) -> Operation:
+    @wraps(operation)
     async def run(**arguments: Any) -> Any:
-        result = await command(**arguments)
-        _log.info("%s %s", name, " ".join(f"{key}={arguments[key]!r}" for key in TOLD[name] if key in arguments))
+        result = await operation(**arguments)
+        _log.info("%s %s", name, " ".join(f"{key}={arguments[key]!r}" for key in LOGGED[name] if key in arguments))
         return result
 
     return run

@@ -1,44 +1,43 @@
-"""What the admin socket can do with holds: show what groups of bulk readers keep, and free what nobody will settle."""
+"""Operations on reservations of bulk readers: list them, and release those that no reader will settle."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
 
-from escrowmq.admin.operation import Command
-from escrowmq.core.broker import Broker
+from escrowmq.admin.operation import Listing, Operation, Row
+from escrowmq.admin.pieces import Pieces
+from escrowmq.admin.ports import BrokerProcess
 
 
 class ReservationAdmin:
-    """The commands by name (`commands`). Raises BrokerError.
+    """The operations by name are in `operations`. Raises BrokerError for an unknown virtual host, queue or group."""
 
-    `durably` makes a change in a turn, and waits until it is on disk.
-    """
+    def __init__(self, process: BrokerProcess, pieces: Pieces) -> None:
+        self._process = process
+        self._broker = process.broker
+        self._pieces = pieces
+        self.operations: Mapping[str, Operation] = {"hold.list": self.list_reservations, "hold.release": self.release}
 
-    def __init__(self, broker: Broker, durably: Callable[[Callable[[], int]], Awaitable[int]]) -> None:
-        self._broker = broker
-        self._durably = durably
-        self.commands: Mapping[str, Command] = {"hold.list": self.list_reservations, "hold.release": self.release}
-
-    async def list_reservations(self) -> list[dict[str, Any]]:
-        """Every group that a queue remembers."""
-        return [
-            {
-                "vhost": queue.vhost,
-                "queue": queue.name,
-                "group": reservation.group,
-                "held": len(reservation),
-                "first": reservation.first,
-                "end": reservation.end,
-                "settled": reservation.settled,
-                "in_doubt": len(reservation.pledged),
-            }
-            for vhost in self._broker.vhosts.values()
-            for queue in vhost.queues.values()
-            for reservation in queue.reservations.values()
-        ]
+    async def list_reservations(self) -> Listing:
+        """Every group that a queue remembers, also those that hold nothing at present."""
+        return Listing(self._pieces, self._rows())
 
     async def release(self, vhost: str, queue: str, group: str) -> int:
-        """What a group holds goes back to its queue; how many messages that were."""
+        """Return the messages that a group holds to the queue; their number."""
         found = self._broker.vhost(vhost).queue(queue)
-        return await self._durably(lambda: self._broker.reservations.release(found, group)[0])
+        return await self._process.durably(lambda: self._broker.reservations.release(found, group)[0])
+
+    def _rows(self) -> Iterator[Row | None]:
+        for queue in [queue for vhost in self._broker.vhosts.values() for queue in vhost.queues.values()]:
+            yield None
+            for reservation in list(queue.reservations.values()):
+                yield {
+                    "vhost": queue.vhost,
+                    "queue": queue.name,
+                    "group": reservation.group,
+                    "held": len(reservation),
+                    "first": reservation.first,
+                    "end": reservation.end,
+                    "settled": reservation.settled,
+                    "in_doubt": len(reservation.pledged),
+                }

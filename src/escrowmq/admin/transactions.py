@@ -1,126 +1,26 @@
-"""What the admin socket can do with XA branches: show what they hold, and decide those that nobody else decides."""
+"""Operations on XA branches: show what they hold, and decide those that no transaction manager decides."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
 
-from escrowmq.admin.operation import Command, OperationRefused
+from escrowmq.admin.operation import Listing, Operation, OperationRefused, Row
+from escrowmq.admin.pieces import Pieces
+from escrowmq.admin.ports import BrokerProcess
+from escrowmq.core.branches.branch import State
 from escrowmq.core.branches.xa import BranchView, Tally, XaResult, XaStatus
+from escrowmq.core.branches.xa_branch import XaBranch
+from escrowmq.core.branches.xa_views import viewing
 from escrowmq.core.branches.xid import Xid
-from escrowmq.core.broker import Broker
 
-IN_DOUBT: Final = "prepared"
-DECIDED: Final = frozenset(("heuristic_committed", "heuristic_rolled_back"))
-"""States that wait for `forget`."""
-
-
+DECIDED: Final = frozenset((State.HEURISTIC_COMMITTED, State.HEURISTIC_ROLLED_BACK))
+"""States of branches that an operator has decided and that wait for `forget`."""
 NOTHING_IN_DOUBT: Final[Mapping[str, int]] = {"locked": 0, "withheld": 0}
-"""Of a queue: messages that prepared branches have taken, and those that they would bring."""
-
-_log = logging.getLogger("escrowmq.admin")
-
-
-class TransactionAdmin:
-    """The commands by name (`commands`); `xid` is the text of an Xid. Raises OperationRefused, BrokerError.
-
-    `durably` makes a change in a turn, and waits until it is on disk.
-    """
-
-    def __init__(self, broker: Broker, durably: Callable[[Callable[[], XaResult]], Awaitable[XaResult]]) -> None:
-        self._broker = broker
-        self._durably = durably
-        self.commands: Mapping[str, Command] = {
-            "tx.list": self.list_branches,
-            "tx.show": self.show,
-            "tx.commit": self.commit,
-            "tx.rollback": self.rollback,
-            "tx.forget": self.forget,
-        }
-
-    async def list_branches(self) -> list[dict[str, Any]]:
-        """Every branch, oldest first."""
-        return [described(view) for view in sorted(self._views(), key=lambda view: -view.age)]
-
-    async def show(self, xid: str) -> dict[str, Any]:
-        return described(self._view(Xid.parse(xid)))
-
-    async def commit(self, xid: str) -> dict[str, Any]:
-        """Decide a branch that is in doubt; its transaction manager will hear of it (DTX-11)."""
-        return await self._decide(xid, commit=True)
-
-    async def rollback(self, xid: str) -> dict[str, Any]:
-        """The same; one that is not prepared, and that nobody works for, is just rolled back."""
-        return await self._decide(xid, commit=False)
-
-    async def _decide(self, xid: str, *, commit: bool) -> dict[str, Any]:
-        name = Xid.parse(xid)
-        coordinator = self._broker.coordinator
-        view = self._view(name)
-        if view.state == IN_DOUBT:
-            result = await self._durably(lambda: coordinator.force(name, commit=commit))
-            _log.warning(
-                "an operator has %s branch %s of %s, which had been in doubt for %d s; it %s",
-                _OUTCOMES[result.status],
-                name,
-                view.owner,
-                view.age // 1000,
-                ("takes {}, and brings {}" if commit else "would have taken {}, and brought {}").format(
-                    _told(view.settled), _told(view.published)
-                ),
-            )
-        elif view.state in DECIDED:
-            state = view.state.replace("_", " ")
-            raise OperationRefused(f"branch {name} was decided before: it is {state}; see `escrowmq tx forget`")
-        elif commit:
-            raise OperationRefused(
-                f"branch {name} is {view.state.replace('_', ' ')}; only a prepared one can be committed here"
-            )
-        else:  # which is refused while a channel works for it
-            result = await self._durably(lambda: coordinator.rollback(name))
-        return {"outcome": _OUTCOMES[result.status], "branch": described(view)}
-
-    async def forget(self, xid: str) -> None:
-        """Drop what is remembered for the transaction manager of a branch that an operator has decided (DTX-10)."""
-        name = Xid.parse(xid)
-        coordinator = self._broker.coordinator
-        await self._durably(lambda: XaResult(XaStatus.OK, coordinator.forget(name)))
-
-    # -- for other lists
-
-    def summary(self) -> dict[str, Any]:
-        """How many branches there are, and for how long the oldest one has been in doubt."""
-        views = self._views()
-        in_doubt = [view.age for view in views if view.state == IN_DOUBT]
-        return {
-            "branches": len(views),
-            "in_doubt": len(in_doubt),
-            "in_doubt_seconds": max(in_doubt, default=0) // 1000,
-            "heuristic": sum(view.state in DECIDED for view in views),
-        }
-
-    def by_queue(self) -> dict[tuple[str, str], dict[str, int]]:
-        """By vhost and queue: what prepared branches have locked there, and what they would bring."""
-        found: dict[tuple[str, str], dict[str, int]] = {}
-        for view in self._views():
-            if view.state == IN_DOUBT:
-                _count(found, "locked", view.settled)
-                _count(found, "withheld", view.published)
-        return found
-
-    # -- inside
-
-    def _views(self) -> list[BranchView]:
-        return self._broker.coordinator.branches()
-
-    def _view(self, xid: Xid) -> BranchView:
-        for view in self._views():
-            if view.xid == xid:
-                return view
-        raise OperationRefused(f"no branch {xid}; those that there are: escrowmq tx list")
-
-
+"""Messages of a queue that prepared branches have settled, and messages that they will publish to it."""
+COUNTED: Final = 50
+"""Branches in one step of the summary."""
 _OUTCOMES: Final = {
     XaStatus.HEUR_COM: "committed",
     XaStatus.HEUR_RB: "rolled back",
@@ -129,19 +29,138 @@ _OUTCOMES: Final = {
     XaStatus.RB_TIMEOUT: "rolled back",
 }
 
+ByQueue: TypeAlias = dict[tuple[str, str], dict[str, int]]
 
-def _count(found: dict[tuple[str, str], dict[str, int]], what: str, tallies: Iterable[Tally]) -> None:
+_log = logging.getLogger("escrowmq.admin")
+
+
+class TransactionAdmin:
+    """The operations by name are in `operations`; their argument `xid` is the text of an Xid.
+
+    They raise OperationRefused or BrokerError. A change is on disk when its operation returns.
+    """
+
+    def __init__(self, process: BrokerProcess, pieces: Pieces) -> None:
+        self._process = process
+        self._broker = process.broker
+        self._pieces = pieces
+        self.operations: Mapping[str, Operation] = {
+            "tx.list": self.list_branches,
+            "tx.show": self.show,
+            "tx.commit": self.commit,
+            "tx.rollback": self.rollback,
+            "tx.forget": self.forget,
+        }
+
+    async def list_branches(self) -> Listing:
+        """Every branch, in the order in which they began."""
+        return Listing(self._pieces, self._rows())
+
+    async def show(self, xid: str) -> Row:
+        """One branch."""
+        return described(await self._view(self._find(Xid.parse(xid))))
+
+    async def commit(self, xid: str) -> Row:
+        """Commit a branch that is in doubt. Its transaction manager is told when it asks (DTX-11)."""
+        return await self._decide(xid, commit=True)
+
+    async def rollback(self, xid: str) -> Row:
+        """Roll back a branch that is in doubt, or one that is not prepared and has no associated channel."""
+        return await self._decide(xid, commit=False)
+
+    async def forget(self, xid: str) -> None:
+        """Drop the outcome that is kept for the transaction manager of a branch that an operator decided (DTX-10)."""
+        name = Xid.parse(xid)
+        coordinator = self._broker.coordinator
+        await self._process.durably(lambda: XaResult(XaStatus.OK, coordinator.forget(name)))
+
+    async def summary(self) -> dict[str, int]:
+        """How many branches there are, how many are in doubt, and for how long the oldest of these."""
+        return await self._pieces.result(self._counting())
+
+    def by_queue(self) -> Generator[None, None, ByQueue]:
+        """By virtual host and queue: what prepared branches lock and withhold there."""
+        found: ByQueue = {}
+        for branch in list(self._broker.coordinator.by_xid.values()):
+            yield
+            if branch.state is State.PREPARED:
+                view = yield from viewing(branch, self._broker.now)
+                _count(found, "locked", view.settled)
+                _count(found, "withheld", view.published)
+        return found
+
+    async def _decide(self, xid: str, *, commit: bool) -> Row:
+        name = Xid.parse(xid)
+        coordinator = self._broker.coordinator
+        view = await self._view(self._find(name))
+        state = self._find(name).state  # the branch may have changed while it was counted
+        words = state.name.lower().replace("_", " ")
+        if state is State.PREPARED:
+            result = await self._process.durably(lambda: coordinator.force(name, commit=commit))
+            _log_decision(view, result, commit=commit)
+        elif state in DECIDED:
+            raise OperationRefused(f"branch {name} is already {words}; see `escrowmq tx forget`")
+        elif commit:
+            raise OperationRefused(f"branch {name} is {words}; only a prepared branch can be committed by an operator")
+        else:
+            result = await self._process.durably(lambda: coordinator.rollback(name))
+        return {"outcome": _OUTCOMES[result.status], "branch": described(view)}
+
+    def _rows(self) -> Iterator[Row | None]:
+        branches = self._broker.coordinator.by_xid
+        for branch in list(branches.values()):
+            view = yield from viewing(branch, self._broker.now)
+            yield described(view) if branches.get(branch.xid) is branch else None
+
+    def _counting(self) -> Generator[None, None, dict[str, int]]:
+        counts = {"branches": 0, "in_doubt": 0, "in_doubt_seconds": 0, "heuristic": 0}
+        oldest_ms = 0
+        for counted, branch in enumerate(list(self._broker.coordinator.by_xid.values())):
+            if counted % COUNTED == 0:
+                yield
+            counts["branches"] += 1
+            counts["heuristic"] += branch.state in DECIDED
+            if branch.state is State.PREPARED:
+                counts["in_doubt"] += 1
+                oldest_ms = max(oldest_ms, self._broker.now - branch.started)
+        return counts | {"in_doubt_seconds": oldest_ms // 1000}
+
+    async def _view(self, branch: XaBranch) -> BranchView:
+        return await self._pieces.result(viewing(branch, self._broker.now))
+
+    def _find(self, xid: Xid) -> XaBranch:
+        branch = self._broker.coordinator.by_xid.get(xid)
+        if branch is None:
+            raise OperationRefused(f"no branch {xid}; `escrowmq tx list` shows the branches that exist")
+        return branch
+
+
+def _log_decision(view: BranchView, result: XaResult, *, commit: bool) -> None:
+    _log.warning(
+        "an operator has %s branch %s of %s, which had been in doubt for %d s; it %s",
+        _OUTCOMES[result.status],
+        view.xid,
+        view.owner,
+        view.age // 1000,
+        ("settles {} and publishes {}" if commit else "would have settled {} and published {}").format(
+            _in_words(view.settled), _in_words(view.published)
+        ),
+    )
+
+
+def _count(found: ByQueue, what: str, tallies: Iterable[Tally]) -> None:
     for tally in tallies:
         queue = found.setdefault((tally.vhost, tally.queue), dict(NOTHING_IN_DOUBT))
         queue[what] += tally.messages
 
 
-def _told(tallies: Iterable[Tally]) -> str:
-    return ", ".join(f"{tally.messages} of '{tally.queue}' in vhost '{tally.vhost}'" for tally in tallies) or "nothing"
+def _in_words(tallies: Iterable[Tally]) -> str:
+    words = [f"{tally.messages} of queue '{tally.queue}' in vhost '{tally.vhost}'" for tally in tallies]
+    return ", ".join(words) or "nothing"
 
 
 def described(view: BranchView) -> dict[str, Any]:
-    """A branch as JSON; the text of an xid's parts where they are printable."""
+    """A branch for JSON; `gtrid` and `bqual` are texts if they are printable, else None."""
     return {
         "xid": str(view.xid),
         "format_id": view.xid.format_id,

@@ -42,7 +42,7 @@ def show_status(status: Mapping[str, Any]) -> None:
     memory, disk, journal, queues = status["memory"], status["disk"], status["journal"], status["queues"]
     alarms = status["alarms"]
     commits = f"{journal['records'] / journal['batches']:.1f} records each" if journal["batches"] else "none yet"
-    counts = ", ".join(f"{sum(queue[key] for queue in queues):,} {key}" for key in ("ready", "unsettled", "consumers"))
+    counts = ", ".join(f"{queues[key]:,} {key}" for key in ("ready", "unsettled", "consumers"))
     lines = [
         ("version", f"{status['version']}, Python {status['python']}, {status['event_loop']}, pid {status['pid']}"),
         ("data", status["data_dir"]),
@@ -52,7 +52,7 @@ def show_status(status: Mapping[str, Any]) -> None:
         ("memory", f"{size(memory['resident_bytes'])} resident, publishers wait at {size(memory['limit_bytes'])}"),
         ("disk", f"{size(disk['free_bytes'])} free, publishers wait below {size(disk['limit_bytes'])}"),
         ("connections", f"{status['connections']} open, {status['connections_accepted']} since the start"),
-        ("queues", f"{len(queues)} with {counts}"),
+        ("queues", f"{queues['count']:,} with {counts}"),
         ("branches", branches_line(status["transactions"])),
         (
             "journal",

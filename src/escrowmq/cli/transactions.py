@@ -58,7 +58,7 @@ def list_branches(
     """
     rows = [
         row
-        for row in ask(data_dir, "tx.list")
+        for row in sorted(ask(data_dir, "tx.list"), key=lambda row: -row["seconds"])
         if (state is None or row["state"] == state)
         and (not in_doubt or row["state"] == "prepared")
         and (vhost is None or row["vhost"] == vhost)

@@ -203,7 +203,31 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def paused(self) -> Pause:
+        """Why the connection is not read; empty if it is."""
         return self._pauses
+
+    # -- for administration (admin.ports.OpenConnection)
+
+    @property
+    def address(self) -> str:
+        """See `OpenConnection.address`."""
+        return str(self.peer)
+
+    @property
+    def held_back_by(self) -> list[str]:
+        """See `OpenConnection.held_back_by`."""
+        return [pause.name.lower() for pause in self._pauses if pause.name]
+
+    def describe(self) -> dict[str, object]:
+        """See `OpenConnection.describe`."""
+        return self.endpoint.describe() if self.endpoint is not None else {"state": "accepted"}
+
+    def dismiss(self, reason: str) -> None:
+        """See `OpenConnection.dismiss`."""
+        if self.endpoint is None:
+            self.abort()
+        else:
+            self.endpoint.shut(reason)
 
     # -- inside
 

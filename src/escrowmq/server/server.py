@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from escrowmq.admin.audit import audited
 from escrowmq.admin.service import AdminService
 from escrowmq.admin.socket import path as socket_path
 from escrowmq.admin.socket.server import AdminServer
@@ -26,6 +25,7 @@ from escrowmq.server.auth import Authenticator
 from escrowmq.server.connection import ClientConnection
 from escrowmq.server.listener import Bound
 from escrowmq.server.maintenance import Maintenance
+from escrowmq.server.process import ServerProcess
 from escrowmq.server.resources import Alarms, memory_bytes, resident_bytes
 from escrowmq.server.runtime import Runtime
 from escrowmq.server.start import first_start
@@ -66,14 +66,14 @@ class Server:
             compaction_ratio=config.journal.compaction_ratio,
             short=lambda: alarms.disk,
         )
-        self._service = AdminService(
+        self._process = ServerProcess(
             self._runtime,
             self._maintenance,
             self._passwords,
             data_dir=config.data_dir,
             free_bytes=storage.free_bytes,
         )
-        self._admin = AdminServer(audited(self._service.commands))
+        self._admin = AdminServer(AdminService(self._process).operations)
         self._listeners: list[asyncio.Server] = []
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -109,7 +109,7 @@ class Server:
                 context=context if each.scheme == "amqps" else None,
                 login=self._config.limits.unauthenticated_seconds,
             )
-            self._service.listeners.append(each.url)
+            self._process.listeners.append(each.url)
             _log.info("listening on %s", each.url)
 
     async def _open_admin(self) -> None:

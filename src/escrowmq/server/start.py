@@ -7,8 +7,8 @@ import stat
 import time
 from pathlib import Path
 
-from escrowmq.admin.transactions import IN_DOUBT
 from escrowmq.config import SecuritySection
+from escrowmq.core.branches.branch import State
 from escrowmq.core.broker import Broker
 from escrowmq.core.recovery.replay import Recovery, RecoveryError
 from escrowmq.journal.errors import JournalDamaged, JournalError
@@ -46,7 +46,7 @@ def recover(journal: Journal, broker: Broker) -> None:
         sum(queue.ready for queue in queues),
         time.perf_counter() - started,
     )
-    in_doubt = sum(view.state == IN_DOUBT for view in broker.coordinator.branches())
+    in_doubt = sum(branch.state is State.PREPARED for branch in broker.coordinator.by_xid.values())
     if in_doubt:
         _log.warning(
             "%s in doubt, and waiting for a transaction manager: see `escrowmq tx list`",

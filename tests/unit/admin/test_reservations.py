@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.reservations import ReservationAdmin
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.wire.amqp091 import spec
+from tests.unit.admin.processes import FakeProcess, perform
 from tests.unit.wire.amqp091.clients import bodies, pair
 
 
@@ -22,16 +22,10 @@ class Bench:
         self.client.declare(1, "q")
         self.client.publish(1, "q", b"a", b"b", b"c")
         self.client.call(1, spec.EscrowHold("q", "etl", 2), spec.EscrowHoldOk)
-        self.admin = ReservationAdmin(self.server.broker, self._durably)
+        self.admin = ReservationAdmin(FakeProcess(self.server), Pieces())
 
-    async def _durably(self, change: Callable[[], int]) -> int:
-        result = change()
-        self.server.end_turn()
-        self.server.run_disk()
-        return result
-
-    def do(self, command: str, **arguments: Any) -> Any:
-        return asyncio.run(self.admin.commands[command](**arguments))  # type: ignore[arg-type]
+    def do(self, operation: str, **arguments: Any) -> Any:
+        return perform(self.admin.operations, operation, **arguments)
 
 
 def test_every_group_is_listed() -> None:

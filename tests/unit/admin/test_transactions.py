@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from escrowmq.admin.operation import OperationRefused
+from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.transactions import TransactionAdmin
-from escrowmq.core.branches.xa import XaResult, XaStatus
+from escrowmq.core.branches.xa import XaStatus
 from escrowmq.core.branches.xid import Xid
 from escrowmq.core.conditions import BrokerError
 from escrowmq.wire.amqp091 import spec
 from tests.harness.client import SimClient
+from tests.unit.admin.processes import FakeProcess, done, perform
 from tests.unit.wire.amqp091.clients import Server, bodies, pair
 
-T = TypeVar("T")
 X = Xid(1, b"order-7", b"mq")
 NAME = "1:6f726465722d37:6d71"
 
@@ -42,19 +41,19 @@ class Bench:
         if prepared:
             self.end()
             client.call(1, spec.DtxCoordinationPrepare(X.encode()), spec.DtxCoordinationPrepareOk)
-        self.admin = TransactionAdmin(self.server.broker, self._durably)
+        self.admin = TransactionAdmin(FakeProcess(self.server), Pieces())
 
     def end(self) -> None:
         self.client.call(1, spec.DtxDemarcationEnd(X.encode()), spec.DtxDemarcationEndOk)
 
-    async def _durably(self, change: Callable[[], XaResult]) -> XaResult:
-        result = change()
-        self.server.end_turn()
-        self.server.run_disk()
-        return result
+    def do(self, operation: str, **arguments: Any) -> Any:
+        return perform(self.admin.operations, operation, **arguments)
 
-    def do(self, command: str, **arguments: Any) -> Any:
-        return asyncio.run(self.admin.commands[command](**arguments))  # type: ignore[arg-type]
+    def summary(self) -> Any:
+        return done(self.admin.summary())
+
+    def by_queue(self) -> Any:
+        return done(Pieces().result(self.admin.by_queue()))
 
 
 def test_a_branch_is_shown_with_what_it_holds() -> None:
@@ -77,8 +76,8 @@ def test_a_branch_is_shown_with_what_it_holds() -> None:
         "published": [{"vhost": "/", "queue": "out", "messages": 2, "bytes": 10}],
         "settled": [{"vhost": "/", "queue": "in", "messages": 1, "bytes": 5}],
     }
-    assert bench.admin.summary() == {"branches": 1, "in_doubt": 1, "in_doubt_seconds": 5, "heuristic": 0}
-    assert bench.admin.by_queue() == {
+    assert bench.summary() == {"branches": 1, "in_doubt": 1, "in_doubt_seconds": 5, "heuristic": 0}
+    assert bench.by_queue() == {
         ("/", "in"): {"locked": 1, "withheld": 0},
         ("/", "out"): {"locked": 0, "withheld": 2},
     }
@@ -86,8 +85,8 @@ def test_a_branch_is_shown_with_what_it_holds() -> None:
 
 def test_only_prepared_branches_are_in_doubt() -> None:
     bench = Bench(prepared=False)
-    assert bench.admin.summary() == {"branches": 1, "in_doubt": 0, "in_doubt_seconds": 0, "heuristic": 0}
-    assert bench.admin.by_queue() == {}
+    assert bench.summary() == {"branches": 1, "in_doubt": 0, "in_doubt_seconds": 0, "heuristic": 0}
+    assert bench.by_queue() == {}
 
 
 def test_parts_of_an_xid_that_are_no_text_are_not_shown_as_such() -> None:
@@ -102,8 +101,8 @@ def test_parts_of_an_xid_that_are_no_text_are_not_shown_as_such() -> None:
 @pytest.mark.parametrize(
     ("decision", "outcome", "flags", "left", "told"),
     [
-        ("commit", "committed", XaStatus.HEUR_COM, ([], [b"bill", b"parcel"]), "takes {}, and brings {}"),
-        ("rollback", "rolled back", XaStatus.HEUR_RB, ([b"order"], []), "would have taken {}, and brought {}"),
+        ("commit", "committed", XaStatus.HEUR_COM, ([], [b"bill", b"parcel"]), "settles {} and publishes {}"),
+        ("rollback", "rolled back", XaStatus.HEUR_RB, ([b"order"], []), "would have settled {} and published {}"),
     ],
 )
 def test_an_operator_decides_and_the_transaction_manager_is_told(
@@ -119,13 +118,13 @@ def test_an_operator_decides_and_the_transaction_manager_is_told(
     assert bench.do(f"tx.{decision}", xid=NAME)["outcome"] == outcome
     assert (bodies(bench.server, "in"), bodies(bench.server, "out")) == left
     assert bench.do("tx.show", xid=NAME)["state"] == f"heuristic_{outcome.replace(' ', '_')}"
-    assert bench.admin.summary()["heuristic"] == 1
+    assert bench.summary()["heuristic"] == 1
     (line,) = caplog.messages
     assert f"an operator has {outcome} branch {NAME} of guest from " in line
-    assert line.endswith("; it " + told.format("1 of 'in' in vhost '/'", "2 of 'out' in vhost '/'"))
+    assert line.endswith("; it " + told.format("1 of queue 'in' in vhost '/'", "2 of queue 'out' in vhost '/'"))
     answer = bench.client.call(1, spec.DtxCoordinationCommit(X.encode()), spec.DtxCoordinationCommitOk)
     assert answer.flags == flags
-    with pytest.raises(OperationRefused, match="was decided before"):
+    with pytest.raises(OperationRefused, match="is already heuristic"):
         bench.do(f"tx.{decision}", xid=NAME)
     bench.do("tx.forget", xid=NAME)
     assert bench.do("tx.list") == []
@@ -136,7 +135,7 @@ def test_a_branch_that_nobody_works_for_is_just_rolled_back(caplog: pytest.LogCa
     with pytest.raises(BrokerError, match="still associated"):
         bench.do("tx.rollback", xid=NAME)
     bench.end()
-    with pytest.raises(OperationRefused, match="is active; only a prepared one can be committed"):
+    with pytest.raises(OperationRefused, match="is active; only a prepared branch can be committed"):
         bench.do("tx.commit", xid=NAME)
     assert bench.do("tx.rollback", xid=NAME)["outcome"] == "rolled back"
     assert bodies(bench.server, "in") == [b"order"]
@@ -144,13 +143,13 @@ def test_a_branch_that_nobody_works_for_is_just_rolled_back(caplog: pytest.LogCa
     assert not caplog.messages, "it was not in doubt"
 
 
-@pytest.mark.parametrize("command", ["tx.show", "tx.commit", "tx.rollback"])
-def test_unknown_branches_are_refused(command: str) -> None:
+@pytest.mark.parametrize("operation", ["tx.show", "tx.commit", "tx.rollback"])
+def test_unknown_branches_are_refused(operation: str) -> None:
     bench = Bench()
-    with pytest.raises(OperationRefused, match="no branch 1:00:; those that there are: escrowmq tx list"):
-        bench.do(command, xid="1:00:")
+    with pytest.raises(OperationRefused, match="no branch 1:00:; `escrowmq tx list` shows"):
+        bench.do(operation, xid="1:00:")
     with pytest.raises(BrokerError, match="malformed"):
-        bench.do(command, xid="nonsense")
+        bench.do(operation, xid="nonsense")
 
 
 def test_only_what_was_decided_can_be_forgotten() -> None:

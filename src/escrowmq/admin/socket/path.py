@@ -1,4 +1,4 @@
-"""Where the admin socket of a data directory is: `admin.sock` in it."""
+"""The path of the admin socket: `admin.sock` in the data directory."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Final
 
 NAME: Final = "admin.sock"
 LONGEST: Final = 103 if sys.platform == "darwin" else 107
-"""Bytes of a path that the system takes for a socket."""
+"""The longest path of a socket that the system accepts, in bytes."""
 
 
 @contextlib.contextmanager
 def address(data_dir: Path) -> Iterator[str]:
-    """A path to the socket that is short enough for the system. Raises OSError where there is none."""
+    """A path to the socket that is short enough for the system. Raises OSError if there is none."""
     path = data_dir / NAME
     if len(os.fsencode(path)) <= LONGEST:
         yield str(path)
@@ -25,7 +25,7 @@ def address(data_dir: Path) -> Iterator[str]:
     links = Path("/proc/self/fd")
     if not links.is_dir():
         raise OSError(
-            f"the path of {path} is too long for a socket ({LONGEST} bytes are possible); choose a shorter one"
+            f"{path} is too long for the path of a socket, which may have {LONGEST} bytes; use another data directory"
         )
     folder = os.open(data_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -35,9 +35,9 @@ def address(data_dir: Path) -> Iterator[str]:
 
 
 def bind(data_dir: Path) -> socket.socket:
-    """The listening socket, open to this user alone. One that a killed broker left is replaced. Raises OSError.
+    """A listening socket that only this user may open. It replaces the socket of a killed broker. Raises OSError.
 
-    The caller holds the lock of the data directory.
+    The caller must hold the lock of the data directory.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -57,7 +57,7 @@ def bind(data_dir: Path) -> socket.socket:
 
 
 def connect(data_dir: Path, timeout: float) -> socket.socket:
-    """A connection to the broker that serves `data_dir`. Raises OSError."""
+    """A connection to the broker that serves `data_dir`; `timeout` is in seconds. Raises OSError."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.settimeout(timeout)
     try:

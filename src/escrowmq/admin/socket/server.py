@@ -1,6 +1,7 @@
 """The admin socket: requests as lines of JSON, `{"command": …, "arguments": {…}}`, each answered by one line.
 
-An answer is `{"result": …}` or `{"error": "…"}`. Who may open the socket may do everything.
+An answer is `{"result": …}` or `{"error": "…"}`. Every process that may open the socket may use every operation. The
+rows of a list are sent while they are made, so an answer of any length takes little memory.
 """
 
 from __future__ import annotations
@@ -9,22 +10,24 @@ import asyncio
 import json
 import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
-from escrowmq.admin.operation import Command, OperationRefused
+from escrowmq.admin.operation import Listing, Operation, OperationRefused
 from escrowmq.core.conditions import BrokerError
 
 LONGEST_REQUEST: Final = 1 << 20
+"""Bytes; a client that sends a longer line is disconnected."""
+UNKNOWN: Final = "no such command, or not a request; the command line and the broker may be of different versions"
 
 _log = logging.getLogger("escrowmq.admin")
 
 
 class AdminServer:
-    """Runs the commands of a table, by name."""
+    """Runs the operations of a table for the clients of a listening socket."""
 
-    def __init__(self, commands: Mapping[str, Command]) -> None:
-        self._commands = commands
+    def __init__(self, operations: Mapping[str, Operation]) -> None:
+        self._operations = operations
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.StreamWriter] = set()
 
@@ -33,7 +36,7 @@ class AdminServer:
         self._server = await asyncio.start_unix_server(self._serve, sock=sock, limit=LONGEST_REQUEST)
 
     def stop(self) -> None:
-        """Serve nobody any more."""
+        """Accept no more clients and disconnect those that there are."""
         if self._server is not None:
             self._server.close()
         for writer in self._clients:
@@ -43,31 +46,48 @@ class AdminServer:
         self._clients.add(writer)
         try:
             while line := await reader.readline():
-                answer = await self.answer(line)
-                writer.write(json.dumps(answer, default=str).encode() + b"\n")
-                await writer.drain()
-        except (OSError, ValueError):  # gone, or a line that is too long
+                async for part in self.answer(line):
+                    writer.write(part)
+                    await writer.drain()
+        except (OSError, ValueError):  # the client has gone, or its line is too long
             pass
+        except Exception:  # noqa: BLE001 - a fault of one operation must not end the broker
+            _log.exception("internal error in the middle of an answer on the admin socket; the client is disconnected")
         finally:
             self._clients.discard(writer)
             writer.close()
 
-    async def answer(self, line: bytes) -> dict[str, Any]:
-        """What is to be answered to a request."""
+    async def answer(self, line: bytes) -> AsyncIterator[bytes]:
+        """The answer to a request, in parts; the last one ends with a newline."""
+        result, error = await self._run(line)
+        if error:
+            yield json.dumps({"error": error}).encode() + b"\n"
+        elif isinstance(result, Listing):
+            between = b'{"result": ['
+            async for rows in result.pieces():
+                if rows:
+                    yield between + json.dumps(rows, default=str)[1:-1].encode()
+                    between = b", "
+            yield b"]}\n" if between == b", " else between + b"]}\n"
+        else:
+            yield json.dumps({"result": result}, default=str).encode() + b"\n"
+
+    async def _run(self, line: bytes) -> tuple[Any, str]:
+        """The result of a request, and the error if it has failed."""
         try:
             request = json.loads(line)
             name, arguments = request["command"], request.get("arguments", {})
-            command = self._commands[name]
+            operation = self._operations[name]
         except (ValueError, KeyError, TypeError, AttributeError):
-            return {"error": "no such command, or no request at all; the command line and the broker differ in version"}
+            return None, UNKNOWN
         try:
-            return {"result": await command(**arguments)}
+            return await operation(**arguments), ""
         except BrokerError as error:
-            return {"error": error.text}
+            return None, error.text
         except OperationRefused as error:
-            return {"error": str(error)}
+            return None, str(error)
         except TypeError as error:
-            return {"error": f"{name}: {error}"}
-        except Exception as error:  # noqa: BLE001 - a fault of ours in one command
-            _log.exception("internal error in the admin command %s", name)
-            return {"error": f"internal error: {error!r}; see the broker's log"}
+            return None, f"{name}: {error}"
+        except Exception as error:  # noqa: BLE001 - a fault of one operation must not end the broker
+            _log.exception("internal error in the admin operation %s", name)
+            return None, f"internal error: {error!r}; see the broker's log"

@@ -13,6 +13,8 @@ from escrowmq.core.branches.xa_views import view_of
 from escrowmq.core.conditions import BrokerError, Condition
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from escrowmq.core.branches.xid import Xid
     from escrowmq.core.broker import Broker
 
@@ -38,6 +40,11 @@ class Branches:
         self._branches: dict[Xid, XaBranch] = {}
         self._overdue: dict[Xid, None] = {}
         self._workers: dict[Worker, dict[XaBranch, None]] = {}
+
+    @property
+    def by_xid(self) -> Mapping[Xid, XaBranch]:
+        """Every branch that is not over, in the order in which they began; not to be changed by the caller."""
+        return self._branches
 
     def branches(self) -> list[BranchView]:
         """Every branch that is not over, in the order in which they began."""

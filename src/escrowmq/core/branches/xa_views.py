@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.branches.association import Association
 from escrowmq.core.branches.xa import BranchView, Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Generator, Iterable, Sequence
 
     from escrowmq.core.branches.xa_branch import XaBranch
+    from escrowmq.core.messages.entry import Entry
     from escrowmq.core.queues.queue import Queue
+
+STEP: Final = 500
+"""Messages that are counted in one step."""
 
 
 def view_of(branch: XaBranch, now: int) -> BranchView:
     """The branch as it stands at `now`; queues that are deleted are left out."""
-    published = [(q, len(p.contents), sum(map(len, p.contents))) for p in branch.publications for q in p.queues]
-    published += [(q, len(run.contents), run.size) for run in branch.runs for q in run.queues]
-    settled = [(s.consumer.queue, len(s.entries), sum([len(e.content) for e in s.entries])) for s in branch.settlements]
-    settled += [
-        (held.reservation.queue, held.count, 0) for held in branch.reservations
-    ]  # nobody has counted their bytes
+    steps = viewing(branch, now)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            view: BranchView = end.value
+            return view
+
+
+def viewing(branch: XaBranch, now: int) -> Generator[None, None, BranchView]:
+    """`view_of` in steps of at most `STEP` messages: a branch may have hundreds of thousands."""
+    published: list[tuple[Queue, int, int]] = []
+    for publication in list(branch.publications):
+        size = yield from _bytes_of(publication.contents)
+        published += [(queue, len(publication.contents), size) for queue in publication.queues]
+    published += [(queue, len(run.contents), run.size) for run in branch.runs for queue in run.queues]
+    settled: list[tuple[Queue, int, int]] = []
+    for settlement in list(branch.settlements):
+        size = yield from _bytes_settled(settlement.entries)
+        settled.append((settlement.consumer.queue, len(settlement.entries), size))
+    # The bytes of reserved messages are not counted anywhere.
+    settled += [(held.reservation.queue, held.count, 0) for held in branch.reservations]
     return BranchView(
         branch.xid,
         branch.number,
@@ -34,6 +54,22 @@ def view_of(branch: XaBranch, now: int) -> BranchView:
         _tallies(published),
         _tallies(settled),
     )
+
+
+def _bytes_of(contents: Sequence[bytes]) -> Generator[None, None, int]:
+    size = 0
+    for start in range(0, len(contents), STEP):
+        size += sum(map(len, contents[start : start + STEP]))
+        yield
+    return size
+
+
+def _bytes_settled(entries: Sequence[Entry]) -> Generator[None, None, int]:
+    size = 0
+    for start in range(0, len(entries), STEP):
+        size += sum([len(entry.content) for entry in entries[start : start + STEP]])
+        yield
+    return size
 
 
 def _tallies(found: Iterable[tuple[Queue, int, int]]) -> tuple[Tally, ...]:

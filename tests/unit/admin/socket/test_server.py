@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from escrowmq.admin.operation import Command, OperationRefused
+from escrowmq.admin.operation import Listing, Operation, OperationRefused, Row
+from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.socket import path as socket_path
 from escrowmq.admin.socket.client import AdminError, ask
 from escrowmq.admin.socket.server import AdminServer
@@ -35,7 +36,34 @@ async def fail() -> None:
     raise KeyError("broken")
 
 
-COMMANDS: dict[str, Command] = {"add": add, "refuse": refuse, "core": refuse_in_core, "fail": fail}
+async def count(most: int, broken_at: int = -1) -> Listing:
+    def steps() -> Iterator[Row | None]:
+        for number in range(most):
+            if number == broken_at:
+                raise KeyError("broken")
+            yield {"number": number} if number % 3 else None
+
+    return Listing(Pieces(2), steps())
+
+
+OPERATIONS: dict[str, Operation] = {
+    "add": add,
+    "refuse": refuse,
+    "core": refuse_in_core,
+    "fail": fail,
+    "count": count,
+}
+
+
+def answered(line: bytes) -> Any:
+    """The answer to a request, and that it is one line."""
+
+    async def parts() -> bytes:
+        return b"".join([part async for part in AdminServer(OPERATIONS).answer(line)])
+
+    text = asyncio.run(parts())
+    assert text.count(b"\n") == text.endswith(b"\n") == 1
+    return json.loads(text)
 
 
 @pytest.mark.parametrize(
@@ -45,32 +73,34 @@ COMMANDS: dict[str, Command] = {"add": add, "refuse": refuse, "core": refuse_in_
         ({"command": "add", "arguments": {"a": 1}}, {"result": 1}),
         ({"command": "refuse", "arguments": {"text": "no"}}, {"error": "no"}),
         ({"command": "core"}, {"error": "no such thing"}),
+        ({"command": "count", "arguments": {"most": 0}}, {"result": []}),
+        ({"command": "count", "arguments": {"most": 1}}, {"result": []}),
+        ({"command": "count", "arguments": {"most": 6}}, {"result": [{"number": n} for n in (1, 2, 4, 5)]}),
     ],
 )
 def test_a_request_has_its_answer(request_: dict[str, Any], answer: dict[str, Any]) -> None:
-    server = AdminServer(COMMANDS)
-    assert asyncio.run(server.answer(json.dumps(request_).encode())) == answer
+    assert answered(json.dumps(request_).encode()) == answer
 
 
 @pytest.mark.parametrize(
     "line", [b"", b"{", b"[]", b"1", b"{}", b'{"command": "none"}', b'{"command": []}', b'{"command": "add"}', b"\xff"]
 )
 def test_what_is_no_request_is_told_so(line: bytes) -> None:
-    (key,) = asyncio.run(AdminServer(COMMANDS).answer(line))
+    (key,) = answered(line)
     assert key == "error"
 
 
 def test_a_fault_of_ours_is_logged_and_told(caplog: pytest.LogCaptureFixture) -> None:
-    answer = asyncio.run(AdminServer(COMMANDS).answer(b'{"command": "fail"}'))
+    answer = answered(b'{"command": "fail"}')
     assert answer == {"error": "internal error: KeyError('broken'); see the broker's log"}
-    assert "internal error in the admin command fail" in caplog.text
+    assert "internal error in the admin operation fail" in caplog.text
 
 
 def asked(tmp_path: Path, question: Callable[[], Any]) -> Any:
     """What a client on another thread gets from a server."""
 
     async def test() -> Any:
-        server = AdminServer(COMMANDS)
+        server = AdminServer(OPERATIONS)
         await server.start(socket_path.bind(tmp_path))
         with ThreadPoolExecutor(1) as pool:
             try:
@@ -115,3 +145,17 @@ def test_an_endless_line_is_not_kept(tmp_path: Path) -> None:
                 return b""
 
     assert asked(tmp_path, question) == b""
+
+
+def test_a_list_is_sent_while_it_is_made() -> None:
+    async def parts() -> list[bytes]:
+        request = b'{"command": "count", "arguments": {"most": 5}}'
+        return [part async for part in AdminServer(OPERATIONS).answer(request)]
+
+    assert asyncio.run(parts()) == [b'{"result": [{"number": 1}', b', {"number": 2}', b', {"number": 4}', b"]}\n"]
+
+
+def test_an_answer_that_breaks_off_is_an_error_for_the_client(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(AdminError, match="closed the connection before its answer was complete"):
+        asked(tmp_path, lambda: ask(tmp_path, "count", most=9, broken_at=5))
+    assert "internal error in the middle of an answer" in caplog.text

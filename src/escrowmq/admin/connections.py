@@ -1,0 +1,64 @@
+"""Operations on the clients' connections: list them, and close them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+
+from escrowmq.admin.operation import Listing, Operation, OperationRefused, Row
+from escrowmq.admin.pieces import Pieces
+from escrowmq.admin.ports import BrokerProcess, OpenConnection
+
+
+class ConnectionAdmin:
+    """The operations by name are in `operations`."""
+
+    def __init__(self, process: BrokerProcess, pieces: Pieces) -> None:
+        self._process = process
+        self._pieces = pieces
+        self.operations: Mapping[str, Operation] = {
+            "connection.list": self.list_connections,
+            "connection.close": self.close_connection,
+        }
+
+    async def list_connections(self) -> Listing:
+        """Every connection, also those that have not sent anything yet."""
+        return Listing(self._pieces, self._rows())
+
+    async def close_connection(self, peer: str, reason: str = "closed by an operator") -> None:
+        """Close the connection from `peer`, HOST:PORT. Raises OperationRefused if there is none."""
+        if not await self.close_those(lambda connection: connection.address == peer, reason):
+            raise OperationRefused(f"no connection from {peer}")
+
+    async def close_those(self, which: Callable[[OpenConnection], bool], reason: str) -> int:
+        """Close the connections for which `which` is true; their number."""
+        return await self._pieces.result(self._closing(which, reason))
+
+    def close_now(self, which: Callable[[OpenConnection], bool], reason: str) -> None:
+        """The same in one piece, for a change that must find no such connection."""
+        for _ in self._closing(which, reason):
+            pass
+
+    def _rows(self) -> Iterator[Row | None]:
+        still_open = self._process.connections
+        for connection in list(still_open):
+            yield _row(connection, self._process.broker.now) if connection in still_open else None
+
+    def _closing(self, which: Callable[[OpenConnection], bool], reason: str) -> Generator[None, None, int]:
+        still_open, closed = self._process.connections, 0
+        for connection in list(still_open):
+            if connection in still_open and which(connection):
+                self._process.begin()
+                connection.dismiss(reason)
+                closed += 1
+            yield
+        return closed
+
+
+def _row(connection: OpenConnection, now_ms: int) -> Row:
+    return {
+        **connection.describe(),
+        "peer": connection.address,
+        "seconds": max(0, now_ms - connection.opened_ms) // 1000,
+        "unsent_bytes": connection.unsent,
+        "held_back_by": list(connection.held_back_by),
+    }

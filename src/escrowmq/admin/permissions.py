@@ -1,0 +1,74 @@
+"""Operations on permissions and topic permissions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
+
+from escrowmq.admin.operation import Listing, Operation, Row
+from escrowmq.admin.pieces import Pieces
+from escrowmq.admin.ports import BrokerProcess
+from escrowmq.core.access.permissions import Entry, Permission, TopicPermission
+
+
+class PermissionAdmin:
+    """The operations by name are in `operations`. A change is on disk when its operation returns."""
+
+    def __init__(self, process: BrokerProcess, pieces: Pieces) -> None:
+        self._process = process
+        self._broker = process.broker
+        self._access = process.broker.access
+        self._pieces = pieces
+        self.operations: Mapping[str, Operation] = {
+            "permission.list": self.list_permissions,
+            "permission.set": self.set_permission,
+            "permission.clear": self.clear_permission,
+            "topic.list": self.list_topic_permissions,
+            "topic.set": self.set_topic_permission,
+            "topic.clear": self.clear_topic_permission,
+        }
+
+    async def list_permissions(self, user: str | None = None, vhost: str | None = None) -> Listing:
+        """Permissions; of a user, on a virtual host. Raises BrokerError for an unknown user or virtual host."""
+        self._check_known(user, vhost)
+        return Listing(self._pieces, _matching(self._access.permissions.values(), user, vhost))
+
+    async def set_permission(self, user: str, vhost: str, configure: str, write: str, read: str) -> None:
+        """Set a user's permissions on a virtual host, in place of those that the user had."""
+        await self._set(lambda: self._access.set_permission(user, vhost, configure, write, read))
+
+    async def clear_permission(self, user: str, vhost: str) -> None:
+        """Remove a user's permissions on a virtual host."""
+        await self._clear(lambda: self._access.clear_permission(user, vhost))
+
+    async def list_topic_permissions(self, user: str | None = None, vhost: str | None = None) -> Listing:
+        """As `list_permissions`."""
+        self._check_known(user, vhost)
+        return Listing(self._pieces, _matching(self._access.topic_permissions.values(), user, vhost))
+
+    async def set_topic_permission(self, user: str, vhost: str, exchange: str, write: str, read: str) -> None:
+        """Restrict the routing keys that a user may use with an exchange."""
+        await self._set(lambda: self._access.set_topic_permission(user, vhost, exchange, write, read))
+
+    async def clear_topic_permission(self, user: str, vhost: str, exchange: str | None = None) -> None:
+        """Lift the restriction for an exchange; for all of them without `exchange`."""
+        await self._clear(lambda: self._access.clear_topic_permission(user, vhost, exchange))
+
+    def _check_known(self, user: str | None, vhost: str | None) -> None:
+        if user is not None:
+            self._access.user(user)
+        if vhost is not None:
+            self._access.vhost(vhost)
+
+    async def _set(self, change: Callable[[], Entry]) -> None:
+        await self._process.durably(lambda: self._broker.record_access(change()))
+
+    async def _clear(self, change: Callable[[], tuple[Entry, ...]]) -> None:
+        await self._process.durably(lambda: self._broker.record_access_removed(change()))
+
+
+def _matching(
+    permissions: Iterable[Permission | TopicPermission], user: str | None, vhost: str | None
+) -> Iterator[Row | None]:
+    for permission in list(permissions):
+        yield asdict(permission) if user in {None, permission.user} and vhost in {None, permission.vhost} else None

@@ -1,0 +1,44 @@
+"""Work in pieces: operations over many objects share the event loop with the broker's clients.
+
+Such an operation is a generator that yields after each step, a small and bounded amount of work such as one queue's
+row. A *piece* is at most `STEPS` steps. One piece is done in each iteration of the event loop; several operations take
+turns. Work is counted and not clocked, so that an operation is always cut at the same places.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, Iterator
+from itertools import islice
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+STEPS: Final = 100
+"""Steps in one piece. A step takes 5 to 20 µs."""
+
+
+class Pieces:
+    """Cuts operations into pieces and gives each piece its turn. All operations of a service share one object."""
+
+    def __init__(self, steps: int = STEPS) -> None:
+        self._steps = steps
+        self._turn = asyncio.Lock()
+
+    async def piece(self, work: Iterator[T]) -> list[T] | None:
+        """Do the next piece of `work` in an iteration of the event loop of its own; its yields, or None at the end."""
+        async with self._turn:
+            await asyncio.sleep(0)
+            return list(islice(work, self._steps)) or None
+
+    async def result(self, work: Generator[object, None, T]) -> T:
+        """Do all of `work`, piece by piece, and return its return value."""
+        returned: list[T] = []
+        noting = _noting(work, returned)
+        while await self.piece(noting) is not None:
+            pass
+        return returned[0]
+
+
+def _noting(work: Generator[object, None, T], returned: list[T]) -> Generator[object, None, None]:
+    returned.append((yield from work))

@@ -1,0 +1,84 @@
+"""The broker process as the admin service sees it. The server implements these ports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Protocol, TypeVar
+
+from escrowmq.core.broker import Broker
+
+T = TypeVar("T")
+
+
+class OpenConnection(Protocol):
+    """A client's connection."""
+
+    @property
+    def address(self) -> str:
+        """The client's address, HOST:PORT."""
+        ...
+
+    @property
+    def opened_ms(self) -> int:
+        """When the connection was accepted, in milliseconds since the epoch."""
+        ...
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that wait in the buffer of the socket."""
+        ...
+
+    @property
+    def held_back_by(self) -> Sequence[str]:
+        """The reasons why the connection is not being read; empty if it is."""
+        ...
+
+    @property
+    def user(self) -> str:
+        """The user who has logged in; empty before that."""
+        ...
+
+    @property
+    def vhost(self) -> str:
+        """The virtual host that the client has opened; empty before that."""
+        ...
+
+    def describe(self) -> dict[str, object]:
+        """Protocol, state and the other properties for a list of connections, for JSON."""
+        ...
+
+    def dismiss(self, reason: str) -> None:
+        """Close the connection and tell the client the reason, as far as its protocol has come that far."""
+        ...
+
+
+class BrokerProcess(Protocol):
+    """The process around the broker: its turns, connections, journal and passwords."""
+
+    @property
+    def broker(self) -> Broker: ...
+
+    @property
+    def connections(self) -> Collection[OpenConnection]:
+        """Open connections, oldest first."""
+        ...
+
+    def begin(self) -> None:
+        """Begin a turn, unless one has begun. Comes before each change and each call on a connection."""
+        ...
+
+    async def durably(self, change: Callable[[], T]) -> T:
+        """Make a change in a turn, wait until it is on disk, and return its result."""
+        ...
+
+    async def hash_password(self, password: str) -> str:
+        """The hash under which a password is stored."""
+        ...
+
+    async def snapshot(self, *, compact: bool) -> str:
+        """Take a snapshot, after compaction if asked for; the reason why that failed, or an empty text."""
+        ...
+
+    def figures(self) -> dict[str, Any]:
+        """Version, load, memory, disk, alarms and journal, for JSON."""
+        ...

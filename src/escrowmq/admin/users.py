@@ -1,0 +1,70 @@
+"""Operations on users. A user's permissions are in `admin.permissions`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from escrowmq.admin.connections import ConnectionAdmin
+from escrowmq.admin.operation import Listing, Operation, OperationRefused, Row
+from escrowmq.admin.pieces import Pieces
+from escrowmq.admin.ports import BrokerProcess
+from escrowmq.core.access.permissions import User
+
+
+class UserAdmin:
+    """The operations by name are in `operations`. A change is on disk when its operation returns."""
+
+    def __init__(self, process: BrokerProcess, connections: ConnectionAdmin, pieces: Pieces) -> None:
+        self._process = process
+        self._broker = process.broker
+        self._access = process.broker.access
+        self._connections = connections
+        self._pieces = pieces
+        self.operations: Mapping[str, Operation] = {
+            "user.list": self.list_users,
+            "user.add": self.add_user,
+            "user.delete": self.delete_user,
+            "user.password": self.set_password,
+            "user.tags": self.set_tags,
+        }
+
+    async def list_users(self) -> Listing:
+        """Every user; `password` says whether the user has one."""
+        return Listing(self._pieces, map(_row, list(self._access.users.values())))
+
+    async def add_user(self, name: str, password: str | None = None, tags: Iterable[str] = ()) -> None:
+        """Add a user. A user without a password can log in with a client certificate only."""
+        if name in self._access.users:
+            raise OperationRefused(f"user '{name}' already exists")
+        password_hash = await self._hash(password)
+        await self._set(lambda: self._access.add_user(name, password_hash, tuple(tags)))
+
+    async def delete_user(self, name: str) -> None:
+        """Delete a user and the user's permissions, and close the user's connections."""
+        broker = self._broker
+        await self._process.durably(lambda: broker.record_access_removed(self._access.remove_user(name)))
+        await self._connections.close_those(lambda connection: connection.user == name, f"user '{name}' was deleted")
+
+    async def set_password(self, name: str, password: str | None = None) -> None:
+        """Set or, with None, remove a user's password."""
+        self._access.user(name)
+        password_hash = await self._hash(password)
+        await self._set(lambda: self._access.set_password(name, password_hash))
+
+    async def set_tags(self, name: str, tags: Iterable[str]) -> None:
+        """Set a user's tags in place of those that the user had."""
+        await self._set(lambda: self._access.set_tags(name, tuple(tags)))
+
+    async def _set(self, change: Callable[[], User]) -> None:
+        await self._process.durably(lambda: self._broker.record_access(change()))
+
+    async def _hash(self, password: str | None) -> str:
+        if password is None:
+            return ""
+        if not password:
+            raise OperationRefused("the password is empty")
+        return await self._process.hash_password(password)
+
+
+def _row(user: User) -> Row:
+    return {"name": user.name, "tags": list(user.tags), "password": bool(user.password_hash)}

@@ -1,0 +1,109 @@
+"""The broker process as the admin service sees it: implements `admin.ports.BrokerProcess`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import time
+from collections.abc import Callable, Collection
+from concurrent.futures import Executor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+from escrowmq import __version__
+from escrowmq.admin.ports import OpenConnection
+from escrowmq.core.broker import Broker
+from escrowmq.server.auth import hash_password
+from escrowmq.server.maintenance import Maintenance
+from escrowmq.server.resources import resident_bytes
+from escrowmq.server.runtime import Runtime
+
+T = TypeVar("T")
+
+
+class ServerProcess:
+    """Passwords are hashed by `executor`; `free_bytes` returns the free space of the disk."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        maintenance: Maintenance,
+        executor: Executor,
+        *,
+        data_dir: Path,
+        free_bytes: Callable[[], int],
+    ) -> None:
+        self.broker: Broker = runtime.broker
+        self.listeners: list[str] = []
+        self._runtime = runtime
+        self._turns = runtime.turns
+        self._maintenance = maintenance
+        self._executor = executor
+        self._data_dir = data_dir
+        self._free_bytes = free_bytes
+        self._started = time.monotonic()
+
+    @property
+    def connections(self) -> Collection[OpenConnection]:
+        """See `BrokerProcess.connections`."""
+        return self._runtime.connections
+
+    def begin(self) -> None:
+        """See `BrokerProcess.begin`."""
+        self._turns.begin()
+
+    async def durably(self, change: Callable[[], T]) -> T:
+        """See `BrokerProcess.durably`."""
+        self._turns.begin()
+        result = change()
+        synced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._turns.when_synced(self._turns.journal.end_lsn, lambda: None if synced.done() else synced.set_result(None))
+        await synced
+        return result
+
+    async def hash_password(self, password: str) -> str:
+        """See `BrokerProcess.hash_password`."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, hash_password, password)
+
+    async def snapshot(self, *, compact: bool) -> str:
+        """See `BrokerProcess.snapshot`."""
+        done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._maintenance.snapshot_now(lambda fault: None if done.done() else done.set_result(fault), compact=compact)
+        return await done
+
+    def figures(self) -> dict[str, Any]:
+        """See `BrokerProcess.figures`."""
+        runtime, alarms = self._runtime, self._runtime.alarms
+        return {
+            "version": __version__,
+            "python": platform.python_version(),
+            "event_loop": type(asyncio.get_running_loop()).__module__.partition(".")[0],
+            "pid": os.getpid(),
+            "data_dir": str(self._data_dir),
+            "listeners": self.listeners,
+            "uptime_seconds": round(time.monotonic() - self._started, 1),
+            "turns": self._turns.count,
+            "connections": len(runtime.connections),
+            "connections_accepted": runtime.accepted,
+            "alarms": [name for name in ("memory", "disk") if getattr(alarms, name)],
+            "memory": {"resident_bytes": resident_bytes(), "limit_bytes": alarms.memory_limit},
+            "disk": {"free_bytes": self._free_bytes(), "limit_bytes": alarms.disk_limit},
+            "journal": self._journal_figures(),
+        }
+
+    def _journal_figures(self) -> dict[str, Any]:
+        journal = self._turns.journal
+        figures = asdict(journal.stats)
+        del figures["sync_us_buckets"]
+        return figures | {
+            "sync_us_median": journal.stats.sync_us_quantile(0.5),
+            "sync_us_p99": journal.stats.sync_us_quantile(0.99),
+            "end_lsn": journal.end_lsn,
+            "synced_lsn": journal.synced_lsn,
+            "snapshot_lsn": journal.snapshot_lsn,
+            "unwritten_bytes": journal.pending_bytes,
+            "maintenance": self._maintenance.stage.name.lower(),
+            "capture_ms_longest": round(self._maintenance.longest_capture_ms, 1),
+        }

@@ -1,0 +1,92 @@
+"""A broker process for the tests of administration: the simulated server, and connections that are fakes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+from escrowmq.admin.operation import Listing, Operation
+from escrowmq.admin.pieces import Pieces
+from escrowmq.core.broker import Broker
+from tests.unit.wire.amqp091.clients import Server
+
+T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class FakeConnection:
+    """Notes why it was closed."""
+
+    address: str
+    user: str = "guest"
+    vhost: str = "/"
+    opened_ms: int = 0
+    unsent: int = 0
+    held_back_by: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+    def describe(self) -> dict[str, object]:
+        return {"user": self.user, "vhost": self.vhost}
+
+    def dismiss(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+
+class FakeProcess:
+    """Implements `BrokerProcess`."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.broker: Broker = server.broker
+        self.connections: dict[FakeConnection, None] = {}
+        self.failure = ""
+        self.compacted: list[bool] = []
+        self.turns = 0
+
+    def begin(self) -> None:
+        self.turns += 1
+
+    async def durably(self, change: Callable[[], T]) -> T:
+        result = change()
+        self.server.end_turn()
+        self.server.run_disk()
+        return result
+
+    async def hash_password(self, password: str) -> str:
+        return f"hash of {password}"
+
+    async def snapshot(self, *, compact: bool) -> str:
+        self.compacted.append(compact)
+        return self.failure
+
+    def figures(self) -> dict[str, Any]:
+        return {"pid": 1}
+
+
+class CountingPieces(Pieces):
+    """Counts the pieces that it gave their turns."""
+
+    def __init__(self, steps: int = 100) -> None:
+        super().__init__(steps)
+        self.count = 0
+
+    async def piece(self, work: Any) -> Any:
+        self.count += 1
+        return await super().piece(work)
+
+
+def perform(operations: Mapping[str, Operation], operation: str, /, **arguments: Any) -> Any:
+    """The result of an operation; of a list, its rows."""
+
+    async def run() -> Any:
+        result = await operations[operation](**arguments)
+        return await result.rows() if isinstance(result, Listing) else result
+
+    return asyncio.run(run())
+
+
+def done(coroutine: Any) -> Any:
+    """The result of a coroutine."""
+    return asyncio.run(cast("Coroutine[Any, Any, Any]", coroutine))

@@ -1,0 +1,50 @@
+"""Operations on permissions and topic permissions."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.admin.permissions import PermissionAdmin
+from escrowmq.admin.pieces import Pieces
+from escrowmq.core.conditions import BrokerError
+from tests.unit.admin.processes import FakeProcess, perform
+from tests.unit.wire.amqp091.clients import pair
+
+
+class Bench:
+    """A broker with the users `guest` and `bob`."""
+
+    def __init__(self) -> None:
+        process = FakeProcess(pair()[0])
+        process.broker.access.add_user("bob", "")
+        self.operations = PermissionAdmin(process, Pieces()).operations
+
+    def listed(self, operation: str, **filters: str) -> list[tuple[str, ...]]:
+        return [tuple(row.values()) for row in perform(self.operations, operation, **filters)]
+
+
+def test_permissions_are_set_listed_and_cleared() -> None:
+    bench = Bench()
+    perform(bench.operations, "permission.set", user="bob", vhost="/", configure="^a", write="^b", read="^c")
+    assert bench.listed("permission.list", user="bob") == [("bob", "/", "^a", "^b", "^c")]
+    assert len(bench.listed("permission.list", vhost="/")) == 2
+    perform(bench.operations, "permission.clear", user="bob", vhost="/")
+    assert bench.listed("permission.list", user="bob") == []
+
+
+def test_topic_permissions_are_set_listed_and_cleared() -> None:
+    bench = Bench()
+    for exchange in ("amq.topic", "t"):
+        perform(bench.operations, "topic.set", user="bob", vhost="/", exchange=exchange, write="^b", read="^c")
+    assert bench.listed("topic.list") == [("bob", "/", "amq.topic", "^b", "^c"), ("bob", "/", "t", "^b", "^c")]
+    perform(bench.operations, "topic.clear", user="bob", vhost="/", exchange="t")
+    assert bench.listed("topic.list", user="bob", vhost="/") == [("bob", "/", "amq.topic", "^b", "^c")]
+    perform(bench.operations, "topic.clear", user="bob", vhost="/")
+    assert bench.listed("topic.list") == []
+
+
+@pytest.mark.parametrize("operation", ["permission.list", "topic.list"])
+@pytest.mark.parametrize("filters", [{"user": "nobody"}, {"vhost": "w"}])
+def test_a_filter_for_an_unknown_name_is_refused(operation: str, filters: dict[str, str]) -> None:
+    with pytest.raises(BrokerError, match="no such"):
+        Bench().listed(operation, **filters)

@@ -1,0 +1,50 @@
+"""Work is cut into pieces by its steps, and other work of the event loop runs between the pieces."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+
+from escrowmq.admin.pieces import Pieces
+
+
+def counting(steps: int) -> Generator[int, None, str]:
+    yield from range(steps)
+    return "done"
+
+
+def test_a_piece_is_so_many_steps_and_none_follows_the_last() -> None:
+    async def pieces() -> list[list[int] | None]:
+        pieces, work = Pieces(2), counting(5)
+        return [await pieces.piece(work) for _ in range(4)]
+
+    assert asyncio.run(pieces()) == [[0, 1], [2, 3], [4], None]
+
+
+def test_the_result_of_work_is_its_return_value() -> None:
+    assert asyncio.run(Pieces(2).result(counting(5))) == "done"
+    assert asyncio.run(Pieces(2).result(counting(0))) == "done"
+
+
+def test_each_iteration_of_the_event_loop_does_one_piece_whatever_the_number_of_operations() -> None:
+    done: list[int] = []
+
+    def steps(each: int) -> Generator[None, None, None]:
+        for _ in range(20):
+            done.append(each)
+            yield
+
+    async def test() -> list[int]:
+        pieces = Pieces(5)
+        tasks = [asyncio.ensure_future(pieces.result(steps(each))) for each in range(3)]
+        grown = []
+        while not all(task.done() for task in tasks):
+            before = len(done)
+            await asyncio.sleep(0)
+            grown.append(len(done) - before)
+        return grown
+
+    grown = asyncio.run(test())
+    assert max(grown) == 5
+    assert sum(grown) == 60
+    assert done[:15] == [0] * 5 + [1] * 5 + [2] * 5, "the operations take turns"

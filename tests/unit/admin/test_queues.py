@@ -1,0 +1,83 @@
+"""The list of queues and the totals of all queues, both in pieces."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from escrowmq.admin.queues import TOTALLED, QueueAdmin
+from escrowmq.admin.transactions import TransactionAdmin
+from escrowmq.core.conditions import BrokerError
+from tests.unit.admin.processes import CountingPieces, FakeProcess, done, perform
+from tests.unit.wire.amqp091.clients import pair
+
+QUEUES = 50
+
+
+class Bench:
+    """A broker with fifty queues and a message in each; pieces of ten steps."""
+
+    def __init__(self) -> None:
+        self.server, self.client = pair()
+        self.names = [f"q{number}" for number in range(QUEUES)]
+        for name in self.names:
+            self.client.declare(1, name)
+            self.client.publish(1, name, b"message")
+        process = FakeProcess(self.server)
+        self.pieces = CountingPieces(10)
+        self.admin = QueueAdmin(process.broker, TransactionAdmin(process, self.pieces), self.pieces)
+
+
+def test_a_queue_is_listed_with_its_figures() -> None:
+    row = perform(Bench().admin.operations, "queue.list")[0]
+    assert row == {
+        "vhost": "/",
+        "name": "q0",
+        "type": "classic",
+        "durable": True,
+        "exclusive": False,
+        "auto_delete": False,
+        "ready": 1,
+        "unsettled": 0,
+        "held": 0,
+        "locked": 0,
+        "withheld": 0,
+        "consumers": 0,
+        "arguments": {},
+    }
+
+
+def test_a_piece_of_the_list_has_at_most_its_number_of_queues() -> None:
+    bench = Bench()
+
+    async def pieces() -> list[int]:
+        return [len(piece) async for piece in (await bench.admin.list_queues()).pieces()]
+
+    assert asyncio.run(pieces()) == [10] * 5
+
+
+def test_queues_that_are_deleted_while_the_list_is_read_are_left_out() -> None:
+    bench = Bench()
+
+    async def names() -> list[str]:
+        pieces = (await bench.admin.list_queues("/")).pieces()
+        found = await anext(pieces)
+        bench.server.broker.delete_queue(bench.server.broker.vhost("/").queue("q30"))
+        return [row["name"] for row in found] + [row["name"] async for piece in pieces for row in piece]
+
+    assert asyncio.run(names()) == [name for name in bench.names if name != "q30"]
+
+
+def test_an_unknown_virtual_host_is_refused_before_the_first_row() -> None:
+    with pytest.raises(BrokerError, match="no such vhost 'w'"):
+        done(Bench().admin.list_queues("w"))
+
+
+def test_totals_are_summed_in_pieces() -> None:
+    bench = Bench()
+    bench.client.get(1, "q1")
+    assert done(bench.admin.totals()) == {"count": QUEUES, "ready": QUEUES - 1, "unsettled": 1, "consumers": 0}
+    assert bench.pieces.count == 2, (
+        f"{QUEUES} queues are {-(-QUEUES // TOTALLED)} steps, and the end is found by one more"
+    )

@@ -1,0 +1,64 @@
+"""Operations on users."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from escrowmq.admin.connections import ConnectionAdmin
+from escrowmq.admin.operation import OperationRefused
+from escrowmq.admin.pieces import Pieces
+from escrowmq.admin.users import UserAdmin
+from escrowmq.core.conditions import BrokerError
+from tests.unit.admin.processes import FakeConnection, FakeProcess, perform
+from tests.unit.wire.amqp091.clients import pair
+
+
+class Bench:
+    """A broker with the user `guest`."""
+
+    def __init__(self) -> None:
+        self.process = FakeProcess(pair()[0])
+        pieces = Pieces()
+        self.operations = UserAdmin(self.process, ConnectionAdmin(self.process, pieces), pieces).operations
+        self.users = self.process.broker.access.users
+
+
+def test_a_user_is_added_changed_and_deleted() -> None:
+    bench = Bench()
+    perform(bench.operations, "user.add", name="alice", password="first", tags=["ops"])
+    assert perform(bench.operations, "user.list")[-1] == {"name": "alice", "tags": ["ops"], "password": True}
+    assert bench.users["alice"].password_hash == "hash of first"
+    perform(bench.operations, "user.password", name="alice", password="second")
+    assert bench.users["alice"].password_hash == "hash of second"
+    perform(bench.operations, "user.password", name="alice")
+    perform(bench.operations, "user.tags", name="alice", tags=[])
+    assert perform(bench.operations, "user.list")[-1] == {"name": "alice", "tags": [], "password": False}
+    perform(bench.operations, "user.delete", name="alice")
+    assert "alice" not in bench.users
+
+
+def test_the_connections_of_a_deleted_user_are_closed_and_no_others() -> None:
+    bench = Bench()
+    perform(bench.operations, "user.add", name="alice")
+    hers, other = FakeConnection("a:1", user="alice"), FakeConnection("b:2")
+    bench.process.connections = {hers: None, other: None}
+    perform(bench.operations, "user.delete", name="alice")
+    assert (hers.reasons, other.reasons) == (["user 'alice' was deleted"], [])
+
+
+def test_a_user_that_exists_cannot_be_added_and_an_empty_password_cannot_be_set() -> None:
+    bench = Bench()
+    perform(bench.operations, "user.add", name="alice")
+    with pytest.raises(OperationRefused, match="user 'alice' already exists"):
+        perform(bench.operations, "user.add", name="alice")
+    with pytest.raises(OperationRefused, match="the password is empty"):
+        perform(bench.operations, "user.password", name="alice", password="")
+
+
+@pytest.mark.parametrize("operation", ["user.delete", "user.password", "user.tags"])
+def test_an_unknown_user_is_refused(operation: str) -> None:
+    arguments: dict[str, Any] = {"tags": []} if operation == "user.tags" else {}
+    with pytest.raises(BrokerError, match="no such user 'bob'"):
+        perform(Bench().operations, operation, name="bob", **arguments)
