@@ -110,11 +110,14 @@ class Outcomes(Decision):
         return found + self.reservation_operations(settled)
 
     def _ages(self, run: PreparedRun, queues: Sequence[Queue]) -> bool:
-        """Whether the time in its block matters and is not that of the commit: a message lives from then on."""
+        """Whether the time in its block matters and is not that of the commit.
+
+        A message lives from its commit on, and a stream, which is read by time, has it from then on.
+        """
         if run.time == self._host.now:
             return False
         return run.envelope.ttl is not None or any(
-            queue.options.message_ttl is not None or queue.options.max_age is not None for queue in queues
+            queue.is_stream or queue.options.message_ttl is not None for queue in queues
         )
 
     def take_effect(self, payloads: Sequence[int], end: int) -> None:

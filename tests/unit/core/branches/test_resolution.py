@@ -14,12 +14,22 @@ from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.records.branches import decode_placed
 from escrowmq.core.records.commits import decode_commit, encode_commit
 from escrowmq.core.records.kinds import Kind
+from escrowmq.core.topology.arguments.consumer import ConsumerOptions, StreamOffset
 from tests.unit.core.xa_site import OK, X, XaSite, Y
 
 
 @pytest.fixture
 def site() -> XaSite:
     return XaSite()
+
+
+def read_from(site: XaSite, time: int) -> list[bytes]:
+    """What a reader of the stream gets that begins at `time`."""
+    options = ConsumerOptions(stream_offset=StreamOffset("time", time))
+    consumer, sink = site.consume(site.vhost.queue("stream"), options=options)
+    site.turn()
+    site.broker.unsubscribe(consumer)
+    return sink.contents
 
 
 @pytest.mark.rule("ORD-4", "TX-5")
@@ -184,6 +194,27 @@ class TestCommit:
         site.turn()
         assert stream.ready == 2
         assert site.restart().vhost.queue("stream").ready == 2
+
+    def test_a_stream_has_a_run_at_the_time_of_its_commit_not_of_its_prepare(self, site: XaSite) -> None:
+        site.queue("stream", {"x-queue-type": "stream"})
+        branch = site.start()
+        site.broker.enlist(branch, site.publication("stream", b"late"))
+        site.end()
+        site.coordinator.prepare(X)
+        for body in (b"1", b"2"):
+            site.after(1000)
+            site.publish("stream", body)
+        site.after(1000)
+        committed = site.now
+        site.coordinator.commit(X, one_phase=False)
+        site.after(1000)
+        site.publish("stream", b"3")
+        site.turn()
+        for running in (site, site.restart(), site.restart(resident_limit=0)):
+            assert read_from(running, committed - 2000) == [b"1", b"2", b"late", b"3"]
+            assert read_from(running, committed) == [b"late", b"3"]
+            assert read_from(running, committed + 1) == [b"3"]
+        assert site.live() == 4
 
     def test_bodies_that_are_not_kept_in_memory(self, site: XaSite) -> None:
         contents = tuple(b"%06d" % i * 100 for i in range(1000))
