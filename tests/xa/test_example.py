@@ -42,7 +42,7 @@ def test_order_transfer(tmp_path: Path) -> None:
         shown = run("-m", "escrowmq.xa", "list", log)
         assert shown.returncode == 0, shown.stderr
         assert shown.stdout.startswith("manager order-transfer, log ")
-        assert shown.stdout.endswith("nothing is unfinished\n")
+        assert shown.stdout.endswith("no unfinished decisions\n")
         participants = ["-p", f"broker={broker.url}", "-p", f"database={server.url('shop')}"]
         assert run("-m", "escrowmq.xa", "recover", log, *participants).stdout == "nothing was in doubt\n"
         broker.kill()

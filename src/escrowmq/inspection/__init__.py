@@ -1,1 +1,1 @@
-"""`escrowmq inspect`: what a journal holds, checked record by record, also on a damaged one."""
+"""`escrowmq inspect`: shows and checks the contents of a journal, record by record, even of a damaged one."""

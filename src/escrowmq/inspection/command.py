@@ -30,26 +30,27 @@ def _lsn(_context: click.Context, _option: click.Parameter, value: str | None) -
     except ValueError:
         lsn = -1
     if lsn < 0:
-        raise click.BadParameter(f"{value!r} is no LSN; give a number like 4096 or 0x1000")
+        raise click.BadParameter(f"{value!r} is not an LSN; give a number like 4096 or 0x1000")
     return lsn
 
 
 @click.command()
 @click.argument("journal", type=click.Path(path_type=Path))
-@click.option("--records", is_flag=True, help="Print every record, one on each line.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: one object; with --records one on each line.")
+@click.option("--records", is_flag=True, help="Print every record, one per line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object; with --records, one per line.")
 @click.option(
-    "--from", "start", callback=_lsn, metavar="LSN", help="Only the log's records from this LSN on, without snapshots."
+    "--from", "start", callback=_lsn, metavar="LSN", help="Read only the log from this LSN on, and no snapshots."
 )
 def inspect(journal: Path, *, records: bool, as_json: bool, start: int | None) -> int:
-    """Show and check what a journal holds.
+    """Show and check the contents of a journal.
 
-    JOURNAL is a data directory, or one file of it. Every frame's checksum and every record's content is checked; behind
-    what is broken, reading goes on at the next whole frame. Nothing is changed, and a broker may be running on it.
+    JOURNAL is a data directory, or one file in it. The checksum of every frame and the content of every record is
+    checked; after a damaged range, reading continues at the next intact frame. Nothing is changed, and a broker may be
+    running on it.
 
-    Exit code 1 says that it is damaged, 141 that whoever read the output has gone (`… | head`). A torn tail, the last
-    frame of the segment that was being written, does not count as damage: a write that a crash cut short looks like
-    that, damage to that one frame looks the same, and the broker cuts it off when it starts.
+    Exit code 1 means that the journal is damaged, 141 that the reader of the output has gone (`… | head`). A torn tail,
+    which is the last frame of the segment that was being written, does not count as damage. A crash during a write
+    looks like that, and so does damage to that one frame; the broker cuts it off when it starts.
 
     \b
     Examples:
@@ -75,7 +76,7 @@ def inspect(journal: Path, *, records: bool, as_json: bool, start: int | None) -
                     click.echo(json.dumps(_record(item)) if as_json else _record_line(item))
         if start and not as_json and not any(report.frames or report.faults for report in reports):
             end = _end(storage, names)
-            click.echo(f"Nothing lies at LSN {start:#x} or behind it: the log ends at LSN {end:#x}.")
+            click.echo(f"There is nothing at or after LSN {start:#x}: the log ends at LSN {end:#x}.")
             return 0
         if journal.is_dir():
             refusal = verdict(storage)
@@ -94,12 +95,12 @@ def inspect(journal: Path, *, records: bool, as_json: bool, start: int | None) -
 def _names(storage: FileStorage, journal: Path, *, with_snapshots: bool) -> list[str]:
     names = [name for name in storage.names() if parse_name(name)] if journal.is_dir() else [journal.name]
     if not any(map(parse_name, names)):
-        raise click.ClickException(f"{journal}: no journal here: no file with a name like 0000000000000000.log")
+        raise click.ClickException(f"{journal}: not a journal: there is no file with a name like 0000000000000000.log")
     return [name for name in names if with_snapshots or not name.endswith(".snapshot")]
 
 
 def _end(storage: FileStorage, names: list[str]) -> int:
-    """Where the log's last whole frame ends."""
+    """Return the LSN at which the log's last intact frame ends."""
     last = [name for name in names if not name.endswith(".snapshot")][-1:]
     found = scan(JournalReader(storage, last), 0, lambda _: None)
     return max((item.end_lsn for item in found if isinstance(item, FileReport)), default=0)
@@ -195,14 +196,16 @@ def _print(reports: list[FileReport], faults: list[str], refusal: str | None, *,
         click.secho(f"damaged: {printable(fault)}", fg="red")
     torn = [report for report in reports if report.torn]
     for report in torn:
-        click.echo(f"{report.name}: the last frame is not whole, the broker cuts it off when it starts: {report.torn}")
-        click.echo("  A write that a crash cut short looks like that; damage to that one frame looks the same.")
+        click.echo(
+            f"{report.name}: the last frame is incomplete, and the broker cuts it off when it starts: {report.torn}"
+        )
+        click.echo("  A crash during a write looks like that; damage to that one frame looks the same.")
     if refusal:
         click.secho(f"The broker would refuse to start: {printable(refusal)}", fg="red")
     elif not faults:
         before = " before that frame" if torn else ""
         click.echo(
-            f"Whole: every checksum and every record{before} is right."
+            f"Intact: every checksum and every record{before} is valid."
             if whole
-            else f"Whole{before}, as far as this file goes."
+            else f"Intact{before}, as far as this file goes."
         )

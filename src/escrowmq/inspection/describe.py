@@ -1,4 +1,4 @@
-"""One record of the journal in words: its fields for JSON, and the same on one line for people."""
+"""Describes a record of the journal: its fields for JSON, and the same on one line for people."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from escrowmq.core.records.settling import decode_settle
 Fields = dict[str, Any]
 
 SECRET = ("password", "hash", "secret")
-"""Fields with one of these in their name are not shown."""
+"""Words that mark a field as secret if its name contains them."""
 
 
 class RecordError(Exception):
-    """A record that is not what its kind says; the text says why."""
+    """A record that is invalid for its kind; the text says why."""
 
 
 def kind_of(number: int) -> Kind:
-    """The kind of a record. Raises RecordError for a number that this version does not know."""
+    """Return the kind of a record. Raises RecordError for a number that this version does not know."""
     try:
         return Kind(number)
     except ValueError:
@@ -43,7 +43,7 @@ def kind_of(number: int) -> Kind:
 
 
 def describe(kind: Kind, payload: bytes | memoryview) -> Fields:
-    """The fields of a record, ready for JSON. Raises RecordError."""
+    """Return the fields of a record, ready for JSON. Raises RecordError."""
     try:
         return _DECODERS.get(kind, _change)(payload)
     except RecordError:
@@ -53,12 +53,12 @@ def describe(kind: Kind, payload: bytes | memoryview) -> Fields:
 
 
 def line(fields: Fields) -> str:
-    """The fields as `name=value` on one line."""
+    """Format the fields as `name=value` on one line."""
     return " ".join(f"{name}={_inline(value)}" for name, value in fields.items())
 
 
 def tally(kind: Kind, fields: Fields, counts: Counter[str]) -> None:
-    """Add what the record did to messages: published (for each queue), and settled by outcome."""
+    """Add the record's effect on messages to `counts`: published (once per queue), and settled by outcome."""
     match kind:
         case Kind.PUBLISH | Kind.PLACED:
             counts["published"] += fields["count"] * len(fields["queues"])
@@ -193,7 +193,7 @@ def _queue_state(data: bytes | memoryview) -> Fields:
 def _change(data: bytes | memoryview) -> Fields:
     fields: object = decode_change(data)
     if not isinstance(fields, dict):
-        raise RecordError("a change is a JSON object")
+        raise RecordError("the record is not a JSON object")
     return {name: "(not shown)" if any(word in name for word in SECRET) else value for name, value in fields.items()}
 
 

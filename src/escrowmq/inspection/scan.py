@@ -1,4 +1,4 @@
-"""What the journal's reader finds, gathered by file, every record's content checked."""
+"""Collects what the journal's reader finds by file, and checks the content of every record."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from escrowmq.journal.storage import Storage
 
 
 class Fault(NamedTuple):
-    """Something that is not whole: where, and what."""
+    """A damaged place in a file."""
 
     file: str
     offset: int
@@ -28,7 +28,7 @@ class Fault(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One record: the file it lies in, its address there, when it was written (µs since the epoch), what it says."""
+    """One record: its file, its address there, when it was written (µs since the epoch), and its fields."""
 
     file: str
     lsn: int
@@ -40,7 +40,7 @@ class Record(NamedTuple):
 
 @dataclass(slots=True)
 class FileReport:
-    """What one segment or snapshot holds. `end_lsn` is where its last whole frame ends."""
+    """A summary of one segment or snapshot. `end_lsn` is where its last intact frame ends."""
 
     name: str
     size: int = 0
@@ -54,25 +54,25 @@ class FileReport:
     messages: Counter[str] = field(default_factory=Counter)
     faults: list[Fault] = field(default_factory=list)
     torn: str = ""
-    """A tail that a crash left in the middle of a write; no damage, recovery cuts it off."""
+    """Describes a tail that a crash left during a write. It is not damage: recovery cuts it off."""
 
     @property
     def snapshot(self) -> bool:
-        """Whether it is a snapshot; else it is a segment."""
+        """Whether it is a snapshot rather than a segment."""
         return self.name.endswith(".snapshot")
 
     @property
     def records(self) -> int:
-        """How many whole records."""
+        """The number of valid records."""
         return self.kinds.total()
 
 
 def scan(
     reader: JournalReader, start: int, progress: Callable[[int], object]
 ) -> Iterator[Record | FileReport | GapFound]:
-    """Yield every whole record from LSN `start` on, after the last one of a file its report, and gaps between files.
+    """Yield every valid record from LSN `start` on, each file's report after its last record, and gaps between files.
 
-    `progress` is told how many more bytes were read.
+    `progress` is called with the number of bytes that were read since its last call.
     """
     report: FileReport | None = None
     for finding in reader.findings(start):
@@ -94,7 +94,9 @@ def scan(
                 report.end_lsn = frame.end_lsn
                 progress(frame.end_lsn - frame.lsn)
             case DamageFound():
-                report.size = max(report.size, finding.offset + finding.size)  # without a file header, all there is
+                report.size = max(
+                    report.size, finding.offset + finding.size
+                )  # a file without a valid header has no size yet
                 if finding.tail:
                     report.torn = f"{finding.size} bytes from offset {finding.offset}: {finding.why}"
                 else:
@@ -122,7 +124,10 @@ def _record(found: RecordFound, report: FileReport) -> Record | None:
 
 
 def gap_faults(gaps: list[GapFound], reports: list[FileReport]) -> list[Fault]:
-    """Missing segments. A gap below the newest whole snapshot is none: dead segments were deleted there."""
+    """Return a fault for each missing segment.
+
+    A gap below the newest intact snapshot is not a fault, because dead segments were deleted there.
+    """
     snapshot = max((report.lsn for report in reports if report.snapshot and not report.faults), default=0)
     return [
         Fault(fmt.segment_name(gap.first_lsn), 0, f"the log from LSN {gap.first_lsn:#x} to {gap.end_lsn:#x} is missing")
@@ -132,11 +137,11 @@ def gap_faults(gaps: list[GapFound], reports: list[FileReport]) -> list[Fault]:
 
 
 def verdict(storage: Storage) -> str | None:
-    """Why a broker would refuse to start on this directory; None if it would start."""
+    """Return why a broker would refuse to start on this directory, or None if it would start."""
     try:
         examine(storage)
     except (JournalDamaged, JournalVersionUnknown) as error:
         return str(error)
-    except FileNotFoundError:  # a broker runs here, and has just deleted a dead segment
+    except FileNotFoundError:  # a running broker has just deleted a dead segment
         return None
     return None

@@ -258,7 +258,7 @@ class Journal:
         """
         segment = self._table.find(lsn)
         if segment is None:
-            raise JournalDamaged(fmt.segment_name(lsn), 0, f"no segment holds LSN {lsn:#x}, where there are live messages")
+            raise JournalDamaged(fmt.segment_name(lsn), 0, f"no segment holds LSN {lsn:#x}, which has live messages")
         segment.live += count
         segment.total += count
 

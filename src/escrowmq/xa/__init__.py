@@ -1,8 +1,8 @@
-"""Transactions across brokers and databases: a transaction manager for PEP 249's two-phase commit.
+"""A transaction manager for transactions across brokers and databases, over PEP 249's two-phase commit.
 
     from escrowmq.xa import TransactionManager
 
-`docs/guides/database-and-queue.md` goes through it.
+See `docs/guides/database-and-queue.md`.
 """
 
 from __future__ import annotations

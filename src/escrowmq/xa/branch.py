@@ -1,4 +1,4 @@
-"""One participant's part of a global transaction, driven by PEP 249's two-phase calls."""
+"""One participant's branch of a global transaction, driven by PEP 249's two-phase calls."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from escrowmq.xa.states import COMMIT, ROLLBACK, BranchState
 from escrowmq.xa.xids import FORMAT_ID, BranchId
 
 
-class Refused(XaError):  # noqa: N818 - the vote is no error of the program
-    """A participant does not vote for the commit."""
+class Refused(XaError):  # noqa: N818 - a vote is not an error of the program
+    """A participant votes against the commit."""
 
 
 class Result(NamedTuple):
-    """What came of a call: the state that the branch is in now, and why, if it is not the one asked for."""
+    """The result of a call: the branch's new state, and the reason if that is not the requested one."""
 
     state: BranchState
     problem: BaseException | None = None
@@ -36,7 +36,10 @@ class Result(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Branch:
-    """Not for several threads at once. `release` takes the connection back, told whether it is as good as new."""
+    """A branch and its connection; not thread-safe.
+
+    `release` takes the connection back. Its argument says whether the connection can be reused.
+    """
 
     name: str
     id: BranchId
@@ -45,42 +48,48 @@ class Branch:
     state: BranchState = BranchState.ACTIVE
     problem: BaseException | None = None
     abandoned: bool = False
-    """A call of it still hangs, so the connection must not be touched."""
+    """A call on the connection still hangs, so nothing else may use it."""
 
     def begin(self, seconds: float | None) -> None:
-        """Start the branch; whatever the driver raises. A broker also gets the time after which it may undo it."""
+        """Begin the branch; a broker also gets its timeout in seconds. Raises what the driver raises."""
         begin(self.connection, self.connection.xid(FORMAT_ID, *self.id), seconds)
 
     def take(self, result: Result | BaseException) -> None:
-        """Remember what a call came to; an exception means that there is no answer."""
+        """Record the result of a call. An exception means that there was no answer."""
         if isinstance(result, Result):
             self.state, self.problem = result
         else:
             self.state, self.problem, self.abandoned = BranchState.UNANSWERED, result, True
 
     def prepare(self) -> Result:
-        """The vote: PREPARED, READ_ONLY, ROLLED_BACK, ACTIVE (not asked: unsound), UNANSWERED."""
+        """Ask for the vote: PREPARED, READ_ONLY, ROLLED_BACK or UNANSWERED.
+
+        The result is ACTIVE if the participant was not asked, because a statement in the branch has failed.
+        """
         reason = unsound(self.connection)
         if reason is not None:
             return Result(BranchState.ACTIVE, Refused(reason))
         try:
             needed = self.connection.tpc_prepare()
-        except Exception as error:  # noqa: BLE001 - every driver has its own
+        except Exception as error:  # noqa: BLE001 - each driver has errors of its own
             if answer_of(error) not in (Answer.ROLLED_BACK, Answer.UNKNOWN_XID):
                 return Result(BranchState.UNANSWERED, error)
             self._leave_branch()
             return Result(BranchState.ROLLED_BACK, error)
-        if needed is False:  # oracledb and escrowmq.client say so; others return None
+        if needed is False:  # oracledb and escrowmq.client; other drivers return None
             end_read_only(self.connection)
             return Result(BranchState.READ_ONLY)
         return Result(BranchState.PREPARED)
 
     def commit(self) -> Result:
-        """The second phase, after a decision."""
+        """Commit in the second phase, after the decision."""
         return self._ended(_outcome(self.connection.tpc_commit, COMMIT), COMMIT)
 
     def commit_one_phase(self) -> Result:
-        """Without a vote. ACTIVE if it was not asked, UNANSWERED if the participant may have done either."""
+        """Commit without a vote.
+
+        The result is ACTIVE if the participant was not asked, UNANSWERED if its outcome is unknown.
+        """
         reason = unsound(self.connection)
         if reason is not None:
             return Result(BranchState.ACTIVE, Refused(reason))
@@ -97,9 +106,9 @@ class Branch:
         return Result(BranchState.COMMITTED)
 
     def rollback(self) -> Result:
-        """Of any state. A branch that is not there any more counts as rolled back."""
+        """Roll back in any state. A branch that no longer exists counts as rolled back."""
         if self.state is BranchState.ACTIVE and is_closed(self.connection):
-            return Result(BranchState.ROLLED_BACK)  # work without a vote ends with its connection
+            return Result(BranchState.ROLLED_BACK)  # unprepared work ends with its connection
         was_active = self.state is BranchState.ACTIVE
         result = self._ended(_outcome(self.connection.tpc_rollback, ROLLBACK), ROLLBACK)
         if was_active and result.state is BranchState.UNANSWERED and is_closed(self.connection):
@@ -107,7 +116,7 @@ class Branch:
         return result
 
     def _leave_branch(self) -> None:
-        """The branch is over; some drivers want to be told, so that the connection can be used again."""
+        """Call `tpc_rollback` after the branch has ended: some drivers need that before they reuse the connection."""
         with contextlib.suppress(Exception):
             self.connection.tpc_rollback()
 
@@ -115,13 +124,16 @@ class Branch:
         return _acknowledged(self.connection, self.connection.xid(FORMAT_ID, *self.id), result, decided)
 
     def let_go(self) -> None:
-        """Give the connection back."""
+        """Return the connection."""
         if not self.abandoned:
             self.release(self.problem is None and self.state in (BranchState.COMMITTED, BranchState.READ_ONLY))
 
 
 def complete(connection: Any, xid: Any, decided: str) -> Result:
-    """Commit or roll back a branch that `tpc_recover` listed; none of that name means that somebody else just did."""
+    """Commit or roll back a branch that `tpc_recover` listed.
+
+    If the participant does not know the branch, another process has just completed it.
+    """
     call = connection.tpc_commit if decided == COMMIT else connection.tpc_rollback
     result = _outcome(lambda: call(xid), decided)
     if result.problem is not None and answer_of(result.problem) is Answer.UNKNOWN_XID:
@@ -130,14 +142,14 @@ def complete(connection: Any, xid: Any, decided: str) -> Result:
 
 
 def forget(connection: Any, xid: Any) -> None:
-    """Tell the participant that its heuristic outcome is known; drivers that have no call for it need none."""
+    """Have the participant forget a heuristic outcome. Drivers without `tpc_forget` need no call."""
     call = getattr(connection, "tpc_forget", None)
     if callable(call):
         call(xid)
 
 
 def _acknowledged(connection: Any, xid: Any, result: Result, decided: str) -> Result:
-    """An outcome by hand that is the one decided needs nobody's attention; the participant is told that it is known."""
+    """Have the participant forget a heuristic outcome that happens to be the decided one, which needs no attention."""
     if not as_decided(result.state, decided):
         return result
     try:
@@ -158,13 +170,13 @@ def _outcome(call: Callable[[], object], decided: str) -> Result:
         match answer_of(error):
             case Answer.HEURISTIC:
                 state = heuristic_state(error)
-                assert state is not None, "that is what the answer means"
+                assert state is not None, "Answer.HEURISTIC implies a state"
                 return Result(state, error)
             case Answer.UNKNOWN_XID | Answer.ROLLED_BACK if decided == ROLLBACK:
                 return Result(BranchState.ROLLED_BACK)
             case Answer.ROLLED_BACK:
                 return Result(BranchState.HEURISTIC_ROLLBACK, error)
-            case Answer.UNKNOWN_XID:  # prepared it was, and nobody but us may end it
+            case Answer.UNKNOWN_XID:  # it was prepared, and only this manager may complete it
                 return Result(BranchState.HEURISTIC_HAZARD, error)
             case _:
                 return Result(BranchState.UNANSWERED, error)

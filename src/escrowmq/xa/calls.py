@@ -1,4 +1,4 @@
-"""Calls to participants: several at once, each with a time limit, whatever the driver does."""
+"""Runs calls to participants concurrently, each with a time limit that does not depend on the driver."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class CallTimeout(TimeoutError):  # noqa: N818 - as in the standard library's words
-    """A participant has not answered in time; the call still hangs, in a thread that is left alone."""
+class CallTimeout(TimeoutError):  # noqa: N818 - named like the standard library's errors
+    """A participant did not answer in time. The call still hangs in its thread, which is abandoned."""
 
 
 class _Call(Generic[T]):
@@ -26,27 +26,30 @@ class _Call(Generic[T]):
     def run(self) -> None:
         try:
             self._result = self._function()
-        except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+        except BaseException as error:  # noqa: BLE001 - returned to the waiting caller
             self._result = error
         self.finished.set()
 
     def result(self, deadline: float | None, timeout: float | None) -> T | BaseException:
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
         if not self.finished.wait(left):
-            return CallTimeout(f"no answer in {timeout:g} s")
-        assert self._result is not None, "functions return something"
+            return CallTimeout(f"no answer within {timeout:g} s")
+        assert self._result is not None, "functions never return None"
         return self._result
 
 
 class Callers:
-    """Daemon threads that are kept for a while, so that a call costs no new thread. Any thread may use it."""
+    """A pool of daemon threads for calls. Thread-safe."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._idle: list[SimpleQueue[_Call[object]]] = []
 
     def run(self, functions: Sequence[Callable[[], T]], timeout: float | None) -> list[T | BaseException]:
-        """What each returns (never None) or raises, CallTimeout for those that took over `timeout` seconds."""
+        """Run the functions concurrently. Returns what each returned (never None) or raised.
+
+        The result is a CallTimeout for each that took longer than `timeout` seconds (None: no limit).
+        """
         if timeout is None and len(functions) == 1:
             alone = _Call(functions[0])
             alone.run()
@@ -63,7 +66,7 @@ class Callers:
         if inbox is None:
             inbox = SimpleQueue()
             threading.Thread(target=self._work, args=(inbox,), name="escrowmq-xa-call", daemon=True).start()
-        inbox.put(call)  # type: ignore[arg-type]  # the queue does not care what it returns
+        inbox.put(call)  # type: ignore[arg-type]  # the queue holds calls of any type
 
     def _work(self, inbox: SimpleQueue[_Call[object]]) -> None:
         while True:

@@ -1,4 +1,4 @@
-"""`python -m escrowmq.xa`: look into a decision log, and recover without the program that it belongs to."""
+"""`python -m escrowmq.xa`: show a decision log, and recover without the program that it belongs to."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _PARTICIPANT = click.option(
     metavar="NAME=URL",
     multiple=True,
     required=True,
-    help="A participant as the program calls it; amqp://, amqps:// or postgresql://. Repeat it for each.",
+    help="A participant's name in the program, and its amqp://, amqps:// or postgresql:// URL. Repeatable.",
 )
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 def cli() -> None:
-    """Look into the decision log of a transaction manager, and recover without the program that it belongs to.
+    """Show the decision log of a transaction manager, and recover without the program that it belongs to.
 
     \b
     Examples:
@@ -40,9 +40,9 @@ def cli() -> None:
 @cli.command("list")
 @_LOG
 def list_decisions(log: Path) -> None:
-    """Show what is decided and not finished, also while the manager runs.
+    """Show unfinished decisions. The manager may be running.
 
-    One line for each branch: transaction, outcome, when it was decided, participant, state.
+    Prints one line for each branch: transaction, outcome, time of the decision, participant, state.
 
     \b
     Example:
@@ -54,16 +54,16 @@ def list_decisions(log: Path) -> None:
         for line in _lines(decision):
             click.echo(line)
     if not contents.decisions:
-        click.echo("nothing is unfinished")
+        click.echo("no unfinished decisions")
 
 
 @cli.command()
 @_LOG
 @_PARTICIPANT
 def recover(log: Path, participants: Sequence[str]) -> None:
-    """Complete what is in doubt at the participants, as the log says. The program must not be running.
+    """Complete the branches in doubt at the participants according to the log. The program must not be running.
 
-    Exits with 1 if something is left to be tried again. Passwords are better kept in PGPASSFILE than in a URL.
+    Exits with 1 if some branches could not be completed. Keep passwords in PGPASSFILE rather than in a URL.
 
     \b
     Example:
@@ -81,7 +81,7 @@ def recover(log: Path, participants: Sequence[str]) -> None:
 @click.argument("transaction")
 @_PARTICIPANT
 def forget(log: Path, transaction: str, participants: Sequence[str]) -> None:
-    """Drop a transaction that was completed by hand, once it has been put right. The program must not be running.
+    """Drop a transaction that an operator completed, once its effects are put right. The program must not be running.
 
     \b
     Example:
@@ -93,7 +93,7 @@ def forget(log: Path, transaction: str, participants: Sequence[str]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line (default: this process's) and return its exit code."""
+    """Run a command line (by default that of this process) and return its exit code."""
     try:
         code = cli.main(arguments, prog_name="python -m escrowmq.xa", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -123,7 +123,7 @@ def _manager(log: Path, participants: Sequence[str]) -> TransactionManager:
     for given in participants:
         name, equals, url = given.partition("=")
         if not equals:
-            raise click.UsageError(f"--participant is NAME=URL, not {given!r}")
+            raise click.UsageError(f"--participant must be NAME=URL, not {given!r}")
         connects[name] = _connect(url)
     manager = TransactionManager(read(log).manager, log)
     try:
@@ -147,4 +147,4 @@ def _connect(url: str) -> Callable[[], Any]:
         except ImportError as error:
             raise click.ClickException("psycopg is not installed: pip install 'escrowmq[xa]'") from error
         return partial(psycopg.connect, url)
-    raise click.UsageError(f"a participant's URL begins with amqp, amqps or postgresql, not {scheme!r}")
+    raise click.UsageError(f"a participant's URL must begin with amqp, amqps or postgresql, not {scheme!r}")

@@ -1,4 +1,4 @@
-"""A global transaction as a data manager of the package `transaction` (Zope, Pyramid): `with transaction.manager:`."""
+"""Makes a global transaction a data manager of the package `transaction` (Zope, Pyramid)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from escrowmq.xa.transaction import GlobalTransaction, Phase
 
 
 class DataManager:
-    """Votes in `tpc_vote` by preparing all branches; the decision is written, and carried out, in `tpc_finish`.
+    """A data manager for a global transaction, made by `TransactionManager.join`.
 
-    Made by `TransactionManager.join`. It sorts before other data managers, because its finish can fail (when the
-    decision log cannot be written), and then those after it are still aborted.
+    `tpc_vote` prepares all branches; `tpc_finish` writes the decision and carries it out. It sorts before other data
+    managers, because `tpc_finish` can fail when the decision log cannot be written, and the data managers after it are
+    then still aborted.
     """
 
     def __init__(self, tx: GlobalTransaction, transaction_manager: Any) -> None:
@@ -20,17 +21,17 @@ class DataManager:
         self.transaction_manager = transaction_manager
 
     def abort(self, transaction: object) -> None:
-        """The transaction was aborted before its commit began."""
+        """Roll back: the transaction was aborted before its commit began."""
         self._undo()
 
     def tpc_begin(self, transaction: object) -> None:
-        """Nothing to do: the branches have begun when their participants were enlisted."""
+        """Do nothing: each branch began when its participant was enlisted."""
 
     def commit(self, transaction: object) -> None:
-        """Nothing to do: work was done on the participants' connections."""
+        """Do nothing: the work was done on the participants' connections."""
 
     def tpc_vote(self, transaction: object) -> None:
-        """Prepare; raises RolledBack or TimedOut, which makes the whole transaction abort."""
+        """Prepare. Raises RolledBack or TimedOut, which makes the whole transaction abort."""
         self.tx.prepare()
 
     def tpc_finish(self, transaction: object) -> None:
@@ -38,11 +39,11 @@ class DataManager:
         self.tx.decide()
 
     def tpc_abort(self, transaction: object) -> None:
-        """Some data manager voted no."""
+        """Roll back: a data manager has voted against the commit."""
         self._undo()
 
     def sortKey(self) -> str:  # noqa: N802 - the interface's name
-        """Before those of others."""
+        """Return a key that sorts before those of other data managers."""
         return f"!escrowmq.xa:{self.tx.id}"
 
     def _undo(self) -> None:
@@ -51,7 +52,11 @@ class DataManager:
 
 
 def join(tx: GlobalTransaction, transaction_manager: Any = None) -> GlobalTransaction:
-    """Bind `tx` to the current transaction of `transaction_manager` (None: the thread's own). UsageError."""
+    """Bind `tx` to the current transaction of `transaction_manager` (None: the current thread's).
+
+    Raises:
+        UsageError: The package `transaction` is not installed.
+    """
     if transaction_manager is None:
         try:
             import transaction

@@ -1,7 +1,7 @@
-"""What differs between drivers although PEP 249 is one: how they say that a branch is gone, or was never sound.
+"""The differences between PEP 249 drivers: how they report that a branch is gone, rolled back or failed.
 
-Nothing here imports a driver. They are told apart by what their errors and connections have: `sqlstate` (psycopg),
-`code` and `outcome` (escrowmq.client), `full_code` (oracledb).
+Nothing here imports a driver other than escrowmq.client. Drivers are recognized by the attributes of their errors and
+connections: `sqlstate` (psycopg), `code` and `outcome` (escrowmq.client), `full_code` (oracledb).
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from escrowmq.xa.states import COMMIT, ROLLBACK, BranchState
 
 
 class Answer(Enum):
-    """What an exception of a two-phase call tells about the branch."""
+    """The information about a branch in an exception of a two-phase call."""
 
     UNKNOWN_XID = auto()
-    """The participant is there, and has no such branch."""
+    """The participant answered that it has no such branch."""
     ROLLED_BACK = auto()
-    """It was rolled back, and is over."""
+    """The branch was rolled back."""
     HEURISTIC = auto()
-    """It was completed by hand; `heuristic_state` tells how."""
+    """An operator has completed the branch; `heuristic_state` returns how."""
     UNCLEAR = auto()
-    """Connection lost, time over, or an error that says nothing about the branch."""
+    """The connection was lost, the time limit expired, or the error says nothing about the branch."""
 
 
 _POSTGRESQL_IN_ERROR: Final = 3
@@ -45,7 +45,7 @@ _ESCROWMQ_HEURISTIC: Final = {
 
 
 def answer_of(error: BaseException) -> Answer:
-    """What a driver's exception says."""
+    """Classify a driver's exception."""
     if heuristic_state(error) is not None:
         return Answer.HEURISTIC
     if isinstance(error, NotFound) or getattr(error, "sqlstate", None) == _POSTGRESQL_UNKNOWN:
@@ -59,25 +59,26 @@ def answer_of(error: BaseException) -> Answer:
 
 
 def heuristic_state(error: BaseException) -> BranchState | None:
-    """How a branch was completed by hand, if that is what the exception says."""
+    """Return the state of a branch that was completed by an operator, or None if the exception does not say that."""
     if isinstance(error, HeuristicOutcome):
         return _ESCROWMQ_HEURISTIC.get(error.outcome, BranchState.HEURISTIC_HAZARD)
     return _ORACLE_HEURISTIC.get(_oracle_code(error))
 
 
 def unsound(connection: Any) -> str | None:
-    """Why the work on this connection must not be committed, although the driver would not say so; None if it may.
+    """Return why the work on this connection must not be committed, or None if it may be.
 
-    PostgreSQL answers COMMIT and PREPARE TRANSACTION after a failed statement with a rollback that is no error.
+    PostgreSQL answers COMMIT and PREPARE TRANSACTION after a failed statement with a rollback that is not an error, so
+    the driver would not report it.
     """
     status = getattr(getattr(connection, "info", None), "transaction_status", None)
     if status == _POSTGRESQL_IN_ERROR:
-        return "a statement has failed in it, so PostgreSQL would roll it back whatever it is told"
+        return "a statement has failed in this transaction, so PostgreSQL would roll it back instead of committing"
     return None
 
 
 def begin(connection: Any, xid: Any, seconds: float | None) -> None:
-    """Begin a branch, and tell a broker after how long it may undo it by itself, if it is not prepared by then."""
+    """Begin a branch. A broker rolls it back after `seconds` unless it is prepared by then."""
     if isinstance(connection, Connection) and seconds is not None:
         connection.tpc_begin(xid, transaction_timeout=max(1, round(seconds)))
     else:
@@ -85,13 +86,13 @@ def begin(connection: Any, xid: Any, seconds: float | None) -> None:
 
 
 def end_read_only(connection: Any) -> None:
-    """After a read-only vote the branch is over at the participant; escrowmq.client has to be told as well."""
+    """Leave a branch after a read-only vote: the participant has ended it, but escrowmq.client needs a call."""
     if isinstance(connection, Connection):
         connection.tpc_commit()
 
 
 def is_reply(connection: Any, error: BaseException) -> bool:
-    """Whether an error came from the participant, so that it has not done what it was asked for."""
+    """Whether an error was sent by the participant, which then has not done what was requested."""
     if isinstance(error, ChannelClosed | BranchRolledBack):
         return True
     said = getattr(error, "sqlstate", None) is not None or _oracle_code(error).startswith("ORA-")
@@ -99,7 +100,7 @@ def is_reply(connection: Any, error: BaseException) -> bool:
 
 
 def is_closed(connection: Any) -> bool:
-    """Whether a driver knows that its connection cannot be used any more."""
+    """Whether a driver reports that its connection can no longer be used."""
     if bool(getattr(connection, "closed", False)) or getattr(connection, "is_open", True) is False:
         return True
     healthy = getattr(connection, "is_healthy", None)
@@ -107,14 +108,14 @@ def is_closed(connection: Any) -> bool:
 
 
 def wrong_place(connection: Any, xid: Any) -> str | None:
-    """Where a recovered branch belongs, if not here: PostgreSQL lists those of all its databases."""
+    """Return the database of a recovered branch if it is another one: PostgreSQL lists branches of all databases."""
     database = getattr(xid, "database", None)
     here = getattr(getattr(connection, "info", None), "dbname", None)
     return str(database) if database is not None and here is not None and database != here else None
 
 
 def as_decided(state: BranchState, decided: str) -> bool:
-    """Whether a heuristic outcome is nevertheless the one that was decided."""
+    """Whether a heuristic outcome happens to be the decided one."""
     return (state, decided) in {
         (BranchState.HEURISTIC_COMMIT, COMMIT),
         (BranchState.HEURISTIC_ROLLBACK, ROLLBACK),

@@ -1,4 +1,4 @@
-"""What the transaction manager raises. Every error says which participant is in which state."""
+"""The errors of the transaction manager. Those about a transaction name each participant's state."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from escrowmq.xa.states import BranchState
 
 
 class XaError(Exception):
-    """Base of all errors of the transaction manager."""
+    """The base of all errors of the transaction manager."""
 
 
 class UsageError(XaError):
-    """A call that makes no sense now: an unknown participant, a transaction that is over."""
+    """The call is not valid now: for example, the participant is unknown or the transaction is over."""
 
 
 class LogError(XaError):
     """The decision log cannot be opened, read or written; the text says why.
 
-    `uncertain` tells that a decision may have come to the disk nevertheless.
+    `uncertain` means that a decision may have reached the disk nevertheless.
     """
 
     def __init__(self, text: str, *, uncertain: bool = False) -> None:
@@ -27,15 +27,18 @@ class LogError(XaError):
 
 
 class LogInUse(LogError):  # noqa: N818 - the state is the name
-    """Another live manager has the decision log."""
+    """Another running manager uses the decision log."""
 
 
 class LogDamaged(LogError):  # noqa: N818 - the state is the name
-    """The log does not hold what was written to it. It is not used: what it lost would be rolled back."""
+    """The log's content is not what was written. It is not used, because lost decisions would be rolled back."""
 
 
 class TransactionError(XaError):
-    """Base of what `commit` and `rollback` raise. `id` is the transaction's, `states` what each participant is in."""
+    """The base of the errors of `commit` and `rollback`.
+
+    `id` is the transaction's; `states` is the state of each participant.
+    """
 
     def __init__(self, text: str, id: str, states: Mapping[str, BranchState]) -> None:
         said = ", ".join(f"{participant}: {state.value}" for participant, state in states.items())
@@ -45,32 +48,32 @@ class TransactionError(XaError):
 
 
 class RolledBack(TransactionError):  # noqa: N818 - the state is the name
-    """Nothing of the transaction has happened, or will. It can be tried again as a new one.
+    """The transaction has no effect and never will. The work can be repeated in a new transaction.
 
-    A participant in the state `no answer` is told by recovery as soon as it can be reached.
+    Recovery rolls back at participants in the state `no answer` as soon as they can be reached.
     """
 
 
 class TimedOut(RolledBack, TimeoutError):  # noqa: N818 - the state is the name
-    """Rolled back because it took longer than its timeout."""
+    """The transaction was rolled back because its timeout expired."""
 
 
 class InDoubt(TransactionError):  # noqa: N818 - the state is the name
     """The outcome is not known yet. It will be the same for all participants, and recovery brings it about.
 
-    After a failure of the decision log: when the log can be written again, or with the next manager that opens it.
-    After a lost answer to a one-phase commit: the one participant has decided already, ask it.
+    After a failure of the decision log, that happens when the log can be written again, or when the next manager opens
+    it. After a lost answer to a one-phase commit, the only participant has already decided and must be asked.
     """
 
 
 class HeuristicError(TransactionError):
-    """Somebody completed a branch by hand, against the decision or without its being known (DTX-11).
+    """An operator completed a branch, against the decision or with an unknown outcome (DTX-11).
 
-    `outcome` is that of the transaction as a whole: `commit` or `rollback` (the same everywhere, but not what was
-    decided), `mixed`, or `hazard` (a participant does not know). It stays in the log until `TransactionManager.forget`.
+    `outcome` is that of the whole transaction: `commit` or `rollback` (the same everywhere, but not as decided),
+    `mixed`, or `hazard` (unknown at a participant). The log keeps it until `TransactionManager.forget`.
     """
 
     def __init__(self, outcome: str, decided: str, id: str, states: Mapping[str, BranchState]) -> None:
-        super().__init__(f"heuristic {outcome}: {decided} was decided", id, states)
+        super().__init__(f"heuristic {outcome}, but {decided} was decided", id, states)
         self.outcome = outcome
         self.decided = decided

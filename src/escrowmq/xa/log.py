@@ -1,19 +1,19 @@
-"""The decision log: which transactions are to be committed, on disk before any participant is told.
+"""The decision log: the transactions to commit, on disk before any participant is told.
 
-Presumed abort: only decisions to commit are written, and what is not in the log is rolled back. So a log that lost
-something would be worse than none, and everything here serves that:
+Presumed abort: only decisions to commit are written, and a transaction without one is rolled back. A log that lost
+decisions would therefore be worse than none. The design prevents that:
 
 - A decision is one SQLite transaction, synced when it returns (WAL, synchronous=EXTRA). Decisions of several threads
-  share one sync. That a transaction is finished is written along with a later decision, without a sync of its own.
-- After a failed write nobody knows what is on disk. Then the log counts as failed, nothing is decided by it, neither
-  way, until `reopen` has read what is there, written all of it again, and synced that.
-- Every opening writes what it found again before anything is done about it: a decision that was read from the system's
-  cache, but never came to the disk, would be gone after the next power cut.
-- Rows have checksums, and the head has one over all of them; a log that does not agree with itself is refused.
-- Room for a thousand decisions is reserved at the start, so that a disk that fills up meanwhile stops nothing.
+  share one sync. The removal of a finished transaction is written with a later decision, without a sync of its own.
+- After a failed write, the content of the disk is unknown. The log then counts as failed and decides nothing, neither
+  commit nor rollback, until `reopen` has read the file, written all of it again, and synced that.
+- Every opening rewrites the content before anyone acts on it: a decision that was read from the page cache but never
+  reached the disk would be gone after the next power failure.
+- Rows have checksums, and the head has one over all rows; an inconsistent log is refused.
+- Space for a thousand decisions is reserved at the start, so that a disk that fills up later does not stop decisions.
 
-One file belongs to one manager, and has a lock for the process that uses it. Reading needs no lock. A child that is
-forked leaves log and lock to its parent: two processes in one SQLite connection would damage the file.
+One file belongs to one manager, and the process that uses it holds a lock. Reading needs no lock. A forked child leaves
+log and lock to its parent: two processes with one SQLite connection would damage the file.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ _SCHEMA: Final = (
 
 
 class Decision(NamedTuple):
-    """What is to become of a transaction, and how far that is known. `branches` is by branch qualifier."""
+    """The outcome of a transaction, and each branch's state as far as it is known.
+
+    `branches` is by branch qualifier.
+    """
 
     gtrid: str
     outcome: str
@@ -60,17 +63,18 @@ class Decision(NamedTuple):
     branches: Mapping[str, BranchState]
 
     def body(self) -> str:
-        """As it stands in the log."""
+        """Return the text that the log stores."""
         return json.dumps([self.outcome, self.decided_at, dict(self.branches)], separators=(",", ":"))
 
     @classmethod
     def of(cls, gtrid: str, body: str) -> Decision:
+        """Parse the text that the log stores."""
         outcome, decided_at, branches = json.loads(body)
         return cls(gtrid, outcome, decided_at, {bqual: BranchState(state) for bqual, state in branches.items()})
 
 
 class Contents(NamedTuple):
-    """All of a log."""
+    """The content of a log."""
 
     manager: str
     identity: str
@@ -86,9 +90,12 @@ class _Batch:
 
 
 class DecisionLog:
-    """Open it with the manager's name; a new file is made if there is none.
+    """A decision log, opened with the manager's name. The file is created if it does not exist. Thread-safe.
 
-    Raises LogInUse, LogDamaged, or LogError with what the system said. Any thread may call anything.
+    Raises:
+        LogInUse: Another running manager uses the log.
+        LogDamaged: The log is damaged.
+        LogError: The log cannot be opened; the text has the system's reason.
     """
 
     def __init__(self, path: str | os.PathLike[str], manager: str) -> None:
@@ -111,32 +118,39 @@ class DecisionLog:
             self.close()
             raise
 
-    # ---- what is decided ----
+    # ---- decisions ----
 
     def decisions(self) -> dict[str, Decision]:
-        """All that is not finished. Raises LogError when the log has failed: then it is not known."""
+        """Return all unfinished decisions. Raises LogError if the log has failed, because they are then unknown."""
         with self._mutex:
             self._check()
             return {gtrid: found for gtrid, found in self._decisions.items() if gtrid not in self._finished}
 
     def get(self, gtrid: str) -> Decision | None:
-        """None means: to be rolled back. Raises LogError when the log has failed."""
+        """Return a decision; None means that the transaction is to be rolled back.
+
+        Raises LogError if the log has failed.
+        """
         with self._mutex:
             self._check()
             return None if gtrid in self._finished else self._decisions.get(gtrid)
 
     @property
     def failure(self) -> LogError | None:
-        """Why nothing can be decided, or None."""
+        """The reason why the log has failed, or None."""
         return self._failure
 
     def write(self, decision: Decision) -> None:
-        """On disk when it returns. LogError with `uncertain` if that was tried and failed; then the log has failed."""
+        """Write a decision. It is on disk on return.
+
+        Raises:
+            LogError: The log had failed before, or with `uncertain` set: the write failed, and with it the log.
+        """
         with self._mutex:
             self._check()
             batch = self._gathering
             batch.changes.append(decision)
-        with self._writing:  # whoever comes first writes for all who wait here
+        with self._writing:  # the first thread writes for all threads that wait here
             if not batch.done:
                 with self._mutex:
                     self._gathering = _Batch()
@@ -145,7 +159,7 @@ class DecisionLog:
             raise batch.error
 
     def finish(self, gtrid: str) -> None:
-        """Every participant has acknowledged: the decision goes, with the next write or at the end."""
+        """Remove a decision that all participants have acknowledged, with the next write or when the log is closed."""
         with self._mutex:
             if gtrid in self._decisions:
                 self._finished.add(gtrid)
@@ -153,11 +167,11 @@ class DecisionLog:
     # ---- opening and closing ----
 
     def reopen(self) -> None:
-        """After a failure: read what is on disk, write it again and sync that. LogError if it still cannot be done."""
+        """After a failure, read the file, write its content again and sync that. Raises LogError if that fails too."""
         with self._writing:
             if self._failure is None:
                 return
-            if self._lock < 0:  # closed, and perhaps somebody else's by now
+            if self._lock < 0:  # closed; another manager may be using the file
                 raise LogError(str(self._failure))
             self._disconnect()
             try:
@@ -170,7 +184,7 @@ class DecisionLog:
                 self._failure = None
 
     def close(self) -> None:
-        """Write what is finished, and let the file go."""
+        """Remove finished decisions, close the file and release the lock."""
         with self._writing:
             if self._database is not None and self._failure is None and self._finished:
                 self._write(_Batch())
@@ -178,19 +192,19 @@ class DecisionLog:
                 self._failure = self._failure or LogError(f"the decision log {self.path} is closed")
             self._disconnect()
         if self._lock >= 0:
-            fcntl.flock(self._lock, fcntl.LOCK_UN)  # also for children that have it open
+            fcntl.flock(self._lock, fcntl.LOCK_UN)  # also if forked children have the descriptor open
             os.close(self._lock)
             self._lock = -1
 
     def leave_to_parent(self) -> None:
-        """In a forked child: use nothing of it, and close nothing that is the parent's as well."""
+        """In a forked child: stop using the log, without closing what the parent uses too."""
         _left.append(self._database)
         self._database = None
-        self._mutex = threading.Lock()  # a thread of the parent's may have held them
+        self._mutex = threading.Lock()  # a thread of the parent may hold the old ones
         self._writing = threading.Lock()
         self._failure = LogError(f"the decision log {self.path} belongs to the parent of process {os.getpid()}")
         if self._lock >= 0:
-            os.close(self._lock)  # which leaves it locked by the parent
+            os.close(self._lock)  # the parent's lock remains
             self._lock = -1
 
     def _check(self) -> None:
@@ -210,14 +224,14 @@ class DecisionLog:
             raise _log_error(error, self.path) from error
 
     def _connect(self) -> sqlite3.Connection:
-        # psow=0: a sector that is being written may be damaged as a whole, so nothing shares one with older content.
+        # psow=0 assumes that a write can damage its whole sector, so new content never shares one with older content.
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         database = sqlite3.connect(
             f"file:{quote(str(self.path))}?psow=0", uri=True, isolation_level=None, check_same_thread=False, timeout=10
         )
         (mode,) = database.execute("PRAGMA journal_mode=WAL").fetchone()
         if mode != "wal":
-            raise OSError(f"its file system cannot hold a write-ahead log (journal mode {mode})")
+            raise OSError(f"its file system does not support a write-ahead log (journal mode {mode})")
         for pragma in ("synchronous=EXTRA", "fullfsync=1", "checkpoint_fullfsync=1"):
             database.execute(f"PRAGMA {pragma}")
         database.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
@@ -257,11 +271,11 @@ class DecisionLog:
     # ---- writing ----
 
     def _write(self, batch: _Batch) -> None:
-        """Called by one thread at a time."""
+        """Write a batch. Only one thread at a time calls this."""
         with self._mutex:
             try:
                 self._check()
-            except LogError as error:  # it failed before this batch was tried
+            except LogError as error:  # the log had failed before this batch was written
                 batch.error, batch.done = error, True
                 return
             finished = set(self._finished)
@@ -270,7 +284,7 @@ class DecisionLog:
         total = self._sum ^ _sum(map(_row, going)) ^ _sum(map(_row, changes.values()))
         try:
             self._commit(changes.values(), finished - changes.keys(), total)
-        except BaseException as error:  # also an interrupt: whether the commit came before it is not known
+        except BaseException as error:  # also an interrupt: the commit may have happened before it
             batch.error = LogError(f"the decision log {self.path} cannot be written: {error}", uncertain=True)
             batch.done = True
             with self._mutex:
@@ -289,7 +303,7 @@ class DecisionLog:
 
     def _commit(self, changes: Iterable[Decision], finished: Iterable[str], total: int) -> None:
         database = self._database
-        assert database is not None, "a log without a failure is open"
+        assert database is not None, "a log that has not failed is open"
         database.execute("BEGIN IMMEDIATE")
         database.executemany("DELETE FROM decision WHERE gtrid = ?", [(gtrid,) for gtrid in finished])
         database.executemany("INSERT OR REPLACE INTO decision VALUES (?, ?, ?)", [_row(change) for change in changes])
@@ -299,7 +313,7 @@ class DecisionLog:
 
 _logs: weakref.WeakSet[DecisionLog] = weakref.WeakSet()
 _left: list[sqlite3.Connection | None] = []
-"""What a parent goes on with, kept so that nobody closes it."""
+"""The parents' database connections, kept so that the garbage collector does not close them."""
 
 
 def _forked() -> None:
@@ -311,7 +325,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def read(path: str | os.PathLike[str]) -> Contents:
-    """What a log holds, also while a manager uses it. Raises LogError, LogDamaged."""
+    """Read a log, even while a manager uses it. Raises LogError or LogDamaged."""
     path = Path(path)
     try:
         with contextlib.closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)) as database:
@@ -319,17 +333,17 @@ def read(path: str | os.PathLike[str]) -> Contents:
     except sqlite3.Error as error:
         raise _log_error(error, path) from error
     if found is None:
-        raise LogError(f"{path} is no decision log")
+        raise LogError(f"{path} is not a decision log")
     return found
 
 
 def commit_decision(gtrid: str, bquals: Iterable[str]) -> Decision:
-    """That the prepared branches `bquals` of a transaction are to be committed."""
+    """Return the decision to commit the prepared branches `bquals` of a transaction."""
     return Decision(gtrid, COMMIT, time.time(), dict.fromkeys(bquals, BranchState.PREPARED))
 
 
 def _read(database: sqlite3.Connection, path: Path) -> Contents | None:
-    """None if the file is new. One reading transaction, so that a manager may write meanwhile."""
+    """Read a log; None if the file is new. Uses one read transaction, so a manager may write meanwhile."""
     try:
         database.execute("BEGIN")
         try:
@@ -337,7 +351,7 @@ def _read(database: sqlite3.Connection, path: Path) -> Contents | None:
             if not tables:
                 return None
             if not {"head", "decision", "reserve"} <= tables:
-                raise LogDamaged(f"{path} is no decision log, or a damaged one: it has the tables {sorted(tables)}")
+                raise LogDamaged(f"{path} is not a decision log, or is damaged: it has the tables {sorted(tables)}")
             verdict = [text for (text,) in database.execute("PRAGMA integrity_check")]
             heads = database.execute("SELECT format, manager, identity, opened, sum FROM head").fetchall()
             rows = database.execute("SELECT gtrid, body, sum FROM decision").fetchall()
@@ -347,16 +361,16 @@ def _read(database: sqlite3.Connection, path: Path) -> Contents | None:
             raise LogDamaged(f"the decision log {path} is damaged: {_first_lines(verdict)}")
         version, manager, identity, opened, total = heads[0]
         if version != FORMAT:
-            raise LogError(f"the decision log {path} has format {version}; this version knows {FORMAT}")
+            raise LogError(f"the decision log {path} has format {version}; this program reads format {FORMAT}")
         if any(_digest(gtrid, body) != checksum for gtrid, body, checksum in rows) or _text(_sum(rows)) != total:
-            raise LogDamaged(f"the decision log {path} is damaged: its checksums do not agree with its content")
+            raise LogDamaged(f"the decision log {path} is damaged: its checksums do not match its content")
         return Contents(manager, identity, opened, {gtrid: Decision.of(gtrid, body) for gtrid, body, _ in rows})
     except (TypeError, ValueError) as error:
         raise LogDamaged(f"the decision log {path} is damaged: {error}") from error
 
 
 def _log_error(error: sqlite3.Error | OSError, path: Path) -> LogError:
-    # SQLite's own words for content that makes no sense; what the system refuses is an OperationalError.
+    # SQLite reports invalid content as DatabaseError, and errors of the system as its subclass OperationalError.
     if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
         return LogDamaged(f"the decision log {path} is damaged: {error}")
     return LogError(f"the decision log {path} cannot be used: {error}")
@@ -372,7 +386,7 @@ def _digest(gtrid: str, body: str) -> str:
 
 
 def _sum(rows: Iterable[tuple[str, str, str]]) -> int:
-    """Of all rows, in any order, so that it can be kept up to date."""
+    """Return the checksum of all rows. It does not depend on their order, so it can be updated incrementally."""
     return reduce(xor, (int(checksum, 16) for _, _, checksum in rows), 0)
 
 
@@ -385,7 +399,7 @@ def _text(total: int) -> str:
 
 
 def _lock(path: Path) -> int:
-    """A file beside the log: closing any descriptor of a file that SQLite uses would drop SQLite's own locks."""
+    """Lock a file beside the log: closing any descriptor of SQLite's own file would drop SQLite's locks."""
     name = path.with_name(path.name + ".lock")
     try:
         fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,4 +1,4 @@
-"""The transaction manager: one for each decision log, shared by all threads of a program."""
+"""The transaction manager: one per decision log, shared by all threads of a program."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from escrowmq.xa.xids import FORMAT_ID, LONGEST_MANAGER, LONGEST_PARTICIPANT, Br
 logger = logging.getLogger("escrowmq.xa")
 
 Connect = Callable[[], Any]
-"""Makes a new connection with PEP 249's two-phase commit, not in autocommit mode."""
+"""Opens a new connection that supports PEP 249's two-phase commit, not in autocommit mode."""
 
 _FIRST_RETRY_SECONDS: Final = 0.2
 _MOST_IDLE: Final = 16
@@ -38,7 +38,7 @@ class _Participant:
 
 
 class TransactionManager:
-    """Commits work at several participants as one: EscrowMQ brokers, and databases whose driver has two-phase commit.
+    """Commits work at several participants atomically: EscrowMQ brokers, and databases with two-phase commit drivers.
 
         manager = TransactionManager("shop", "decisions.db")
         manager.register("bank", lambda: psycopg.connect("dbname=bank"))
@@ -48,15 +48,19 @@ class TransactionManager:
             tx["bank"].execute("UPDATE account SET balance = balance - 10 WHERE name = 'alice'")
             tx["queue"].channel().basic_publish("", "shipments", b"book")
 
-    `name` (letters, digits, - and _, at most 32) and the log `log` belong together: what is in doubt at a participant
-    carries both, and only the manager with that name and that log decides about it. The log needs a local file system.
-    `participants` are registered, and then recovery runs, before this returns.
+    `name` (up to 32 letters, digits, - and _) and the log file `log` belong together: the xids of branches in doubt
+    contain both, and only the manager with that name and that log completes them. The log needs a local file system.
+    `participants` are registered and then recovered before the constructor returns.
 
-    `timeout` (seconds, None for ever) is for a whole transaction up to its decision; `call_timeout` for each call of
-    the two phases; every `recovery_interval` seconds all participants are asked for what is in doubt.
+    `timeout` (seconds, None for no limit) applies to a whole transaction up to its decision, `call_timeout` to each
+    call of the two phases. Recovery runs every `recovery_interval` seconds. Participants that cannot be reached are not
+    an error: they are asked again until they answer.
 
-    Raises ValueError for a name, LogInUse, LogDamaged or LogError for the log. Participants that cannot be reached are
-    no error: they are asked again until they answer.
+    Raises:
+        ValueError: The name is invalid.
+        LogInUse: Another running manager uses the log.
+        LogDamaged: The log is damaged.
+        LogError: The log cannot be opened.
     """
 
     def __init__(
@@ -90,20 +94,24 @@ class TransactionManager:
         self._resolver.start()
 
     def register(self, name: str, connect: Connect) -> None:
-        """Make a participant known; `connect` makes a connection for recovery and for `transaction(name)`.
+        """Register a participant. `connect` opens a connection for recovery and for `transaction(name)`.
 
-        Names (letters, digits, - and _, at most 48) stand in the xids: a participant keeps its name for as long as
-        anything can be in doubt there. Raises ValueError, UsageError if it is taken.
+        Names (up to 48 letters, digits, - and _) are part of the xids, so a participant must keep its name while
+        anything can be in doubt there.
+
+        Raises:
+            ValueError: The name is invalid.
+            UsageError: The name is already registered.
         """
         check_name("participant", name, LONGEST_PARTICIPANT)
         with self._mutex:
             if name in self._participants:
-                raise UsageError(f"a participant {name} is registered already")
+                raise UsageError(f"a participant {name} is already registered")
             self._participants[name] = _Participant(connect)
 
     @property
     def participants(self) -> list[str]:
-        """The names of all that are registered."""
+        """The names of the registered participants."""
         with self._mutex:
             return list(self._participants)
 
@@ -112,9 +120,12 @@ class TransactionManager:
     def transaction(
         self, *names: str, timeout: float | None = None, connections: Mapping[str, Any] | None = None
     ) -> GlobalTransaction:
-        """Begin one, with connections of the manager's for `names` and connections of yours by participant.
+        """Begin a transaction with the manager's connections for `names` and your own `connections` by participant.
 
-        `timeout` is that of the manager if None. Raises UsageError, and what a driver raises when a branch is begun.
+        `timeout` is in seconds; None means the manager's. Raises what the drivers raise when a branch begins.
+
+        Raises:
+            UsageError: A participant is unknown or named twice, or the manager is closed.
         """
         self.check_process()
         if self._stop.is_set():
@@ -141,10 +152,11 @@ class TransactionManager:
         connections: Mapping[str, Any] | None = None,
         transaction_manager: Any = None,
     ) -> GlobalTransaction:
-        """Begin one that ends with the current transaction of the package `transaction`; else as `transaction`.
+        """Begin a transaction that ends with the current transaction of the package `transaction`.
 
-        `transaction_manager` is the thread's own if None. Work with what this returns, and leave its outcome to
-        `transaction.commit()`, `transaction.abort()` or `with transaction.manager:`.
+        The other arguments are those of `transaction`. `transaction_manager` defaults to the current thread's. Work
+        with the returned transaction, and leave its outcome to `transaction.commit()`, `transaction.abort()` or `with
+        transaction.manager:`.
         """
         tx = self.transaction(*names, timeout=timeout, connections=connections)
         try:
@@ -154,15 +166,15 @@ class TransactionManager:
             raise
 
     def check_process(self) -> None:
-        """Raises UsageError in a forked child: log, threads and connections are its parent's."""
+        """Raise UsageError in a forked child: log, threads and connections belong to its parent."""
         if os.getpid() != self._process:
             raise UsageError(
                 f"the transaction manager {self.name} belongs to process {self._process}; "
-                "a child needs one of its own, with a name and a log of its own"
+                "create another one in the child process, with a name and a log of its own"
             )
 
     def branch(self, id: BranchId, connection: Any) -> Branch:
-        """For `GlobalTransaction.enlist`: a branch that has not begun."""
+        """Create a branch that has not begun. For `GlobalTransaction.enlist`."""
         name = id.participant
         with self._mutex:
             participant = self._participants.get(name)
@@ -177,7 +189,7 @@ class TransactionManager:
         return Branch(name, id, connection, partial(self._give_back, participant, connection))
 
     def leave(self, id: str, branches: Sequence[Branch]) -> None:
-        """A transaction is over, or left to recovery; its connections come back."""
+        """End a transaction, or leave it to recovery. Its connections are returned."""
         for branch in branches:
             branch.let_go()
         with self._mutex:
@@ -186,7 +198,7 @@ class TransactionManager:
             self._wake.set()
 
     def record(self, decision: Decision) -> None:
-        """How a transaction ended: nothing remains to be known of it, or what a person has to look at is kept."""
+        """Record a transaction's end: remove its decision, or keep a heuristic outcome for the operator."""
         states = set(decision.branches.values())
         try:
             if states & HEURISTIC:
@@ -194,7 +206,7 @@ class TransactionManager:
             elif BranchState.PREPARED not in states:
                 self.log.finish(decision.gtrid)
         except LogError as error:
-            logger.error("transaction %s: its outcome by hand is not kept: %s", decision.gtrid, error)  # noqa: TRY400
+            logger.error("transaction %s: its heuristic outcome could not be recorded: %s", decision.gtrid, error)  # noqa: TRY400
 
     def _give_back(self, participant: _Participant, connection: Any, good: bool) -> None:
         with self._mutex:
@@ -207,9 +219,10 @@ class TransactionManager:
     # ---- recovery ----
 
     def recover(self) -> Report:
-        """Ask all participants now, and complete what is in doubt there. It also runs by itself.
+        """Ask all participants now, and complete what is in doubt there. Recovery also runs in the background.
 
-        Raises LogError when the log has failed and still cannot be used; nothing is completed then.
+        Raises:
+            LogError: The log has failed and still cannot be used. Nothing is completed then.
         """
         self.check_process()
         with self._recovering:
@@ -231,7 +244,7 @@ class TransactionManager:
         for line in str(report).splitlines() if report.committed or report.rolled_back or report.heuristic else []:
             logger.info("recovery: %s", line)
         for what, why in {**report.unreachable, **report.unresolved}.items():
-            logger.warning("recovery: %s: %s; tried again later", what, why)
+            logger.warning("recovery: %s: %s; will try again later", what, why)
         return report
 
     def unfinished(self) -> list[Decision]:
@@ -239,9 +252,13 @@ class TransactionManager:
         return list(self.log.decisions().values())
 
     def forget(self, id: str) -> None:
-        """Drop what is known of a transaction that was completed by hand, here and at its participants (DTX-10).
+        """Forget a transaction that an operator completed, in the log and at its participants (DTX-10).
 
-        Raises UsageError if there is no such transaction, or nothing was done to it by hand; whatever a driver raises.
+        Raises what the drivers raise.
+
+        Raises:
+            UsageError: There is no such transaction, or no operator has completed it, or a participant is not
+                registered.
         """
         self.check_process()
         decision = self.log.get(id)
@@ -262,8 +279,8 @@ class TransactionManager:
             return id in self._live
 
     def _resolve(self) -> None:
-        """The thread of the manager: recovery from time to time, and soon after something went wrong."""
-        wait = _FIRST_RETRY_SECONDS  # soon after the start, too, for what a dead predecessor had under way
+        """Run the manager's thread: recovery at intervals, and soon after a failure."""
+        wait = _FIRST_RETRY_SECONDS  # soon after the start too, for branches of a manager that died
         while True:
             hurried = self._wake.wait(wait)
             self._wake.clear()
@@ -272,20 +289,20 @@ class TransactionManager:
             try:
                 complete = self.recover().complete
             except LogError as error:
-                logger.warning("recovery: %s; tried again later", error)
+                logger.warning("recovery: %s; will try again later", error)
                 complete = False
             except Exception:
-                logger.exception("recovery failed; tried again later")
+                logger.exception("recovery failed; will try again later")
                 complete = False
             if complete:
                 wait = self.recovery_interval
             else:
                 wait = _FIRST_RETRY_SECONDS if hurried else min(2 * wait, self.recovery_interval)
 
-    # ---- the end ----
+    # ---- closing ----
 
     def close(self) -> None:
-        """Close the log and the manager's connections; what is still open is left to the next manager."""
+        """Close the log and the manager's connections. Unfinished work is left to the next manager."""
         if self._stop.is_set() or os.getpid() != self._process:
             return
         self._stop.set()

@@ -1,7 +1,8 @@
-"""Recovery: ask every participant what is in doubt there, and tell it what the log says.
+"""Recovery: ask every participant for its branches in doubt, and complete them according to the log.
 
-Presumed abort: what the log does not know is rolled back, if it is this manager's own and no transaction that lives.
-A decision leaves the log when every participant of it has been asked and has nothing of it left.
+Presumed abort: a branch without a decision in the log is rolled back if it belongs to this manager and not to a
+transaction in progress. A decision is removed from the log when every participant has been asked and has nothing left
+of it.
 """
 
 from __future__ import annotations
@@ -24,18 +25,21 @@ logger = logging.getLogger("escrowmq.xa")
 
 @dataclass(eq=False)
 class Report:
-    """What recovery found and did. Lists hold `TRANSACTION PARTICIPANT.NUMBER`, dictionaries tell why."""
+    """The results of a recovery.
+
+    Lists contain `TRANSACTION PARTICIPANT.NUMBER`; dictionaries also contain the reason.
+    """
 
     committed: list[str] = field(default_factory=list)
     rolled_back: list[str] = field(default_factory=list)
     heuristic: dict[str, str] = field(default_factory=dict)
-    """Completed by hand, against what was decided; see `TransactionManager.forget`."""
+    """Completed by an operator against the decision; see `TransactionManager.forget`."""
     unresolved: dict[str, str] = field(default_factory=dict)
-    """The participant could not do it now; tried again later."""
+    """The participant could not complete the branch; recovery tries again later."""
     unreachable: dict[str, str] = field(default_factory=dict)
-    """By participant: it could not be asked; tried again later."""
+    """The participant, which is the key, could not be asked; recovery tries again later."""
     foreign: list[str] = field(default_factory=list)
-    """In doubt, and made by a manager of the same name with another log: left alone."""
+    """In doubt, but made by a manager of the same name with another log, and therefore not touched."""
 
     @property
     def complete(self) -> bool:
@@ -48,13 +52,13 @@ class Report:
         lines += [f"completed by hand {gtrid}: {why}" for gtrid, why in self.heuristic.items()]
         lines += [f"unresolved {gtrid}: {why}" for gtrid, why in self.unresolved.items()]
         lines += [f"not reached {name}: {why}" for name, why in self.unreachable.items()]
-        lines += [f"left alone {gtrid}: of another log" for gtrid in self.foreign]
+        lines += [f"left alone {gtrid}: it belongs to another log" for gtrid in self.foreign]
         return "\n".join(lines) or "nothing was in doubt"
 
 
 @dataclass(eq=False)
 class Answers:
-    """What one participant said and did."""
+    """The results at one participant."""
 
     branches: dict[BranchId, tuple[str, Result]] = field(default_factory=dict)
     foreign: list[BranchId] = field(default_factory=list)
@@ -67,13 +71,14 @@ def ask(
     lives: Callable[[str], bool],
     before: Mapping[str, Decision],
 ) -> Answers:
-    """Complete everything at the participant `name` that is ours and has no living transaction.
+    """Complete all branches at the participant `name` that belong to this manager and to no transaction in progress.
 
-    `before` are decisions of transactions that do not live. What of them is not listed is told all the same: a list
-    need not be complete, and only the participant's own word that it has no such branch makes a decision superfluous.
+    `lives` says whether a transaction is in progress. `before` are the decisions of transactions that are not. Their
+    branches are completed even if the participant does not list them: a list need not be complete, and a decision is
+    dispensable only when the participant itself says that it has no such branch.
 
-    The order matters: first the list, then whether it lives, then what the log says. A transaction writes its decision
-    before it stops to live, so what is listed, dead and not in the log was never decided.
+    The order matters: first the list, then whether the transaction is in progress, then the log. A transaction writes
+    its decision before it ends, so a branch that is listed, not in progress and not in the log was never decided.
     """
     answers = Answers()
     listed: set[BranchId] = set()
@@ -93,12 +98,14 @@ def ask(
             decision = log.get(branch.gtrid)
             decided = ROLLBACK if decision is None else decision.outcome
             if decision is not None and decision.branches.get(branch.bqual) in HEURISTIC:
-                continue  # known, and kept until it is forgotten
+                continue  # already recorded; kept until `forget`
             place = wrong_place(connection, xid)
             if place is None:
                 result = complete(connection, xid, decided)
             else:
-                problem = RuntimeError(f"it is in the database {place}, to which this participant does not connect")
+                problem = RuntimeError(
+                    f"the branch is in the database {place}, to which this participant does not connect"
+                )
                 result = Result(BranchState.UNANSWERED, problem)
             answers.branches[branch] = (decided, result)
             _leave_transaction(connection)
@@ -124,15 +131,15 @@ def _told_before(before: Mapping[str, Decision], name: str, listed: Collection[B
 
 
 def _leave_transaction(connection: Any) -> None:
-    """A failed statement may have left one open, in which the next call would be refused."""
+    """Roll back: a failed statement may have left a transaction open, in which the next call would be refused."""
     with contextlib.suppress(Exception):
         connection.rollback()
 
 
 def settle(log: DecisionLog, before: Mapping[str, Decision], answers: Mapping[str, Answers], report: Report) -> None:
-    """Write down what is finished and what was completed by hand, and report it.
+    """Record in the log which decisions are finished and which branches an operator completed, and report it.
 
-    `before` are the decisions of transactions that did not live when the participants were asked.
+    `before` are the decisions of transactions that were not in progress when the participants were asked.
     """
     outcomes: dict[str, dict[str, BranchState]] = {}
     for answer in answers.values():
@@ -140,7 +147,7 @@ def settle(log: DecisionLog, before: Mapping[str, Decision], answers: Mapping[st
         for branch, (decided, result) in answer.branches.items():
             _report(report, f"{branch.gtrid} {branch.bqual}", decided, result)
             outcomes.setdefault(branch.gtrid, {})[branch.bqual] = result.state
-    for gtrid in outcomes.keys() - before.keys():  # rolled back, or decided while the participants were asked
+    for gtrid in outcomes.keys() - before.keys():  # rolled back, or decided meanwhile
         by_hand = _by_hand(outcomes[gtrid])
         if by_hand:
             found = log.get(gtrid) or Decision(gtrid, ROLLBACK, time.time(), {})
@@ -152,7 +159,7 @@ def settle(log: DecisionLog, before: Mapping[str, Decision], answers: Mapping[st
             if state is not BranchState.PREPARED or name not in answers:
                 continue
             done = BranchState.COMMITTED if decision.outcome == COMMIT else BranchState.ROLLED_BACK
-            state = outcomes.get(gtrid, {}).get(bqual, done)  # nothing else was said: it is done
+            state = outcomes.get(gtrid, {}).get(bqual, done)  # without another result, it is done
             states[bqual] = BranchState.PREPARED if state is BranchState.UNANSWERED else state
         _keep(log, decision, states)
 
@@ -183,7 +190,7 @@ def _report(report: Report, gtrid: str, decided: str, result: Result) -> None:
 
 
 def unregistered(decisions: Mapping[str, Decision], names: Collection[str]) -> dict[str, str]:
-    """Branches that wait for a participant which nobody has registered."""
+    """Return the branches of participants that are not registered."""
     return {
         f"{gtrid} {bqual}": "its participant is not registered"
         for gtrid, decision in decisions.items()

@@ -1,4 +1,4 @@
-"""The states of a branch as the transaction manager sees it, and what they make together."""
+"""The states of a branch as the transaction manager sees them, and the outcome of several together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 
 class BranchState(StrEnum):
-    """One participant's part of a global transaction."""
+    """The state of one participant's branch. The values are stored in decision logs, so they must not change."""
 
     ACTIVE = "active"
     PREPARED = "prepared"
@@ -16,7 +16,7 @@ class BranchState(StrEnum):
     COMMITTED = "committed"
     ROLLED_BACK = "rolled back"
     UNANSWERED = "no answer"
-    """It was asked and did not answer, or not clearly; recovery asks again."""
+    """The participant did not answer, or not clearly. Recovery asks again."""
     HEURISTIC_COMMIT = "committed by hand"
     HEURISTIC_ROLLBACK = "rolled back by hand"
     HEURISTIC_MIXED = "partly committed by hand"
@@ -38,10 +38,10 @@ ROLLBACK: Final = "rollback"
 
 
 def heuristic_outcome(states: Collection[BranchState]) -> str | None:
-    """What heuristic decisions made of a transaction: commit, rollback, mixed, hazard; None if there were none.
+    """Return the outcome of a transaction after heuristic decisions: commit, rollback, mixed or hazard.
 
-    `states` are those of its branches that had work; one that has not answered yet counts as what was decided, so the
-    caller gives COMMITTED or ROLLED_BACK for it.
+    `states` are those of the branches with work. For a branch that has not answered yet, the caller passes COMMITTED or
+    ROLLED_BACK, according to the decision. Returns None if there were no heuristic decisions.
     """
     found = set(states) - {BranchState.READ_ONLY}
     if not found & HEURISTIC:

@@ -24,7 +24,7 @@ logger = logging.getLogger("escrowmq.xa")
 
 
 class Phase(Enum):
-    """Where a transaction is in its life."""
+    """The phase of a global transaction."""
 
     ACTIVE = "active"
     PREPARED = "prepared"
@@ -34,10 +34,10 @@ class Phase(Enum):
 
 
 class GlobalTransaction:
-    """Made by `TransactionManager.transaction`; for one thread at a time.
+    """A transaction made by `TransactionManager.transaction`; for one thread at a time.
 
-    As a context manager it commits at the end of the block, and rolls back when the block raises. `tx["bank"]` is the
-    connection with which work is done at the participant `bank`.
+    As a context manager it commits at the end of the block, and rolls back if the block raises. `tx["bank"]` is the
+    connection for work at the participant `bank`.
     """
 
     def __init__(self, manager: TransactionManager, id: str, timeout: float | None) -> None:
@@ -52,23 +52,27 @@ class GlobalTransaction:
     # ---- work ----
 
     def __getitem__(self, name: str) -> Any:
-        """The connection of a participant that takes part; KeyError."""
+        """Return the connection of a participant. Raises KeyError if it does not take part."""
         for branch in self._branches:
             if branch.name == name:
                 return branch.connection
         raise KeyError(name)
 
     def enlist(self, name: str, connection: Any = None) -> Any:
-        """Let a participant take part, with a connection of yours or, if None, one of the manager's; returns it.
+        """Add a participant, with your own connection or, if None, one of the manager's. Returns the connection.
 
-        A connection of yours must not be in a transaction; it is yours again when this one is over. One of the
-        manager's is given back then, so keep nothing of it. Raises UsageError, TimedOut, and what the driver raises.
+        Your own connection must not be in a transaction; you can use it again when this one is over. One of the
+        manager's is returned to it then, so do not keep a reference. Raises what the driver raises.
+
+        Raises:
+            UsageError: The participant is unknown or already takes part, or the transaction is over.
+            TimedOut: The transaction's timeout has expired.
         """
         self._expect(Phase.ACTIVE, "enlist")
         if any(branch.name == name for branch in self._branches):
-            raise UsageError(f"{name} takes part in transaction {self.id} already")
+            raise UsageError(f"{name} already takes part in transaction {self.id}")
         if self._overdue():
-            self._give_up(TimedOut, f"rolled back: not finished in {self._timeout:g} s")
+            self._give_up(TimedOut, f"rolled back: not finished within {self._timeout:g} s")
         branch = self._manager.branch(BranchId(self.id, f"{name}.{len(self._branches) + 1}"), connection)
         try:
             branch.begin(self._timeout)
@@ -80,41 +84,47 @@ class GlobalTransaction:
 
     @property
     def states(self) -> dict[str, BranchState]:
-        """Each participant's."""
+        """The state of each participant."""
         return {branch.name: branch.state for branch in self._branches}
 
     @property
     def unfinished(self) -> list[str]:
-        """Participants that have not answered what was decided; recovery will tell them again."""
+        """The participants that have not acknowledged the decision. Recovery will repeat it."""
         return [branch.name for branch in self._branches if branch.state is BranchState.UNANSWERED]
 
     # ---- outcome ----
 
     def commit(self) -> None:
-        """Commit everywhere. When it returns, the decision is on disk, and will be carried out whatever happens.
+        """Commit at all participants. On return, the decision is on disk and will be carried out whatever happens.
 
-        A participant that went away after its vote is in `unfinished`, and commits as soon as it is back. Raises
-        RolledBack, TimedOut, InDoubt, HeuristicError, UsageError.
+        A participant that could not be reached after its vote is listed in `unfinished` and commits when it is back.
+
+        Raises:
+            RolledBack: The transaction was rolled back.
+            TimedOut: It was rolled back because its timeout expired.
+            InDoubt: The outcome is not known yet.
+            HeuristicError: An operator has completed a branch.
+            UsageError: The transaction is over or already prepared.
         """
         with self._interruptible():
             self._prepare()
             self._decide()
 
     def prepare(self) -> None:
-        """The first phase alone, for whoever coordinates several coordinators; `decide` is the second.
+        """Run only the first phase, for a coordinator of several coordinators; `decide` runs the second.
 
-        Raises RolledBack or TimedOut, and then all is rolled back.
+        Raises RolledBack or TimedOut if the transaction was rolled back.
         """
         with self._interruptible():
             self._prepare()
 
     def decide(self) -> None:
-        """The second phase: write the decision to commit, then carry it out. Raises what `commit` raises."""
+        """Run the second phase: write the decision to commit, then carry it out. Raises what `commit` raises."""
         with self._interruptible():
             self._decide()
 
     def rollback(self) -> None:
-        """Undo everything. Raises HeuristicError if somebody has committed a branch by hand."""
+        """Undo everything. Raises HeuristicError if an operator has committed a branch."""
         self._expect(Phase.PREPARED if self.phase is Phase.PREPARED else Phase.ACTIVE, "roll back")
         with self._interruptible():
             self._undo()
@@ -127,7 +137,7 @@ class GlobalTransaction:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self.phase not in (Phase.ACTIVE, Phase.PREPARED):
-            return  # the block has ended it itself
+            return  # the block has ended the transaction
         if error is None:
             (self.commit if self.phase is Phase.ACTIVE else self.decide)()
             return
@@ -136,11 +146,11 @@ class GlobalTransaction:
         except HeuristicError as heuristic:
             raise heuristic from error
 
-    # ---- how ----
+    # ---- inside ----
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
-        """Ctrl-C in the middle: what is not over is left to recovery, which knows the log."""
+        """On an interrupt such as Ctrl-C, leave unfinished branches to recovery, which knows the log."""
         try:
             yield
         except XaError:
@@ -157,7 +167,7 @@ class GlobalTransaction:
     def _prepare(self) -> None:
         self._expect(Phase.ACTIVE, "commit")
         if self._overdue():
-            self._give_up(TimedOut, f"rolled back: not finished in {self._timeout:g} s")
+            self._give_up(TimedOut, f"rolled back: not finished within {self._timeout:g} s")
         self._one_phase = len(self._branches) < 2
         if not self._one_phase:
             failure = self._manager.log.failure
@@ -210,7 +220,7 @@ class GlobalTransaction:
                 RolledBack, f"rolled back: {first.name} did not prepare: {_said(first.problem)}", first.problem
             )
         if self._overdue():
-            self._give_up(TimedOut, f"rolled back: not finished in {self._timeout:g} s")
+            self._give_up(TimedOut, f"rolled back: not finished within {self._timeout:g} s")
 
     def _commit_one_phase(self) -> None:
         self._call(self._branches, Branch.commit_one_phase)
@@ -242,13 +252,13 @@ class GlobalTransaction:
         raise InDoubt(text, self.id, self.states) from cause
 
     def _over(self, decided: str) -> None:
-        """Every branch has been told, or could not be reached."""
+        """Finish after every branch was told the outcome, or could not be reached."""
         problems = {branch.name: branch.problem for branch in self._branches if branch.problem is not None}
         self._manager.record(self._decision(decided))
         self._manager.leave(self.id, self._branches)
         for name in self.unfinished:
             logger.warning(
-                "transaction %s: %s has not answered, the outcome %r will be told again: %s",
+                "transaction %s: %s has not answered; recovery will repeat the outcome %r: %s",
                 *(self.id, name, decided, _said(problems.get(name))),
             )
         outcome = heuristic_outcome([_counted(state, decided) for state in self.states.values()])

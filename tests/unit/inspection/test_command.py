@@ -25,7 +25,7 @@ def test_a_whole_journal_in_a_table(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "0000000000000000.log" in out
     assert "Records: 2 PUBLISH, 1 USER_SET, 1 COMMIT" in out
     assert "Messages: 6 published, 3 accepted" in out
-    assert "Whole: every checksum and every record is right." in out
+    assert "Intact: every checksum and every record is valid." in out
 
 
 def test_records_one_on_each_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,9 +68,9 @@ def test_a_torn_tail_is_told_as_what_it_may_be(tmp_path: Path, capsys: pytest.Ca
     os.truncate(file, 64 + lsns[-1] + 1)
     code, out = run(capsys, tmp_path)
     assert code == 0
-    assert "the last frame is not whole" in out
+    assert "the last frame is incomplete" in out
     assert "damage to that one frame looks the same" in out
-    assert out.endswith("Whole: every checksum and every record before that frame is right.\n")
+    assert out.endswith("Intact: every checksum and every record before that frame is valid.\n")
 
 
 def test_from_beyond_the_end_says_that_nothing_lies_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,8 +79,8 @@ def test_from_beyond_the_end_says_that_nothing_lies_there(tmp_path: Path, capsys
     end = out.splitlines()[1].split()[2]
     code, out = run(capsys, tmp_path, "--from", "0x100000", "--records")
     assert code == 0
-    assert out == f"Nothing lies at LSN 0x100000 or behind it: the log ends at LSN {end}.\n"
-    assert "Nothing lies" not in run(capsys, tmp_path, "--from", "0")[1]
+    assert out == f"There is nothing at or after LSN 0x100000: the log ends at LSN {end}.\n"
+    assert "There is nothing" not in run(capsys, tmp_path, "--from", "0")[1]
 
 
 def test_lines_are_not_folded(
@@ -97,6 +97,6 @@ def test_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, tmp_path / "absent")[0] == 2
     code, err = run(capsys, tmp_path, "--from", "here")
     assert code == 2
-    assert "'here' is no LSN" in err
+    assert "'here' is not an LSN" in err
     assert main(["inspect", str(tmp_path)]) == 1
-    assert "no journal here" in capsys.readouterr().err
+    assert "not a journal" in capsys.readouterr().err

@@ -29,7 +29,7 @@ def test_one_that_hangs_is_left_behind() -> None:
     callers = Callers()
     late, early = callers.run([hang.wait, lambda: True], 2)
     assert isinstance(late, CallTimeout)
-    assert str(late) == "no answer in 2 s"
+    assert str(late) == "no answer within 2 s"
     assert early is True
     hang.set()
 

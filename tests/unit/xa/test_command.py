@@ -40,9 +40,9 @@ def test_list_while_a_manager_has_it(log: Path, capsys: pytest.CaptureFixture[st
     [
         (["list", "nowhere.db"], 2, "'nowhere.db' does not exist"),
         (["list", __file__], 1, "is damaged: file is not a database"),
-        (["recover", "LOG", "-p", "bank"], 2, "--participant is NAME=URL, not 'bank'"),
-        (["recover", "LOG", "-p", "bank=mysql://x"], 2, "begins with amqp, amqps or postgresql, not 'mysql'"),
-        (["recover", "LOG", "-p", "a b=amqp://x"], 1, "a participant's name has"),
+        (["recover", "LOG", "-p", "bank"], 2, "--participant must be NAME=URL, not 'bank'"),
+        (["recover", "LOG", "-p", "bank=mysql://x"], 2, "must begin with amqp, amqps or postgresql, not 'mysql'"),
+        (["recover", "LOG", "-p", "a b=amqp://x"], 1, "a participant's name must be"),
         (["recover", "LOG"], 2, "Missing option"),
         (["forget", "LOG", "shop.1.a", "-p", "q=amqp://127.0.0.1:1/"], 1, "no transaction shop.1.a that was completed"),
         (["nothing"], 2, "No such command"),

@@ -88,7 +88,7 @@ def test_what_is_no_log_is_refused(path: Path) -> None:
     with sqlite3.connect(path) as other:
         other.execute("CREATE TABLE t (v)")
     other.close()
-    with pytest.raises(LogDamaged, match="is no decision log"):
+    with pytest.raises(LogDamaged, match="is not a decision log"):
         DecisionLog(path, "shop")
     path.write_bytes(b"something else" * 1000)
     with pytest.raises(LogDamaged, match="not a database"):

@@ -91,7 +91,7 @@ def test_what_is_foreign_is_left_alone(tmp_path: Path, left: Vault) -> None:
     with TransactionManager("site", log, {"left": left.connect}) as manager:
         report = manager.recover()
     assert report.foreign == ["site.0123456789ab.4 left.1"]
-    assert "left alone site.0123456789ab.4 left.1: of another log" in str(report)
+    assert "left alone site.0123456789ab.4 left.1: it belongs to another log" in str(report)
     assert len(left.in_doubt()) == 4
     assert not [name for name in left.in_doubt() if name.endswith(f"{FORMAT_ID},site.{identity}.1,left")]
 

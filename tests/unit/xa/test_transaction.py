@@ -198,7 +198,7 @@ def test_a_participant_that_hangs_does_not_hold_the_others(site: Site) -> None:
     site.faults.at["right prepare"] = hang.wait
     with site.manager(call_timeout=2) as manager:
         with (
-            pytest.raises(RolledBack, match=r"right did not prepare: CallTimeout: no answer in 2 s"),
+            pytest.raises(RolledBack, match=r"right did not prepare: CallTimeout: no answer within 2 s"),
             manager.transaction("left", "right") as tx,
         ):
             work(tx)
@@ -211,7 +211,7 @@ def test_a_participant_that_hangs_does_not_hold_the_others(site: Site) -> None:
 
 def test_a_transaction_has_a_timeout(site: Site, manager: TransactionManager) -> None:
     with (
-        pytest.raises(TimedOut, match=r"not finished in 0.05 s") as caught,
+        pytest.raises(TimedOut, match=r"not finished within 0.05 s") as caught,
         manager.transaction("left", "right", timeout=0.05) as tx,
     ):
         work_slowly(tx, 0.06)
@@ -247,7 +247,7 @@ def test_what_was_done_by_hand_is_told(
         assert site.agree() == ["coffee"]
         assert manager.unfinished() == []
         return
-    with pytest.raises(HeuristicError, match=f"heuristic {outcome}: commit was decided") as caught:
+    with pytest.raises(HeuristicError, match=f"heuristic {outcome}, but commit was decided") as caught:
         tx.decide()
     assert caught.value.outcome == outcome
     assert "by hand" in caught.value.states["right" if right else "left"].value
@@ -265,7 +265,7 @@ def test_a_commit_by_hand_against_a_rollback(site: Site, manager: TransactionMan
     work(tx)
     tx.prepare()
     site.left.by_hand("left.1", "committed")
-    with pytest.raises(HeuristicError, match="heuristic mixed: rollback was decided") as caught:
+    with pytest.raises(HeuristicError, match="heuristic mixed, but rollback was decided") as caught:
         tx.rollback()
     assert caught.value.states == {"left": BranchState.HEURISTIC_COMMIT, "right": BranchState.ROLLED_BACK}
     (kept,) = manager.unfinished()

@@ -20,7 +20,7 @@ def test_the_longest_names_fit() -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "a.b", "ä", "a/b", "a\n"])
 def test_names_that_would_not_be_found_again(name: str) -> None:
-    with pytest.raises(ValueError, match="a manager's name has"):
+    with pytest.raises(ValueError, match="a manager's name must be"):
         xids.check_name("manager", name, 32)
 
 
