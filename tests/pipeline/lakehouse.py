@@ -123,7 +123,7 @@ def another(house: House) -> None:
     journal = house.journal.with_name("another")
     with Scribe(journal, journal_id=b"another journal.") as scribe:
         scribe.queue(1, "a")
-    with pytest.raises(click.ClickException, match=r"house\.silver\.messages is not about this journal"):
+    with pytest.raises(click.ClickException, match=r"house\.silver\.messages does not belong to this journal"):
         house.audit("--format=iceberg", f"--out={house.out}-another", journal=journal)
     house.compare(44, 17)
 

@@ -119,7 +119,7 @@ def epoch_forgotten(scribe: Scribe) -> Expected:
     scribe.append(Kind.DECIDE, *encode_decide("/\0app", 7, [], [])[0])
     scribe.frame()
     lsn = scribe.snapshot_of([(int(Kind.PROGRESS), encode_change(application="/\0app", epoch=6))])
-    return Expected("PIPE-2", "epoch decided again", "the snapshot's of app", lsn)
+    return Expected("PIPE-2", "epoch decided again", "the snapshot's epoch of app", lsn)
 
 
 WHOLE: Final = (

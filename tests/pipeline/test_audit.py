@@ -313,14 +313,14 @@ def test_where_it_cannot_be_kept_the_run_begins_anew(
 
     def delete(stage: str) -> None:
         stages.append(stage)
-        if stage.endswith("once more"):
+        if stage.endswith("starting over"):
             away.rename(first)
         elif stage.startswith("bronze") and stages.count(stage) == 1:
             first.rename(away)
 
     verdict = audit(journal, tmp_path / "out", spark=spark, progress=delete)
     assert (verdict.clean, verdict.messages) == (True, 19 * 7)
-    assert len([stage for stage in stages if stage.endswith("once more")]) == 1
+    assert len([stage for stage in stages if stage.endswith("starting over")]) == 1
 
 
 def test_times_are_those_of_the_log_whatever_the_session_takes_a_time_for(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""The audit pipeline on Spark: from the broker's journal to tables that say what happened, and what should not have."""
+"""The audit pipeline on Spark: it turns the broker's journal into tables of what happened and of broken rules."""

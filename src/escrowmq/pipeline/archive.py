@@ -1,8 +1,8 @@
-"""`python -m escrowmq.pipeline.archive`: let Spark's Java start sooner.
+"""`python -m escrowmq.pipeline.archive` makes an archive of Spark's classes, which shortens the start of Java.
 
-Java keeps the classes of Spark, as it has parsed and checked them once, in a file (class data sharing, JEP 350; some
-200 MB beside the installed packages), and maps that into memory when it starts again. The file is for one Java and one
-PySpark: with others it is not used, and where it does not fit after all, Java does without.
+Java writes the classes in parsed and verified form to a file of about 200 MB beside the installed packages (class data
+sharing, JEP 350), and maps the file into memory at later starts. The archive's name contains the Java and the PySpark
+that it was made for; other versions do not use it. If it does not fit after all, Java ignores it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _SILENT: Final = ("-Xlog:cds*=off", "-Xlog:class+path=off")
 
 
 def path() -> Path | None:
-    """Where the archive for this Java and PySpark is, or would be; None without a Java. `prepare` comes before."""
+    """The path of the archive for this Java and PySpark, whether or not it exists; None if there is no Java.
+
+    Call `prepare` first, which chooses the Java.
+    """
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home, "bin")) if home else None)
     if java is None:
@@ -41,13 +44,18 @@ def path() -> Path | None:
 
 
 def options() -> tuple[str, ...]:
-    """Arguments for Java to start with the archive, if there is one."""
+    """The arguments with which Java uses the archive; none if there is no archive."""
     found = path()
     return (f"-XX:SharedArchiveFile={found}", *_SILENT) if found is not None and found.exists() else ()
 
 
 def make() -> Path:
-    """Make the archive for this Java and PySpark anew. Raises SparkUnavailableError, OSError."""
+    """Make the archive for this Java and PySpark, or replace it, and return its path.
+
+    Raises:
+        SparkUnavailableError: Spark or Java is missing, or Java did not write the archive.
+        OSError: the archive's folder cannot be written to.
+    """
     prepare()
     target = path()
     if target is None:
@@ -57,7 +65,7 @@ def make() -> Path:
     try:
         _run(fresh)
         if not fresh.exists():
-            raise SparkUnavailableError(f"Java has not written {fresh}; it starts without, as before")
+            raise SparkUnavailableError(f"Java did not write {fresh}; Spark starts without an archive, as before")
         fresh.replace(target)
     finally:
         fresh.unlink(missing_ok=True)
@@ -75,7 +83,7 @@ def _run(target: Path) -> None:
 
 
 def _exercise(spark: SparkSession, folder: Path) -> None:
-    """Have classes loaded that most sessions need."""
+    """Run queries that load the classes that most sessions need."""
     spark.range(1000).selectExpr("id % 7 k", "string(id) s", "timestamp_micros(id) t").createOrReplaceTempView("rows")
     counts = spark.sql(
         "select k, count(*) n, max_by(s, t) s, percentile_approx(n, 0.5) p from (select *, 1 n from rows) group by k"
@@ -95,14 +103,14 @@ def _same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def main() -> None:
-    """Make it, and say so."""
+    """Make the archive, and print its path, size and how long it took."""
     begun = time.monotonic()
     try:
         made = make()
     except (SparkUnavailableError, OSError) as error:
-        sys.exit(f"no archive of Spark's classes: {error}")
+        sys.exit(f"cannot make the archive of Spark's classes: {error}")
     size = made.stat().st_size / 1e6
-    print(f"{made}: {size:.0f} MB, made in {time.monotonic() - begun:.0f} s")  # noqa: T201 - it is a program
+    print(f"{made}: {size:.0f} MB, made in {time.monotonic() - begun:.0f} s")  # noqa: T201 - the output of a program
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One run of the audit pipeline: what is new in the journal, through bronze and silver to gold."""
+"""One run of the audit pipeline: read new records from the journal, and update bronze, silver and gold."""
 
 from __future__ import annotations
 
@@ -32,18 +32,19 @@ if TYPE_CHECKING:
 Progress = Callable[[str], object]
 WORST: Final = 10
 ATTEMPTS: Final = 3
-"""How often a run begins anew if the broker deletes what it reads, where that cannot be kept (see `pinned`)."""
+"""How often a run is tried if the broker deletes segments while it reads them. `pinned` prevents that where it can."""
 PART_RECORDS: Final = 250_000
 PART_BYTES: Final = 24 << 20
 
 
 class Options(NamedTuple):
-    """What can be chosen.
+    """Options of an audit.
 
     Args:
-        payloads: whether the table of records holds their content.
-        prepared_seconds: how long a branch may be in doubt.
-        format: write silver and gold also as "delta" or "iceberg"; None: if the session's default source is that.
+        payloads: whether the table of records contains their payloads.
+        prepared_seconds: the time in seconds after which a branch in doubt is a violation.
+        format: "parquet", or "delta" or "iceberg" to write silver and gold in that format as well; None takes the
+            session's default source if it is one of these.
     """
 
     payloads: bool = True
@@ -52,17 +53,29 @@ class Options(NamedTuple):
 
 
 class OutrunError(NoJournalError):
-    """The broker has deleted segments while they were read."""
+    """The broker deleted segments while they were being read."""
 
     def __init__(self, journal: str) -> None:
         super().__init__(
-            f"{journal}: the broker deleted segments that were being read; let it keep them for a while, by its "
-            "setting journal.retain_bytes"
+            f"{journal}: the broker deleted segments while they were being read; raise its setting "
+            "journal.retain_bytes so that it keeps them longer"
         )
 
 
 class Verdict(NamedTuple):
-    """What a run came to. `violations` counts all that were ever found; `fresh` are new in this run."""
+    """The result of a run.
+
+    Args:
+        violations: the number of violations found by this run and all earlier ones.
+        fresh: the number of violations that are new in this run.
+        undecided: the number of branches in doubt.
+        run: the number of the run, from 1.
+        lsn: the address up to which the journal has been read.
+        records: the number of records read by this run.
+        messages: the number of messages checked by this run.
+        bytes: the number of bytes of the log read by this run.
+        worst: explanations of the first violations, at most WORST.
+    """
 
     violations: int
     fresh: int
@@ -73,7 +86,6 @@ class Verdict(NamedTuple):
     messages: int
     bytes: int
     worst: tuple[str, ...] = ()
-    """Explanations of the first few violations."""
 
     @property
     def clean(self) -> bool:
@@ -82,7 +94,7 @@ class Verdict(NamedTuple):
 
 
 class Audit:
-    """A run that is under way."""
+    """A run in progress."""
 
     def __init__(
         self,
@@ -93,7 +105,20 @@ class Audit:
         progress: Progress,
         files: Path | None = None,
     ) -> None:
-        """`files`: the folder in which the journal's files are to be read; `journal` itself if left out."""
+        """Plan a run.
+
+        Args:
+            spark: the session that does the work.
+            journal: the broker's data directory.
+            store: the tables to update.
+            options: options of the audit.
+            progress: called with the name of each stage when it begins.
+            files: the folder from which the journal's files are read; `journal` if omitted.
+
+        Raises:
+            NoJournalError: there is no journal that can be read.
+            StoreError: the tables belong to another journal, or the session cannot write the requested format.
+        """
         files = files or journal
         self.spark = spark
         self.journal = str(journal.absolute())
@@ -107,7 +132,7 @@ class Audit:
         store.check(self.plan.journal_id)
         if self.plan.start > self.state.start:
             for queue in self.state.queues.values():
-                queue.first = 0  # what is known of it begins anew
+                queue.first = 0  # the log now begins later, so the first known position has to be found again
         self.records = 0
         self.last_time = self.state.last_time
         self.broken: list[tuple[str, int, str]] = []
@@ -117,7 +142,12 @@ class Audit:
         self.handed = {ident: [queue.handed] for ident, queue in self.state.queues.items() if queue.handed[0]}
 
     def run(self) -> Verdict:
-        """Everything, in order. Raises OutrunError, and what Spark raises; then the run has not happened."""
+        """Execute the run, and record its state. After an exception the tables are as if the run had not begun.
+
+        Raises:
+            OutrunError: the broker deleted segments while they were being read.
+            PySparkException, Py4JError, OSError: Spark or the file system failed.
+        """
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
 
@@ -139,7 +169,7 @@ class Audit:
         (messages, count), branches, _ = at_once(self.spark, self._messages, self._branches, self._bronze)
         self.progress("gold: violations, undecided, latency, throughput")
         verdict = self._judge(messages, count, branches)
-        if verdict.fresh and self._outrun():  # what seems to be missing may have been there
+        if verdict.fresh and self._outrun():  # records that seem to be missing may have been in a deleted segment
             raise OutrunError(self.journal)
         self.progress("report")
         write_report(self, verdict)
@@ -151,11 +181,11 @@ class Audit:
         return verdict
 
     def before(self, table: str, schema: str | None = None) -> DataFrame | None:
-        """What the run before wrote for a table."""
+        """What the previous run wrote for a table; None in the first run, or if it wrote nothing."""
         return self.store.read(self.spark, table, run=self.state.run, schema=schema) if self.state.run else None
 
     def history(self, table: str, schema: str) -> DataFrame | None:
-        """What all runs before have finished."""
+        """The rows that earlier runs have written in the state `settled`; None in the first run."""
         if not self.state.run:
             return None
         return self.store.history(self.spark, table, f"{schema}, state string").where("state = 'settled'")
@@ -173,7 +203,9 @@ class Audit:
         return self._pieces().mapInArrow(task, schema)
 
     def _scan(self) -> None:
-        for row in self._mapped(tasks.Scan(self.files), tasks.SCAN_DDL).collect():  # as much as there are queues
+        for row in self._mapped(
+            tasks.Scan(self.files), tasks.SCAN_DDL
+        ).collect():  # rows grow with queues, not messages
             if row.kind == 0:
                 if row.snapshot < 0:
                     self.records += row.number
@@ -207,7 +239,7 @@ class Audit:
     # -- silver
 
     def world(self) -> World:
-        """What holds for all messages."""
+        """Facts that apply to all messages, gathered from the scan and from earlier runs."""
         queues = self.state.queues
         known = set(self.store.state.holes)
         return World(
@@ -288,7 +320,11 @@ class Audit:
         self.store.write(self.spark, "gold.latency", gold.percentiles(classes))
 
     def _violations(self, messages: DataFrame, branches: DataFrame) -> tuple[int, int, int, int, tuple[str, ...]]:
-        """How many violations stay, are new, are of undecided branches; how many branches are undecided; texts."""
+        """Write the tables of violations and of branches in doubt.
+
+        Returns the number of permanent violations, how many of them are new, the number of branches in doubt for too
+        long, the number of branches in doubt, and the first explanations.
+        """
         spark, store = self.spark, self.store
         before = self.before("state.violations")
         found = store.write(spark, "state.violations", judging.violations(self, messages, branches))
@@ -324,21 +360,22 @@ def audit(
     progress: Progress = lambda _: None,
     tasks: Tasks = lambda _done, _total: None,
 ) -> Verdict:
-    """Audit what is new in the journal folder `journal` since the last run on `out`, and bring the tables there up to
-    date (docs/guides/auditing.md).
+    """Audit the records added to a journal since the last run, and update the tables (docs/guides/auditing.md).
 
     Args:
         journal: the broker's data directory; a broker may be running on it.
         out: the folder of the tables.
-        spark: the session to use; without one, one is started on `master` and stopped at the end.
-        master: where that session runs.
-        conf: settings for that session.
-        options: what else can be chosen.
-        progress: is told what begins.
-        tasks: is told now and then how many tasks of that are done, and of how many.
+        spark: the session to use; if omitted, a session is started on `master`, and stopped at the end.
+        master: the Spark master of that session.
+        conf: settings of that session.
+        options: options of the audit.
+        progress: called with the name of each stage when it begins.
+        tasks: called from time to time with the number of tasks done and the total of the current stage.
 
     Raises:
-        NoJournalError, StoreError, SparkUnavailableError: with one line each that says why.
+        NoJournalError: there is no journal that can be read, or the broker keeps deleting segments (OutrunError).
+        StoreError: the folder `out` cannot be used, or the requested format cannot be written.
+        SparkUnavailableError: Spark or Java is missing.
     """
     store = Store(out)
     with store.locked(), ExitStack() as stack:
@@ -354,12 +391,12 @@ def audit(
         for _ in range(ATTEMPTS - 1):
             with suppress(OutrunError):
                 return Audit(spark, journal, store, options, progress, files).run()
-            progress("the broker has deleted what was being read: once more")
+            progress("the broker deleted segments while they were being read: starting over")
         return Audit(spark, journal, store, options, progress, files).run()
 
 
 def _ddl(schema: Any) -> str:
-    """In a session a plain TIMESTAMP may be one without a zone (`spark.sql.timestampType`), and ours are not."""
+    """The schema as DDL. TIMESTAMP becomes TIMESTAMP_LTZ, because `spark.sql.timestampType` may change its meaning."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return re.sub(r" TIMESTAMP\b", " TIMESTAMP_LTZ", from_arrow_schema(schema).toDDL())

@@ -1,9 +1,9 @@
-"""Out of the way of the broker: the audit runs on processor time that nobody else wants.
+"""Keep the audit out of the broker's way: let it run only on processor time that no other process wants.
 
-The scheduling class for that, SCHED_IDLE, holds within a group of processes only, and Linux makes a group of each
-session (`sched_autogroup_enabled`) and each control group: next to those of other groups an idle process gets its fair
-share. So the audit goes into a control group that is idle as a whole, where that is allowed; and where it is not, it
-leaves one processor to a broker that runs in another group.
+Linux provides the scheduling class SCHED_IDLE for this, but applies it only within a group of processes. Each session
+(`sched_autogroup_enabled`) and each control group is such a group, and an idle process gets a fair share beside the
+processes of other groups. Where it is allowed, the audit therefore joins a control group that is idle as a whole.
+Otherwise it leaves one processor to a broker that runs in another group.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Final
 ROOT: Final = Path("/sys/fs/cgroup")
 PROC: Final = Path("/proc")
 NAME: Final = "escrowmq-audit"
-"""The control group. It is made once, and stays: it is empty when no audit runs."""
+"""The name of the control group. The group is created once and never removed; it is empty when no audit runs."""
 
 
 def give_way(broker: int | None = None) -> None:
-    """Run only on time that nobody else wants, as do all processes that are started from here.
+    """Give this process, and all that it starts from now on, only processor time that no other process wants.
 
     Args:
-        broker: the process that serves the journal; None if there is none.
+        broker: the process ID of the broker that serves the journal; None if no broker is running.
     """
     with suppress(OSError):
         os.nice(19)
@@ -34,10 +34,10 @@ def give_way(broker: int | None = None) -> None:
 
 
 def group_of(process: int, proc: Path = PROC) -> str:
-    """The group in which a process competes for processors; empty if that cannot be told."""
+    """The group within which a process competes for processors; an empty string if it cannot be determined."""
     try:
         found = _control_group(proc / str(process) / "cgroup")
-        if found == "/":  # only there are sessions groups
+        if found == "/":  # sessions are groups only in the root control group
             enabled = (proc / "sys/kernel/sched_autogroup_enabled").read_text(encoding="ascii").strip() == "1"
             if enabled:
                 found = (proc / str(process) / "autogroup").read_text(encoding="ascii").split()[0]
@@ -47,7 +47,7 @@ def group_of(process: int, proc: Path = PROC) -> str:
 
 
 def _control_group(listing: Path) -> str:
-    """The path within the hierarchy that has the processors: `N:cpu:/path` of version 1, else `0::/path`."""
+    """The path in the hierarchy that controls processors: `N:cpu:/path` in version 1, otherwise `0::/path`."""
     whole = ""
     for line in listing.read_text(encoding="utf-8").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -59,9 +59,10 @@ def _control_group(listing: Path) -> str:
 
 
 def _join_idle_group(root: Path = ROOT, proc: Path = PROC) -> bool:
-    """Whether this process is in an idle control group now.
+    """Move this process to the idle control group, and return whether that worked.
 
-    One that somebody has put it into is never left: limits on memory may hang on it, and a service manager's order.
+    A process outside the root group stays where it is, because a service manager may rely on that group, for example
+    for memory limits.
     """
     try:
         if _control_group(proc / "self" / "cgroup") != "/":

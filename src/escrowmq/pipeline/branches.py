@@ -1,4 +1,4 @@
-"""What records say of transaction branches: one step for each record that prepares, decides or forgets one."""
+"""Extract steps of transaction branches: one for each record that prepares, decides or forgets a branch."""
 
 from __future__ import annotations
 
@@ -44,9 +44,10 @@ DDL: Final = (
     "branch long, step string, lsn long, at_us long, operations long, published long, settled long, whole boolean, "
     "snapshot boolean, xid binary, owner string, application string, epoch long, started_ms long, effects array<string>"
 )
-"""`step`: prepared, committed, decided, heuristically committed, …; `effects`: of branches in two phases, what they do:
-`publish QUEUE COUNT`, `place QUEUE COUNT BLOCK` (`fetch` if that lies farther back), `settle QUEUE FIRST COUNT`
-(accepted), `reject QUEUE FIRST COUNT`, `release QUEUE NUMBER`; when prepared also `return QUEUE FIRST COUNT`.
+"""`step` is prepared, committed, decided, heuristically committed, and so on. `effects` lists what a branch with two
+phases does: `publish QUEUE COUNT`, `place QUEUE COUNT BLOCK` (`fetch` if the block precedes the records at hand),
+`settle QUEUE FIRST COUNT` (accepted), `reject QUEUE FIRST COUNT`, and `release QUEUE NUMBER`. A prepared step may also
+contain `return QUEUE FIRST COUNT`.
 """
 
 _STEP_OF: Final = {
@@ -56,7 +57,13 @@ _STEP_OF: Final = {
 
 
 def steps(records: Records, operations: Operations, *, snapshot: int = -1) -> pa.RecordBatch:
-    """The steps in these records. `snapshot`: they are those of a snapshot, taken at this LSN; -1 for the log's."""
+    """The steps in some records, as a batch with the columns of SCHEMA.
+
+    Args:
+        records: records of the log or of a snapshot.
+        operations: the operations in these records.
+        snapshot: the LSN at which the snapshot was taken; -1 for records of the log.
+    """
     found = [_committed(records, operations)] if snapshot < 0 else []
     rows = [*_prepared(records, snapshot), *sequences.notes(records, operations, snapshot)]
     if snapshot < 0:
@@ -81,7 +88,7 @@ def _committed(records: Records, operations: Operations) -> pa.RecordBatch:
     two_phase = np.zeros(n, bool)
     two_phase[operations.commit[operations.of_kind(Kind.PLACED)]] = True
     prepared = [int.from_bytes(records.payload(i)[:8], "little") for i in records.of_kind(Kind.PREPARE).tolist()]
-    two_phase |= np.isin(commits.branch, prepared)  # such a commit may repeat what was prepared as PUBLISH
+    two_phase |= np.isin(commits.branch, prepared)  # such a commit may repeat prepared messages as PUBLISH
     application: list[str | None] = [None] * n
     epoch: list[int | None] = [None] * n
     for i in np.flatnonzero(kind == Kind.DECIDE).tolist():
@@ -107,12 +114,12 @@ def _committed(records: Records, operations: Operations) -> pa.RecordBatch:
     }
     whole = [columns.get(field.name, pa.nulls(n, field.type)) for field in SCHEMA]
     batch = pa.RecordBatch.from_arrays(whole, schema=SCHEMA)
-    # 0: dead-lettering, which no client decided; but it is whole or not at all, too.
+    # Branch 0 is dead-lettering, which no client decided. It is shown only if its record is torn.
     return batch.filter(pa.array((commits.branch > 0) | (commits.whole == 0)))
 
 
 def _messages(records: Records, operations: Operations, n: int) -> tuple[Ints, Ints]:
-    """How many messages each list of operations brings to queues, and takes from them."""
+    """The number of messages that each list of operations publishes, and the number that it settles."""
     data = records.data
     published, settled = np.zeros(n, np.int64), np.zeros(n, np.int64)
     for kind in (Kind.PUBLISH, Kind.PLACED):
@@ -134,7 +141,10 @@ def _messages(records: Records, operations: Operations, n: int) -> tuple[Ints, I
 
 
 def _effects(records: Records, operations: Operations, commit: int, pages: Collection[int]) -> list[str]:
-    """What one list of operations does; `pages`: blocks that may be placed though they were not prepared."""
+    """The effects of one list of operations.
+
+    `pages` are the LSNs of blocks in PAGE records, which may be placed without having been prepared.
+    """
     data = records.data
     found = []
     for i in np.flatnonzero(operations.commit == commit).tolist():
@@ -161,7 +171,7 @@ def _effects(records: Records, operations: Operations, commit: int, pages: Colle
 
 
 def _prepared(records: Records, snapshot: int) -> list[dict[str, object]]:
-    """Branches as PREPARE tells of them; those of a snapshot as of the LSN that it stands for, not of its own bytes."""
+    """A step for each PREPARE record. Steps of a snapshot have the snapshot's LSN instead of their record's."""
     rows: list[dict[str, object]] = []
     for i in records.of_kind(Kind.PREPARE).tolist():
         found = decode_prepare(records.payload(i), int(records.lsn[i]))

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from escrowmq.units import parse_duration
 
+if TYPE_CHECKING:
+    from escrowmq.pipeline.audit import Verdict
+
 ERROR = 2
 
 
 class AuditError(click.ClickException):
-    """The audit could not be made; that is no verdict."""
+    """The audit could not be completed, so there is no verdict. Exit status 2."""
 
     exit_code = ERROR
 
@@ -29,19 +34,21 @@ def _seconds(_context: click.Context, _option: click.Parameter, value: str) -> f
 @click.command()
 @click.argument("journal", type=click.Path(path_type=Path))
 @click.option(
-    "--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="The folder of the tables."
+    "--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder of the audit's tables."
 )
 @click.option(
     "--master", default="local[*]", show_default=True, help="Where Spark runs: local[N], spark://…, yarn, k8s://…"
 )
-@click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting for Spark; may be given several times.")
+@click.option("--conf", multiple=True, metavar="NAME=VALUE", help="Set a Spark property. Can be repeated.")
 @click.option(
     "--format",
     "format_",
     type=click.Choice(["parquet", "delta", "iceberg"]),
-    help="Write silver and gold as such tables, too; if left out, as the session's default source is one.",
+    help="Also write silver and gold in this format. Default: the session's spark.sql.sources.default.",
 )
-@click.option("--payloads/--no-payloads", default=True, show_default=True, help="Keep the records' content in bronze.")
+@click.option(
+    "--payloads/--no-payloads", default=True, show_default=True, help="Keep the content of records in bronze."
+)
 @click.option(
     "--prepared-limit",
     "prepared",
@@ -49,11 +56,13 @@ def _seconds(_context: click.Context, _option: click.Parameter, value: str) -> f
     show_default=True,
     callback=_seconds,
     metavar="TIME",
-    help="How long a branch may be in doubt.",
+    help="Report branches that are in doubt for longer than this.",
 )
-@click.option("--nice/--no-nice", default=True, show_default=True, help="Leave the processor to others who want it.")
+@click.option(
+    "--nice/--no-nice", default=True, show_default=True, help="Use only processor time that no other process wants."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as one JSON object.")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
 def audit(
     journal: Path,
     out: Path,
@@ -67,17 +76,53 @@ def audit(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Prove from the journal that no rule was broken, or show where one was.
+    """Check the journal against the broker's guarantees, and report every violation.
 
-    JOURNAL is the data directory of a broker, which may be running. The tables in --out are brought up to date: a
-    second run reads only what is new. Its report.html tells everything in a minute. The last line says CLEAN, with exit
-    code 0, or how many violations there are, with 1; an audit that could not be made ends with 2.
+    JOURNAL is the data directory of a broker, which may be running. The command updates the tables in --out: a second
+    run reads only new records. The result is summarized in report.html in that folder. The last line of output is CLEAN
+    (exit status 0) or the number of violations (exit status 1). Exit status 2 means that the audit could not be
+    completed.
 
     \b
     Examples:
       escrowmq audit /var/lib/escrowmq --out /var/lib/escrowmq-audit
       escrowmq audit /var/lib/escrowmq --out audit --json --quiet
       escrowmq audit /mnt/journal --out /mnt/audit --master spark://head:7077
+    """
+    settings = dict(_setting(text) for text in conf)
+    verdict = _verdict(
+        journal,
+        out,
+        master,
+        settings,
+        {"payloads": payloads, "prepared_seconds": prepared, "format": format_},
+        nice=nice,
+        quiet=quiet,
+    )
+    if as_json:
+        click.echo(json.dumps({**verdict._asdict(), "clean": verdict.clean, "report": str(out / "report.html")}))
+    else:
+        click.echo(f"{verdict.records} new records, {verdict.messages} messages; report: {out / 'report.html'}")
+        for line in verdict.worst:
+            click.echo(f"  {line}")
+        click.echo("CLEAN" if verdict.clean else f"{verdict.violations} violation{'s' * (verdict.violations > 1)}")
+    return 0 if verdict.clean else 1
+
+
+def _verdict(
+    journal: Path,
+    out: Path,
+    master: str,
+    settings: Mapping[str, str],
+    options: Mapping[str, Any],
+    *,
+    nice: bool,
+    quiet: bool,
+) -> Verdict:
+    """Check the arguments, start Spark, and audit.
+
+    Raises:
+        AuditError: there is no verdict; the text says why in one line.
     """
     from escrowmq.java import SparkUnavailableError, prepare
     from escrowmq.pipeline.background import give_way
@@ -86,11 +131,12 @@ def audit(
     from escrowmq.pipeline.progress import Display
     from escrowmq.pipeline.store import Store, StoreError
 
-    settings = dict(_setting(text) for text in conf)
     try:
         if out.resolve().is_relative_to(journal.resolve()):
-            raise AuditError(f"{out} is in the journal's folder, which is the broker's alone; choose another --out")
-        found = plan(journal)  # what can be refused is refused before Spark is started
+            raise AuditError(
+                f"--out {out} is inside the journal's folder, which only the broker may write to; choose another"
+            )
+        found = plan(journal)  # starting Spark takes seconds, so bad arguments are refused before
         Store(out).check(found.journal_id)
         _writable(out)
         prepare()
@@ -109,29 +155,21 @@ def audit(
 
                 if nice:
                     give_way(found.broker)
-                verdict = run(
+                return run(
                     journal,
                     out,
                     master=master,
                     conf=settings,
-                    options=Options(payloads=payloads, prepared_seconds=prepared, format=format_),
+                    options=Options(**options),
                     progress=stage,
                     tasks=display.tasks,
                 )
         except (PySparkException, Py4JError) as error:
-            raise AuditError(f"Spark on {master} failed: {_cause(error)}; what it said is above") from error
+            raise AuditError(f"Spark on {master} failed: {_cause(error)}; its full output is above") from error
     except (NoJournalError, StoreError, SparkUnavailableError) as error:
         raise AuditError(str(error)) from error
-    except OSError as error:  # which would end with 1, as a verdict does
+    except OSError as error:  # click would exit with 1, which means violations
         raise AuditError(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from error
-    if as_json:
-        click.echo(json.dumps({**verdict._asdict(), "clean": verdict.clean, "report": str(out / "report.html")}))
-    else:
-        click.echo(f"{verdict.records} new records, {verdict.messages} messages; report: {out / 'report.html'}")
-        for line in verdict.worst:
-            click.echo(f"  {line}")
-        click.echo("CLEAN" if verdict.clean else f"{verdict.violations} violation{'s' * (verdict.violations > 1)}")
-    return 0 if verdict.clean else 1
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -142,7 +180,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _writable(out: Path) -> None:
-    """Make the folder of the tables, or find out that it cannot be made, before Spark is started."""
+    """Create the folder of the tables, and check before Spark is started that it can be written to."""
     try:
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out):
@@ -152,7 +190,7 @@ def _writable(out: Path) -> None:
 
 
 def _cause(error: Exception) -> str:
-    """What Spark says, in one line: the end of a worker's traceback, or Java's first cause, without the stacks."""
+    """The error as one line without stacks: the last line of a worker's traceback, or Java's root cause."""
     said = [line for line in str(error).splitlines() if line.strip()]
     begin = next((i for i, line in enumerate(said) if line.lstrip().startswith("Traceback ")), len(said))
     python = [line for line in said[begin + 1 :] if not line[0].isspace()]

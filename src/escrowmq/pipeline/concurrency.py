@@ -1,4 +1,4 @@
-"""Work on tables that do not depend on each other, at once: while Spark plans one, it works on another."""
+"""Write independent tables at the same time, so that Spark executes one query while it plans another."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ POOL = "spark.scheduler.pool"
 
 
 def at_once(spark: SparkSession, *works: Callable[[], Any]) -> list[Any]:
-    """What each of `works` returns. Raises what the first of them raises, once all that began have ended.
+    """Call each of `works` in a thread of its own, and return their results in order.
 
-    Each has a pool of Spark's scheduler, so that small jobs need not wait for the end of large ones if it is fair.
+    Each thread has its own pool in Spark's scheduler. With the scheduling mode FAIR, small jobs then need not wait for
+    large ones.
+
+    Raises:
+        Exception: the exception of the first of `works` that failed, after all of them have ended.
     """
 
     def work(number: int) -> Any:

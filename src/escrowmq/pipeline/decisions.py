@@ -1,4 +1,4 @@
-"""The silver table `branches`: steps put together, a row for each transaction branch, and what in it breaks a rule."""
+"""Build the silver table `branches`: combine steps into one row for each transaction branch, and find broken rules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DDL: Final = (
 STATE: Final = (
     "if((outcome = 'prepared' or outcome like 'heuristically%') and forgotten_at is null, 'open', 'settled') state"
 )
-"""Whether more is to come of a branch."""
+"""The column `state`: `open` if further steps of the branch are expected, otherwise `settled`."""
 COMMITS: Final = ("committed", "decided", "heuristically committed")
 ROLLBACKS: Final = ("rolled back", "heuristically rolled back")
 ALONE: Final = (
@@ -47,17 +47,19 @@ ALONE: Final = (
     "if(whole, null, 'torn') wrong",
 )
 HISTORY_GONE: Final = "history gone"
-"""The outcome of a branch that is in doubt no more, while the part of the log that says why is not there."""
+"""The outcome of a branch that is no longer in doubt, but whose decision was in a deleted part of the log."""
 FEW: Final = 200_000
 TWO_PHASE: Final = ("prepared", "decided", "rolled back", "forgotten", *COMMITS[2:], *ROLLBACKS[1:])
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What holds for all branches.
+    """Facts that apply to all branches.
 
-    `deleted`: queues that are gone; what was prepared for them is left out of a commit (TX-11). `snapshots`: LSNs of
-    those that are compared with the log; `start`: below it, some of the log's history may be gone.
+    Args:
+        deleted: the numbers of deleted queues; a commit omits effects on them (TX-11).
+        snapshots: the LSNs of the snapshots that are compared with the log.
+        start: the LSN below which some of the log's history may be gone.
     """
 
     deleted: frozenset[int] = frozenset()
@@ -65,17 +67,18 @@ class World:
     start: int = 0
 
     def tells(self, lsn: int, *, snapshot: bool = False) -> bool:
-        """Whether the log that is there, or a snapshot before, names what is in doubt at `lsn`; `snapshot`: in that
-        one, which does not speak for itself.
+        """Whether the available log, or an earlier snapshot, must name every branch that is in doubt at `lsn`.
+
+        `snapshot` says that the step at `lsn` is itself from a snapshot, which cannot confirm its own content.
         """
         return self.start == 0 or any(taken < lsn or (taken == lsn and not snapshot) for taken in self.snapshots)
 
 
 def branches(steps: DataFrame, before: DataFrame | None, world: World) -> DataFrame:
-    """One row for each branch that `steps` speak of, or that an earlier run left open (its steps are `before`)."""
+    """One row for each branch with a step in `steps`, or in `before`: steps of branches that earlier runs left open."""
     mine = steps if before is None else steps.unionAll(before.select(steps.columns))
     alone = None
-    if steps.count() > FEW:  # most branches have one step, and are what it says
+    if steps.count() > FEW:  # most branches have a single step, which needs no grouping
         several = mine.where(
             f"step in ({', '.join(repr(step) for step in TWO_PHASE)}) or (effects is not null and published > 0)"
         ).select("branch")
@@ -88,7 +91,7 @@ def branches(steps: DataFrame, before: DataFrame | None, world: World) -> DataFr
 
 
 def open_steps(steps: DataFrame, before: DataFrame | None, rows: DataFrame) -> DataFrame:
-    """The steps of branches that are not over: in doubt, or completed by an operator and not forgotten."""
+    """The steps of branches that are in doubt, or were completed by an operator and not yet forgotten."""
     left = rows.where("state = 'open'")
     whole = steps if before is None else steps.unionAll(before.select(steps.columns))
     return whole.join(left.select("branch"), "branch", "left_semi").select(steps.columns)
@@ -102,7 +105,7 @@ def _gathered(columns: list[str]) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Rows of `branches` from gathered steps."""
+    """A Spark task that builds rows of `branches` from steps grouped by branch."""
 
     world: World
 
@@ -123,7 +126,13 @@ NO_WORLD: Final = World()
 
 
 def together(branch: int, steps: list[dict[str, Any]], world: World = NO_WORLD) -> dict[str, Any]:
-    """The row of a branch; `steps` in the order of the log."""
+    """The row of a branch.
+
+    Args:
+        branch: the branch's number.
+        steps: its steps in the order of the log.
+        world: facts that apply to all branches.
+    """
     row: dict[str, Any] = {"branch": branch, "kind": "transaction", "outcome": "prepared"}
     row |= {"operations": 0, "published": 0, "settled": 0}
     prepared: list[str] | None = None
@@ -164,7 +173,7 @@ def together(branch: int, steps: list[dict[str, Any]], world: World = NO_WORLD) 
             if len(outcomes) == 1:
                 row |= {"outcome": "committed" if name == "decided" else name, "decide_lsn": lsn}
                 row["decided_at"] = step["at_us"]
-                # What was prepared may not be all: a commit dead-letters as well, and settles what a group held.
+                # A commit can do more than was prepared: it also dead-letters, and settles what a group held.
                 if prepared is None or (name in COMMITS and not step["snapshot"]):
                     row |= _sizes(step)
             if step["application"] is not None:
@@ -175,7 +184,7 @@ def together(branch: int, steps: list[dict[str, Any]], world: World = NO_WORLD) 
 
 
 def _needs_preparation(step: dict[str, Any]) -> bool:
-    """Whether this can only happen to a branch that is known: all but the commit of one in one phase."""
+    """Whether this step requires an earlier PREPARE, as every step does but the commit of a branch with one phase."""
     if step["step"] == "prepared":
         return bool(step["snapshot"])
     placed = any(effect.startswith(("place ", "fetch ")) for effect in step["effects"] or ())
@@ -185,7 +194,10 @@ def _needs_preparation(step: dict[str, Any]) -> bool:
 def _compared(
     row: dict[str, Any], steps: list[dict[str, Any]], world: World, forgotten: int | None = None
 ) -> str | None:
-    """Whether the snapshots hold a branch for as long as the log says that it is in doubt, or not forgotten."""
+    """Check that every snapshot contains a branch exactly while the log says that it is in doubt or not forgotten.
+
+    Returns `lost`, `back`, or None.
+    """
     held = {step["lsn"]: step["step"] for step in steps if step["snapshot"]}
     prepared, decided = row.get("prepare_lsn"), row.get("decide_lsn")
     for lsn in world.snapshots:
@@ -205,7 +217,7 @@ def _compared(
 def _judged(
     step: dict[str, Any], before: list[str], prepared: list[str] | None, deleted: Collection[int], prepare_lsn: int
 ) -> str | None:
-    """What is wrong with an outcome, given those before it."""
+    """What is wrong with an outcome, given the outcomes `before` it; None if nothing is."""
     name = str(step["step"])
     if not step["whole"]:
         return "torn"
@@ -213,7 +225,7 @@ def _judged(
         same = (before[0] in COMMITS) == (name in COMMITS)
         return ("twice" if name in COMMITS else None) if same else "contradicted"
     if name == "heuristically rolled back" and step["operations"]:
-        return f"{step['operations']} operations stand in the record that rolls it back"
+        return f"the record that rolls it back contains {step['operations']} operations"
     if name not in COMMITS or prepared is None or step["snapshot"]:
         return None
     if step["effects"] is None:
@@ -228,5 +240,5 @@ def _sizes(step: dict[str, Any]) -> dict[str, Any]:
 def _xid(data: Any) -> str:
     try:
         return str(Xid.decode(bytes(data)))
-    except BrokerError:  # whatever is in the log is shown
+    except BrokerError:  # an invalid xid in the log is still shown, in hexadecimal
         return bytes(data).hex()

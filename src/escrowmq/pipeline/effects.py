@@ -1,4 +1,4 @@
-"""What a branch does to queues: as it was prepared, and as it was applied."""
+"""Compare the effects that a branch prepared with the effects that its commit applied."""
 
 from __future__ import annotations
 
@@ -9,10 +9,17 @@ from typing import Any
 def difference(
     prepared: list[str], applied: list[str], deleted: Collection[int] = (), prepare_lsn: int = 0
 ) -> str | None:
-    """How what was applied differs from what was prepared, at `prepare_lsn`; None if it does not.
+    """Describe how the applied effects differ from the prepared ones; None if they agree.
 
-    Allowed are: what was to go to queues that were deleted meanwhile (TX-11), dead-lettering of what was rejected, what
-    was to go back and has gone over its delivery limit, and what a bulk reader's group settles.
+    Some differences are allowed: effects on queues that have been deleted since (TX-11), dead-lettering of rejected
+    messages, dead-lettering of returned messages that have exceeded their delivery limit, and messages settled by a
+    bulk reader's group.
+
+    Args:
+        prepared: the effects of the PREPARE record.
+        applied: the effects of the record that commits the branch.
+        deleted: the numbers of deleted queues.
+        prepare_lsn: the LSN of the PREPARE record.
     """
     wanted, found = Effects(prepared), Effects(applied)
     rejects = wanted.rejects or bool(wanted.returned or wanted.released)
@@ -20,13 +27,13 @@ def difference(
         more = found.published.get(queue, 0) - wanted.published.get(queue, 0)
         if (more < 0 and queue not in deleted) or (more > 0 and not rejects):
             expected = wanted.published.get(queue, 0)
-            return f"{found.published.get(queue, 0)} messages came to queue {queue}, {expected} were prepared"
+            return f"{found.published.get(queue, 0)} messages were published to queue {queue}, {expected} were prepared"
     misplaced = _misplaced(wanted, found, prepare_lsn)
     if misplaced is not None:
-        return f"what lies at LSN {misplaced:#x} came to a queue, and had not been prepared"
+        return f"the block at LSN {misplaced:#x} was placed on a queue, but had not been prepared"
     for queue, ends in found.released.items():
         if not ends <= wanted.released.get(queue, ends):
-            return f"what a group held of queue {queue} was settled up to another number than had been prepared"
+            return f"a group's hold on queue {queue} was settled up to a different number than prepared"
     for queue, positions in wanted.settled.items():
         missing = positions - found.settled.get(queue, set())
         if missing and queue not in deleted:
@@ -39,20 +46,21 @@ def difference(
         if queue not in found.released:
             extra = positions - wanted.settled.get(queue, set()) - wanted.returned.get(queue, set())
             if extra:
-                return f"position {min(extra)} of queue {queue} was settled, and had not been prepared"
+                return f"position {min(extra)} of queue {queue} was settled, but had not been prepared"
     return None
 
 
 def _misplaced(wanted: Effects, found: Effects, prepare_lsn: int) -> int | None:
-    """A block that is placed and is not the branch's. What is not known for certain to be no page may lie in one, which
-    is written between the branch and its outcome.
+    """The LSN of a block that was placed without having been prepared; None if there is none.
+
+    A far block written after `prepare_lsn` may be a page, so it is not reported.
     """
     strange = (found.blocks | {lsn for lsn in found.far_blocks if lsn < prepare_lsn}) - wanted.blocks
     return min(strange) if strange and wanted.blocks else None
 
 
 def changed(prepared: list[str], held: list[str], deleted: Collection[int] = ()) -> bool:
-    """Whether a snapshot holds a branch otherwise than it was prepared; what was for deleted queues is left out."""
+    """Whether a branch's effects in a snapshot differ from the prepared ones. Deleted queues are ignored."""
     wanted, found = Effects(prepared), Effects(held)
 
     def left(effects: Effects) -> list[dict[int, Any]]:
@@ -63,7 +71,10 @@ def changed(prepared: list[str], held: list[str], deleted: Collection[int] = ())
 
 
 def falls_short(prepared: list[str], step: dict[str, Any], deleted: Collection[int]) -> str | None:
-    """The same by the sums that are known of every commit; effects are those of few."""
+    """Compare a commit whose effects are not listed with the prepared ones, by its counts of messages.
+
+    Returns a description of the difference, or None. Counts are known for every commit, effects only for few.
+    """
     wanted = Effects(prepared)
     places = {queue: len(positions) for queue, positions in wanted.settled.items()}
     for what, expected in (("published", wanted.published), ("settled", places)):
@@ -77,7 +88,7 @@ def falls_short(prepared: list[str], step: dict[str, Any], deleted: Collection[i
 
 
 class Effects:
-    """Effects, by queue."""
+    """A list of effects, indexed by queue."""
 
     def __init__(self, effects: list[str]) -> None:
         self.published: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""From operations to events: runs and ranges of positions of a queue, with what happened to them and when."""
+"""Convert operations to events. An event says what happened, and when, to a range of positions on a queue."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from escrowmq.pipeline.frames import Records
 from escrowmq.pipeline.operations import OPERATION_HEAD, Operations
 
 BUCKET_BITS = 18
-"""Positions of a queue are worked on in groups of two to the power of this."""
+"""The work is divided into buckets of 2 ** BUCKET_BITS consecutive positions of a queue."""
 
 
 class Happened(IntEnum):
-    """What an event says of its positions."""
+    """What happened to an event's positions."""
 
     PUBLISHED = 1
     SETTLED = 2
@@ -42,17 +42,17 @@ EVENT = np.dtype(
         ("first", "<i8"),
         ("count", "<i8"),
         ("what", "u1"),
-        ("code", "u1"),  # outcome; of deliveries the flags
-        ("order", "<i4"),  # number of the operation in its record
+        ("code", "u1"),  # outcome of a settlement, flags of a delivery
+        ("order", "<i4"),  # grows with the operations of a record
         ("lsn", "<i8"),
         ("frame", "<i8"),
-        ("time", "<i8"),  # of the frame, microseconds
-        ("came", "<i8"),  # when it came to the broker, or was handed over: milliseconds
+        ("time", "<i8"),  # when the frame was written, in microseconds
+        ("came", "<i8"),  # when the message arrived at the broker, or was delivered, in milliseconds
         ("branch", "<i8"),
         ("block", "<i8"),  # LSN of the block
-        ("index", "<i8"),  # number of the first message in the block
-        ("text", "<i8"),  # number of the envelope's text, or of the consumer's
-        ("bodies", "<i8"),  # where its bodies begin among all, -1 if they are not known
+        ("index", "<i8"),  # index of the first message in the block
+        ("text", "<i8"),  # index of the envelope's text, or of the consumer's name
+        ("bodies", "<i8"),  # index of the first body among all bodies, -1 if they are not known
     ]
 )
 
@@ -64,12 +64,18 @@ DELIVERIES = np.dtype([("queue", "<u4"), ("time", "<u8"), ("parts", "<u4")])
 PART = np.dtype([("flags", "u1"), ("name", "<u2"), ("ranges", "<u4")])
 STATE = np.dtype([("queue", "<u4"), ("next", "<u8"), ("below", "<u8"), ("references", "<u4"), ("counted", "<u4")])
 NOWHERE = -1
-"""When a message came of which there is none at the place where it should lie."""
+"""The value of `came` for a message that is not at the address where the log says it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Events in the order of the log; `texts` and `bodies` (of the type BODY) are what they point to."""
+    """Events in the order of the log.
+
+    Args:
+        rows: the events, of the type EVENT.
+        texts: texts of envelopes and names of consumers, to which `text` refers.
+        bodies: sizes and digests of the type BODY, to which `bodies` refers.
+    """
 
     rows: Rows
     texts: list[bytes]
@@ -81,7 +87,7 @@ class Events:
 
 @dataclass(slots=True)
 class Builder:
-    """Gathers the events of one window."""
+    """Collects the events of one window of the journal."""
 
     records: Records
     operations: Operations
@@ -90,10 +96,13 @@ class Builder:
     bodies: list[Rows] = field(default_factory=list)
     counted: int = 0
     blocks: dict[int, tuple[Block, int]] = field(default_factory=dict)
-    """What was looked up, by LSN, and where its bodies begin: several queues may be told of the same block."""
+    """Blocks already looked up, by LSN, each with the index of its first body. Several queues can share a block."""
 
     def add(self, chosen: Ints, what: Happened, count: int) -> Rows:
-        """`count` new events, `chosen` being the operation of each; what is known of it is filled in."""
+        """Append `count` events, and return them for the caller to complete.
+
+        `chosen` are the indexes of their operations, from which the fields that all kinds share are filled in.
+        """
         rows = np.zeros(count, EVENT)
         operations, records = self.operations, self.records
         record = operations.record[chosen]
@@ -106,13 +115,18 @@ class Builder:
         return rows
 
     def have(self, bodies: Rows) -> int:
-        """Further bodies; where they begin among all."""
+        """Append bodies, and return the index of the first."""
         self.bodies.append(bodies)
         self.counted += len(bodies)
         return self.counted - len(bodies)
 
     def block(self, lsn: int, lookup: Lookup) -> tuple[Block, int]:
-        """The block at `lsn`, and where its bodies begin. Raises GoneError and NowhereError."""
+        """The block at `lsn`, and the index of its first body.
+
+        Raises:
+            GoneError: the segment that contained the block has been deleted.
+            NowhereError: the bytes there are not a block.
+        """
         if lsn not in self.blocks:
             block = look_up(lookup, lsn)
             self.blocks[lsn] = (block, self.have(block.bodies))
@@ -120,7 +134,14 @@ class Builder:
 
 
 def events(records: Records, operations: Operations, lookup: Lookup, snapshot_lsn: int | None = None) -> Events:
-    """What happened to which positions. `snapshot_lsn`: the records are those of a snapshot taken there."""
+    """The events in some records.
+
+    Args:
+        records: records of the log or of a snapshot.
+        operations: the operations in these records.
+        lookup: reads blocks from other parts of the log.
+        snapshot_lsn: the LSN at which the snapshot was taken; None for records of the log.
+    """
     builder = Builder(records, operations)
     _published(builder)
     _placed(builder, lookup)
@@ -163,7 +184,7 @@ def _published(builder: Builder) -> None:
 
 
 def _placed(builder: Builder, lookup: Lookup) -> None:
-    """Messages that were prepared before: their block lies in an earlier record."""
+    """Add the publication of prepared messages, whose blocks are in earlier records."""
     data, operations = builder.records.data, builder.operations
     chosen = operations.of_kind(Kind.PLACED)
     at = operations.at[chosen]
@@ -178,7 +199,7 @@ def _placed(builder: Builder, lookup: Lookup) -> None:
 
 
 def _look_up(builder: Builder, rows: Rows, lsn: int, lookup: Lookup) -> None:
-    """Fill in what the block at `lsn` says of these events."""
+    """Complete the events of a block at `lsn` with its arrival time, envelope and bodies."""
     rows["block"], rows["text"] = lsn, -1
     try:
         block, bodies_at = builder.block(lsn, lookup)
@@ -209,7 +230,7 @@ def _settled(builder: Builder) -> None:
 
 
 def _by_group(operations: Operations, settlements: Ints) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which of them settle what a group of bulk readers held: RELEASED comes right behind them."""
+    """Which settlements belong to a group of bulk readers: those followed immediately by RELEASED."""
     released = operations.of_kind(Kind.RELEASED)
     if not len(released):
         return np.zeros(len(settlements), bool)
@@ -245,12 +266,12 @@ def _moved(builder: Builder, lookup: Lookup) -> None:
 
 
 def _within(data: Bytes, shift: int, lsn: int, length: int) -> bytes:
-    """The lookup of what lies in this window; `shift` is what addresses there differ by."""
+    """Look up a block in this window, whose offsets are its LSNs plus `shift`."""
     return data[lsn + shift : lsn + shift + length].tobytes()
 
 
 def runs(*columns: Ints) -> tuple[Ints, Ints]:
-    """Where in the columns runs begin in which each of them grows by one, and how long these are."""
+    """Find runs in which every column grows by one from row to row. Returns first rows and lengths."""
     if not len(columns[0]):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     breaks = np.zeros(len(columns[0]), bool)
@@ -285,7 +306,7 @@ def _handed_out(builder: Builder) -> None:
 
 
 def _delivered(builder: Builder) -> None:
-    """Parts are walked as operations are: the first ones of all records, then the second ones, and so on."""
+    """Add deliveries. Parts have variable length, so each pass takes the next part of every record at once."""
     data, operations = builder.records.data, builder.operations
     chosen = operations.of_kind(Kind.DELIVERIES)
     heads = take(data, operations.at[chosen], DELIVERIES)
@@ -309,7 +330,7 @@ def _delivered(builder: Builder) -> None:
 
 
 def _taken(builder: Builder, lookup: Lookup, snapshot_lsn: int | None) -> None:
-    """Messages that are held for a group of bulk readers; what was not in the log till then is written there."""
+    """Add messages held for a group of bulk readers. HELD also logs copies of messages that were not in the log."""
     operations, records = builder.operations, builder.records
     for i in operations.of_kind(Kind.HELD).tolist():
         held = decode_held(records.payload(int(operations.record[i])))
@@ -342,7 +363,7 @@ def _held(builder: Builder, lsn: int) -> None:
 
 
 def by_bucket(events: Events) -> Events:
-    """The same with runs cut where a bucket ends."""
+    """Split events at the borders of buckets."""
     rows = events.rows
     low = rows["first"] >> BUCKET_BITS
     pieces = ((rows["first"] + rows["count"] - 1) >> BUCKET_BITS) - low + 1
@@ -360,7 +381,7 @@ def by_bucket(events: Events) -> Events:
 
 
 def chosen(events: Events, rows: Rows) -> Events:
-    """Some rows of `events`, with only what these point to."""
+    """Select `rows` of `events`, with only the texts and bodies that they refer to."""
     rows = rows.copy()
     told = np.flatnonzero(rows["bodies"] >= 0)
     counts = rows["count"][told]

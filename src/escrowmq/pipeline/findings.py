@@ -1,4 +1,4 @@
-"""What can be wrong, by rule. A message carries its findings as bits; here stands what each means."""
+"""The violations that an audit can find, each with its rule ID and explanation. A message's findings are bits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 
 class Finding(IntFlag):
-    """Breaches that show in the life of one message on one queue."""
+    """Violations in the life of one message on one queue."""
 
     DUPLICATED = 1
     REORDERED = 2
@@ -28,7 +28,13 @@ class Finding(IntFlag):
 
 
 class Rule(NamedTuple):
-    """How a breach is called, which rule it breaks, and a sentence about it (`{…}`: columns of the message)."""
+    """A kind of violation.
+
+    Args:
+        name: its name in tables and reports.
+        rule: the ID of the broken rule in docs/semantics.md.
+        text: one sentence that explains it.
+    """
 
     name: str
     rule: str
@@ -43,58 +49,58 @@ RULES: Final[dict[Finding, Rule]] = {
     Finding.SETTLED_TWICE: Rule("settled twice", "SET-4", "It was settled again after it had been settled."),
     Finding.UNKNOWN: Rule("never published", "DUR-3", "It was settled, or handed out, but never published."),
     Finding.LOST: Rule(
-        "lost", "DUR-1", "It was published and not settled, but the broker's snapshot does not hold it any more."
+        "lost", "DUR-1", "It was published and not settled, but the broker's snapshot no longer contains it."
     ),
-    Finding.RESURRECTED: Rule("came back", "TX-8", "It was settled, but the broker's snapshot still holds it."),
-    Finding.INVENTED: Rule("invented", "DUR-3", "The broker's snapshot holds it, but it was never published."),
+    Finding.RESURRECTED: Rule("came back", "TX-8", "It was settled, but the broker's snapshot still contains it."),
+    Finding.INVENTED: Rule("invented", "DUR-3", "The broker's snapshot contains it, but it was never published."),
     Finding.CONTENT_LOST: Rule(
-        "lost", "DUR-1", "It still waits in its queue, but the segment with its content is not there any more."
+        "lost", "DUR-1", "It is still in its queue, but the segment with its content has been deleted."
     ),
     Finding.TOO_EARLY: Rule(
         "visible too early", "TX-2", "It was handed out or settled before the commit that published it was on disk."
     ),
     Finding.AFTER_SETTLEMENT: Rule(
-        "delivered again", "TX-8", "It was delivered, held or returned after it had been settled for good."
+        "delivered again", "TX-8", "It was delivered, held or returned after it had been settled."
     ),
     Finding.NOT_MARKED: Rule("not marked", "ORD-3", "It was delivered again without being marked as redelivered."),
     Finding.OUT_OF_ORDER: Rule(
         "delivered out of order", "ORD-1", "Its first delivery came after that of a message with a higher position."
     ),
     Finding.OTHER_CONTENT: Rule(
-        "content changed", "DUR-3", "A compaction, or the broker's snapshot, has given it another content."
+        "content changed", "DUR-3", "Compaction or the broker's snapshot gave it different content."
     ),
-    Finding.HELD_TWICE: Rule("duplicated", "ORD-4", "The broker's snapshot holds it twice."),
+    Finding.HELD_TWICE: Rule("duplicated", "ORD-4", "The broker's snapshot contains it twice."),
     Finding.NOT_HELD: Rule(
-        "held out of turn", "PIPE-1", "Bulk readers have settled it, and had not held it, or have not accepted it."
+        "held out of turn",
+        "PIPE-1",
+        "A bulk reader's group settled it without having held it, or with an outcome other than accepted.",
     ),
-    Finding.TO_NOBODY: Rule("lost", "DUR-1", "It was published to a queue that had been deleted before."),
+    Finding.TO_NOBODY: Rule("lost", "DUR-1", "It was published to a queue that had already been deleted."),
 }
 
 
 class BranchRule:
-    """Breaches that show in what was recorded of a branch, or of the log as a whole."""
+    """Violations in the records of a branch, or in the log as a whole."""
 
-    TORN = Rule("half-applied transaction", "TX-5", "The record of its commit does not hold all of its operations.")
-    TWICE = Rule("half-applied transaction", "TX-5", "Its effects stand in more than one record.")
-    DIFFERENT = Rule("half-applied transaction", "TX-5", "Its commit did not apply what had been prepared")
-    CONTRADICTED = Rule("decision contradicted", "HALF-3", "It was decided, and then decided otherwise.")
-    LOST = Rule(
-        "lost", "DUR-1", "It was prepared and not decided, but the broker's snapshot does not hold it any more."
-    )
+    TORN = Rule("half-applied transaction", "TX-5", "The record of its commit does not contain all of its operations.")
+    TWICE = Rule("half-applied transaction", "TX-5", "Its effects are spread over more than one record.")
+    DIFFERENT = Rule("half-applied transaction", "TX-5", "Its commit differs from what was prepared")
+    CONTRADICTED = Rule("decision contradicted", "HALF-3", "It was decided, and later decided the other way.")
+    LOST = Rule("lost", "DUR-1", "It was prepared and not decided, but the broker's snapshot no longer contains it.")
     BACK = Rule("came back", "TX-8", "It was decided, but it is in doubt in the broker's snapshot.")
     UNPREPARED = Rule(
-        "never prepared", "DUR-3", "It was decided, forgotten or in a snapshot, and no record had prepared it."
+        "never prepared", "DUR-3", "It was decided, forgotten or in a snapshot, but no record had prepared it."
     )
     AGAIN = Rule("came back", "TX-8", "It was prepared after it had been prepared or decided.")
-    CHANGED = Rule("decision contradicted", "HALF-3", "The broker's snapshot says of it something else than the log.")
-    FORGOTTEN = Rule("lost", "DUR-1", "It was forgotten, and no operator had decided it.")
+    CHANGED = Rule("decision contradicted", "HALF-3", "The broker's snapshot and the log disagree about it.")
+    FORGOTTEN = Rule("lost", "DUR-1", "It was forgotten, but no operator had decided it.")
     NUMBERS = Rule(
-        "held out of turn", "PIPE-1", "What bulk readers hold, or have settled, does not go on where it ended"
+        "held out of turn",
+        "PIPE-1",
+        "A hold or a settlement by bulk readers does not continue where the last one ended",
     )
-    EPOCH = Rule("epoch decided again", "PIPE-2", "An application has not come farther than it had been")
-    UNDECIDED = Rule(
-        "undecided too long", "PIPE-5", "It has been prepared for longer than is allowed, without a decision."
-    )
-    DAMAGED = Rule("damaged log", "DUR-3", "The log is not whole")
-    MISSING = Rule("damaged log", "DUR-3", "A part of the log is missing that no snapshot stands in for")
-    CUT = Rule("lost", "DUR-1", "The log ends before the place up to which it had been on disk, and was read")
+    EPOCH = Rule("epoch decided again", "PIPE-2", "The epochs of an application do not increase")
+    UNDECIDED = Rule("undecided too long", "PIPE-5", "It has been in doubt for longer than the limit.")
+    DAMAGED = Rule("damaged log", "DUR-3", "The log is damaged")
+    MISSING = Rule("damaged log", "DUR-3", "A part of the log is missing, and no snapshot replaces it")
+    CUT = Rule("lost", "DUR-1", "The log ends before the point up to which an earlier run read it")

@@ -1,4 +1,4 @@
-"""From frames to records: one row for each record of a window of the journal, its payload left where it lies."""
+"""Convert frames of the journal to columns of records, without copying payloads."""
 
 from __future__ import annotations
 
@@ -11,12 +11,22 @@ from escrowmq.journal.bulk import Window
 from escrowmq.pipeline.columns import U32, Bytes, Ints, integers, ragged, take
 
 HEADER = 40
-"""Bytes between a frame's address and its payload's."""
+"""The number of bytes between the address of a frame and that of its payload."""
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Columns of records. `at` and `length` find a payload in `data`; addresses are LSNs, times microseconds."""
+    """Columns of records, one element for each record.
+
+    Args:
+        data: the bytes that contain the payloads.
+        at: the offset of each payload in `data`.
+        length: the length of each payload in bytes.
+        kind: the kind of each record (`core.records.Kind`).
+        lsn: the address of each record.
+        frame: the address of the frame that contains it.
+        time: when that frame was written, in microseconds since the epoch.
+    """
 
     data: Bytes
     at: Ints
@@ -30,11 +40,11 @@ class Records:
         return len(self.at)
 
     def of_kind(self, *kinds: int) -> Ints:
-        """The numbers of the records of these kinds."""
+        """The indexes of the records of these kinds."""
         return np.flatnonzero(np.isin(self.kind, kinds))
 
     def payload(self, i: int) -> memoryview:
-        """The payload of record number `i`."""
+        """The payload of the record with the index `i`."""
         at = int(self.at[i])
         return self.data.data[at : at + int(self.length[i])]
 
@@ -66,7 +76,7 @@ SCHEMA = pa.schema(
 
 
 def table(found: Records, *, payloads: bool) -> pa.RecordBatch:
-    """The bronze form of records: as they are. Without `payloads` that column is null."""
+    """The records as rows of the bronze table. The column `payload` is null unless `payloads` is set."""
     n = len(found)
     columns = [
         pa.array(found.lsn),
@@ -80,7 +90,7 @@ def table(found: Records, *, payloads: bool) -> pa.RecordBatch:
 
 
 def _payloads(found: Records) -> pa.Array:
-    """Payloads of one frame lie back to back, so a frame is copied in one piece."""
+    """The payloads as an Arrow array. Payloads of one frame are contiguous, so each frame is copied in one piece."""
     starts = np.flatnonzero(np.r_[True, found.frame[1:] != found.frame[:-1]])
     ends = np.r_[starts[1:], len(found)] - 1
     view = found.data.data

@@ -1,4 +1,4 @@
-"""The gold tables: violations, latency, throughput, undecided. Plain SQL over silver, and over the gold before."""
+"""Build the gold tables violations, latency and throughput with SQL over silver and the previous run's gold."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ VIOLATIONS_DDL: Final = (
     "at timestamp_ltz, explanation string"
 )
 STEPS: Final = 32
-"""Latencies are counted in so many classes for each power of two: percentiles are right within 2.2 %."""
+"""The number of latency classes for each power of two. With 32, percentiles are accurate to 2.2 %."""
 MINUTE: Final = 60_000_000
 HOUR: Final = 60 * MINUTE
-"""In microseconds. Spark groups by whole numbers at a fraction of what names and its functions for times cost."""
+"""In microseconds. Spark groups by integers much faster than by names or by its own functions for times."""
 PERCENTILES: Final = (0.5, 0.9, 0.99, 0.999)
 
 _NAMED: Final = "coalesce(vhost, '') vhost, coalesce(queue, concat('queue ', queue_id)) queue"
-"""Of a queue whose declaration is gone only the number is known."""
+"""Only the number is known of a queue whose declaration was in a deleted part of the log."""
 
 
 def of_messages(messages: DataFrame) -> DataFrame:
-    """Breaches that show in `messages`, as far as they are new. Where there are none, Parquet's statistics say so."""
+    """The new violations in `messages`. If there are none, Parquet's statistics let Spark skip the data."""
     bits = ", ".join(str(finding.value) for finding in Finding)
     return messages.sparkSession.sql(
         f"""
@@ -47,13 +47,13 @@ def of_messages(messages: DataFrame) -> DataFrame:
 
 
 def _of_rule(field: str) -> str:
-    """What the rules say of the column `finding`."""
+    """An SQL expression for a field of the rule that belongs to the column `finding`."""
     said = ", ".join(f'{finding.value}, "{getattr(rule, field)}"' for finding, rule in RULES.items())
     return f"element_at(map({said}), finding)"
 
 
 def names(spark: SparkSession, queues: Mapping[int, Queue]) -> DataFrame:
-    """The queues' numbers and names, for `_NAMED`."""
+    """A table of the queues' numbers and names, which `_NAMED` needs."""
     known = [(ident, queue.vhost, queue.name) for ident, queue in queues.items()]
     columns = zip(*known, strict=True) if known else ((), (), ())
     types = {"queue_id": pa.int64(), "vhost": pa.string(), "queue": pa.string()}
@@ -62,7 +62,7 @@ def names(spark: SparkSession, queues: Mapping[int, Queue]) -> DataFrame:
 
 
 def throughput(messages: DataFrame, names: DataFrame, begin: int) -> DataFrame:
-    """How many messages came and went, by queue and minute, of those that are new since LSN `begin`."""
+    """The messages published and settled since LSN `begin`, counted by queue and minute."""
     return messages.sparkSession.sql(
         f"""
         select {_NAMED}, timestamp_micros(minute * {MINUTE}) minute, published, published_bytes, delivered, settled,
@@ -75,7 +75,7 @@ def throughput(messages: DataFrame, names: DataFrame, begin: int) -> DataFrame:
                     came, messages, bytes, 0L, 0L, 0L,
                     went, 0L, 0L, deliveries, messages, if(outcome = 'accepted', messages, 0L)
                 ) as (minute, published, published_bytes, delivered, settled, accepted)
-                from (  -- mostly a few, as messages that come together go together
+                from (  -- few groups, because messages published together are usually settled together
                     select queue_id, outcome, count(1) messages, sum(bytes) bytes, sum(deliveries) deliveries,
                         if(publish_lsn >= {begin}, unix_micros(confirmed_at) div {MINUTE}, null) came,
                         if(state = 'settled', unix_micros(settled_at) div {MINUTE}, null) went
@@ -89,7 +89,7 @@ def throughput(messages: DataFrame, names: DataFrame, begin: int) -> DataFrame:
 
 
 def latencies(messages: DataFrame, names: DataFrame) -> DataFrame:
-    """How many accepted messages took how long from commit to settlement, by queue and hour, in classes."""
+    """Counts of messages by queue, hour and class of latency, from commit to first delivery and to acceptance."""
     return messages.sparkSession.sql(
         f"""
         select {_NAMED}, timestamp_micros(hour * {HOUR}) hour,
@@ -112,13 +112,13 @@ def latencies(messages: DataFrame, names: DataFrame) -> DataFrame:
 
 
 def _class_of(moment: str) -> str:
-    """The class of a latency: what had been published was handed out, or settled, at `moment`."""
+    """An SQL expression for the class of the latency from `confirmed_at` to the column `moment`."""
     micros = f"greatest(unix_micros({moment}) - unix_micros(confirmed_at), 0)"
     return f"cast(floor(log2({micros} + 1) * {STEPS}) as int)"
 
 
 def merged(before: DataFrame | None, now: DataFrame, keys: list[str]) -> DataFrame:
-    """Counts of earlier runs and of this one, added up."""
+    """Add this run's counts to those of earlier runs, by the columns `keys`."""
     whole = now if before is None else before.select(now.columns).unionAll(now)
     sums = {name: "sum" for name in now.columns if name not in keys}
     added = whole.groupBy(*keys).agg(sums)
@@ -128,7 +128,7 @@ def merged(before: DataFrame | None, now: DataFrame, keys: list[str]) -> DataFra
 
 
 def percentiles(classes: DataFrame) -> DataFrame:
-    """The table `latency`: milliseconds by queue, hour and stage."""
+    """The table `latency`: percentiles in milliseconds, by queue, hour and stage."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 

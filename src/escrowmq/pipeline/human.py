@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Format numbers of bytes and durations for people."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _TIMES: Final = ((86_400e3, "d"), (3_600e3, "h"), (60e3, "min"), (1e3, "s"), (1.
 
 
 def size(count: float) -> str:
-    """Bytes: `12 B`, `3.4 kB`, `120 MB`."""
+    """Format a number of bytes, as in `12 B`, `3.4 kB` or `120 MB`."""
     for unit, name in _SIZES:
         if count >= unit:
             return f"{_short(count / unit)} {name}"
@@ -17,7 +17,7 @@ def size(count: float) -> str:
 
 
 def duration(milliseconds: float) -> str:
-    """`0.35 ms`, `12 ms`, `3.4 s`, `15 min`, `2.5 h`, `3.1 d`."""
+    """Format a duration, as in `0.35 ms`, `12 ms`, `3.4 s`, `15 min`, `2.5 h` or `3.1 d`."""
     for unit, name in _TIMES:
         if milliseconds >= unit:
             return f"{_short(milliseconds / unit)} {name}"

@@ -1,4 +1,4 @@
-"""Ctrl-C during an audit: one line, instead of pages of what Spark's processes say when they lose each other."""
+"""Handle Ctrl-C during an audit with a one-line message instead of pages of errors from Spark's processes."""
 
 from __future__ import annotations
 
@@ -15,24 +15,27 @@ from typing import Final
 import click
 
 EXIT_CODE: Final = 130
-"""As a shell says of a program that was ended by SIGINT."""
+"""128 + SIGINT: the exit status that a shell reports for a program ended by SIGINT."""
 
 
 class InterruptedAuditError(click.ClickException):
-    """The user does not want it any more."""
+    """The user interrupted the audit."""
 
     exit_code = EXIT_CODE
 
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], object]]:
-    """Ctrl-C ends the block, and the Java process of its Spark session. Raises InterruptedAuditError then.
+    """Let Ctrl-C end the block and the Java process of its Spark session.
 
-    What the block is given is to be called now and then: PySpark listens to the signal itself when it makes a session,
-    and cancels jobs amid of other calls.
+    The context manager returns a function that the block must call from time to time. PySpark installs a signal handler
+    of its own when it creates a session; the function restores ours.
+
+    Raises:
+        InterruptedAuditError: the user pressed Ctrl-C.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield lambda: None  # signals come to the main thread only
+        yield lambda: None  # Python handles signals in the main thread only
         return
     sys.stderr.flush()
     told = os.dup(2)
@@ -56,7 +59,7 @@ def interruptible() -> Iterator[Callable[[], object]]:
         os.dup2(told, 2)
         os.close(told)
         if happened:
-            raise InterruptedAuditError("interrupted: this run does not count, and the next one does the same again")
+            raise InterruptedAuditError("interrupted: nothing was recorded; the next run starts from the same place")
 
 
 def _silence() -> None:
@@ -70,12 +73,13 @@ def _end_spark() -> None:
 
     gateway = SparkContext._gateway
     if gateway is not None:
-        gateway.proc.kill()  # it does not listen to SIGINT, and would go on until it notices that nobody is there
+        gateway.proc.kill()  # it ignores SIGINT, and would run on until it noticed that its parent is gone
 
 
 def _end_what_starts(frame: FrameType | None) -> None:
-    """End the processes that the interrupted functions have begun: PySpark has a gateway only once Java has answered,
-    and a Java that cannot say so any more stays for ever.
+    """End the processes that the interrupted functions have started.
+
+    PySpark has a gateway only after Java has answered. A Java that starts after its parent has gone would never end.
     """
     while frame is not None:
         for value in list(frame.f_locals.values()):

@@ -1,4 +1,4 @@
-"""The end of a run: what is wrong, the gold tables, the state."""
+"""Find violations at the end of a run: in messages, branches, numbers, and the log as a whole."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WRONG: Final = {
 
 
 def violations(audit: Audit, messages: DataFrame, branches: DataFrame) -> DataFrame:
-    """The table `violations`: those of earlier runs, and what this one has found."""
+    """The table `violations`: those of earlier runs and of this one."""
     spark = audit.spark
     found = _refined(audit, gold.of_messages(messages))
     few = [*_of_log(audit), *_of_order(audit, messages), *_of_deliveries(audit, messages), *_of_numbers(audit)]
@@ -51,13 +51,13 @@ def violations(audit: Audit, messages: DataFrame, branches: DataFrame) -> DataFr
     before = audit.before("state.violations")
     if before is None:
         return found.unionAll(others)
-    # What is wrong with a branch that stays open, or with the log as a whole, every run sees again.
+    # Every run finds the violations of an open branch, and of the log as a whole, again.
     anew = others.join(before.select("explanation"), "explanation", "left_anti").select(others.columns)
     return before.select(found.columns).unionAll(found).unionAll(anew)
 
 
 def _again(branches: DataFrame, past: DataFrame) -> DataFrame:
-    """Branches that are decided or prepared now, and had been decided in an earlier run."""
+    """Branches that are decided or prepared in this run although an earlier run has seen them decided."""
     from pyspark.sql import functions as f
 
     decided, commits = f.col("outcome").isin(*COMMITS, *ROLLBACKS), f.col("outcome").isin(*COMMITS)
@@ -75,7 +75,11 @@ def undecided(branches: DataFrame) -> DataFrame:
 
 
 def overdue(audit: Audit, rows: DataFrame) -> list[tuple[Any, ...]]:
-    """Violations of now: branches that have been undecided for too long."""
+    """Branches that are in doubt for too long at this moment, as rows of `violations`.
+
+    Later runs do not keep these rows, because a decision ends the violation. The present is the time of the last record
+    if no broker is running.
+    """
     now = time.time() if audit.plan.running else audit.last_time / 1e6
     limit = datetime.fromtimestamp(now - audit.options.prepared_seconds, UTC)
     late = rows.where(f"prepared_at < timestamp_ltz '{limit.isoformat()}'").collect()
@@ -104,7 +108,7 @@ def _of_log(audit: Audit) -> list[tuple[Any, ...]]:
     plan = audit.plan
     rows = []
     if plan.end < audit.begin:
-        text = f": it ends at LSN {plan.end:#x}, and was read up to {audit.begin:#x}."
+        text = f": it ends at LSN {plan.end:#x}, but was read up to {audit.begin:#x}."
         rows.append(_row(BranchRule.CUT, lsns=[plan.end, audit.begin], text=text))
     for damage in plan.damage:
         text = f": {damage.file} at offset {damage.offset}: {damage.why}."
@@ -163,7 +167,7 @@ def _of_branches(branches: DataFrame) -> DataFrame:
 
 
 def _of_order(audit: Audit, messages: DataFrame) -> list[tuple[Any, ...]]:
-    """Look at queues as a whole: where buckets of positions meet; and take down how far each queue is known."""
+    """Check the order of publication across buckets of a queue, and note the positions published on each queue."""
     summary = messages.sparkSession.sql(
         f"""
         select queue_id, shiftright(position, {BUCKET_BITS}) bucket, max(position) top,
@@ -181,7 +185,7 @@ def _of_order(audit: Audit, messages: DataFrame) -> list[tuple[Any, ...]]:
             rule = RULES[Finding.REORDERED]
             where = (queue.vhost, queue.name) if queue else ("", f"queue {row.queue_id}")
             position = row.bucket << BUCKET_BITS
-            text = f"Messages from position {position} of queue {where[1]} on: {rule.text}"
+            text = f"Messages from position {position} of queue {where[1]}: {rule.text}"
             rows.append((rule.rule, rule.name, *where, position, None, [row.low, before[1]], None, text))
         before = (row.queue_id, row.high)
         if queue is not None:
@@ -192,7 +196,7 @@ def _of_order(audit: Audit, messages: DataFrame) -> list[tuple[Any, ...]]:
 
 
 def _of_deliveries(audit: Audit, messages: DataFrame) -> list[tuple[Any, ...]]:
-    """First deliveries that are out of order where buckets of positions meet, or this run and earlier ones."""
+    """Check the order of first deliveries across buckets of a queue, and against earlier runs."""
     world = audit.world()
     ranked = ", ".join(map(str, sorted(world.priorities))) or "null"
     summary = messages.sparkSession.sql(
@@ -216,7 +220,7 @@ def _of_deliveries(audit: Audit, messages: DataFrame) -> list[tuple[Any, ...]]:
             continue
         if group != (row.queue_id, row.level):
             group, lowest = (row.queue_id, row.level), row.high
-            top, top_lsn = queue.delivered.get(str(row.level), (0, 0))  # by earlier runs
+            top, top_lsn = queue.delivered.get(str(row.level), (0, 0))  # as of earlier runs
         if row.high > lowest:
             rows.append(_late(queue, row.latest, [lowest, row.high]))
         if row.early is not None and row.early < top:
@@ -234,7 +238,11 @@ def _late(queue: Queue, position: int, lsns: list[int]) -> tuple[Any, ...]:
 
 
 def _refined(audit: Audit, found: DataFrame) -> DataFrame:
-    """Leave out what may be explained by history that is gone; tell what history explains otherwise."""
+    """Drop findings that a deleted part of the log may explain, and rename those that earlier runs explain better.
+
+    A message settled in an earlier run is unknown to this one. A later event on it looks like "never published", but is
+    really a second settlement, delivery or publication.
+    """
     from pyspark.sql import functions as f
 
     spark, plan = audit.spark, audit.plan

@@ -1,8 +1,8 @@
-"""Silver and gold as tables of a lakehouse, Delta or Iceberg, where the Spark session has what it takes.
+"""Publish silver and gold as Delta or Iceberg tables, if the Spark session supports that.
 
-The Parquet tables stay what a run goes on from. What is told here follows them: each table is replaced in one commit of
-its format, and only where this run has changed it. A table that is not as the run before had left it, because that one
-told nothing here or because this one was killed and is done again, is replaced as a whole.
+Runs read only the Parquet tables; the tables here are copies of them. Each is updated in one commit of its format,
+which replaces only the rows that this run has changed. The whole table is replaced if it is not as the previous run
+left it, either because that run did not publish it, or because this run was killed and is repeated.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TABLES: Final = {
     "gold.latency": (),
     "gold.throughput": (),
 }
-"""What is written there, and by what it is partitioned."""
+"""The published tables, with the columns by which each is partitioned."""
 
 _EXTENSIONS: Final = "spark.sql.extensions"
 _CATALOG: Final = "spark.sql.catalog."
@@ -37,30 +37,37 @@ _DELTA_CATALOG: Final = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _ICEBERG: Final = "org.apache.iceberg.spark.SparkCatalog"
 _PROBE: Final = "silver.escrowmq_probe"
 _OWNER: Final = "escrowmq.journal"
-"""The property of an Iceberg table that says which journal it is about."""
+"""The property of an Iceberg table that contains the ID of its journal."""
 
 
 class Lake(ABC):
-    """Tables of one format."""
+    """The tables in one format."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
 
     def foreign(self) -> str | None:
-        """A table that lies there and is not about this journal."""
+        """The name of a table in this place that does not belong to this journal; None if there is none."""
         return None
 
     @abstractmethod
     def read(self, table: str) -> DataFrame | None:
-        """What a table holds, None if it is not there."""
+        """The content of a table; None if it does not exist."""
 
     @abstractmethod
     def write(self, table: str, frame: DataFrame, by: tuple[str, ...], where: str | None = None) -> None:
-        """Put `frame` in the place of what meets `where`, or of everything; the table is created if it is not there."""
+        """Replace the rows that meet `where`, or all rows, by `frame`. Creates the table if necessary.
+
+        Args:
+            table: the table's name, as in TABLES.
+            frame: the new rows.
+            by: the columns to partition by.
+            where: an SQL condition; None replaces the whole table and its schema.
+        """
 
     @abstractmethod
     def drop(self, table: str) -> None:
-        """Remove a table."""
+        """Remove a table, if it exists."""
 
 
 class Delta(Lake):
@@ -96,7 +103,7 @@ class Iceberg(Lake):
         self._journal = journal
 
     def foreign(self) -> str | None:
-        """A table that is somebody else's: unlike a folder, a catalog is shared."""
+        """The name of a table with one of our names but another owner. A catalog, unlike a folder, may be shared."""
         for table in TABLES:
             name = f"{self._catalog}.{table}"
             if not self.spark.catalog.tableExists(name):
@@ -126,16 +133,22 @@ class Iceberg(Lake):
 
 
 def wanted(spark: SparkSession, asked: str | None) -> str:
-    """The format: what the user asks for, else the session's default source if it is a lakehouse's, else Parquet."""
+    """The format to use: `asked`, otherwise the session's default source if it is one of FORMATS, otherwise Parquet."""
     configured = str(spark.conf.get("spark.sql.sources.default", "parquet"))
     return asked or (configured if configured in FORMATS else "parquet")
 
 
 def lake(spark: SparkSession, folder: Path, format_: str, journal: str) -> Lake | None:
-    """Where tables of this format go: Delta below `folder`, Iceberg to the session's catalog; None for Parquet.
+    """The place for tables of the given format; None for Parquet.
 
-    Raises StoreError, with one line that says what is missing, if the session cannot write and read such a table, or if
-    the catalog's tables are not about the journal with the id `journal`.
+    Args:
+        spark: the session that writes the tables.
+        folder: the folder for Delta tables; Iceberg tables go to the session's catalog.
+        format_: one of FORMATS.
+        journal: the ID of the journal.
+
+    Raises:
+        StoreError: the session cannot write and read such a table, or the catalog has tables of another journal.
     """
     if format_ == "parquet":
         return None
@@ -143,16 +156,16 @@ def lake(spark: SparkSession, folder: Path, format_: str, journal: str) -> Lake 
     try:
         foreign = found.foreign()
         if foreign is not None:
-            raise StoreError(f"--format {format_}: {foreign} is not about this journal; use another catalog")
+            raise StoreError(f"--format {format_}: {foreign} does not belong to this journal; use another catalog")
         found.write(_PROBE, spark.range(1), ())
         held = found.read(_PROBE)
         if held is None or held.count() != 1:
-            raise StoreError(f"--format {format_}: a table that was written cannot be read")
+            raise StoreError(f"--format {format_}: this Spark session cannot read a table that it has written")
     except StoreError:
         raise
     except Exception as error:
         reason = str(error).strip().splitlines()
-        lines = [line for line in reason if line.startswith(": ")] or reason  # what Java says, in py4j's words
+        lines = [line for line in reason if line.startswith(": ")] or reason  # py4j begins Java's own message with ": "
         why = lines[0].removeprefix(": ") if lines else type(error).__name__
         raise StoreError(f"--format {format_}: this Spark session cannot write such a table: {why}") from error
     finally:
@@ -164,8 +177,8 @@ def lake(spark: SparkSession, folder: Path, format_: str, journal: str) -> Lake 
 def _delta(spark: SparkSession, folder: Path) -> Delta:
     if _DELTA not in str(spark.conf.get(_EXTENSIONS, "")):
         raise StoreError(
-            f"--format delta: this Spark session has no Delta Lake; it needs its jars (spark.jars or "
-            f"spark.jars.packages), {_EXTENSIONS}={_DELTA} and {_CATALOG}spark_catalog={_DELTA_CATALOG}"
+            f"--format delta: this Spark session has no Delta Lake; set spark.jars or spark.jars.packages, "
+            f"{_EXTENSIONS}={_DELTA} and {_CATALOG}spark_catalog={_DELTA_CATALOG}"
         )
     return Delta(spark, folder)
 
@@ -175,17 +188,17 @@ def _iceberg(spark: SparkSession, journal: str) -> Iceberg:
     names = sorted(name.removeprefix(_CATALOG) for name, value in settings if value == _ICEBERG)
     if not names:
         raise StoreError(
-            f"--format iceberg: this Spark session has no Iceberg catalog; it needs the jars (spark.jars or "
-            f"spark.jars.packages) and {_CATALOG}NAME={_ICEBERG}"
+            f"--format iceberg: this Spark session has no Iceberg catalog; set spark.jars or spark.jars.packages, "
+            f"and {_CATALOG}NAME={_ICEBERG}"
         )
     default = str(spark.conf.get("spark.sql.defaultCatalog", ""))
     return Iceberg(spark, default if default in names else names[0], journal)
 
 
 def publish(found: Lake, store: Store, schemas: Mapping[str, str]) -> None:
-    """Bring the tables up to date with what the run that is under way has written to `store`.
+    """Update the published tables with the rows that the current run has written to `store`.
 
-    `schemas`: of tables that may have no file at all.
+    `schemas` contains the schemas, as DDL, of the tables that may consist of no file at all.
     """
     run = store.run
     for table, by in TABLES.items():
@@ -205,5 +218,5 @@ def publish(found: Lake, store: Store, schemas: Mapping[str, str]) -> None:
 
 
 def _runs(frame: DataFrame) -> dict[int, int]:
-    """How many rows there are of each run."""
+    """The number of rows of each run."""
     return {row["run"]: row["count"] for row in frame.groupBy("run").count().collect()}

@@ -1,6 +1,6 @@
-"""The life of each message on each queue, put together from events; and what in it breaks a rule.
+"""Combine events into the life of each message on each queue, and find violations in it.
 
-Everything here works on whole columns: a part of the work is some hundred thousand messages at a time.
+All functions work on whole columns of some hundred thousand messages.
 """
 
 from __future__ import annotations
@@ -20,32 +20,35 @@ from escrowmq.pipeline.findings import Finding
 from escrowmq.pipeline.message_columns import MessageColumns, joined
 
 QUEUE_DELETED = 100
-"""An outcome that no record of the message tells: its queue was deleted."""
+"""The outcome of a message whose queue was deleted. No record of the message itself says so."""
 
 HISTORY_GONE = 101
-"""It has left its queue, but the part of the log that says how is not there any more."""
+"""The outcome of a message that has left its queue, where the part of the log that says how has been deleted."""
 
 LATE = -1
-"""The order of what came to the log only after it had come to its queue, so that it says nothing about order."""
+"""The value of `publish_order` for a message that was logged some time after it had been enqueued.
+
+The address of its record then says nothing about its order.
+"""
 
 _POSITION_BITS = 44
 
 
 class World(NamedTuple):
-    """What holds for all messages.
+    """Facts that apply to all messages.
 
     Args:
-        start: from this LSN on the log has no gaps; below, some of its history may be gone.
-        begin: what lies below this LSN was read by earlier runs.
-        published: the highest position of each queue that these have seen published.
-        deleted: of each deleted queue, LSN, frame and time (µs) of its deletion.
-        handed: of a queue, positions below which it may have been handed out, with LSN and frame of the record that
-            says so: what other parts of the work, and earlier runs, have seen.
-        snapshots: LSNs of the snapshots that are compared with the log; all lie behind what earlier runs read.
-        holes: addresses from … to … that no segment holds any more.
-        priorities: queues whose messages overtake each other by priority.
-        streams: queues that keep what is settled and may be read again and again.
-        declared: queues of which it is known what they are; None: it is known of all.
+        start: the LSN from which the log has no gaps; below it, some of its history may be gone.
+        begin: the LSN up to which earlier runs have read the log.
+        published: the highest position of each queue whose publication earlier runs have seen.
+        deleted: LSN, frame and time (µs) of the deletion of each deleted queue.
+        handed: for each queue, positions below which messages may have been handed out, each with LSN and frame of the
+            record that says so, as seen by other parts of the work and by earlier runs.
+        snapshots: the LSNs of the snapshots to compare with the log, all at or after `begin`.
+        holes: ranges of addresses (begin, end) whose segments have been deleted.
+        priorities: the queues that order messages by priority.
+        streams: the queues that keep settled messages, which may be read repeatedly.
+        declared: the queues whose declaration has been read; None if that is true of all.
     """
 
     start: int = 0
@@ -60,20 +63,30 @@ class World(NamedTuple):
     declared: frozenset[int] | None = None
 
     def once(self, queues: Ints) -> npt.NDArray[np.bool_]:
-        """Whether these queues are known to hand out their messages in order, and each of them once."""
+        """Which of these queues are known to hand out each message once, and in order: those that are not streams."""
         found = ~np.isin(queues, list(self.streams))
         return found if self.declared is None else found & np.isin(queues, list(self.declared))
 
 
 def lives(events: Events, open_before: list[MessageColumns], world: World) -> MessageColumns:
-    """The messages that `events` speak of, and those that were open before. Sorted by queue and position."""
-    rows = events.rows[np.lexsort((events.rows["order"], events.rows["lsn"]))]  # a snapshot's come in between
+    """The state and findings of all messages with events, and of those that were open before.
+
+    Args:
+        events: events of this run.
+        open_before: messages that earlier runs left open.
+        world: facts that apply to all messages.
+
+    Returns the messages sorted by queue and position.
+    """
+    rows = events.rows[np.lexsort((events.rows["order"], events.rows["lsn"]))]  # inserts events of snapshots
     old = joined(open_before, 0)
     owner, inner = ragged(rows["count"])
-    queues = distinct(np.r_[old["queue"], rows["queue"]])  # numbered anew: a queue's own number has 32 bits
+    queues = distinct(
+        np.r_[old["queue"], rows["queue"]]
+    )  # renumbered densely, because a queue's own number needs 32 bits
     keys = _key(np.searchsorted(queues, rows["queue"])[owner], rows["first"][owner] + inner)
     before = _key(np.searchsorted(queues, old["queue"]), old["position"])
-    handed = rows["what"][owner] == Happened.HANDED_OUT  # speaks of all below it, brings no message into being
+    handed = rows["what"][owner] == Happened.HANDED_OUT  # concerns all positions below it, so it creates no row
     known = distinct(np.r_[before, keys[~handed]])
     messages = MessageColumns.empty(len(known))
     messages.texts, messages.consumers = old.texts + events.texts, old.consumers + events.texts
@@ -85,7 +98,7 @@ def lives(events: Events, open_before: list[MessageColumns], world: World) -> Me
     place = np.searchsorted(known, keys)
 
     def of(*what: Happened) -> tuple[Ints, Rows, Ints]:
-        """Of all positions that such events name: their messages, the events, the numbers within the event."""
+        """For each position in events of these kinds: its row, the event, and its index within the event."""
         chosen = np.flatnonzero(np.isin(rows["what"][owner], what))
         return place[chosen], rows[owner[chosen]], inner[chosen]
 
@@ -107,13 +120,13 @@ def lives(events: Events, open_before: list[MessageColumns], world: World) -> Me
 
 
 def is_open(messages: MessageColumns) -> npt.NDArray[np.bool_]:
-    """Whether a message still waits in its queue."""
+    """Which messages are still in their queue."""
     waits: npt.NDArray[np.bool_] = messages["outcome"] == 0
     return waits
 
 
 def _key(queue: Ints, position: Ints) -> Ints:
-    """One number for both; `queue` is small."""
+    """Queue and position as one number. `queue` must be below 2 ** 19."""
     return (queue.astype(np.int64) << _POSITION_BITS) | position.astype(np.int64)
 
 
@@ -153,7 +166,7 @@ def _publish(messages: MessageColumns, events: Events, of: Of, texts: int) -> No
 
 
 def _settle(messages: MessageColumns, of: Of) -> Ints:
-    """Also returns which messages bulk readers have settled."""
+    """Record settlements. Returns the messages settled by groups of bulk readers."""
     place, rows, _ = of(Happened.SETTLED, Happened.SETTLED_BY_GROUP)
     again = messages["settlements"][place] > 0
     first = _first(place)
@@ -181,7 +194,7 @@ def _return(messages: MessageColumns, of: Of) -> None:
 
 
 def _check_holds(messages: MessageColumns, settled: Ints, start: int) -> None:
-    """What bulk readers settle they accept, and had held; the record of that may be gone with history."""
+    """Check that bulk readers held and accepted what they settled. The record of the hold may have been deleted."""
     unheld = (messages["taken"][settled] == 0) & (messages["publish_lsn"][settled] >= start)
     strange = settled[unheld | (messages["outcome"][settled] != Outcome.ACCEPTED)]
     messages.report(strange, Finding.NOT_HELD, messages["settle_lsn"][strange])
@@ -189,13 +202,13 @@ def _check_holds(messages: MessageColumns, settled: Ints, start: int) -> None:
 
 def _deliver(messages: MessageColumns, of: Of, consumers: int, world: World) -> None:
     place, rows, _ = of(Happened.DELIVERED)
-    side = np.argsort(place, kind="stable")  # the deliveries of a message side by side, in order
+    side = np.argsort(place, kind="stable")  # groups the deliveries of each message, in order
     place, rows = place[side], rows[side]
     code, lsn = rows["code"].astype(np.int64), rows["lsn"]
     follows = np.zeros(len(place), bool)
     follows[1:] = place[1:] == place[:-1]
     again = follows | (messages["deliveries"][place] > 0)
-    flags = messages["last_flags"][place]  # of the delivery before
+    flags = messages["last_flags"][place]  # of the previous delivery
     flags[1:] = np.where(follows[1:], code[:-1], flags[1:])
     marked = (code & REDELIVERED) > 0
     once = world.once(messages["queue"][place])
@@ -216,14 +229,14 @@ def _deliver(messages: MessageColumns, of: Of, consumers: int, world: World) -> 
 
 
 def _check_delivery_order(messages: MessageColumns, world: World) -> None:
-    """What is delivered for the first time is delivered in order of position, in a priority queue by priority."""
+    """Check that first deliveries are in order of position, within one priority if the queue orders by priority."""
     first = (
         (messages["first_delivered_lsn"] >= 0)
         & (messages["deliveries"] > messages["redeliveries"])
         & (messages["taken"] == 0)
     )
     by_priority = np.isin(messages["queue"], list(world.priorities))
-    told = ~by_priority | (messages["text"] >= 0)  # the priority stands where it was published, which may be gone
+    told = ~by_priority | (messages["text"] >= 0)  # the record with the priority may have been deleted
     rows = np.flatnonzero(first & told & world.once(messages["queue"]))
     group = messages["queue"][rows] << 8
     ranked = by_priority[rows]
@@ -251,7 +264,7 @@ def _delete(messages: MessageColumns, world: World) -> None:
 
 
 def _check_order(messages: MessageColumns, world: World) -> None:
-    """Positions are the order of publication: in the order of positions, LSNs never go down."""
+    """Check that LSNs of publication grow with positions (ORD-1)."""
     fresh = (messages["publish_lsn"] >= world.begin) & (messages["publish_order"] != LATE)
     for ident in distinct(messages["queue"]).tolist():
         low, high = np.searchsorted(messages["queue"], (ident, ident + 1))
@@ -267,16 +280,19 @@ def _check_order(messages: MessageColumns, world: World) -> None:
 
 
 def _check_visibility(messages: MessageColumns, handed: Rows, world: World) -> None:
-    """What a branch published is invisible until its commit is on disk, so what follows is in a later frame (TX-2)."""
+    """Check that a branch's messages are invisible until its commit is on disk (TX-2).
+
+    Everything that happens to such a message must therefore be in a later frame.
+    """
     published = messages["publish_lsn"] >= 0
     branch = published & (messages["publish_branch"] > 0)
     settled = messages["settlements"] > 0
     early = settled & published & (messages["settle_lsn"] < messages["publish_lsn"])
     early |= settled & branch & (messages["settle_frame"] <= messages["publish_frame"])
     messages.report(early, Finding.TOO_EARLY, messages["settle_lsn"][early])
-    # "All below this position may have been handed out" must not come before the publication of one of them.
+    # A HANDED_OUT event covers all positions up to its own, so each of them must have been published before.
     handed = handed[np.argsort(handed["queue"], kind="stable")]
-    owner = handed["queue"].copy()  # side by side: there may be as many queues as messages
+    owner = handed["queue"].copy()  # sorted, for a binary search: there may be as many queues as messages
     spoken_of = [*distinct(owner).tolist(), *world.handed]
     for queue in np.intersect1d(messages["queue"], spoken_of).tolist():
         here = handed[slice(*np.searchsorted(owner, (queue, queue + 1)))]
@@ -286,7 +302,7 @@ def _check_visibility(messages: MessageColumns, handed: Rows, world: World) -> N
         below = np.maximum.accumulate(said[:, 0]) - 1
         low, high = np.searchsorted(messages["queue"], (queue, queue + 1))
         mine = np.arange(low, high)
-        first = np.searchsorted(below, messages["position"][mine])  # the first that covers it
+        first = np.searchsorted(below, messages["position"][mine])  # the first event that covers each position
         mine, first = mine[first < len(said)], first[first < len(said)]
         _, lsn, frame = said[first].T
         wrong = (published & (messages["publish_order"] != LATE))[mine] & (
@@ -296,7 +312,7 @@ def _check_visibility(messages: MessageColumns, handed: Rows, world: World) -> N
 
 
 def _compare(messages: MessageColumns, place: Ints, rows: Rows, lsn: int, start: int) -> None:
-    """The log up to `lsn` and the snapshot taken there say the same."""
+    """Compare the log up to `lsn` with the snapshot taken there."""
     here = rows["lsn"] == lsn
     times = np.bincount(place[here], minlength=len(messages))
     held = times > 0
@@ -316,7 +332,10 @@ def _compare(messages: MessageColumns, place: Ints, rows: Rows, lsn: int, start:
 
 
 def _check_existence(messages: MessageColumns) -> None:
-    """Nothing happens to what was never published. Whether it was before the log begins is not to be seen here."""
+    """Report events on messages that were never published.
+
+    They may have been published before the log begins; `judging` sorts that out.
+    """
     unknown = (messages["publish_lsn"] < 0) & (messages["findings"] & Finding.UNKNOWN == 0)
     lsn = np.where(messages["settle_lsn"] >= 0, messages["settle_lsn"], messages["held"])
     messages.report(unknown, Finding.UNKNOWN, lsn[unknown])

@@ -1,4 +1,4 @@
-"""From records to operations: what stands alone, and what stands in the record of a branch."""
+"""Convert records to columns of operations: those that are records themselves, and those in a branch's record."""
 
 from __future__ import annotations
 
@@ -17,8 +17,14 @@ DECIDE_HEAD = np.dtype([("epoch", "<i8"), ("name", "<u2"), ("lost", "<u4"), ("wo
 
 
 class Decision(NamedTuple):
-    """The head of a DECIDE record. `application`: the virtual host, a NUL, and a name that may be empty; `lost`, `won`:
-    how many branches were rolled back and committed. `end`: where the head ends.
+    """The head of a DECIDE record.
+
+    Args:
+        application: the virtual host, a NUL, and the application's name, which may be empty.
+        epoch: the application's epoch.
+        lost: the number of branches rolled back.
+        won: the number of branches committed.
+        end: the offset at which the head ends.
     """
 
     application: str
@@ -29,7 +35,7 @@ class Decision(NamedTuple):
 
 
 def decision(payload: memoryview) -> Decision:
-    """What a DECIDE record says of all its branches."""
+    """Decode the head of a DECIDE record."""
     epoch, length, lost, won = np.frombuffer(payload, DECIDE_HEAD, 1)[0].tolist()
     end = DECIDE_HEAD.itemsize + length
     return Decision(bytes(payload[DECIDE_HEAD.itemsize : end]).decode("utf-8", "replace"), epoch, lost, won, end)
@@ -37,19 +43,28 @@ def decision(payload: memoryview) -> Decision:
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """Lists of operations, one for each branch in a record: which record, which branch, and whether they add up."""
+    """Columns of lists of operations. A record contains one list for each branch that it commits."""
 
     record: Ints
     branch: Ints
     count: Ints
     whole: Ints
-    """1 if the record holds as many operations as its head says, and nothing else."""
+    """1 if the record contains exactly as many operations as its head says, otherwise 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """Columns of operations. `commit` is the number in `commits`, -1 for a record that stands alone; `order` grows
-    with the operations of a record.
+    """Columns of operations, one element for each operation.
+
+    Args:
+        kind: the operation's kind (`core.records.Kind`).
+        at: the offset of its payload.
+        length: the length of its payload in bytes.
+        record: the index of the record that contains it.
+        order: its offset in the record, 0 for an operation that is a record itself.
+        branch: the branch's number, 0 for an operation that is a record itself.
+        commit: an index into `commits`, -1 for an operation that is a record itself.
+        commits: the lists of operations.
     """
 
     kind: Ints
@@ -62,11 +77,12 @@ class Operations:
     commits: Commits
 
     def of_kind(self, *kinds: int) -> Ints:
+        """The indexes of the operations of these kinds."""
         return np.flatnonzero(np.isin(self.kind, kinds))
 
 
 def operations(records: Records) -> Operations:
-    """Everything in `records` that changes queues, in no particular order."""
+    """The operations in `records` that concern queues, in no particular order."""
     alone = records.of_kind(
         Kind.PUBLISH,
         Kind.SETTLE,
@@ -96,7 +112,7 @@ def operations(records: Records) -> Operations:
 
 
 def _lists(records: Records) -> tuple[Ints, Ints, Ints]:
-    """Where lists of operations begin: the record, the byte, and where the record (or the list's frame in it) ends."""
+    """All lists of operations: the record's index, the list's offset, and the offset at which it must end."""
     commits, forced = records.of_kind(Kind.COMMIT), records.of_kind(Kind.HEURISTIC)
     record, at = [*commits, *forced], [*records.at[commits], *(records.at[forced] + 1)]
     end = [*(records.at + records.length)[commits], *(records.at + records.length)[forced]]
@@ -109,7 +125,7 @@ def _lists(records: Records) -> tuple[Ints, Ints, Ints]:
 
 
 def decided(records: Records, i: int) -> list[tuple[int, int]]:
-    """Begin and end of the lists in a DECIDE record, one for each branch that it commits."""
+    """Begin and end of each list in the DECIDE record with the index `i`, one list for each branch that it commits."""
     data, at, stop = records.data, int(records.at[i]), int(records.at[i] + records.length[i])
     _, name, lost, won = take(data, np.array([at]), DECIDE_HEAD)[0].tolist()
     at += DECIDE_HEAD.itemsize + name + 8 * lost
@@ -125,7 +141,11 @@ def decided(records: Records, i: int) -> list[tuple[int, int]]:
 
 
 def _walk(records: Records, at: Ints, count: Rows, end: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """The operations of all lists: the first ones of all, then the second ones, and so on; and which lists add up."""
+    """Find the operations of all lists.
+
+    Operations have variable length, so each pass takes the next operation of every list at once. Returns the operations
+    as columns (list, offset, kind, length), and for each list 1 if it is complete, otherwise 0.
+    """
     left, at = count.astype(np.int64), at.copy()
     unfinished = np.arange(len(at), dtype=np.int64)
     torn = np.zeros(len(at), bool)

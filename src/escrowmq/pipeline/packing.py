@@ -1,4 +1,4 @@
-"""Events on their way between Spark's tasks: as a few large binary values, each for one part of the work."""
+"""Serialize events for transport between Spark's tasks: a few large binary values, each for one part of the work."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ SCHEMA: Final = pa.schema(
     ]
 )
 DDL: Final = "part int, lsn long, rows binary, texts array<binary>, bodies binary, open binary"
-"""`lsn` orders what belongs to a part; `open` is set instead of events: what an earlier run left open."""
+"""`lsn` orders the rows of a part. A row contains either events, or messages that an earlier run left open (`open`)."""
 
 
 class Packed(NamedTuple):
-    """Events of one part."""
+    """Events of one part of the work. `lsn` is the address of the first one's record."""
 
     part: int
     lsn: int
@@ -37,15 +37,16 @@ class Packed(NamedTuple):
 
 
 def part_of(queue: Ints, first: Ints, parts: int) -> Ints:
-    """Which part of the work a position belongs to: all of a bucket to the same, a queue's buckets in turn to all
-    parts, so that no part has much more than any other.
+    """The part of the work, from 0 to `parts` - 1, to which each position belongs.
+
+    A bucket belongs to one part. Consecutive buckets of a queue go to consecutive parts, which balances the work.
     """
     mixed = (queue.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(33)
     return ((mixed + (first.astype(np.uint64) >> np.uint64(BUCKET_BITS))) % np.uint64(parts)).astype(np.int64)
 
 
 def pack(events: Events, parts: int) -> Iterator[Packed]:
-    """The events, cut at buckets, by part."""
+    """Split events at the borders of buckets, and serialize them by part."""
     events = by_bucket(events)
     if not len(events):
         return
@@ -65,7 +66,7 @@ def pack(events: Events, parts: int) -> Iterator[Packed]:
 
 
 def batch(packed: list[Packed]) -> pa.RecordBatch:
-    """What Spark is given."""
+    """Convert packed events to a batch with the columns of SCHEMA."""
     columns = [
         *(pa.array([item[i] for item in packed], field.type) for i, field in zip(range(5), SCHEMA, strict=False)),
         pa.nulls(len(packed), pa.binary()),
@@ -74,13 +75,13 @@ def batch(packed: list[Packed]) -> pa.RecordBatch:
 
 
 def unpack(rows: bytes, texts: list[bytes], bodies: bytes) -> Events:
-    """The other way."""
+    """Restore the events from the fields of Packed."""
     found: Rows = np.frombuffer(_large(rows), EVENT)
     return Events(found, texts, np.frombuffer(_large(bodies), BODY))
 
 
 def _small(rows: Rows) -> bytes:
-    """As bytes, compressed: the JVM takes longer to move a byte than Python to save it."""
+    """Compress rows. Compression in Python takes less time than it saves in the JVM, which has to copy the bytes."""
     data = rows.tobytes()
     return len(data).to_bytes(8, "little") + bytes(pa.compress(data, codec="zstd", asbytes=True))
 
@@ -91,7 +92,7 @@ def _large(data: bytes) -> bytes:
 
 
 def joined(parts: list[Events]) -> Events:
-    """Several as one, in order."""
+    """Concatenate events in order."""
     rows, texts, bodies = [], list[bytes](), []
     counted = 0
     for part in parts:

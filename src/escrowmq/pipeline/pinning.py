@@ -1,4 +1,4 @@
-"""Keeps a journal's files while a run reads them: a broker deletes what it needs no more, also in between."""
+"""Keep a journal's files readable during a run, although the broker may delete them at any time."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from escrowmq.pipeline.planning import LOCK
 _PREFIX: Final = "escrowmq-audit-"
 _OPEN: Final = Path("/proc/self/fd")
 _OTHERS: Final = 1000
-"""Descriptors that the process may need beside those of the journal."""
+"""The number of descriptors that the process may need in addition to those of the journal."""
 
 
 @contextmanager
 def pinned(journal: Path) -> Iterator[Path]:
-    """A folder with the files that `journal` has now, for processes of this machine. They are held open, and what is
-    open stays readable after its name is gone; of a segment that grows, all of it is there.
+    """Yield a folder through which the processes of this machine can read the files that `journal` contains now.
 
-    It is `journal` itself where that cannot be done: no /proc, too many files, none to keep.
+    The folder contains links to open descriptors in /proc. An open file stays readable after it has been deleted, and a
+    segment that is still growing stays complete. Where this is impossible, because there is no /proc or there are too
+    many files, the result is `journal` itself.
     """
     with ExitStack() as stack:
         if not _OPEN.is_dir():
@@ -47,7 +48,7 @@ def pinned(journal: Path) -> Iterator[Path]:
 
 @contextmanager
 def _opened(journal: Path) -> Iterator[dict[str, int]]:
-    """Descriptors of the segments and snapshots, all of which were there at the same time."""
+    """Yield the descriptors of all segments and snapshots by name. All of them existed at the same time."""
     while True:
         with ExitStack() as stack:
             found: dict[str, int] = {}
@@ -60,14 +61,14 @@ def _opened(journal: Path) -> Iterator[dict[str, int]]:
                         stack.callback(os.close, found[path.name])
             except FileNotFoundError:
                 if journal.is_dir():
-                    continue  # the broker has just deleted one: what stood in it may stand in one that is newer
+                    continue  # the broker deleted a file, whose content may have moved to a newer one
                 raise
             yield found
             return
 
 
 def _allow_descriptors(need: int) -> None:
-    """Ask the system for so many; by itself it often gives a process 1024."""
+    """Raise the limit on open files to `need` if possible; the default is often 1024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < need:
         wanted = need if hard == resource.RLIM_INFINITY else min(need, hard)
@@ -76,7 +77,7 @@ def _allow_descriptors(need: int) -> None:
 
 
 def _sweep() -> None:
-    """Remove folders of audits that were killed."""
+    """Remove the folders that killed audits have left."""
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
         process = path.name.removeprefix(_PREFIX).partition("-")[0]
         if process.isdigit() and not Path("/proc", process).exists():

@@ -1,4 +1,4 @@
-"""What there is to read: files, pieces for the tasks, where the log begins and ends, what of it is gone."""
+"""Plan a run: find the journal's files, the range of the log to read, its gaps, and the pieces for Spark's tasks."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from escrowmq.journal.frames import JournalFile
 from escrowmq.journal.reader import JournalReader
 
 PIECE: Final = 32 << 20
-"""Bytes that one task reads."""
+"""The approximate number of bytes that one task reads."""
 LOCK: Final = "lock"
 
 
 class NoJournalError(Exception):
-    """There is nothing to audit; the text says why."""
+    """There is no journal that can be audited; the text says why."""
 
 
 class Piece(NamedTuple):
-    """Frames of one file, from one address to another. `snapshot`: the LSN that it stands for, -1 in the log."""
+    """The frames of one file from `first` up to `end`. `snapshot` is a snapshot's LSN, or -1 for a piece of the log."""
 
     file: str
     first: int
@@ -30,7 +30,7 @@ class Piece(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """Bytes of a file that are not whole."""
+    """A damaged place in a file."""
 
     file: str
     offset: int
@@ -40,10 +40,20 @@ class Damage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run reads: the log from `begin` to `end`, and snapshots taken in between.
+    """The part of a journal that a run reads: the log from `begin` to `end`, and the snapshots taken in between.
 
-    `start`: from there on the log has no gaps. Below it, some of its history may be gone. `held_back`: the log has one
-    more frame, which may still be on its way to disk. `broker`: the process that seems to serve the folder.
+    Args:
+        journal_id: the journal's ID in hexadecimal.
+        begin: the LSN at which this run begins to read.
+        end: the LSN at which it stops.
+        start: the LSN from which the log has no gaps; below it, some of its history may be gone.
+        pieces: the pieces of the log and of snapshots to read.
+        snapshots: the LSNs of the snapshots to compare with the log.
+        holes: ranges of addresses (begin, end) whose segments have been deleted.
+        damage: damaged places.
+        held_back: whether the log has one more frame, which the broker may not have synced yet.
+        broker: the process ID of the broker that seems to serve the folder; None if there is none.
+        newest_snapshot: the LSN of the newest snapshot, 0 if there is none.
     """
 
     journal_id: str
@@ -65,15 +75,21 @@ class Plan:
 
     @property
     def bytes(self) -> int:
-        """How much of the log is read."""
+        """The number of bytes to read."""
         return sum(piece.end - piece.first for piece in self.pieces)
 
 
 def plan(path: Path, begin: int = 0, start: int = 0, compared: int = -1) -> Plan:
-    """What is new in the journal at `path` since `begin`. `start`: of an earlier plan. `compared`: the snapshot up to
-    which earlier runs have compared them.
+    """Plan a run over the part of a journal that is new.
 
-    Raises NoJournalError.
+    Args:
+        path: the broker's data directory.
+        begin: the LSN up to which earlier runs have read.
+        start: the `start` of the previous run's plan.
+        compared: the LSN of the last snapshot that an earlier run has compared with the log, -1 for none.
+
+    Raises:
+        NoJournalError: there is no journal at `path`, no segment can be read, or its version is unknown.
     """
     if not path.is_dir():
         raise NoJournalError(f"{path}: no such folder")
@@ -119,7 +135,7 @@ def _plan(reader: JournalReader, path: Path, begin: int, start: int, compared: i
         at = end
     start = max([start, *(hole[1] for hole in holes if hole[1] > begin)])
     lsns, taken = _snapshots(reader, damage)
-    # One that was taken where an earlier run has stopped says what that run had found.
+    # A snapshot taken exactly where an earlier run stopped is compared with the state that this run left.
     chosen = [i for i, lsn in enumerate(lsns) if max(begin, start, compared + 1) <= lsn <= at]
     return Plan(
         files[0].header.journal_id.hex(),
@@ -137,7 +153,7 @@ def _plan(reader: JournalReader, path: Path, begin: int, start: int, compared: i
 
 
 def _end(file: JournalFile, following: int | None, *, hold_back: bool) -> tuple[int, bool, Damage | None]:
-    """Where the file's frames end, whether one was held back, and what is broken behind them."""
+    """Where the file's frames end, whether the last one was held back, and the damage after them, if any."""
     if file.footer is not None:
         return file.footer.end_lsn, False, None
     walk = file.walk(end=following)
@@ -152,21 +168,25 @@ def _end(file: JournalFile, following: int | None, *, hold_back: bool) -> tuple[
         if later is None or (following is not None and file.lsn_of(later) >= following):
             fault = Damage(file.name, walk.offset, walk.lsn, walk.why)
             break
-        walk = file.walk(file.lsn_of(later), following)  # who reads the pieces will tell of what is passed over
+        walk = file.walk(
+            file.lsn_of(later), following
+        )  # the scan of the pieces reports the damage that is skipped here
     if hold_back and last > file.origin and not walk.why and following is None:
         return before, True, fault
     return last, False, fault
 
 
 def _broken(file: JournalFile, lsn: int) -> bool:
-    """Whether the place where no whole frame begins is no torn tail; nor one that the broker has been writing while it
-    was looked at, and others behind it.
+    """Whether an invalid frame at `lsn` is damage.
+
+    It is not if no valid frame follows (a torn tail), or if the frame has become valid since: then the broker was
+    writing it, and others after it, when it was read first.
     """
     return file.tail(lsn).later_frame is not None and next(iter(file.walk(lsn)), None) is None
 
 
 def _pieces(file: JournalFile, low: int, end: int) -> list[Piece]:
-    """Pieces that begin and end at frames; a file without an index is one piece."""
+    """Divide a file into pieces at borders of frames. A file without an index is one piece."""
     if file.footer is None:
         return [Piece(file.name, low, end, -1)]
     borders = [low]
@@ -188,7 +208,7 @@ def _snapshots(reader: JournalReader, damage: list[Damage]) -> tuple[list[int], 
             damage.append(Damage(name, error.offset, 0, error.why))
             continue
         if file.footer is None:
-            damage.append(Damage(name, 0, file.header.lsn, "the snapshot is not whole"))
+            damage.append(Damage(name, 0, file.header.lsn, "the snapshot is incomplete"))
         else:
             lsns.append(file.header.lsn)
             pieces.append(Piece(name, file.footer.first_lsn, file.footer.end_lsn, file.header.lsn))
@@ -196,7 +216,10 @@ def _snapshots(reader: JournalReader, damage: list[Damage]) -> tuple[list[int], 
 
 
 def _broker(path: Path) -> int | None:
-    """The process that seems to serve this folder: then the last frame may still be on its way to disk."""
+    """The process ID of the broker that seems to serve this folder; None if there is none.
+
+    While a broker is running, the last frame may not have been synced yet.
+    """
     try:
         pid = int((path / LOCK).read_text(encoding="ascii"))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The plots of the report, as images that a page can hold."""
+"""Draw the plots of the report as images embedded in HTML."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BARS: Final = 400
-"""Steps in a plot over time at most; more minutes than that are taken together."""
+"""The maximum number of steps in a plot over time. Longer periods have steps of several minutes."""
 LEAST: Final = 0.01
-"""Milliseconds: what is less is not told apart."""
+"""The shortest latency shown, in milliseconds; anything shorter is drawn as this."""
 _STEPS: Final = (1, 5, 15, 60, 360, 1440)
 _BLUE, _ORANGE, _PALE = "#2f6fb0", "#d9822b", "#c8d7e6"
 
 
 def flow(minutes: Mapping[datetime, tuple[int, int]]) -> str:
-    """What was published and settled in each minute; in those that are not named, nothing."""
+    """A plot of the messages published and settled in each minute. Minutes that are not given count as zero."""
     step, edges, published, settled = steps(minutes)
     figure, axes = _figure(2.6)
     axes.stairs(published, edges, fill=True, color=_PALE)  # type: ignore[arg-type]
@@ -39,7 +39,10 @@ def flow(minutes: Mapping[datetime, tuple[int, int]]) -> str:
 
 
 def steps(minutes: Mapping[datetime, tuple[int, int]]) -> tuple[int, list[datetime], list[int], list[int]]:
-    """Minutes in a step; where steps begin, and the last one ends; what was published and settled in each."""
+    """Group minutes into at most about BARS steps.
+
+    Returns the length of a step in minutes, the edges of the steps, and the counts published and settled in each.
+    """
     first, last = min(minutes), max(minutes)
     span = int((last - first).total_seconds()) // 60 + 1
     step = next((each for each in _STEPS if span <= each * BARS), _STEPS[-1])
@@ -54,7 +57,7 @@ def steps(minutes: Mapping[datetime, tuple[int, int]]) -> tuple[int, list[dateti
 
 
 def latency(queues: Sequence[tuple[str, float, float]]) -> str:
-    """Queues with the median and the 99th percentile, in milliseconds."""
+    """A plot of queues, each given with the median and the 99th percentile of its latency in milliseconds."""
     queues = [(name, max(median, LEAST), max(late, LEAST)) for name, median, late in queues]
     figure, axes = _figure(1 + 0.35 * len(queues))
     places = range(len(queues))

@@ -1,4 +1,4 @@
-"""What an audit tells while it runs: which stage it is in, and how many tasks of it are done."""
+"""Show the progress of an audit: its stage, and how many of the stage's tasks are done."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 POLL_SECONDS: Final = 0.5
 LINE_SECONDS: Final = 10.0
-"""Where lines cannot be written over, so long is the least time between two of them within a stage."""
+"""The minimum time in seconds between two lines within a stage, where stderr is not a terminal."""
 
 Tasks = Callable[[int, int], object]
-"""Is told how many tasks are done, and of how many."""
+"""Called with the number of tasks done and the total."""
 
 
 class Watch:
-    """Tells while its block runs how many tasks of Spark's active stages are done."""
+    """A context manager that reports how many tasks of Spark's active stages are done, every `poll` seconds."""
 
     def __init__(self, spark: SparkSession, tell: Tasks, *, poll: float = POLL_SECONDS) -> None:
         self._tracker = spark.sparkContext.statusTracker()
@@ -45,7 +45,7 @@ class Watch:
         while not self._over.wait(self._poll):
             try:
                 found = [self._tracker.getStageInfo(number) for number in self._tracker.getActiveStageIds()]
-            except Exception:  # noqa: BLE001 - Spark has gone, which those who work with it will say better
+            except Exception:  # noqa: BLE001 - Spark has ended; the thread that uses it reports the cause
                 return
             stages = [stage for stage in found if stage is not None]
             total = sum(stage.numTasks for stage in stages)
@@ -54,7 +54,11 @@ class Watch:
 
 
 class Display:
-    """The progress on stderr: one line, written over, on a terminal; else a line for each stage, and now and then."""
+    """Shows progress on stderr.
+
+    A terminal shows a single line, which is updated. Otherwise each stage prints a line when it begins, and further
+    lines at intervals of at least `line_seconds`.
+    """
 
     def __init__(self, *, quiet: bool, console: Console | None = None, line_seconds: float = LINE_SECONDS) -> None:
         self._console = console or Console(stderr=True, quiet=quiet)
@@ -73,12 +77,12 @@ class Display:
         self._status.stop()
 
     def stage(self, name: str) -> None:
-        """It begins."""
+        """Show that the stage `name` begins."""
         self._stage = name
         self._tell(name)
 
     def tasks(self, done: int, total: int) -> None:
-        """So many of its tasks are done."""
+        """Show how many tasks of the current stage are done."""
         text = f"{self._stage}: {done} of {total} tasks done"
         if self._console.is_terminal:
             self._status.update(f"{text} …")

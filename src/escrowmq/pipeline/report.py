@@ -1,4 +1,4 @@
-"""The page that a person reads in a minute: `report.html`, in one file, with its plots in it."""
+"""Write `report.html`: a one-page summary of the audit in a single file, with embedded plots."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ td.n, th.n { text-align: right } img { max-width: 100% } p.note { color: #5a6675
 
 
 def write_report(audit: Audit, verdict: Verdict) -> Path:
-    """Write it beside the tables; its path."""
+    """Write the report into the folder of the tables, and return its path."""
 
     def rows(table: str, query: str) -> list[dict[str, Any]]:
-        """What the query, over `{table}`, finds: never more than a page can show, however long the history is."""
+        """The result of a query over `{table}`. Queries limit their results to what a page can show."""
         frame = audit.store.written[table]
         return [row.asDict() for row in audit.spark.sql(query, table=frame).collect()]
 
@@ -51,10 +51,11 @@ def write_report(audit: Audit, verdict: Verdict) -> Path:
         _table(("", ""), _facts(audit, verdict)),
     ]
     if wrong:
-        parts.append("<h2>What was broken</h2>")
-        parts.append(_table(("Rule", "What", "Where", "LSNs", "Explanation"), map(_violation, wrong)))
+        parts.append("<h2>Violations</h2>")
+        parts.append(_table(("Rule", "Violation", "Where", "LSNs", "Explanation"), map(_violation, wrong)))
         if count > len(wrong):
-            parts.append(f'<p class="note">The first {len(wrong)} of {count}; all are in gold/violations.</p>')
+            note = f"The first {len(wrong)} of {count} violations; gold/violations contains all of them."
+            parts.append(f'<p class="note">{note}</p>')
     if doubt:
         parts.append("<h2>In doubt</h2>")
         lines = [(row["branch"], row["xid"] or "", row["owner"] or "", _time(row["prepared_at"])) for row in doubt]
@@ -92,21 +93,23 @@ _BUSIEST: Final = """
 
 def _facts(audit: Audit, verdict: Verdict) -> list[tuple[str, str]]:
     plan = audit.plan
-    history = "whole" if plan.start == 0 else f"gaps below LSN {plan.start:#x}: deleted by the broker as dead"
+    history = (
+        "complete" if plan.start == 0 else f"incomplete below LSN {plan.start:#x}: the broker deleted dead segments"
+    )
     if plan.damage or audit.broken:
-        history = "damaged: what could not be read is named below, and was not judged"
+        history = "damaged: the unreadable parts are listed below and were not checked"
     facts = [
         ("Journal", audit.journal),
         ("Read in this run", f"LSN {plan.begin:#x} to {plan.end:#x}, {size(plan.bytes)}, {verdict.records:,} records"),
-        ("Messages looked at", f"{verdict.messages:,}: settled since the last run, or still waiting"),
+        ("Messages checked", f"{verdict.messages:,}: settled since the last run, or still in their queues"),
         ("Branches in doubt", f"{verdict.undecided:,}"),
         ("History", history),
         ("Checked for", ", ".join(dict.fromkeys(rule.name for rule in (*RULES.values(), *_branch_rules())))),
         ("Run", f"{verdict.run}, {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"),
     ]
     if plan.held_back:
-        left = "the last frame, which the broker may still be writing; the next run has it"
-        facts.insert(2, ("Left out", left))
+        left = "the last frame, which the broker may still be writing; the next run reads it"
+        facts.insert(2, ("Not read", left))
     return facts
 
 
@@ -127,10 +130,11 @@ def _queues(rows: list[dict[str, Any]], late: dict[tuple[str, str], Any]) -> str
         other = row["settled"] - row["accepted"]
         counts = (f"{row['published']:,}", f"{row['accepted']:,}", f"{other:,}")
         lines.append((f"{row['vhost']} {row['queue']}", *counts, size(row["bytes"] or 0), *times))
-    note = f'<p class="note">The {SHOWN} busiest of {rows[0]["whole"]}.</p>' if rows[0]["whole"] > SHOWN else ""
+    note = f'<p class="note">The {SHOWN} busiest of {rows[0]["whole"]} queues.</p>' if rows[0]["whole"] > SHOWN else ""
     note += (
-        '<p class="note">Settled otherwise: rejected, expired, dropped, purged, or with the queue; silver/messages '
-        "says which. Times are from publish to acceptance, in the busiest hour.</p>"
+        '<p class="note">“Settled otherwise” counts messages that were rejected, expired, dropped, purged, or deleted '
+        "with their queue; silver/messages has the outcome of each. "
+        "Times are from publish to acceptance, in the busiest hour.</p>"
     )
     heads = ("Queue", "Published", "Accepted", "Settled otherwise", "Size", "Median", "99 %")
     return _table(heads, lines, numbers=(1, 2, 3, 4, 5, 6)) + note

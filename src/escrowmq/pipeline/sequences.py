@@ -1,4 +1,4 @@
-"""What has numbers that go on where they ended: what groups of bulk readers hold, and the epochs of applications."""
+"""Check the two kinds of consecutive numbers in the log: those of holds by groups of bulk readers, and epochs."""
 
 from __future__ import annotations
 
@@ -17,18 +17,23 @@ from escrowmq.pipeline.frames import Records
 from escrowmq.pipeline.operations import Operations, decision
 
 STEPS: Final = ("held", "released", "epoch")
-"""Rows among the steps of branches: `owner` is a group or an application. Of a group, `branch` is the queue,
-`operations` the first number, `published` how many messages are held, or settled in the same record (-1: none, they
-went back), `settled` the number below which all were settled. Of an application, `published` is how many branches are
-committed.
+"""The steps that are about numbers. They share the columns of the steps of branches; `owner` is a group or application.
+
+For a group, `branch` is the queue, `operations` the first number, `published` the number of messages held, or settled
+by the same record (-1: none, because they were returned), and `settled` the number below which all were settled. For an
+application, `published` is the number of branches committed.
 """
 
 Numbers = dict[str, list[int]]
-"""Of a group (`queue NUL name`): settled, first and next number, of an application: epoch; and where that was said."""
+"""The numbers of each group (`queue NUL name`), or the epoch of each application.
+
+A group has the number below which all messages are settled, the first number held, and the next one. The last element
+is always the LSN of the record.
+"""
 
 
 class Wrong(NamedTuple):
-    """A number that does not follow."""
+    """A number that does not continue the sequence."""
 
     rule: Rule
     lsn: int
@@ -36,7 +41,13 @@ class Wrong(NamedTuple):
 
 
 def notes(records: Records, operations: Operations, snapshot: int) -> Iterator[dict[str, object]]:
-    """What these records say of numbers. `snapshot`: they are those of a snapshot taken there; -1 for the log's."""
+    """Extract steps that are about numbers.
+
+    Args:
+        records: records of the log or of a snapshot.
+        operations: the operations in these records.
+        snapshot: the LSN at which the snapshot was taken; -1 for records of the log.
+    """
 
     def row(step: str, i: int, order: int = 0, **fields: object) -> dict[str, object]:
         lsn = int(records.lsn[i]) + order if snapshot < 0 else snapshot
@@ -76,7 +87,7 @@ def _payload(records: Records, operations: Operations, i: int) -> memoryview:
 
 
 def _settled(records: Records, operations: Operations, before: np.ndarray[Any, Any], released: Released) -> int:
-    """How many messages the settlement before this operation takes, which the operation counts."""
+    """The number of messages in the last settlement of the same queue before a RELEASED operation."""
     for i in before[np.argsort(-operations.order[before])].tolist():
         found = decode_settle(_payload(records, operations, i))
         if found.queue == released.queue:
@@ -85,17 +96,20 @@ def _settled(records: Records, operations: Operations, before: np.ndarray[Any, A
 
 
 class Sequences:
-    """Follows the numbers of all groups and applications. What the log before `start` says may have gaps."""
+    """Follows the numbers of all groups and applications. The log below `start` may have gaps."""
 
     def __init__(self, groups: Numbers, epochs: Numbers, start: int, deleted: Mapping[int, Sequence[int]]) -> None:
-        """`groups`, `epochs`: as of the run before; kept up to date. `deleted`: queues, and where they were deleted."""
+        """Continue from the numbers of the previous run, which are updated in place.
+
+        `deleted` contains LSN, frame and time of the deletion of each deleted queue.
+        """
         self._groups, self._epochs = groups, epochs
         self._start = start
         self._deleted = deleted
         self._wrong: list[Wrong] = []
 
     def check(self, rows: Sequence[Mapping[str, Any]], snapshots: Collection[int]) -> list[Wrong]:
-        """What is wrong with these rows of the log, in order, and those of snapshots."""
+        """Check rows of the log, and compare them with the rows of snapshots taken at the LSNs `snapshots`."""
         said = sorted((row for row in rows if not row["snapshot"]), key=lambda row: row["lsn"])
         done = 0
         for lsn in sorted(snapshots):
@@ -108,7 +122,7 @@ class Sequences:
         return self._wrong
 
     def _certain(self, lsn: int) -> bool:
-        """Whether nothing is missing that came behind this."""
+        """Whether the log is complete from `lsn` on."""
         return self._start == 0 or lsn >= self._start
 
     def _apply(self, row: Mapping[str, Any]) -> None:
@@ -127,7 +141,7 @@ class Sequences:
             right &= (number, below) == (end, settled) if count < 0 else (below, count) == (number, number - first)
             now = [below, number, max(end, number)]
         certain = self._certain(where)
-        self._groups[key] = [*now, lsn if certain else where]  # each record says a part; a snapshot says all
+        self._groups[key] = [*now, lsn if certain else where]  # a record updates a part of the numbers, a snapshot all
         if not right and certain:
             self._wrong.append(Wrong(BranchRule.NUMBERS, lsn, _group(key)))
 
@@ -139,7 +153,7 @@ class Sequences:
         self._epochs[row["owner"]] = [max(epoch, last), lsn]
 
     def _compare(self, lsn: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """The log up to `lsn` and the snapshot taken there say the same."""
+        """Compare the numbers of the log up to `lsn` with those of the snapshot taken there, and adopt the latter."""
         for key in [key for key in self._groups if self._deleted.get(_queue(key), (lsn,))[0] < lsn]:
             del self._groups[key]
         groups = {
@@ -159,7 +173,7 @@ class Sequences:
         for name in self._epochs.keys() | epochs.keys():
             *said, where = self._epochs.get(name, [0])
             if said != epochs.get(name) and self._certain(where):
-                self._wrong.append(Wrong(BranchRule.EPOCH, lsn, f": the snapshot's of {_name(name)}"))
+                self._wrong.append(Wrong(BranchRule.EPOCH, lsn, f": the snapshot's epoch of {_name(name)}"))
         for known, found in ((self._groups, groups), (self._epochs, epochs)):
             known.clear()
             known.update({key: [*numbers, lsn] for key, numbers in found.items()})

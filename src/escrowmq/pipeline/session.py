@@ -1,4 +1,4 @@
-"""A Spark session for the audit: quick to start, and out of the way of everything else on the machine."""
+"""Start a Spark session for the audit, with settings for a quick start and low use of resources."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 END_SECONDS: Final = 120
-"""How long Java may take to end: one that writes an archive of its classes takes many."""
+"""How long Java may take to end. Writing an archive of its classes takes many seconds."""
 _QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
-"""C1 alone and the serial collector halve what a short run costs; the work is in Python and Parquet anyway."""
+"""C1 alone and the serial collector halve the cost of a short run, whose work is in Python and Parquet anyway."""
 _LOG: Final = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -29,7 +29,7 @@ appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 """
 _SITE: Final = """\
-# Workers would import PySpark from a zip without compiled modules, which takes a second each.
+# Without this, each worker takes a second to import PySpark from a zip file that has no compiled modules.
 import sys
 sys.path[:] = [path for path in sys.path if not path.endswith("/pyspark.zip")]
 """
@@ -38,9 +38,15 @@ sys.path[:] = [path for path in sys.path if not path.endswith("/pyspark.zip")]
 def session(
     master: str = "local[*]", *, conf: Mapping[str, str] | None = None, java: Sequence[str] | None = None
 ) -> SparkSession:
-    """A session on `master`, which may be any cluster (PIPE-6). Raises escrowmq.java.SparkUnavailableError.
+    """Start a session.
 
-    `java`: arguments of the local Java instead of those that have it start with its archive, if there is one.
+    Args:
+        master: the Spark master, which may be any cluster (PIPE-6).
+        conf: settings that override ours.
+        java: arguments for the local Java; by default, those that make it use its archive of classes, if there is one.
+
+    Raises:
+        SparkUnavailableError: Spark or Java is missing.
     """
     prepare()
     local = master.startswith("local")
@@ -59,7 +65,7 @@ def session(
         "spark.sql.adaptive.coalescePartitions.enabled": "false",
         "spark.sql.shuffle.partitions": "8",
         "spark.sql.sources.partitionOverwriteMode": "dynamic",
-        "spark.databricks.delta.snapshotPartitions": "1",  # Delta reads its log in 50 tasks otherwise, for a few files
+        "spark.databricks.delta.snapshotPartitions": "1",  # by default, Delta reads even a small log in 50 tasks
     }
     folder = _folder()
     log = _file(folder, "log4j2.properties", _LOG)
@@ -76,7 +82,7 @@ def session(
 
 
 def end_java() -> None:
-    """End the session of this process, if there is one, and its Java; the next one begins with a Java of its own."""
+    """End the session of this process, if there is one, and its Java. The next session starts a new Java."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -92,11 +98,11 @@ def end_java() -> None:
 
 
 def _folder() -> Path:
-    """A folder of our own for files that Spark's processes read."""
+    """A private folder for files that Spark's processes read."""
     folder = Path(tempfile.gettempdir()) / f"escrowmq-spark-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
-        raise SparkUnavailableError(f"{folder} belongs to somebody else; remove it")
+        raise SparkUnavailableError(f"{folder} belongs to another user; remove it")
     return folder
 
 
@@ -110,7 +116,7 @@ def _file(folder: Path, name: str, text: str) -> Path:
 
 
 def _import_quickly(folder: Path) -> None:
-    """Let Python workers import PySpark from where it is installed."""
+    """Let Python workers import PySpark from the installed package instead of a zip file."""
     _file(folder, "sitecustomize.py", _SITE)
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if str(folder) not in paths:

@@ -1,7 +1,7 @@
-"""Where the tables lie, and how far they go: a run counts once its state is written, and not before.
+"""Store the audit's tables and state in a folder. A run takes effect when its state is written, and not before.
 
-Every table is partitioned by `run`. A run that was killed leaves partitions with its number; the next one has the same
-number and replaces them. So a second attempt gives the same as a first one.
+Every table is partitioned by `run`. A killed run leaves partitions with its number. The next run has the same number
+and replaces them, so a second attempt produces the same tables as the first.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ VERSION: Final = 5
 STATE: Final = "state.json"
 LOCK: Final = "lock"
 GROWING: Final = frozenset({"bronze.records", "silver.messages", "silver.branches"})
-"""Tables to which every run adds; the others are whole in the latest run's partition."""
+"""Tables to which every run adds rows. The latest partition of any other table contains all of it."""
 OURS: Final = frozenset({"bronze", "silver", "gold", "state", "staging", "lake", "report", LOCK})
-"""What lies in the folder; behind a dot there may follow more."""
+"""The names of our files and folders, without a suffix that follows a dot."""
 
 
 class StoreError(Exception):
-    """The folder cannot be used; the text says why."""
+    """The folder of the tables, or their format, cannot be used; the text says why."""
 
 
 @dataclass(slots=True)
 class Queue:
-    """A queue that the journal spoke of. `deleted`: LSN, frame's LSN and time (µs) of its deletion."""
+    """A queue named in the journal. `deleted` contains LSN, frame's LSN and time (µs) of its deletion."""
 
     vhost: str
     name: str
@@ -45,18 +45,20 @@ class Queue:
     published: int = 0
     """The highest position that was published."""
     first: int = 0
-    """The lowest position of which the log without gaps tells; 0: of none so far."""
+    """The lowest position published in the part of the log without gaps; 0 if there is none so far."""
     handed: tuple[int, int, int] = (0, 0, 0)
-    """Below this position it may have been handed out; LSN and frame's LSN of the record that said so first."""
+    """The position below which messages may have been handed out, with LSN and frame's LSN of the first record that
+    says so.
+    """
     delivered: dict[str, list[int]] = field(default_factory=dict)
-    """Of each priority that orders it, the highest position that was delivered, and the LSN."""
+    """For each priority by which the queue is ordered, the highest position delivered, and the record's LSN."""
     declared: bool = True
-    """Whether its arguments are known: the part of the log that declared it may be gone."""
+    """Whether its arguments are known. The part of the log that declared it may have been deleted."""
 
 
 @dataclass(slots=True)
 class State:
-    """How far the tables go."""
+    """The state of the tables after a run, from which the next run continues."""
 
     journal_id: str = ""
     run: int = 0
@@ -66,10 +68,10 @@ class State:
     holes: list[tuple[int, int]] = field(default_factory=list)
     last_time: int = 0
     compared: int = -1
-    """The latest snapshot that was compared with the log."""
+    """The LSN of the latest snapshot that was compared with the log, -1 if there is none."""
     groups: dict[str, list[int]] = field(default_factory=dict)
     epochs: dict[str, list[int]] = field(default_factory=dict)
-    """How far bulk readers and applications have come (`pipeline.sequences`)."""
+    """The numbers of bulk readers' groups and the epochs of applications (`pipeline.sequences`)."""
 
 
 class Store:
@@ -79,28 +81,36 @@ class Store:
         self.folder = folder
         self.format = format_
         self.written: dict[str, DataFrame] = {}
-        """What this run has written by `write`, as it is read back."""
+        """The tables that this run has written with `write`."""
         self.state = _load(folder / STATE)
         if not self.state.run:
             others = sorted(path.name for path in folder.glob("*") if path.name.partition(".")[0] not in OURS)
             if others:
                 raise StoreError(
-                    f"{folder} has other things in it, as {others[0]}; give the tables a folder of their own"
+                    f"{folder} contains other files, such as {others[0]}; use a separate folder for the tables"
                 )
 
     def check(self, journal_id: str) -> None:
-        """Raises StoreError if the tables are about another journal."""
+        """Check that the tables belong to the journal with this ID.
+
+        Raises:
+            StoreError: they belong to another journal.
+        """
         if self.state.run and journal_id != self.state.journal_id:
-            raise StoreError(f"{self.folder} is about another journal; use another folder")
+            raise StoreError(f"{self.folder} contains tables of another journal; use another folder")
 
     @property
     def run(self) -> int:
-        """The number of the run that is under way."""
+        """The number of the current run."""
         return self.state.run + 1
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep others from writing here. Raises StoreError if somebody does already."""
+        """Lock the folder for the duration of the block, and reload the state.
+
+        Raises:
+            StoreError: another audit has locked the folder.
+        """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # as private as the journal
         with (self.folder / LOCK).open("w") as file:
             try:
@@ -111,11 +121,14 @@ class Store:
             yield
 
     def path(self, table: str) -> Path:
-        """Where a table lies: `silver.messages` → `silver/messages`."""
+        """The folder of a table: `silver.messages` → `silver/messages`."""
         return self.folder.joinpath(*table.split("."))
 
     def write(self, spark: SparkSession, table: str, frame: DataFrame, *by: str) -> DataFrame:
-        """What this run has for a table, in partitions `by` within the run's; read it back from there."""
+        """Write this run's partition of a table, and return it as read back from there.
+
+        `by` are columns by which the run's partition is divided further.
+        """
         writer = frame.write.format(self.format).mode("overwrite")
         if by:
             writer = writer.partitionBy(*by)
@@ -127,8 +140,17 @@ class Store:
     def fill(
         self, spark: SparkSession, table: str, source: DataFrame, task: Task, schema: str, *by: str
     ) -> tuple[DataFrame, int]:
-        """The same for a large table: `task` makes its rows from those of `source`, and writes them right there. Also
-        says how many there are.
+        """Write this run's partition of a large table, whose rows never pass through the JVM.
+
+        Args:
+            spark: the session.
+            table: the table's name.
+            source: the input of `task`.
+            task: makes the table's rows; executors write them directly to files.
+            schema: the table's schema as DDL.
+            by: columns by which the run's partition is divided further.
+
+        Returns the partition as read back, and the number of rows.
         """
         folder = (self.path(table) / f"run={self.run}").absolute()
         shutil.rmtree(folder, ignore_errors=True)
@@ -138,7 +160,10 @@ class Store:
         return spark.read.schema(schema).parquet(str(folder)), sum(row.rows for row in written)
 
     def read(self, spark: SparkSession, table: str, *, run: int, schema: str | None = None) -> DataFrame | None:
-        """What a run has written, None if there is nothing; `schema` is needed where all of it may be gone."""
+        """The partition that a run has written; None if it does not exist.
+
+        `schema` is required for tables whose partition may contain no files.
+        """
         path = self.path(table) / f"run={run}"
         if not path.exists():
             return None
@@ -146,7 +171,7 @@ class Store:
         return (reader.schema(schema) if schema else reader).load(str(path))
 
     def history(self, spark: SparkSession, table: str, schema: str) -> DataFrame:
-        """What all runs before have written for a table that grows."""
+        """The rows of one of the GROWING tables that all earlier runs have written."""
         path = self.path(table)
         runs = [str(path / f"run={run}") for run in range(1, self.run) if (path / f"run={run}").exists()]
         if not runs:
@@ -155,7 +180,7 @@ class Store:
         return reader.load(runs)
 
     def discard(self) -> None:
-        """Remove what a run that was killed has left: of its own tables, and of those that it had replaced."""
+        """Remove the partitions of a killed run, and those that committed runs have replaced."""
         for path in self.folder.glob("*/*/run=*"):
             run = int(path.name.partition("=")[2])
             table = f"{path.parent.parent.name}.{path.parent.name}"
@@ -165,7 +190,7 @@ class Store:
                 shutil.rmtree(path / "state=open", ignore_errors=True)
 
     def commit(self, state: State) -> None:
-        """The run counts from now on."""
+        """Write the state durably, which makes the run take effect, and remove replaced partitions."""
         state.run = self.run
         fresh = self.folder / f"{STATE}.{os.getpid()}"
         with fresh.open("w", encoding="utf-8") as file:

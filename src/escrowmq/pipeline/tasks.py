@@ -1,4 +1,4 @@
-"""What Spark's executors do with pieces of the journal: functions from Arrow batches to Arrow batches."""
+"""The tasks that Spark's executors run on pieces of the journal: functions from Arrow batches to Arrow batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from escrowmq.pipeline.operations import operations
 from escrowmq.pipeline.planning import Piece
 
 QUEUES: Final = (Kind.QUEUE_DECLARED, Kind.QUEUE_DELETED)
-"""Kinds of records that are looked at one by one."""
+"""The kinds of records that Scan returns."""
 
 SCAN_SCHEMA: Final = pa.schema(
     [
@@ -38,8 +38,8 @@ SCAN_SCHEMA: Final = pa.schema(
     ]
 )
 SCAN_DDL: Final = "file string, snapshot long, lsn long, frame long, time long, kind int, number long, payload binary"
-"""A row is a record of QUEUES; or, with kind 0, a tally of a piece: `number` records, and `payload` tells damage; or,
-of kind DELIVERED, how far the queue `number` has been handed out: `time` is the position.
+"""A row is one of three things. A record of QUEUES. With kind 0, the summary of a piece: `number` records, or damage
+described by `payload`. With kind DELIVERED, the position `time` below which the queue `number` has been handed out.
 """
 
 Batches = Iterable[pa.RecordBatch]
@@ -47,7 +47,7 @@ Batches = Iterable[pa.RecordBatch]
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Look through pieces: check every frame, count records, pick out those of queues."""
+    """Checks every frame of pieces, counts records, and picks out those of queues."""
 
     journal: str
 
@@ -66,7 +66,7 @@ class Scan:
                 last = int(found.time[-1])
             rows.append((piece.file, piece.snapshot, piece.first, piece.first, last, 0, count, b""))
             for each in broken:
-                text = f"{each.why}; {each.end - each.lsn} bytes, up to LSN {each.end:#x}, cannot be read"
+                text = f"{each.why}; {each.end - each.lsn} bytes up to LSN {each.end:#x} cannot be read"
                 rows.append((piece.file, piece.snapshot, each.lsn, each.end, last, 0, 0, text.encode()))
             columns = zip(*rows, strict=True)
             yield pa.RecordBatch.from_arrays(
@@ -76,8 +76,10 @@ class Scan:
 
 
 def _handed_out(found: Records) -> Iterator[tuple[int, int, int, int, int]]:
-    """LSN, frame, position, kind and queue: of each queue, the first record that reaches into a bucket of positions,
-    and the one that goes farthest. The others say nothing that these do not say to other buckets and later runs.
+    """LSN, frame, position, kind and queue of the DELIVERED records that other buckets and later runs need.
+
+    Those are, for each queue, the first record that reaches into each bucket of positions, and the one with the highest
+    position.
     """
     chosen = found.of_kind(Kind.DELIVERED)
     targets = take(found.data, found.at[chosen], TARGET)
@@ -93,7 +95,7 @@ def _handed_out(found: Records) -> Iterator[tuple[int, int, int, int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Bronze:
-    """The records of pieces as they are."""
+    """Converts the records of pieces to rows of the bronze table."""
 
     journal: str
     payloads: bool
@@ -107,7 +109,7 @@ class Bronze:
 
 @dataclass(frozen=True, slots=True)
 class Happenings:
-    """Events of pieces, packed by part of the work."""
+    """Converts pieces to events, packed by part of the work."""
 
     journal: str
     parts: int
@@ -128,7 +130,7 @@ class Happenings:
 
 @dataclass(frozen=True, slots=True)
 class Reopen:
-    """Messages that an earlier run left open, packed by part of the work."""
+    """Packs messages that an earlier run left open, by part of the work."""
 
     parts: int
 
@@ -147,7 +149,7 @@ class Reopen:
 
 @dataclass(frozen=True, slots=True)
 class Lives:
-    """The messages of each part; what belongs to a part comes in one piece, in order."""
+    """Combines the events of each part to rows of `messages`. The rows of a part arrive together and in order."""
 
     world: lifecycle.World
     names: messages.Names
@@ -177,7 +179,7 @@ class Lives:
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """What pieces say of transaction branches."""
+    """Extracts the steps of transaction branches from pieces."""
 
     journal: str
 
@@ -188,7 +190,7 @@ class Branches:
 
 
 class _Blocks:
-    """Reads blocks that lie elsewhere in the log."""
+    """Looks up blocks in other parts of the log."""
 
     def __init__(self, reader: JournalReader) -> None:
         self._reader = reader
@@ -215,7 +217,7 @@ def _pieces_of(batches: Batches) -> Iterator[Piece]:
 
 
 def _records(journal: str, piece: Piece, broken: list[Damaged] | None = None) -> Iterator[Records]:
-    """What is whole of a piece; the rest is appended to `broken`."""
+    """The records in valid frames of a piece. Damage is appended to `broken`."""
     reader = JournalReader.open(journal)
     try:
         skipped = [] if broken is None else broken

@@ -1,7 +1,7 @@
-"""Large tables are written where their rows are made: as Parquet, by the task itself; Spark is told what was written.
+"""Write large tables as Parquet directly from Spark's Python tasks, which return only the names of their files.
 
-Rows that went through the JVM would cost several times as much as everything else together. A file counts only if the
-task that wrote it is the one that Spark counts; whatever else lies there is removed.
+Passing rows through the JVM would cost several times as much as all other work together. Spark may run a task more than
+once. A file counts only if Spark took the result of the task that wrote it; all other files are removed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Does `task`, writes what it yields below `folder` in partitions `by`, and yields what was written."""
+    """Runs `task`, writes its output below `folder` in partitions `by`, and yields the files' paths and row counts."""
 
     task: Task
     folder: str
@@ -76,7 +76,7 @@ def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
 
 
 def keep_only(folder: Path, paths: Iterable[str]) -> None:
-    """Remove Parquet files below `folder` that are not among `paths`."""
+    """Remove the Parquet files below `folder` that are not among `paths`."""
     kept = set(paths)
     for path in folder.rglob("*.parquet"):
         if str(path) not in kept:

@@ -1,4 +1,4 @@
-"""Java starts with the archive that was made for it, with none if there is none, and whatever it is."""
+"""Java uses the archive made for it, starts without one if there is none, and ignores one that it cannot use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from escrowmq.pipeline import archive
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A JAVA_HOME; what is installed lies below `tmp_path`."""
+    """A JAVA_HOME with a fake Java, and an installation prefix below `tmp_path`."""
     folder = tmp_path / "java"
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "java").write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n")
@@ -26,7 +26,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_it_is_for_one_java_and_one_pyspark(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_belongs_to_one_java_and_one_pyspark(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = archive.path()
     assert one is not None
     assert archive.path() == one
@@ -42,7 +42,7 @@ def test_it_is_for_one_java_and_one_pyspark(home: Path, monkeypatch: pytest.Monk
     assert archive.options() == ()
 
 
-def test_it_is_used_if_it_is_there(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_existing_archive_is_used(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert archive.options() == ()
     monkeypatch.setattr(archive, "_run", lambda target: target.write_bytes(b"classes"))
     made = archive.make()
@@ -51,16 +51,16 @@ def test_it_is_used_if_it_is_there(home: Path, monkeypatch: pytest.MonkeyPatch) 
     assert [path.name for path in made.parent.iterdir()] == [made.name]
 
 
-def test_where_java_writes_none_there_is_none(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_make_fails_if_java_writes_no_archive(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive, "_run", lambda _: None)
-    with pytest.raises(SparkUnavailableError, match="Java has not written"):
+    with pytest.raises(SparkUnavailableError, match="Java did not write"):
         archive.make()
-    with pytest.raises(SystemExit, match="no archive of Spark's classes: Java has not written"):
+    with pytest.raises(SystemExit, match="cannot make the archive of Spark's classes: Java did not write"):
         archive.main()
     assert archive.options() == ()
 
 
-def test_one_that_java_cannot_use_is_passed_over_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_silently_ignores_an_unusable_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = tmp_path / "broken.jsa"
     broken.write_bytes(b"no classes")
     monkeypatch.setattr(archive, "path", lambda: broken)

@@ -1,4 +1,4 @@
-"""Out of the way of the broker (PIPE-4): which group a process is in, and that the audit does come to an idle one."""
+"""The audit finds the group of a process, and moves itself to an idle control group where it can (PIPE-4)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PID = 12
 
 
 def proc(folder: Path, listing: str, *, sessions: bool = True) -> Path:
-    """What /proc says of a process."""
+    """A fake /proc with the groups of a process."""
     for name in (str(PID), "self"):
         mine = folder / name
         mine.mkdir()
@@ -37,16 +37,18 @@ def proc(folder: Path, listing: str, *, sessions: bool = True) -> Path:
         ("0::/system.slice/escrowmq.service\n", True, "/system.slice/escrowmq.service"),
     ],
 )
-def test_the_group_of_a_process(tmp_path: Path, listing: str, sessions: bool, group: str) -> None:
+def test_the_group_of_a_process_is_its_control_group_or_its_session(
+    tmp_path: Path, listing: str, sessions: bool, group: str
+) -> None:
     assert background.group_of(PID, proc(tmp_path, listing, sessions=sessions)) == group
 
 
-def test_the_group_of_a_process_that_is_gone(tmp_path: Path) -> None:
+def test_the_group_of_a_process_that_has_ended_is_unknown(tmp_path: Path) -> None:
     assert background.group_of(PID, tmp_path) == ""
 
 
 @pytest.mark.parametrize("hierarchy", ["cpu", "cpu,cpuacct", "."])
-def test_an_idle_group_is_made_and_joined(tmp_path: Path, hierarchy: str) -> None:
+def test_an_idle_control_group_is_created_and_joined(tmp_path: Path, hierarchy: str) -> None:
     base = tmp_path / "cgroup" / hierarchy
     base.mkdir(parents=True)
     base.joinpath("cgroup.procs").touch()
@@ -68,13 +70,13 @@ def test_the_group_of_a_service_is_not_left(tmp_path: Path) -> None:
     assert not (base / background.NAME).exists()
 
 
-def test_where_there_are_no_groups_that_is_no_error(tmp_path: Path) -> None:
+def test_a_system_without_control_groups_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     assert not background._join_idle_group(tmp_path / "nothing", proc(tmp_path / "proc", "0::/\n"))
 
 
 def test_a_process_gives_way_with_all_its_children() -> None:
-    """To a broker in another session; in a process of its own, as this one is to go on as it is."""
+    """The broker is in another session. The test uses a separate process, because giving way cannot be undone."""
     code = (
         "import os, subprocess, sys\n"
         "from escrowmq.pipeline.background import _join_idle_group, give_way, group_of\n"

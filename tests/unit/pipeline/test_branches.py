@@ -1,4 +1,4 @@
-"""Steps of branches, as records tell of them."""
+"""The table of branches follows from the records of the log and of snapshots."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tests.pipeline.direct import audited
 from tests.pipeline.journals import Scribe
 
 
-def test_a_branch_in_a_snapshot_is_as_of_the_snapshot(tmp_path: Path) -> None:
-    """An operator has committed it, a snapshot remembers that, and it is forgotten after that: once, not twice."""
+def test_a_heuristic_decision_in_a_snapshot_is_not_counted_twice(tmp_path: Path) -> None:
+    """An operator commits a branch, a snapshot contains the decision, and the branch is forgotten after that."""
     with Scribe(tmp_path) as scribe:
         scribe.queue(1, "q")
         scribe.frame()
@@ -48,8 +48,8 @@ def test_a_branch_in_a_snapshot_is_as_of_the_snapshot(tmp_path: Path) -> None:
     assert row["forgotten_at"] is not None
 
 
-def test_what_was_to_go_back_and_has_been_returned_too_often_leaves_at_commit(tmp_path: Path) -> None:
-    """It is over its delivery limit: settled by the commit, and dead-lettered to another queue."""
+def test_a_commit_may_dead_letter_a_returned_message_beyond_its_delivery_limit(tmp_path: Path) -> None:
+    """The commit settles the message that it should return, and publishes it to the dead-letter queue."""
     with Scribe(tmp_path) as scribe:
         scribe.queue(1, "limited")
         scribe.queue(2, "dead")
@@ -68,8 +68,8 @@ def test_what_was_to_go_back_and_has_been_returned_too_often_leaves_at_commit(tm
     assert (row["outcome"], row["published"], row["settled"]) == ("committed", 1, 1)
 
 
-def test_a_branch_has_settled_what_a_group_held(tmp_path: Path) -> None:
-    """How many messages these are stands in the commit alone; until then it is one operation."""
+def test_a_branch_counts_the_messages_of_a_group_once_it_is_committed(tmp_path: Path) -> None:
+    """Only the commit says how many messages the group settles. Until then the branch has one operation."""
     with Scribe(tmp_path) as scribe:
         scribe.queue(1, "bulk")
         scribe.publish(1, 1, 3)
@@ -81,7 +81,7 @@ def test_a_branch_has_settled_what_a_group_held(tmp_path: Path) -> None:
         scribe.append(Kind.PREPARE, *parts)
         scribe.frame()
         scribe.queue(2, "other")
-        scribe.frame()  # which is held back, since somebody has the journal open
+        scribe.frame()  # the last frame is not read while the journal is open
         assert [(row["operations"], row["settled"]) for row in audited(tmp_path).branches] == [(1, 0)]
         scribe.commit(scribe.settled(1, [1, 2]), (Kind.RELEASED, [released]))
     found = audited(tmp_path)
@@ -89,8 +89,8 @@ def test_a_branch_has_settled_what_a_group_held(tmp_path: Path) -> None:
     assert [(row["outcome"], row["settled"]) for row in found.branches] == [("committed", 2)]
 
 
-def test_names_that_are_no_text_are_shown(tmp_path: Path) -> None:
-    """A client's names are kept as they came, with lone surrogates for what is no UTF-8."""
+def test_names_that_are_not_utf8_are_shown_with_escapes(tmp_path: Path) -> None:
+    """The broker keeps a client's names unchanged, with lone surrogates for bytes that are not UTF-8."""
     with Scribe(tmp_path) as scribe:
         scribe.queue(1, "q\udcff")
         scribe.publish(1, 1)
@@ -102,7 +102,7 @@ def test_names_that_are_no_text_are_shown(tmp_path: Path) -> None:
     assert [row["owner"] for row in found.branches] == ["owner \\udcfe"]
 
 
-def test_whose_decision_it_was_is_told_of_the_winners_too(tmp_path: Path) -> None:
+def test_committed_and_rolled_back_branches_name_the_deciding_application(tmp_path: Path) -> None:
     with Scribe(tmp_path) as scribe:
         for number in (1, 2):
             xid = Xid(1, b"global", b"%d" % number).encode()

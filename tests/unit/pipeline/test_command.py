@@ -1,4 +1,4 @@
-"""`escrowmq audit` where it cannot be made: one line and exit code 2, which is never a verdict."""
+"""`escrowmq audit` prints one line and exits with status 2 when it cannot reach a verdict."""
 
 from __future__ import annotations
 
@@ -32,30 +32,32 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     return said
 
 
-def test_the_tables_do_not_go_into_the_journals_folder(journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_journals_folder_is_refused_for_the_tables(journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(journal.iterdir())
     for out in (journal, journal / "audit", journal / ".." / "data"):
-        assert "is in the journal's folder" in refused(capsys, journal, "--out", out)
+        assert "is inside the journal's folder" in refused(capsys, journal, "--out", out)
     assert sorted(journal.iterdir()) == before
 
 
-def test_the_tables_do_not_go_among_other_things(journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_with_other_files_is_refused_for_the_tables(journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = journal.parent / "table"
     out.mkdir()
     (out / "part-0.parquet").touch()
-    assert "table has other things in it, as part-0.parquet" in refused(capsys, journal, "--out", out)
+    assert "table contains other files, such as part-0.parquet" in refused(capsys, journal, "--out", out)
     assert [path.name for path in out.iterdir()] == ["part-0.parquet"]
 
 
-def test_another_journals_tables_are_refused_at_once(journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_of_another_journal_are_refused_before_spark_starts(
+    journal: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     store = Store(journal.parent / "audit")
     store.folder.mkdir()
     store.commit(State(journal_id="another"))
-    assert "audit is about another journal" in refused(capsys, journal, "--out", store.folder)
+    assert "audit contains tables of another journal" in refused(capsys, journal, "--out", store.folder)
 
 
 @pytest.mark.timeout(300)
-def test_an_interruption_is_one_line(journal: Path) -> None:
+def test_an_interruption_prints_one_line(journal: Path) -> None:
     command = [sys.executable, "-m", "escrowmq", "audit", str(journal), "--out", str(journal.parent / "audit")]
     with subprocess.Popen(
         [*command, "--no-nice"], stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -64,12 +66,12 @@ def test_an_interruption_is_one_line(journal: Path) -> None:
         said = ""
         while "scan" not in said:
             said = process.stderr.readline()
-            assert said, "it has ended"
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does it
+            assert said, "the audit ended before the stage"
+        os.killpg(process.pid, signal.SIGINT)  # a terminal also signals the whole group
         rest = process.stderr.read().splitlines()
     assert process.returncode == 130
     assert [line for line in rest if " s  " not in line] == [
-        "escrowmq: interrupted: this run does not count, and the next one does the same again"
+        "escrowmq: interrupted: nothing was recorded; the next run starts from the same place"
     ]
 
 
@@ -79,34 +81,34 @@ def test_an_interruption_while_java_starts_leaves_no_process_behind(journal: Pat
         [*command, "--no-nice"], stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
         assert process.stderr is not None
-        wait_until(
-            lambda: any("org.apache.spark" in line for line in others_of(process.pid)), what="a Java that starts"
-        )
+        wait_until(lambda: any("org.apache.spark" in line for line in others_of(process.pid)), what="Java to start")
         os.killpg(process.pid, signal.SIGINT)
         said = [line for line in process.stderr.read().splitlines() if line.startswith("escrowmq: ")]
     assert process.returncode == 130
-    assert said == ["escrowmq: interrupted: this run does not count, and the next one does the same again"]
-    wait_until(lambda: not others_of(process.pid), what="the end of all that was started")
+    assert said == ["escrowmq: interrupted: nothing was recorded; the next run starts from the same place"]
+    wait_until(lambda: not others_of(process.pid), what="all started processes to end")
 
 
 def others_of(group: int) -> list[str]:
-    """The command lines of the other processes of a group."""
+    """The command lines of the processes in a group, apart from its leader."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if os.getpgid(int(folder.name)) == group != int(folder.name):
                 line = folder.joinpath("cmdline").read_text(encoding="utf-8", errors="replace")
-                found += [line] if line else []  # it is gone, but for its number
+                found += [line] if line else []  # a zombie has an empty command line
     return found
 
 
-def test_a_folder_that_cannot_be_written_is_no_violation(journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_cannot_be_written_to_is_an_error_and_no_violation(
+    journal: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (journal.parent / "file").touch()
     assert "file" in refused(capsys, journal, "--out", journal.parent / "file" / "audit")
 
 
 @pytest.mark.timeout(300)
-def test_a_master_that_is_none_is_one_line(journal: Path) -> None:
+def test_an_invalid_master_prints_one_line_at_the_end(journal: Path) -> None:
     command = [sys.executable, "-m", "escrowmq", "audit", str(journal), "--out", str(journal.parent / "audit")]
     done = subprocess.run(
         [*command, "--no-nice", "--master", "nowhere"], capture_output=True, text=True, timeout=100, check=False
@@ -114,11 +116,11 @@ def test_a_master_that_is_none_is_one_line(journal: Path) -> None:
     assert done.returncode == 2, done.stderr
     last = done.stderr.splitlines()[-1]
     assert last.startswith("escrowmq: Spark on nowhere failed: ")
-    assert last.endswith("; what it said is above")
+    assert last.endswith("; its full output is above")
     assert "Master must" in done.stderr
 
 
-def test_the_cause_is_javas_exception_without_its_stack() -> None:
+def test_the_cause_is_the_innermost_exception_without_its_stack() -> None:
     text = "An error occurred.\n: java.lang.IllegalStateException: stopped\n\tat org.apache.spark.A.b(A)"
     assert _cause(RuntimeError(text)) == "java.lang.IllegalStateException: stopped"
     text = (

@@ -1,4 +1,4 @@
-"""Work at once: what comes back is in order, and nothing is left running when one of them fails."""
+"""Concurrent work returns its results in order, and nothing keeps running after a failure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from escrowmq.pipeline.concurrency import POOL, at_once
 
 
 class Spark:
-    """Takes down which pools it was told of, by whom."""
+    """Records the scheduler pool that each thread has set."""
 
     def __init__(self) -> None:
         self.sparkContext = self
@@ -26,7 +26,7 @@ def test_results_are_in_order_and_each_has_a_pool_of_its_own() -> None:
     spark, all_there = Spark(), threading.Barrier(3, timeout=30)
 
     def work(result: str) -> tuple[str, str]:
-        all_there.wait()  # they do run at once
+        all_there.wait()  # passes only if all three run at the same time
         return result, spark.pools[threading.get_ident()]
 
     found = at_once(cast("Any", spark), *(lambda result=result: work(result) for result in "abc"))
@@ -34,7 +34,7 @@ def test_results_are_in_order_and_each_has_a_pool_of_its_own() -> None:
     assert len({pool for _, pool in found}) == 3
 
 
-def test_what_one_raises_is_raised_when_all_that_began_have_ended() -> None:
+def test_a_failure_is_raised_after_all_started_work_has_ended() -> None:
     begun, failed, ended = threading.Event(), threading.Event(), []
 
     def fail() -> None:

@@ -1,4 +1,4 @@
-"""What a branch came to, from its steps; and how a commit may differ from what was prepared."""
+"""A branch's outcome and violations follow from its steps; a commit may differ from the PREPARE in allowed ways."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def step(name: str, lsn: int, *effects: str, snapshot: bool = False, whole: bool
         (
             [step("prepared", 1), step("heuristically rolled back", 2)],
             "heuristically rolled back",
-            "1 operations stand in the record that rolls it back",
+            "the record that rolls it back contains 1 operations",
         ),
         (
             [
@@ -53,7 +53,7 @@ def step(name: str, lsn: int, *effects: str, snapshot: bool = False, whole: bool
         ),
     ],
 )
-def test_outcomes(steps: list[dict[str, Any]], outcome: str, wrong: str | None) -> None:
+def test_steps_determine_outcome_and_violation(steps: list[dict[str, Any]], outcome: str, wrong: str | None) -> None:
     row = together(7, steps)
     assert (row["outcome"], row["wrong"]) == (outcome, wrong)
     assert row["records"] == [each["lsn"] for each in steps if not each["snapshot"]]
@@ -95,7 +95,7 @@ def test_outcomes(steps: list[dict[str, Any]], outcome: str, wrong: str | None) 
         ),
     ],
 )
-def test_a_snapshot_holds_what_is_in_doubt(
+def test_a_snapshot_must_contain_the_branches_in_doubt(
     steps: list[dict[str, Any]], start: int, outcome: str, wrong: str | None
 ) -> None:
     row = together(7, steps, World(snapshots=(10,), start=start))
@@ -107,33 +107,50 @@ def test_a_snapshot_holds_what_is_in_doubt(
     ("prepared", "applied", "deleted", "what"),
     [
         (["publish 1 2"], ["publish 1 2"], [], None),
-        (["publish 1 2"], [], [], "0 messages came to queue 1, 2 were prepared"),
+        (["publish 1 2"], [], [], "0 messages were published to queue 1, 2 were prepared"),
         (["publish 1 2"], [], [1], None),
-        ([], ["publish 1 1"], [], "1 messages came to queue 1, 0 were prepared"),
+        ([], ["publish 1 1"], [], "1 messages were published to queue 1, 0 were prepared"),
         (["reject 2 5 1"], ["reject 2 5 1", "publish 9 1"], [], None),
-        (["settle 2 5 1"], ["settle 2 5 1", "publish 9 1"], [], "1 messages came to queue 9, 0 were prepared"),
+        (
+            ["settle 2 5 1"],
+            ["settle 2 5 1", "publish 9 1"],
+            [],
+            "1 messages were published to queue 9, 0 were prepared",
+        ),
         (["settle 2 5 2"], ["settle 2 5 1"], [], "position 6 of queue 2 was not settled"),
-        (["settle 2 5 1"], ["settle 2 5 2"], [], "position 6 of queue 2 was settled, and had not been prepared"),
+        (["settle 2 5 1"], ["settle 2 5 2"], [], "position 6 of queue 2 was settled, but had not been prepared"),
         (["return 2 5 1"], ["settle 2 5 1"], [], None),
         (["release 2 14"], ["settle 2 5 9", "release 2 14"], [], None),
         (["release 2 14"], [], [], None),
-        (["release 2 14"], ["settle 2 5 9"], [], "position 5 of queue 2 was settled, and had not been prepared"),
+        (["release 2 14"], ["settle 2 5 9"], [], "position 5 of queue 2 was settled, but had not been prepared"),
         (
             ["release 2 14"],
             ["settle 2 5 9", "release 2 13"],
             [],
-            "what a group held of queue 2 was settled up to another number than had been prepared",
+            "a group's hold on queue 2 was settled up to a different number than prepared",
         ),
         (["settle 2 5 2"], ["settle 2 5 1", "reject 2 6 1"], [], "position 6 of queue 2 was not settled as prepared"),
         (["place 1 2 64"], ["place 1 2 64"], [], None),
         (["place 1 2 64"], ["fetch 1 2 64"], [], None),
         (["place 1 2 64"], ["publish 1 2"], [], None),
-        (["place 1 2 64"], ["place 1 2 128"], [], "what lies at LSN 0x80 came to a queue, and had not been prepared"),
-        (["place 1 2 64"], ["fetch 1 2 32"], [], "what lies at LSN 0x20 came to a queue, and had not been prepared"),
+        (
+            ["place 1 2 64"],
+            ["place 1 2 128"],
+            [],
+            "the block at LSN 0x80 was placed on a queue, but had not been prepared",
+        ),
+        (
+            ["place 1 2 64"],
+            ["fetch 1 2 32"],
+            [],
+            "the block at LSN 0x20 was placed on a queue, but had not been prepared",
+        ),
         (["place 1 2 64"], ["fetch 1 2 128"], [], None),
     ],
 )
-def test_differences(prepared: list[str], applied: list[str], deleted: list[int], what: str | None) -> None:
+def test_a_commit_that_differs_from_what_was_prepared_is_described(
+    prepared: list[str], applied: list[str], deleted: list[int], what: str | None
+) -> None:
     assert difference(prepared, applied, deleted, prepare_lsn=60) == what
 
 
@@ -151,7 +168,7 @@ def test_differences(prepared: list[str], applied: list[str], deleted: list[int]
         (["publish 1 2", "reject 3 5 2"], 4, 2, [], None),
     ],
 )
-def test_a_commit_far_behind_what_was_prepared_is_compared_by_its_sums(
+def test_a_commit_whose_effects_are_unknown_is_compared_by_its_counts(
     prepared: list[str], published: int, settled: int, deleted: list[int], what: str | None
 ) -> None:
     commit = {**step("committed", 2), "effects": None, "published": published, "settled": settled}

@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Sizes and durations are formatted for people."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from escrowmq.pipeline.human import duration, size
     ("count", "text"),
     [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (3440, "3.4 kB"), (120e6, "120 MB"), (2.5e9, "2.5 GB")],
 )
-def test_sizes(count: float, text: str) -> None:
+def test_a_size_is_shown_in_a_fitting_unit(count: float, text: str) -> None:
     assert size(count) == text
 
 
@@ -27,5 +27,5 @@ def test_sizes(count: float, text: str) -> None:
         (1e9, "12 d"),
     ],
 )
-def test_durations(milliseconds: float, text: str) -> None:
+def test_a_duration_is_shown_in_a_fitting_unit(milliseconds: float, text: str) -> None:
     assert duration(milliseconds) == text

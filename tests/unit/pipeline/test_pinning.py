@@ -1,4 +1,4 @@
-"""A journal's files can be read to the end of a run, whatever the broker deletes meanwhile."""
+"""A journal's files stay readable until the end of a run, even if the broker deletes them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write(folder: Path) -> None:
             good(scribe, queue)
 
 
-def test_what_was_deleted_is_still_there(tmp_path: Path) -> None:
+def test_deleted_files_are_still_readable(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     write(journal)
     whole = audited(journal)
@@ -39,7 +39,7 @@ def test_what_was_deleted_is_still_there(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
-def test_what_grows_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+def test_a_growing_segment_is_read_to_its_current_end(tmp_path: Path) -> None:
     with Scribe(tmp_path / "journal") as scribe:
         scribe.queue(1, "q")
         scribe.frame()
@@ -51,7 +51,7 @@ def test_what_grows_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
             assert plan(folder).end > before.end
 
 
-def test_more_files_than_a_process_may_have_open_by_itself(tmp_path: Path) -> None:
+def test_the_limit_on_open_files_is_raised_if_necessary(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     journal.mkdir()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -66,7 +66,7 @@ def test_more_files_than_a_process_may_have_open_by_itself(tmp_path: Path) -> No
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_files_that_cannot_be_kept_are_read_where_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_cannot_be_held_open_are_read_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = tmp_path / "journal"
     with pinned(journal) as folder:
         assert folder == journal
@@ -88,7 +88,7 @@ def test_files_that_cannot_be_kept_are_read_where_they_are(tmp_path: Path, monke
         assert folder == journal
 
 
-def test_one_that_vanishes_while_the_others_are_opened_is_left_out(
+def test_a_file_deleted_while_the_others_are_opened_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = tmp_path / "journal"
@@ -107,7 +107,7 @@ def test_one_that_vanishes_while_the_others_are_opened_is_left_out(
         assert {path.name for path in folder.glob("*.log")} == {path.name for path in journal.glob("*.log")}
 
 
-def test_what_a_killed_audit_has_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_left_by_killed_audits_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     write(tmp_path / "journal")
     gone, alive, other = (

@@ -1,4 +1,4 @@
-"""What there is to read of a journal whose broker is running."""
+"""Planning a run works on a journal whose broker is running, and refuses what is not a journal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from escrowmq.pipeline.planning import NoJournalError, plan
 from tests.pipeline.journals import Scribe
 
 
-def test_a_snapshot_behind_the_frame_that_is_left_out_stands_in_for_holes(tmp_path: Path) -> None:
+def test_a_snapshot_after_the_last_frame_read_replaces_missing_segments(tmp_path: Path) -> None:
     with Scribe(tmp_path, segment_bytes=4096) as scribe:
         scribe.queue(1, "q")
         for position in range(1, 401, 20):
@@ -28,8 +28,8 @@ def test_a_snapshot_behind_the_frame_that_is_left_out_stands_in_for_holes(tmp_pa
         assert found.newest_snapshot == lsn
 
 
-def test_a_frame_that_comes_while_it_is_looked_at_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first look sees half of a frame; before the second one it is whole, and another has followed."""
+def test_a_frame_written_while_it_is_read_is_not_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first read returns half of a frame. Before the second read the frame is complete, and another follows it."""
     with Scribe(tmp_path) as scribe:
         scribe.queue(1, "q")
         scribe.frame()
@@ -54,7 +54,7 @@ def test_a_frame_that_comes_while_it_is_looked_at_is_no_damage(tmp_path: Path, m
         assert found.end < half
 
 
-def test_what_cannot_be_read_at_all_is_no_journal(tmp_path: Path) -> None:
+def test_files_of_an_unknown_version_or_without_a_valid_segment_are_no_journal(tmp_path: Path) -> None:
     with Scribe(tmp_path) as scribe:
         scribe.queue(1, "q")
     (segment,) = tmp_path.glob("*.log")

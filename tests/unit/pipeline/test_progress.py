@@ -1,4 +1,4 @@
-"""What an audit tells while it runs, on a terminal and in a log."""
+"""An audit shows its progress on a terminal and in a log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Stage(NamedTuple):
 
 
 class Tracker:
-    """Spark's, as far as it is asked: two stages, one of which has just ended; then Spark goes."""
+    """A fake of Spark's status tracker: it shows two stages and one that has just ended, then Spark ends."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -46,7 +46,7 @@ def display(line_seconds: float, *, terminal: bool = False) -> tuple[Display, io
     return Display(quiet=False, console=console, line_seconds=line_seconds), output
 
 
-def test_a_watch_adds_up_active_stages_until_spark_has_gone() -> None:
+def test_a_watch_adds_up_active_stages_until_spark_ends() -> None:
     told: list[tuple[int, int]] = []
     heard = threading.Event()
 
@@ -62,7 +62,7 @@ def test_a_watch_adds_up_active_stages_until_spark_has_gone() -> None:
     assert told == [(3, 30)]
 
 
-def test_a_log_has_a_line_for_each_stage_and_one_now_and_then() -> None:
+def test_a_log_has_a_line_for_each_stage_and_lines_at_intervals() -> None:
     shown, output = display(0.0)
     with shown:
         shown.stage("bronze: records")
@@ -76,7 +76,7 @@ def test_a_log_has_a_line_for_each_stage_and_one_now_and_then() -> None:
     assert output.getvalue().count("\n") == 1
 
 
-def test_a_terminal_has_one_line_that_is_written_over() -> None:
+def test_a_terminal_has_one_line_that_is_updated() -> None:
     shown, output = display(60.0, terminal=True)
     with shown:
         shown.stage("gold")

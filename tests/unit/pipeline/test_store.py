@@ -1,4 +1,4 @@
-"""Where the tables lie: one run at a time writes there."""
+"""Only one run at a time writes to the folder of the tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from escrowmq.pipeline.store import State, Store, StoreError
 
 
-def test_a_second_run_waits_for_nobody(tmp_path: Path) -> None:
+def test_a_concurrent_run_is_refused_and_a_later_one_is_not(tmp_path: Path) -> None:
     store = Store(tmp_path / "out")
     with store.locked():
         with pytest.raises(StoreError, match="another audit is writing"), Store(tmp_path / "out").locked():
@@ -19,7 +19,7 @@ def test_a_second_run_waits_for_nobody(tmp_path: Path) -> None:
         pass
 
 
-def test_what_another_run_has_written_meanwhile_is_known(tmp_path: Path) -> None:
+def test_locking_reloads_the_state_written_by_another_run(tmp_path: Path) -> None:
     store, other = Store(tmp_path), Store(tmp_path)
     with other.locked():
         other.commit(State(lsn=7))
