@@ -1,4 +1,4 @@
-"""A standalone cluster on this machine: a master and two workers, by PySpark's own `spark-class`."""
+"""Start a standalone Spark cluster on this machine: a master and two workers, with PySpark's own `spark-class`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from escrowmq.java import prepare
 from escrowmq.pipeline import archive
 
 QUICK = shlex.join(("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *archive.options()))
-"""What makes Java start quickly; a cluster has six of them."""
+"""Options with which Java starts quickly; a cluster starts it six times."""
 CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 PATIENCE = 60.0
 
 
 class Cluster:
-    """Each worker has a core, and one executor."""
+    """A master and two workers, each with one core and one executor."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -78,7 +78,7 @@ class Cluster:
         raise AssertionError(f"no {pattern!r} in {PATIENCE} s:\n{log.read_text(errors='replace')}")
 
     def stop(self) -> None:
-        """End all of them; a worker ends its executors."""
+        """End all processes; a worker ends its executors."""
         for process in reversed(self._processes):
             process.terminate()
         for process in self._processes:

@@ -1,4 +1,4 @@
-"""One Spark session and one broker for all tests of a process; each test has queues of its own."""
+"""Share one Spark session and one broker between all tests of a process; each test has queues of its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GROUP = pytest.mark.xdist_group("spark")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of them are slow, and better in one process."""
+    """Mark all tests of this folder as slow, and run them in one process, where they share the session."""
     here = str(Path(__file__).parent)
     for item in items:
         if str(item.path).startswith(here):
@@ -38,8 +38,8 @@ def spark(broker: BrokerProcess) -> Iterator[SparkSession]:
     import escrowmq.spark
     from escrowmq.pipeline.session import end_java, session
 
-    end_java()  # of tests of another folder: it does not know our environment
-    os.environ["ESCROWMQ_URL"] = broker.url  # before the workers are forked, which inherit it
+    end_java()  # a Java started by tests of another folder has another environment
+    os.environ["ESCROWMQ_URL"] = broker.url  # must be set before the workers are forked, which inherit it
     found = session("local[2]", conf={"spark.sql.shuffle.partitions": "2"})
     escrowmq.spark.register(found)
     yield found

@@ -1,4 +1,4 @@
-"""What tests of source and sink do again and again: queues, queries, and a look at the broker."""
+"""Helpers for tests of source and sink: declare queues, run queries, inspect the broker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PERSISTENT = b"\x10\x00\x02"
 
 
 class Desk:
-    """Queues get the test's name in front of theirs."""
+    """A test's view of the session and the broker. Names of queues get the test's name as a prefix."""
 
     def __init__(self, spark: SparkSession, broker: BrokerProcess, folder: Path, name: str) -> None:
         self.spark = spark
@@ -48,7 +48,7 @@ class Desk:
         return f"{self._prefix}.{name}"
 
     def queue(self, name: str, bodies: Iterable[bytes] = (), **arguments: Any) -> str:
-        """Declare a durable queue with these messages in it; its whole name."""
+        """Declare a durable queue, publish `bodies` to it, and return its full name."""
         whole = self.name(name)
         self.channel.queue_declare(whole, durable=True, arguments=arguments or None)
         self.put(whole, bodies)
@@ -61,7 +61,7 @@ class Desk:
         self.channel.publish_many("", queue, list(bodies), PERSISTENT)
 
     def get(self, queue: str) -> list[bytes]:
-        """Take all that is there."""
+        """Consume all messages of a queue."""
         bodies = []
         while (found := self.channel.basic_get(queue, auto_ack=True))[2] is not None:
             bodies.append(found[2])
@@ -89,7 +89,7 @@ class Desk:
         return self.folder / name
 
     def start(self, rows: DataFrame, checkpoint: str = "checkpoint", **options: Any) -> StreamingQuery:
-        """Write to the broker until there is nothing more to be read."""
+        """Start a query that writes to the broker and ends when all available messages have been read."""
         writer = rows.writeStream.format("escrowmq").options(**options)
         return writer.option("checkpointLocation", str(self.checkpoint(checkpoint))).trigger(availableNow=True).start()
 
@@ -99,7 +99,7 @@ class Desk:
         return query
 
     def undo_commit(self, epoch: int, checkpoint: str = "checkpoint") -> None:
-        """As if the driver had been killed before it noted that the epoch is done."""
+        """Restore the checkpoint of a driver that was killed before it recorded the epoch as done."""
         for path in (self.checkpoint(checkpoint) / "commits").iterdir():
             if path.name in {str(epoch), f".{epoch}.crc"}:
                 path.unlink()
@@ -110,7 +110,7 @@ def numbered(count: int, first: int = 0) -> list[bytes]:
 
 
 def cause(error: BaseException) -> str:
-    """The line of ours in what Spark says about a failure."""
+    """Our own line in Spark's report of a failure."""
     lines = [line for line in str(error).splitlines() if line.startswith("escrowmq.")]
     assert lines, str(error)
     return lines[-1].partition("Error: ")[2]

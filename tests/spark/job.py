@@ -1,4 +1,4 @@
-"""`python -m tests.spark.job MASTER URL_FILE CHECKPOINT`: from the queue `in` to the queue `out`, on any master."""
+"""`python -m tests.spark.job MASTER URL_FILE CHECKPOINT` moves messages from `in` to `out` on any Spark master."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def main(master: str, url: str, checkpoint: str) -> None:
             "spark.executor.extraJavaOptions": QUICK,
             "spark.driver.host": "127.0.0.1",
             "spark.driver.memory": "512m",
-            # Both executors of a cluster are there before anything begins, however long one of them takes to start.
+            # Wait for both executors of a cluster, even if one of them is slow to start.
             "spark.cores.max": "2",
             "spark.scheduler.minRegisteredResourcesRatio": "1",
             "spark.scheduler.maxRegisteredResourcesWaitingTime": "100s",

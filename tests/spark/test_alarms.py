@@ -1,4 +1,4 @@
-"""The broker is short of memory or disk while Spark writes: it waits, or fails in one line, and nothing is lost."""
+"""If the broker is short of memory or disk while Spark writes, the query waits or fails, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def fed(spark: SparkSession, broker: BrokerProcess, folder: Path) -> Desk:
-    """A desk at another broker than the session's, with messages in the queue `in`, and a queue `out`."""
+    """A desk for a separate broker, with messages in the queue `in`, and an empty queue `out`."""
     desk = Desk(spark, broker, folder, "alarm")
     desk.queue("in", numbered(100))
     desk.queue("out")
@@ -28,7 +28,7 @@ def fed(spark: SparkSession, broker: BrokerProcess, folder: Path) -> Desk:
 
 
 @pytest.mark.rule("PIPE-2")
-def test_a_query_goes_on_when_the_alarm_ends(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_query_continues_when_the_alarm_ends(spark: SparkSession, tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
         base = status(broker)["memory"]["resident_bytes"]
     with limited(tmp_path, f"[memory]\nhigh_watermark = {base + 60 * MIB}\n") as broker:
@@ -51,7 +51,7 @@ def test_a_query_goes_on_when_the_alarm_ends(spark: SparkSession, tmp_path: Path
         publisher.join(60)
 
 
-def test_an_alarm_that_lasts_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_lasting_alarm_fails_the_query_with_its_reason(spark: SparkSession, tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker, fed(spark, broker, tmp_path):
         assert broker.terminate() == 0
     with limited(tmp_path, "[disk]\nfree_limit = '1000TiB'\n") as broker:
@@ -64,12 +64,12 @@ def test_an_alarm_that_lasts_is_told(spark: SparkSession, tmp_path: Path) -> Non
             with pytest.raises(PySparkException) as batch:
                 job.options(url=impatient, queue="alarm.out").save()
             for caught in (streaming, batch):
-                # The second to a client that had filled its socket before it heard of the alarm.
+                # A client that had filled its socket before it received the alarm reports the second text.
                 said = r"(no .* within|accepted no data for) 3 s; the broker is blocking publishes: low on disk"
                 assert re.search(said, cause(caught.value)), cause(caught.value)
                 assert cause(caught.value).count(f"127.0.0.1:{broker.port}") == 1
             assert (desk.ready("alarm.out"), desk.held("alarm.in")[:2]) == (0, (1, 101))
-            wait_until(lambda: held_back(broker) == [], what="the end of what is held back")
+            wait_until(lambda: held_back(broker) == [], what="the blocked publishes to end")
             assert not [each for each in ask(broker.data_dir, "tx.list") if each["published"]]
         assert broker.terminate() == 0
     with running_broker(tmp_path) as broker, Desk(spark, broker, tmp_path, "alarm") as desk:

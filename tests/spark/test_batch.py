@@ -1,4 +1,4 @@
-"""`spark.read` and `df.write`: what is loaded can be read again and again, and a job is one transaction."""
+"""`spark.read` and `df.write`: a loaded DataFrame can be read repeatedly, and a job is one transaction."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.spark.desk import Desk, cause, numbered
 
 
 @pytest.mark.rule("PIPE-1")
-def test_all_that_a_message_has(desk: Desk) -> None:
+def test_a_row_has_all_parts_of_a_message(desk: Desk) -> None:
     source = desk.queue("in")
     sent = Properties(content_type="text/plain", headers={"n": 1, "s": "x"}, message_id="m", timestamp=1_700_000_000)
     before = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=1)
@@ -42,7 +42,7 @@ def test_all_that_a_message_has(desk: Desk) -> None:
 
 
 @pytest.mark.rule("PIPE-1")
-def test_a_queue_is_held_and_settled_when_the_job_is_done(desk: Desk) -> None:
+def test_messages_are_reserved_and_settled_when_the_job_is_done(desk: Desk) -> None:
     source = desk.queue("in", numbered(20))
     options = {"subscribe": source, "group": "nightly", "maxMessagesPerPartition": "7"}
 
@@ -67,7 +67,7 @@ def test_a_queue_is_held_and_settled_when_the_job_is_done(desk: Desk) -> None:
 
 
 @pytest.mark.rule("PIPE-1")
-def test_a_queue_that_comes_while_a_job_runs_is_for_the_next_one(desk: Desk) -> None:
+def test_a_queue_declared_while_a_job_runs_is_left_to_the_next_job(desk: Desk) -> None:
     options = {"subscribePattern": desk.name(r"in\..*"), "group": "nightly"}
 
     def job(late: str) -> int:
@@ -79,7 +79,7 @@ def test_a_queue_that_comes_while_a_job_runs_is_for_the_next_one(desk: Desk) -> 
 
 
 @pytest.mark.rule("PIPE-1")
-def test_a_stream_from_here_to_there(desk: Desk) -> None:
+def test_a_range_of_a_stream_can_be_read_repeatedly(desk: Desk) -> None:
     source = desk.stream("in", numbered(30))
     reader = desk.spark.read.format("escrowmq").option("subscribe", source).schema("position long, body string")
     assert reader.load().count() == 30
@@ -92,7 +92,7 @@ def test_a_stream_from_here_to_there(desk: Desk) -> None:
 
 @pytest.mark.rule("PIPE-1")
 @pytest.mark.parametrize("on_loss", [True, False])
-def test_a_stream_that_is_made_anew_is_not_read_for_the_one_that_was_planned(desk: Desk, on_loss: bool) -> None:
+def test_a_stream_declared_again_is_not_read_in_place_of_the_planned_one(desk: Desk, on_loss: bool) -> None:
     source = desk.stream(f"in.{on_loss}", numbered(10))
     options = SourceOptions.of({"subscribe": source, "url": desk.broker.url, "failOnDataLoss": str(on_loss)})
     schema = StructType([StructField("body", StringType())])
@@ -101,18 +101,18 @@ def test_a_stream_that_is_made_anew_is_not_read_for_the_one_that_was_planned(des
     assert batch["body"].to_pylist() == [f"{n}" for n in range(10)]
     reading = BatchReader(options, schema).read(part)
     next(reading)
-    for planned in (reading, BatchReader(options, schema).read(part)):  # amid of it, and before it
+    for planned in (reading, BatchReader(options, schema).read(part)):  # one in progress, and one not begun
         desk.channel.queue_delete(source)
         desk.stream(f"in.{on_loss}", numbered(30))
         if on_loss:
-            with pytest.raises(DataLossError, match="messages 1 to 10 cannot be read: the stream was deleted and made"):
+            with pytest.raises(DataLossError, match="messages 1 to 10 cannot be read: the stream was deleted and decl"):
                 list(planned)
         else:
             assert list(planned) == []
 
 
 @pytest.mark.rule("PIPE-2")
-def test_a_job_is_visible_as_a_whole_or_not_at_all(desk: Desk) -> None:
+def test_a_job_is_visible_completely_or_not_at_all(desk: Desk) -> None:
     target = desk.queue("out")
     rows = desk.spark.range(0, 1000, 1, 4).selectExpr("string(id) body")
     rows.write.format("escrowmq").mode("append").option("queue", target).save()
@@ -135,7 +135,7 @@ def test_a_version_is_written_once(desk: Desk) -> None:
 
 
 @pytest.mark.rule("PIPE-2")
-def test_a_partition_larger_than_a_branch(desk: Desk) -> None:
+def test_a_partition_larger_than_a_branch_is_written_in_several(desk: Desk) -> None:
     target = desk.queue("out")
     rows = desk.spark.range(0, 45_000, 1, 1).selectExpr("rpad(string(id), 400, ' ') body")
     rows.write.format("escrowmq").mode("append").option("queue", target).save()
@@ -143,7 +143,7 @@ def test_a_partition_larger_than_a_branch(desk: Desk) -> None:
     desk.channel.queue_purge(target)
 
 
-def test_what_is_wrong_is_told_in_one_line(desk: Desk) -> None:
+def test_errors_are_one_line_without_credentials(desk: Desk) -> None:
     source, target = desk.queue("in", numbered(1)), desk.queue("out")
     read = desk.spark.read.format("escrowmq")
     rows = desk.spark.range(1).selectExpr("string(id) body")
@@ -151,16 +151,16 @@ def test_what_is_wrong_is_told_in_one_line(desk: Desk) -> None:
         ("unknown option of the source: topic", lambda: read.option("topic", source).load()),
         ("is a classic queue: option group must name", lambda: load(desk, subscribe=source)),
         ("404 NOT_FOUND - no queue 'none'", lambda: load(desk, subscribe="none", group="g")),
-        ("UNSET is to have the broker's URL, and is not set", lambda: load(desk, subscribe=source, connection="UNSET")),
+        ("environment variable UNSET is not set", lambda: load(desk, subscribe=source, connection="UNSET")),
         ("127.0.0.1:1: Connection refused", lambda: load(desk, subscribe=source, url="amqp://me:secret@127.0.0.1:1")),
         ("the broker refuses the login", lambda: load(desk, subscribe=source, url=stranger(desk))),
-        ("messages can only be added: use mode append", lambda: save(rows, "overwrite", queue=target)),
+        ("the sink can only append messages; use mode append", lambda: save(rows, "overwrite", queue=target)),
         ("there is no queue 'none' to write to", lambda: save(rows, queue="none")),
-        ("txn.app_id needs txn.version", lambda: save(rows, queue=target, **{"txn.app_id": "job"})),
+        ("txn.app_id requires txn.version", lambda: save(rows, queue=target, **{"txn.app_id": "job"})),
         ("column body contains a null", lambda: save(desk.spark.sql("select string(null) body"), queue=target)),
-        ("a queue's name has at most 255 bytes", lambda: load(desk, subscribe="n" * 256, group="g")),
+        ("a queue's name may have at most 255 bytes", lambda: load(desk, subscribe="n" * 256, group="g")),
         (
-            "column 'body' is asked for twice",
+            "column 'body' appears twice",
             lambda: load(desk, "body string, body binary", subscribe=source, group="g"),
         ),
         (
@@ -168,7 +168,7 @@ def test_what_is_wrong_is_told_in_one_line(desk: Desk) -> None:
             lambda: save(with_headers(rows, "repeat('v', 200000)"), queue=target),
         ),
         ("406 PRECONDITION_FAILED - invalid expiration 'soon'", lambda: save(expiring(rows, "soon"), queue=target)),
-        ("Spark does not tell this task its query", lambda: save(rows, queue=target, **{"txn.sink_id": "one"})),
+        ("this task has no query and batch", lambda: save(rows, queue=target, **{"txn.sink_id": "one"})),
     ):
         with pytest.raises(PySparkException) as caught:
             action()
@@ -177,14 +177,14 @@ def test_what_is_wrong_is_told_in_one_line(desk: Desk) -> None:
 
 
 @pytest.mark.rule("PIPE-2")
-def test_more_branches_than_one_decision_can_name(desk: Desk) -> None:
+def test_too_many_branches_for_one_decision_are_an_error(desk: Desk) -> None:
     target = desk.queue("out")
     written = Written(Epoch(desk.name("job"), 0), tuple(b"%040d" % number for number in range(3000)))
-    with pytest.raises(EscrowSparkError, match="3000 branches, more than one decision can name"):
+    with pytest.raises(EscrowSparkError, match="3000 branches, too many for one decision"):
         decide(SinkOptions.of({"queue": target, "url": desk.broker.url}), [written])
 
 
-def test_what_a_user_may_not_do(desk: Desk) -> None:
+def test_a_user_without_permission_is_refused(desk: Desk) -> None:
     mine, other = desk.queue("mine", numbered(2)), desk.queue("other", numbered(2))
     ask(desk.broker.data_dir, "user.add", name="clerk", password="secret")
     ask(desk.broker.data_dir, "permission.set", user="clerk", vhost="/", configure="", write="", read=mine)
@@ -199,7 +199,7 @@ def test_what_a_user_may_not_do(desk: Desk) -> None:
         assert "secret" not in str(caught.value)
 
 
-def test_a_pyspark_that_is_too_old(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pyspark_that_is_too_old_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("escrowmq.java.version", lambda _: "4.1.2")
     with pytest.raises(SparkUnavailableError, match=r"PySpark 4\.1\.2 is installed, 4\.2 or newer"):
         escrowmq.spark.register(desk.spark)
@@ -227,7 +227,7 @@ def expiring(rows: DataFrame, when: str) -> DataFrame:
 
 
 def test_a_thread_that_registers_the_session_can_write(desk: Desk) -> None:
-    """Spark itself finds the format only in the thread that made the session."""
+    """By default Spark finds the format only in the thread that created the session."""
     target = desk.queue("out")
 
     def job() -> None:
@@ -239,7 +239,7 @@ def test_a_thread_that_registers_the_session_can_write(desk: Desk) -> None:
     assert desk.get(target) == numbered(3)
 
 
-def test_no_credentials_in_plans_and_checkpoints(desk: Desk) -> None:
+def test_plans_and_checkpoints_contain_no_credentials(desk: Desk) -> None:
     source, target = desk.queue("in", numbered(3)), desk.queue("out")
     url = desk.broker.url.replace("amqp://", "amqp://guest:guest@") if "@" not in desk.broker.url else desk.broker.url
     secret = url.replace("amqp://", "")

@@ -1,4 +1,4 @@
-"""The guide's programs run, and print what is said."""
+"""The guide's programs run, and print the results shown in the guide."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ PRINT = re.compile(r"^\s*print\(.*\)  # (.+)$", re.MULTILINE)
 URL = "amqp://guest:guest@127.0.0.1:5672/"
 
 
-def test_from_queue_to_table(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_programs_of_the_guide_print_the_shown_results(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = "\n".join(block.text for block in blocks(GUIDE, "py"))
     assert URL in program
     monkeypatch.chdir(tmp_path)
-    # Spark's file system has the folder in which the JVM was started.
+    # Spark resolves relative paths from the folder in which the JVM was started.
     for name in ("orders-table", "orders-checkpoint", "large-checkpoint", "split-checkpoint", "nightly"):
         program = program.replace(f'"{name}"', f'"{tmp_path / name}"', 2) if name != "nightly" else program
     program = program.replace('parquet("nightly")', f'parquet("{tmp_path / "nightly"}")')

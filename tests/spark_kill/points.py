@@ -1,7 +1,7 @@
-"""The source and sink with places at which somebody is killed. What is killed is the real thing, by SIGKILL.
+"""A source and a sink that kill a real process with SIGKILL when they reach a given point.
 
-The environment says where and whom: `KILL_POINT`, of POINTS; `KILL_AFTER`, how many times it is passed before that;
-`KILL_FOLDER`, where the processes' ids lie and the passes are counted.
+Environment variables configure the kill: `KILL_POINT` is one of POINTS, `KILL_AFTER` the number of times that the point
+is passed before, and `KILL_FOLDER` the folder of the files with process IDs and the count of passes.
 """
 
 # ruff: noqa: N802 - Spark's names of methods
@@ -25,27 +25,27 @@ from escrowmq.spark.source import StreamReader
 from escrowmq.spark.source_format import EscrowDataSource
 
 DRIVER = (
-    "driver: the range is held, its offset is not noted",
+    "driver: the range is reserved, its offset is not recorded",
     "driver: the epoch is planned",
     "driver: one task has prepared, the other has not",
     "driver: all are prepared, nothing is decided",
-    "driver: the epoch is decided, Spark has not noted it",
+    "driver: the epoch is decided, Spark has not recorded it",
     "driver: before the source's commit",
     "driver: after the source's commit",
-    "driver: a worker sleeps in write, and wakes up when all is over",
+    "driver: a worker sleeps in write, and wakes up after the end",
 )
 WORKER = (
-    "worker: amid of read",
-    "worker: amid of write",
-    "worker: prepared, and has not told",
+    "worker: during read",
+    "worker: during write",
+    "worker: prepared, but has not reported",
 )
 BROKER = (
-    "broker: the range is held, its offset is not noted",
-    "broker: amid of read",
-    "broker: amid of write",
+    "broker: the range is reserved, its offset is not recorded",
+    "broker: during read",
+    "broker: during write",
     "broker: one task has prepared, the other has not",
     "broker: all are prepared, nothing is decided",
-    "broker: the epoch is decided, Spark has not noted it",
+    "broker: the epoch is decided, Spark has not recorded it",
 )
 POINTS = (*DRIVER, *WORKER, *BROKER)
 ASLEEP = DRIVER[-1]
@@ -58,7 +58,7 @@ def folder() -> Path:
 
 
 def here(*points: str) -> bool:
-    """Whether it is now and at one of these points that somebody is killed."""
+    """Whether the kill is due now, at one of these points. Counts the passes."""
     if os.environ.get("KILL_POINT") not in points:
         return False
     with (folder() / "passes").open("ab", buffering=0) as counter:
@@ -67,20 +67,20 @@ def here(*points: str) -> bool:
 
 
 def reach(place: str) -> None:
-    """Kill whoever is to be killed at this place."""
+    """Kill the driver, worker or broker if the kill at this place is due."""
     points = tuple(f"{whom}: {place}" for whom in ("driver", "worker", "broker"))
     if here(*points):
         kill(os.environ["KILL_POINT"].partition(":")[0])
 
 
 def kill(whom: str) -> None:
-    """The worker is the process that calls; the driver is Python's process and the JVM."""
+    """Kill a process by its role. The worker is the calling process; the driver is a Python process and a JVM."""
     if whom == "worker":
         os.kill(os.getpid(), signal.SIGKILL)
     for pid in (folder() / f"{whom}.pids").read_text().split():
         os.kill(int(pid), signal.SIGKILL)
     if whom == "driver":
-        time.sleep(PATIENCE)  # what follows a kill is the end, sooner or later
+        time.sleep(PATIENCE)  # this process ends with its driver
 
 
 def partition() -> int:
@@ -90,7 +90,7 @@ def partition() -> int:
 
 
 def wait_for(name: str) -> None:
-    """Until there is a file of this name."""
+    """Wait until there is a file of this name."""
     deadline = time.monotonic() + PATIENCE
     while not (folder() / name).exists() and time.monotonic() < deadline:
         time.sleep(POLL)
@@ -100,7 +100,7 @@ class MortalReader(StreamReader):
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
         end = super().latestOffset(start, limit)
         if end != start:
-            reach("the range is held, its offset is not noted")
+            reach("the range is reserved, its offset is not recorded")
         return end
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Part]:
@@ -111,7 +111,7 @@ class MortalReader(StreamReader):
     def read(self, partition: Part) -> Iterator[Any]:  # type: ignore[override]
         for batch in super().read(partition):
             yield batch
-            reach("amid of read")
+            reach("during read")
 
     def commit(self, end: dict[str, Any]) -> None:
         reach("before the source's commit")
@@ -127,15 +127,15 @@ class MortalWriter(StreamWriter):
             reach("one task has prepared, the other has not")
             return written
         written = super().write(self._mortal(iterator))
-        reach("prepared, and has not told")
+        reach("prepared, but has not reported")
         return written
 
     def _mortal(self, iterator: Iterator[Any]) -> Iterator[Any]:
         for batch in iterator:
             yield batch
-            reach("amid of write")
+            reach("during write")
             if here(ASLEEP):
-                os.setsid()  # it is on another machine, say, and does not notice that the driver has gone
+                os.setsid()  # like a worker on another machine, which does not notice the driver's end
                 (folder() / "asleep").write_text(str(os.getpid()))
                 for pid in (folder() / "driver.pids").read_text().split():
                     os.kill(int(pid), signal.SIGKILL)
@@ -144,11 +144,11 @@ class MortalWriter(StreamWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         reach("all are prepared, nothing is decided")
         super().commit(messages, batchId)
-        reach("the epoch is decided, Spark has not noted it")
+        reach("the epoch is decided, Spark has not recorded it")
 
 
 class MortalDataSource(EscrowDataSource):
-    """In the place of the real one."""
+    """A data source with the mortal reader and writer."""
 
     def streamReader(self, schema: StructType) -> MortalReader:
         return MortalReader(SourceOptions.of(self.options), schema)

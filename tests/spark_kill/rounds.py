@@ -1,6 +1,6 @@
-"""Rounds of killing, on one broker, one checkpoint and one pair of queues; and the reckoning at the end.
+"""Run rounds of kills with one broker, one checkpoint and one pair of queues, and check the result.
 
-Each round feeds the queue and starts a driver, which first completes what the one before it left behind.
+Each round publishes messages and starts a driver, which first completes the unfinished work of its predecessor.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PATIENCE = 120.0
 
 
 def plan(rounds: int, seed: int) -> list[str]:
-    """Each point as often as any other, in an order that the seed tells."""
+    """A list of points in an order determined by the seed, with all points equally often."""
     rng = random.Random(seed)
     found: list[str] = []
     while len(found) < rounds:
@@ -36,7 +36,11 @@ def plan(rounds: int, seed: int) -> list[str]:
 
 
 def run_rounds(folder: Path, points: Sequence[str], seed: int, report: Callable[[str], object] = len) -> None:
-    """Kill at these points, one after the other. AssertionError for anything lost, doubled, or left behind."""
+    """Kill at these points, one after the other.
+
+    Raises:
+        AssertionError: a message was lost, duplicated or invented, or a branch or reservation was left.
+    """
     rng = random.Random(seed)
     fed = 0
     with BrokerProcess(folder).start() as broker:
@@ -58,14 +62,16 @@ def run_rounds(folder: Path, points: Sequence[str], seed: int, report: Callable[
         if asleep.exists():
             (folder / "awake").touch()
             sleeper = Path("/proc", asleep.read_text())
-            wait_until(lambda: not sleeper.exists() or " Z " in (sleeper / "stat").read_text(), PATIENCE, "its end")
-            fed = feed(broker, fed)  # one more epoch sweeps up what it may have left
+            wait_until(
+                lambda: not sleeper.exists() or " Z " in (sleeper / "stat").read_text(), PATIENCE, "the sleeper to end"
+            )
+            fed = feed(broker, fed)  # one more epoch rolls back any branches that the sleeper has left
             assert run_driver(folder, broker, {}) == 0, log(folder)
         check(broker, fed, settled=True)
 
 
 def feed(broker: BrokerProcess, fed: int) -> int:
-    """More messages, each with a number of its own; how many there are now."""
+    """Publish further numbered messages, and return the total."""
     with connect(broker.url) as connection:
         channel = connection.channel()
         channel.confirm_delivery()
@@ -74,7 +80,10 @@ def feed(broker: BrokerProcess, fed: int) -> int:
 
 
 def one_round(folder: Path, broker: BrokerProcess, point: str, after: int) -> str:
-    """Run the driver until it is killed at `point`, or has survived what was killed there; what became of it."""
+    """Run the driver until it is killed at `point`, or has survived the kill of another process.
+
+    Returns a description of the driver's end.
+    """
     for name in ("passes", "asleep", "awake"):
         if name == "passes" or not (folder / "asleep").exists():
             (folder / name).unlink(missing_ok=True)
@@ -82,22 +91,22 @@ def one_round(folder: Path, broker: BrokerProcess, point: str, after: int) -> st
     code = run_driver(folder, broker, {"KILL_POINT": point, "KILL_AFTER": str(after)})
     passes = folder / "passes"
     fired = passes.exists() and passes.stat().st_size > after
-    assert fired, f"it was passed {passes.stat().st_size if passes.exists() else 0} times only"
+    assert fired, f"the point was passed only {passes.stat().st_size if passes.exists() else 0} times"
     if point in BROKER:
-        assert broker.process.poll() is not None, "the broker lives"
+        assert broker.process.poll() is not None, "the broker was not killed"
         broker.wait()
         broker.start()
     if point in DRIVER:
         assert code == -9, f"the driver ended with {code}"
         return "killed"
     if point in WORKER:
-        assert code == 0, f"the driver did not get over it: {code}"
-        return "tried again by Spark"
-    return f"the query failed ({code})" if code else "the query went on"
+        assert code == 0, f"the driver did not survive the kill of a worker: {code}"
+        return "retried by Spark"
+    return f"the query failed ({code})" if code else "the query continued"
 
 
 def run_driver(folder: Path, broker: BrokerProcess, more: dict[str, str]) -> int:
-    """Its exit code."""
+    """Run the driver with these additional environment variables, and return its exit status."""
     environment = {
         **os.environ,
         "ESCROWMQ_URL": broker.url,
@@ -127,20 +136,23 @@ def run_driver(folder: Path, broker: BrokerProcess, more: dict[str, str]) -> int
 
 
 def check(broker: BrokerProcess, fed: int, *, settled: bool) -> None:
-    """PIPE-1, PIPE-2: nothing twice, nothing invented; with `settled`, all of it, and nothing locked or in doubt."""
+    """Check that no message was duplicated or invented (PIPE-1, PIPE-2).
+
+    With `settled`, also check that none was lost, and that nothing is reserved or in doubt.
+    """
     with connect(broker.url) as connection:
         broker_side = Escrow(connection)
         found = out(broker_side)
         counts = Counter(found)
         twice = [body for body, count in counts.items() if count > 1]
-        assert not twice, f"{len(twice)} messages are there twice, {twice[0]!r} is one"
+        assert not twice, f"{len(twice)} messages are duplicated, for example {twice[0]!r}"
         wanted = {b"%d" % number for number in range(fed)}
-        assert counts.keys() <= wanted, "something was invented"
+        assert counts.keys() <= wanted, "a message was invented"
         if not settled:
             return
         lost = wanted - counts.keys()
-        assert not lost, f"{len(lost)} messages are lost, {min(lost)!r} is one"
-        assert found == sorted(found, key=int), "they are out of order"
+        assert not lost, f"{len(lost)} messages are lost, for example {min(lost)!r}"
+        assert found == sorted(found, key=int), "the messages are out of order"
         (left,) = broker_side.describe("in")
         held = broker_side.hold("in", "mover")
         assert (left.ready, held.end - held.first, held.settled) == (0, 0, fed + 1), (left, held)
@@ -148,7 +160,7 @@ def check(broker: BrokerProcess, fed: int, *, settled: bool) -> None:
 
 
 def out(broker: Escrow) -> list[bytes]:
-    """What is in the queue `out`, and stays there."""
+    """The bodies of all messages in the queue `out`, which stay there."""
     while (held := broker.hold("out", "reckoning", most=100_000)).added:
         pass
     bodies: list[bytes] = []
@@ -158,5 +170,5 @@ def out(broker: Escrow) -> list[bytes]:
 
 
 def log(folder: Path) -> str:
-    """The end of what drivers have said."""
+    """The end of the drivers' output."""
     return (folder / "driver.log").read_text(errors="replace")[-6000:]

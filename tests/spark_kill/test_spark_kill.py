@@ -1,4 +1,4 @@
-"""Exactly once is proved by killing: the real driver, its real workers, the real broker (PIPE-3)."""
+"""Processing stays exactly once when the real driver, workers and broker are killed (PIPE-3)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 from tests.spark_kill.points import POINTS
 from tests.spark_kill.rounds import plan, run_rounds
 
-SHORT = (  # before the decision, tests/demo kills the driver
-    "driver: the epoch is decided, Spark has not noted it",
-    "worker: prepared, and has not told",
-    "broker: amid of write",
+SHORT = (  # tests/demo covers the kill of a driver before the decision
+    "driver: the epoch is decided, Spark has not recorded it",
+    "worker: prepared, but has not reported",
+    "broker: during write",
 )
 
 
@@ -23,19 +23,19 @@ SHORT = (  # before the decision, tests/demo kills the driver
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.xdist_group("spark")
-def test_one_kill_of_each_kind(tmp_path: Path) -> None:
+def test_one_kill_of_each_kind_loses_and_duplicates_nothing(tmp_path: Path) -> None:
     run_rounds(tmp_path, SHORT, seed=1)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_fifty_kills(tmp_path: Path) -> None:
-    """`SPARK_KILL_ROUNDS` and `SPARK_KILL_SEED` change how many, and in which order."""
+def test_fifty_kills_lose_and_duplicate_nothing(tmp_path: Path) -> None:
+    """The environment variables SPARK_KILL_ROUNDS and SPARK_KILL_SEED change the number and the order of kills."""
     rounds, seed = int(os.environ.get("SPARK_KILL_ROUNDS", "51")), int(os.environ.get("SPARK_KILL_SEED", "4"))
     run_rounds(tmp_path, plan(rounds, seed), seed, lambda line: print(line, flush=True))
 
 
-def test_every_point_is_in_a_plan() -> None:
+def test_a_plan_contains_every_point() -> None:
     assert set(SHORT) <= set(POINTS)
     assert set(plan(len(POINTS), 7)) == set(POINTS)
     assert plan(30, 1) == plan(30, 1)

@@ -1,4 +1,4 @@
-"""Sessions to which the format is made known."""
+"""The format is registered with sessions."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from escrowmq.spark.source_format import EscrowDataSource
 
 
 class Remote:
-    """A session of Spark Connect: there is neither a context nor a JVM behind it, and no master to be asked for."""
+    """A fake session of Spark Connect, which has no context, no JVM and no master."""
 
     def __init__(self) -> None:
         self.registered: list[Any] = []
         self.dataSource = SimpleNamespace(register=self.registered.append)
 
 
-def test_a_session_of_spark_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_format_is_registered_once_with_a_session_of_spark_connect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("escrowmq.java.version", lambda _: "4.3.0")
     remote: Any = Remote()
     escrowmq.spark.register(remote)

@@ -173,7 +173,7 @@ def together(branch: int, steps: list[dict[str, Any]], world: World = NO_WORLD) 
             if len(outcomes) == 1:
                 row |= {"outcome": "committed" if name == "decided" else name, "decide_lsn": lsn}
                 row["decided_at"] = step["at_us"]
-                # A commit can do more than was prepared: it also dead-letters, and settles what a group held.
+                # A commit can do more than was prepared: it also dead-letters, and settles reservations.
                 if prepared is None or (name in COMMITS and not step["snapshot"]):
                     row |= _sizes(step)
             if step["application"] is not None:

@@ -33,7 +33,7 @@ def difference(
         return f"the block at LSN {misplaced:#x} was placed on a queue, but had not been prepared"
     for queue, ends in found.released.items():
         if not ends <= wanted.released.get(queue, ends):
-            return f"a group's hold on queue {queue} was settled up to a different number than prepared"
+            return f"a group's reservation on queue {queue} was settled up to a different number than prepared"
     for queue, positions in wanted.settled.items():
         missing = positions - found.settled.get(queue, set())
         if missing and queue not in deleted:

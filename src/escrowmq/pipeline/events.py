@@ -330,7 +330,7 @@ def _delivered(builder: Builder) -> None:
 
 
 def _taken(builder: Builder, lookup: Lookup, snapshot_lsn: int | None) -> None:
-    """Add messages held for a group of bulk readers. HELD also logs copies of messages that were not in the log."""
+    """Add reservations. A HELD record also refers to copies of messages that had not been in the log before."""
     operations, records = builder.operations, builder.records
     for i in operations.of_kind(Kind.HELD).tolist():
         held = decode_held(records.payload(int(operations.record[i])))

@@ -60,7 +60,7 @@ RULES: Final[dict[Finding, Rule]] = {
         "visible too early", "TX-2", "It was handed out or settled before the commit that published it was on disk."
     ),
     Finding.AFTER_SETTLEMENT: Rule(
-        "delivered again", "TX-8", "It was delivered, held or returned after it had been settled."
+        "delivered again", "TX-8", "It was delivered, reserved or returned after it had been settled."
     ),
     Finding.NOT_MARKED: Rule("not marked", "ORD-3", "It was delivered again without being marked as redelivered."),
     Finding.OUT_OF_ORDER: Rule(
@@ -73,7 +73,7 @@ RULES: Final[dict[Finding, Rule]] = {
     Finding.NOT_HELD: Rule(
         "held out of turn",
         "PIPE-1",
-        "A bulk reader's group settled it without having held it, or with an outcome other than accepted.",
+        "A group of bulk readers settled it without having reserved it, or with an outcome other than accepted.",
     ),
     Finding.TO_NOBODY: Rule("lost", "DUR-1", "It was published to a queue that had already been deleted."),
 }
@@ -97,7 +97,7 @@ class BranchRule:
     NUMBERS = Rule(
         "held out of turn",
         "PIPE-1",
-        "A hold or a settlement by bulk readers does not continue where the last one ended",
+        "A reservation or a settlement by bulk readers does not continue where the last one ended",
     )
     EPOCH = Rule("epoch decided again", "PIPE-2", "The epochs of an application do not increase")
     UNDECIDED = Rule("undecided too long", "PIPE-5", "It has been in doubt for longer than the limit.")

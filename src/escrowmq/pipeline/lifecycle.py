@@ -194,7 +194,10 @@ def _return(messages: MessageColumns, of: Of) -> None:
 
 
 def _check_holds(messages: MessageColumns, settled: Ints, start: int) -> None:
-    """Check that bulk readers held and accepted what they settled. The record of the hold may have been deleted."""
+    """Check that bulk readers reserved the messages that they settled, and accepted them.
+
+    Older messages are exempt, because the record of the reservation may have been deleted.
+    """
     unheld = (messages["taken"][settled] == 0) & (messages["publish_lsn"][settled] >= start)
     strange = settled[unheld | (messages["outcome"][settled] != Outcome.ACCEPTED)]
     messages.report(strange, Finding.NOT_HELD, messages["settle_lsn"][strange])

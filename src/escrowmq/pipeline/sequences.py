@@ -1,4 +1,4 @@
-"""Check the two kinds of consecutive numbers in the log: those of holds by groups of bulk readers, and epochs."""
+"""Check the two kinds of consecutive numbers in the log: those of reservations by bulk readers, and epochs."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from escrowmq.pipeline.operations import Operations, decision
 STEPS: Final = ("held", "released", "epoch")
 """The steps that are about numbers. They share the columns of the steps of branches; `owner` is a group or application.
 
-For a group, `branch` is the queue, `operations` the first number, `published` the number of messages held, or settled
-by the same record (-1: none, because they were returned), and `settled` the number below which all were settled. For an
-application, `published` is the number of branches committed.
+For a group, `branch` is the queue, `operations` the first number, `published` the number of messages reserved, or
+settled by the same record (-1: none, because they were returned), and `settled` the number below which all were
+settled. For an application, `published` is the number of branches committed.
 """
 
 Numbers = dict[str, list[int]]
 """The numbers of each group (`queue NUL name`), or the epoch of each application.
 
-A group has the number below which all messages are settled, the first number held, and the next one. The last element
-is always the LSN of the record.
+A group has the number below which all messages are settled, the first number reserved, and the next one. The last
+element is always the LSN of the record.
 """
 
 

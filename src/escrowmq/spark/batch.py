@@ -1,7 +1,7 @@
-"""Reading once, as `spark.read` does: ranges are fixed when the DataFrame is loaded, and can be read again and again.
+"""The batch reader (`spark.read`). Its ranges are fixed when the DataFrame is loaded, and can be read repeatedly.
 
-Of a stream nothing is changed. Of a classic queue the messages are held for the group, so that nobody else gets them;
-they are not consumed: that is what `escrowmq.spark.settle` does, when what was made of them is safe.
+Reading a stream changes nothing. The messages of a classic queue are reserved for the group, so that no other consumer
+receives them, but they are not settled: `escrowmq.spark.held` settles them when its block ends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOTHING: Final = Part(Span("", STREAM, 0, 0))
 
 
 class BatchReader(DataSourceReader):
-    """`spark.read`."""
+    """Implements `spark.read.format("escrowmq")`."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
@@ -43,7 +43,12 @@ class BatchReader(DataSourceReader):
 
 
 def ranges(options: SourceOptions) -> list[Span]:
-    """What there is to be read now; of classic queues it is held. Raises OptionError, BrokerUnavailableError."""
+    """The messages that can be read now, as one range for each queue. Reserves those of classic queues.
+
+    Raises:
+        OptionError: an option is invalid, or a queue does not exist.
+        BrokerUnavailableError: the broker does not answer, or refuses the login.
+    """
     with explained(options.endpoint):
         broker = escrow(options.endpoint, ROLE)
         queues = Queues(options)

@@ -1,4 +1,4 @@
-"""Which broker: named by an environment variable or a file, so that no plan, checkpoint or log has the credentials."""
+"""Find the broker's URL in an environment variable or a file, so that plans and checkpoints contain no credentials."""
 
 from __future__ import annotations
 
@@ -14,13 +14,19 @@ from escrowmq.spark.errors import OptionError
 
 DEFAULT: Final = "ESCROWMQ_URL"
 CONNECTION_TIMEOUT: Final = 5.0
-"""Seconds for reaching the broker, unless the URL says something else."""
+"""The time limit for connecting to the broker, in seconds, unless the URL sets connection_timeout."""
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where the URL of the broker is to be found: `variable`, `file`, or, given as it is, `url`."""
+    """The source of the broker's URL. Exactly one field is set.
+
+    Args:
+        variable: the name of an environment variable.
+        file: the path of a file.
+        url: the URL itself.
+    """
 
     variable: str = ""
     file: str = ""
@@ -28,15 +34,19 @@ class Endpoint:
 
     @classmethod
     def of(cls, connection: str | None, url: str | None) -> Endpoint:
-        """From the options `connection` and `url`. Raises OptionError."""
+        """Create an endpoint from the options `connection` and `url`.
+
+        Raises:
+            OptionError: both options are given, or `connection` names neither an environment variable nor a file.
+        """
         if connection is not None and url is not None:
-            raise OptionError("give one of the options connection and url, not both")
+            raise OptionError("the options connection and url exclude each other; set only one of them")
         if url is not None:
             return cls(url=url)
         name = DEFAULT if connection is None else connection.strip()
         if "://" in name and not name.startswith("file:"):
             raise OptionError(
-                "option connection names an environment variable or a file; a URL belongs in one of these"
+                "option connection must name an environment variable or a file that contains the URL, not be the URL"
             )
         if name.startswith("file:"):
             return cls(file=name.removeprefix("file:").replace("//", "", 1) if "://" in name else name[5:])
@@ -44,34 +54,42 @@ class Endpoint:
             return cls(file=name)
         name = name.removeprefix("env:")
         if not _VARIABLE.fullmatch(name):
-            raise OptionError(f"option connection names an environment variable or a file, which {name!r} is not")
+            raise OptionError(f"option connection must name an environment variable or a file, not {name!r}")
         return cls(variable=name)
 
     def __str__(self) -> str:
-        """For messages: where the URL comes from."""
+        """The source of the URL, for messages."""
         if self.variable:
             return f"environment variable {self.variable}"
         return f"file {self.file}" if self.file else "option url"
 
     def resolve(self) -> str:
-        """The URL. Raises OptionError if it is not there."""
+        """The URL.
+
+        Raises:
+            OptionError: the environment variable is not set, or the file cannot be read.
+        """
         if self.url:
             return self.url
         if self.variable:
             found = os.environ.get(self.variable, "")
             if not found:
                 raise OptionError(
-                    f"{self} is to have the broker's URL, and is not set on {os.uname().nodename}; "
-                    "or name another one by option connection"
+                    f"{self} is not set on {os.uname().nodename}; set it to the broker's URL, "
+                    "or name another variable with option connection"
                 )
             return found.strip()
         try:
             return Path(self.file).read_text(encoding="utf-8").strip()
         except OSError as error:
-            raise OptionError(f"{self} is to have the broker's URL: {error.strerror}") from None
+            raise OptionError(f"cannot read the broker's URL from {self}: {error.strerror}") from None
 
     def parameters(self, name: str) -> Parameters:
-        """How to connect. Raises OptionError."""
+        """Connection parameters from the URL, with `name` as the connection's default name.
+
+        Raises:
+            OptionError: the URL is missing or invalid.
+        """
         url = self.resolve()
         wanted: dict[str, object] = {"heartbeat_thread": True}
         if "connection_timeout=" not in url:
@@ -82,7 +100,11 @@ class Endpoint:
             raise OptionError(f"{self}: {error}") from None
 
     def address(self) -> str:
-        """Host and port, for messages. Raises OptionError."""
+        """The broker's host and port, for messages.
+
+        Raises:
+            OptionError: the URL is missing or invalid.
+        """
         try:
             return parse_url(self.resolve()).address
         except Error as error:

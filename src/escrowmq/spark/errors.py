@@ -1,19 +1,22 @@
-"""What goes wrong between Spark and the broker, each in one line."""
+"""Errors of the Spark source and sink."""
 
 from __future__ import annotations
 
 
 class EscrowSparkError(Exception):
-    """The text is one line that says what is wrong and, where that is known, what helps. No credentials are in it."""
+    """The base of all errors here.
+
+    The text is one line that says what is wrong and, if known, what to do. It never contains credentials.
+    """
 
 
 class OptionError(EscrowSparkError):
-    """An option, or a column, that does not make sense."""
+    """An option or a column is invalid, or names a queue or an exchange that does not exist."""
 
 
 class BrokerUnavailableError(EscrowSparkError):
-    """The broker does not answer, or not to this user."""
+    """The broker does not answer, or refuses the login."""
 
 
 class DataLossError(EscrowSparkError):
-    """Messages that were planned to be read are gone (option `failOnDataLoss`)."""
+    """Messages that a query has to read no longer exist (option `failOnDataLoss`)."""

@@ -1,4 +1,4 @@
-"""Batch jobs over queues: a DataFrame of what is held, settled when the job is done (PIPE-1)."""
+"""Batch jobs over queues: read reserved messages as a DataFrame, and settle them when the job is done (PIPE-1)."""
 
 from __future__ import annotations
 
@@ -20,22 +20,29 @@ if TYPE_CHECKING:
 
 
 _NONE: Final = "(?!)"
-"""A regular expression that fits no name."""
+"""A regular expression that matches no name."""
 
 
 @contextmanager
 def held(spark: SparkSession, options: Mapping[str, str]) -> Iterator[DataFrame]:
-    """What the group holds of the queues, and all that they have now, as a DataFrame that can be read again and again.
+    """Yield a DataFrame of the messages already reserved for the group, and of all others that the queues have now.
 
-    When the block ends it is settled. If the block raises, or the program is killed, it stays held, and the next `held`
-    for this group begins with it. Options as of `spark.read`. Raises EscrowSparkError.
+    The DataFrame can be read repeatedly. Its messages are settled at the end of the block. If the block raises, or the
+    program is killed, they stay reserved, and the next `held` for this group begins with them.
+
+    Args:
+        spark: the session.
+        options: the options of `spark.read`.
+
+    Raises:
+        EscrowSparkError: an option is invalid, or the broker is unavailable or refuses.
     """
     wanted = SourceOptions.of(options)
     spans = ranges(wanted)
     starting = json.dumps({span.queue: span.first for span in spans})
     ending = json.dumps({span.queue: span.end for span in spans})
     reader = spark.read.format("escrowmq").options(**options)
-    if wanted.pattern:  # a queue that comes later is not among what is settled in the end
+    if wanted.pattern:  # a queue declared later is not settled at the end, so it must not be read either
         names = "|".join(re.escape(span.queue) for span in spans)
         reader = reader.option("subscribePattern", names or _NONE)
     yield reader.option("startingPosition", starting).option("endingPosition", ending).load()
@@ -47,10 +54,13 @@ def held(spark: SparkSession, options: Mapping[str, str]) -> Iterator[DataFrame]
 
 
 def release(options: Mapping[str, str]) -> int:
-    """What the group holds goes back to its queues, marked as redelivered; how many messages that were.
+    """Return the group's reserved messages to their queues, marked as redelivered, and return their number.
 
-    For a group that will read no more: a query that goes on afterwards misses what it had planned. Raises
-    EscrowSparkError, also while a transaction that is in doubt settles some of it.
+    Use this for a group that will not read any more: a query that continues afterwards finds its planned messages gone.
+
+    Raises:
+        EscrowSparkError: an option is invalid, the broker is unavailable or refuses, or a transaction in doubt settles
+            some of the messages.
     """
     wanted = SourceOptions.of(options)
     with explained(wanted.endpoint):

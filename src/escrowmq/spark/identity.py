@@ -1,7 +1,7 @@
-"""Who writes, as the broker knows it: the application, its epoch, the global transaction and the branches of it.
+"""Identify a writer to the broker: application, epoch, global transaction and branches.
 
-Spark tells a task the query, the epoch and the run by local properties. Their names are constants within Spark, no
-interface; if they are missing, that is said.
+A task learns its query, epoch and run from Spark's local properties. Their names are internal constants of Spark, so
+tasks raise an error if they are missing.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ if TYPE_CHECKING:
 
 FORMAT_ID: Final = 0x45535051  # "ESPQ"
 SETTLE: Final = b"settle"
-"""The branch in which all sources of an epoch settle what they have read. All of them say the same in each attempt of a
-run, so it has one name; the sink can find it without having heard of a source. Another run may have another range for
-the epoch, if its checkpoint was meddled with: it has a branch of its own.
+"""The prefix of the branch in which all sources of an epoch settle the messages that they have read.
+
+All attempts within a run settle the same messages, so they share one branch, which the sink can find without knowing
+the sources. If a checkpoint was modified by hand, another run may have another range for the epoch, so each run has a
+branch of its own.
 """
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
 RUN_ID: Final = "spark.jobGroup.id"
 UNTOLD: Final = (
-    f"Spark does not tell this task its query and batch ({QUERY_ID}, {BATCH_ID}): within foreachBatch a thread needs "
-    "pyspark.inheritable_thread_target, and over Spark Connect take acknowledge=commit, txn.app_id and txn.version"
+    f"this task has no query and batch ({QUERY_ID}, {BATCH_ID}) from Spark: in foreachBatch start threads with "
+    "pyspark.inheritable_thread_target; with Spark Connect set acknowledge=commit, txn.app_id and txn.version"
 )
 _MOST_GTRID: Final = 64
 _MOST_APPLICATION: Final = 200
@@ -35,9 +37,14 @@ _MOST_APPLICATION: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """One epoch of an application: a micro-batch of a query, or a version of a batch job. `application` may be empty,
-    for a job that happens once: then `transaction` tells it from all others. `run` tells one start of a query from the
-    others. `query` is Spark's id of the query, which belongs to its checkpoint, if the application has another name.
+    """One epoch of an application: a micro-batch of a query, or a version of a batch job.
+
+    Args:
+        application: the name under which the broker keeps the progress; empty for a job that runs only once.
+        number: the number of the epoch.
+        transaction: identifies a job that runs only once.
+        run: identifies one start of a query.
+        query: Spark's ID of the query, which belongs to its checkpoint; empty if it is also the application's name.
     """
 
     application: str
@@ -48,19 +55,21 @@ class Epoch:
 
     @property
     def claim(self) -> Epoch | None:
-        """What is noted before such an epoch is decided: that it is this query's, whose numbers begin at 0 again with a
-        new checkpoint. None if the application's name is the query's id.
+        """An epoch to record before this one is decided, which says that this one belongs to this query.
+
+        A new checkpoint has a new query, whose numbers begin at 0 again. None if the application is named after the
+        query, so that they cannot be confused.
         """
         return Epoch(f"{self.application}@{self.query}", self.number) if self.query else None
 
     @property
     def once(self) -> bool:
-        """Whether it happens once, and is never tried again."""
+        """Whether the job runs only once and is never retried."""
         return not self.application
 
     @property
     def gtrid(self) -> bytes:
-        """The global transaction: the same whenever this epoch is tried again."""
+        """The global transaction ID, at most 64 bytes. It is the same for every attempt at this epoch."""
         name = self.transaction or self.application
         text = f"{name}#{self.number}".encode()
         if len(text) > _MOST_GTRID:
@@ -69,30 +78,39 @@ class Epoch:
 
     @property
     def settle(self) -> Xid:
-        """The branch in which sources settle."""
+        """The branch in which the sources settle."""
         return Xid(FORMAT_ID, self.gtrid, SETTLE + self.run.encode())
 
     def branch(self, bqual: bytes) -> Xid:
-        """One of its branches."""
+        """The branch of this epoch with the qualifier `bqual`."""
         return Xid(FORMAT_ID, self.gtrid, bqual)
 
     def stale(self, xid: Xid) -> bool:
-        """Whether a branch belongs to this epoch, or one before it."""
+        """Whether a branch belongs to this epoch or an earlier one."""
         mine, _, _ = self.gtrid.rpartition(b"#")
         name, _, number = xid.gtrid.rpartition(b"#")
         return xid.format_id == FORMAT_ID and name == mine and number.isdigit() and int(number) <= self.number
 
 
 def application_of(query: str, app_id: str | None, sink_id: str | None) -> str:
-    """What the broker keeps the progress of."""
+    """The application's name, under which the broker keeps its progress.
+
+    Args:
+        query: Spark's ID of the query, used if `app_id` is None.
+        app_id: the option txn.app_id.
+        sink_id: the option txn.sink_id, which is appended.
+
+    Raises:
+        EscrowSparkError: the name is longer than 200 bytes.
+    """
     name = (app_id or query) + (f"/{sink_id}" if sink_id else "")
     if len(name.encode()) > _MOST_APPLICATION:
-        raise EscrowSparkError(f"txn.app_id and txn.sink_id have at most {_MOST_APPLICATION} bytes together")
+        raise EscrowSparkError(f"txn.app_id and txn.sink_id together may have at most {_MOST_APPLICATION} bytes")
     return name
 
 
 def streaming_epoch(app_id: str | None, sink_id: str | None) -> Epoch | None:
-    """The epoch that this task works for; None if it belongs to no streaming query."""
+    """The epoch of the micro-batch to which this task belongs; None if it belongs to no streaming query."""
     context = _context()
     query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
     if query is None or batch is None:
@@ -102,7 +120,11 @@ def streaming_epoch(app_id: str | None, sink_id: str | None) -> Epoch | None:
 
 
 def required_epoch(app_id: str | None, sink_id: str | None) -> Epoch:
-    """As `streaming_epoch`, for a task of a streaming query. Raises EscrowSparkError if Spark does not tell it."""
+    """The epoch of the micro-batch to which this task belongs.
+
+    Raises:
+        EscrowSparkError: Spark has not passed the query and the batch to this task.
+    """
     epoch = streaming_epoch(app_id, sink_id)
     if epoch is None:
         raise EscrowSparkError(UNTOLD)
@@ -110,9 +132,10 @@ def required_epoch(app_id: str | None, sink_id: str | None) -> Epoch:
 
 
 def attempt(job: str = "") -> bytes:
-    """The beginning of a branch qualifier that no other attempt has, in this run or any other.
+    """A prefix for branch qualifiers that is unique to this attempt at a task.
 
-    Attempts are counted anew when the driver starts again, hence the run, or what the job calls itself.
+    It contains the run or, in a batch, the name `job`, because Spark counts attempts from 0 again when the driver is
+    restarted.
     """
     context = _context()
     run = f"{job} {context.getLocalProperty(RUN_ID)} {context.stageId()}"
@@ -125,5 +148,5 @@ def _context() -> TaskContext:
 
     context = TaskContext.get()
     if context is None:
-        raise EscrowSparkError("this is to be called in a task of Spark")
+        raise EscrowSparkError("this function must be called in a Spark task")
     return context

@@ -1,10 +1,10 @@
-"""Offsets as Spark keeps them in the checkpoint: `{"group": "…", "queues": {"orders": 101}}`.
+"""Encode offsets for Spark's checkpoint: `{"group": "…", "queues": {"orders": 101}}`.
 
-For each queue the number of the message that is read next: of a stream its position, of a classic queue the number that
-the group's hold gave it. Keys are sorted, since Spark compares offsets as text.
+An offset is, for each queue, the number of the message to read next: its position in a stream, or its number in the
+group's reservation of a classic queue. Keys are sorted, because Spark compares offsets as text.
 
-Positions begin again in a stream that is deleted and made anew, so `"streams": {"log": 7}` says which one they are of.
-A group's numbers need no such thing: they only grow as far as the group itself has come.
+A stream that is deleted and declared again starts from position 1, so `"streams": {"log": 7}` records which stream the
+positions belong to. A group's numbers need no such mark, because they grow only with the group's own reservations.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ Offsets = dict[str, int]
 
 
 def encode(group: str, offsets: Mapping[str, int], streams: Mapping[str, int] | None = None) -> dict[str, Any]:
-    """For Spark. `streams`: of those among the queues that are streams, the number of each that is only its own."""
+    """Encode offsets for the checkpoint.
+
+    Args:
+        group: the reading group.
+        offsets: the number of the next message of each queue.
+        streams: the unique ID of each queue that is a stream.
+    """
     encoded: dict[str, Any] = {"group": group, "queues": _sorted(offsets)}
     if streams:
         encoded["streams"] = _sorted(streams)
@@ -26,19 +32,23 @@ def encode(group: str, offsets: Mapping[str, int], streams: Mapping[str, int] | 
 
 
 def decode(group: str, given: Mapping[str, Any]) -> Offsets:
-    """From Spark. Raises OptionError if they belong to another group: its numbers name other messages."""
+    """Decode offsets from the checkpoint.
+
+    Raises:
+        OptionError: they belong to another group, whose numbers refer to other messages.
+    """
     if not given:
         return {}
     if given.get("group") != group:
         raise OptionError(
-            f"the checkpoint belongs to group {given.get('group')!r}, the query has {group!r}; "
-            "go on with the former, or begin with a new checkpoint"
+            f"the checkpoint belongs to group {given.get('group')!r}, but option group is {group!r}; "
+            "use the checkpoint's group, or a new checkpoint"
         )
     return {str(queue): int(number) for queue, number in given["queues"].items()}
 
 
 def streams(given: Mapping[str, Any]) -> dict[str, int]:
-    """What `encode` was told of streams; those of a checkpoint that is older than that are not among them."""
+    """The IDs of streams in an encoded offset. Checkpoints of older versions contain none."""
     return {str(queue): int(ident) for queue, ident in given.get("streams", {}).items()}
 
 

@@ -1,6 +1,6 @@
-"""Options of source and sink: read, checked, and refused if they are unknown.
+"""Parse and validate the options of source and sink. Unknown options are errors.
 
-Names are those of Spark's Kafka source where the meaning is the same. They are compared without regard to case.
+Options that mean the same as in Spark's Kafka source have the same names. Names are case-insensitive.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TRANSACTION_SECONDS: Final = 3600
 BRANCH_SECONDS: Final = (1, 86_400)
 _MOST: Final = 1 << 62
 SHORT: Final = 255
-"""Bytes that a name of AMQP has at most."""
+"""The maximum length of a name in AMQP, in bytes."""
 
 _CONNECTION: Final = ("connection", "url", "txn.app_id", "txn.sink_id", "txn.timeout")
 _SOURCE: Final = (
@@ -38,35 +38,39 @@ _SOURCE: Final = (
 )
 _SINK: Final = (*_CONNECTION, "exchange", "queue", "routingKey", "txn.version")
 _SPARKS: Final = frozenset({"path", "checkpointlocation", "queryname", "outputmode"})
-"""What Spark puts beside ours."""
+"""Options that Spark itself adds to ours."""
 
 Positions = str | dict[str, int]
 """`earliest`, `latest`, or a position for each queue."""
 
 
 class Options:
-    """What was given, without regard to case. Raises OptionError for names that nobody knows."""
+    """The given options, by case-insensitive name.
+
+    Raises:
+        OptionError: an option is unknown.
+    """
 
     def __init__(self, given: Mapping[str, str], known: tuple[str, ...], what: str) -> None:
         self._given = {name.lower(): value for name, value in given.items()}
         names = {name.lower() for name in known}
         unknown = sorted(name for name in self._given if name not in names and name not in _SPARKS)
         if unknown:
-            raise OptionError(f"unknown option of the {what}: {', '.join(unknown)}; there are {', '.join(known)}")
+            raise OptionError(f"unknown option of the {what}: {', '.join(unknown)}; valid options: {', '.join(known)}")
 
     def text(self, name: str) -> str | None:
-        """As it was given; None if it was not, or is empty."""
+        """The option's text; None if it is missing or empty."""
         return self._given.get(name.lower()) or None
 
     def name(self, name: str) -> str | None:
-        """A name of AMQP, at most 255 bytes."""
+        """A name in AMQP, at most 255 bytes."""
         found = self.text(name)
         if found is not None and len(found.encode()) > SHORT:
-            raise OptionError(f"option {name} has at most {SHORT} bytes")
+            raise OptionError(f"option {name} may have at most {SHORT} bytes")
         return found
 
     def number(self, name: str, default: int | None, least: int = 1, most: int = _MOST) -> int | None:
-        """A whole number from `least` to `most`."""
+        """An integer from `least` to `most`; `default` if it is missing."""
         found = self.text(name)
         if found is None:
             return default
@@ -76,21 +80,21 @@ class Options:
             value = least - 1
         if not least <= value <= most:
             limit = f"from {least} to {most}" if most < _MOST else f"of at least {least}"
-            raise OptionError(f"option {name} is a whole number {limit}, not {found!r}")
+            raise OptionError(f"option {name} must be an integer {limit}, not {found!r}")
         return value
 
     def flag(self, name: str, default: bool) -> bool:
-        """True or false."""
+        """A boolean; `default` if it is missing."""
         found = (self.text(name) or str(default)).lower()
         if found not in {"true", "false"}:
-            raise OptionError(f"option {name} is true or false, not {found!r}")
+            raise OptionError(f"option {name} must be true or false, not {found!r}")
         return found == "true"
 
     def choice(self, name: str, *choices: str) -> str:
-        """One of them, the first if nothing is given."""
+        """One of `choices`; the first if the option is missing."""
         found = self.text(name) or choices[0]
         if found.lower() not in choices:
-            raise OptionError(f"option {name} is {' or '.join(choices)}, not {found!r}")
+            raise OptionError(f"option {name} must be {' or '.join(choices)}, not {found!r}")
         return found.lower()
 
     def positions(self, name: str, default: str) -> Positions:
@@ -105,12 +109,12 @@ class Options:
         if isinstance(value, dict) and all(type(each) is int and 0 <= each < _MOST for each in value.values()):
             return value
         example = '{"orders": 1000}'
-        raise OptionError(f"option {name} is earliest, latest, or JSON as {example}, not {found!r}")
+        raise OptionError(f"option {name} must be earliest, latest, or JSON such as {example}, not {found!r}")
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Of `readStream` and `read`. What may be left out and has no default is empty or None."""
+    """Options of `readStream` and `read`. A missing option without a default is empty or None."""
 
     endpoint: Endpoint
     queues: tuple[str, ...]
@@ -129,21 +133,25 @@ class SourceOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> SourceOptions:
-        """Raises OptionError."""
+        """Parse the options.
+
+        Raises:
+            OptionError: an option is unknown, missing or invalid.
+        """
         options = Options(given, _SOURCE, "source")
         names, pattern = options.text("subscribe"), options.text("subscribePattern")
         if (names is None) == (pattern is None):
-            raise OptionError("give exactly one of the options subscribe (queues, with commas) and subscribePattern")
+            raise OptionError("set exactly one of the options subscribe (queues, comma-separated) and subscribePattern")
         queues = tuple(dict.fromkeys(name.strip() for name in (names or "").split(",") if name.strip()))
         if names is not None and not queues:
             raise OptionError("option subscribe names no queue")
         if any(len(name.encode()) > SHORT for name in queues):
-            raise OptionError(f"option subscribe: a queue's name has at most {SHORT} bytes")
+            raise OptionError(f"option subscribe: a queue's name may have at most {SHORT} bytes")
         if pattern is not None:
             try:
                 re.compile(pattern)
             except re.error as error:
-                raise OptionError(f"option subscribePattern is no regular expression: {error}") from None
+                raise OptionError(f"option subscribePattern is not a valid regular expression: {error}") from None
         starting, ending = (
             options.positions("startingPosition", "earliest"),
             options.positions("endingPosition", "latest"),
@@ -151,9 +159,7 @@ class SourceOptions:
         for name, positions in (("startingPosition", starting), ("endingPosition", ending)):
             others = sorted(positions.keys() - set(queues)) if queues and isinstance(positions, dict) else []
             if others:
-                raise OptionError(
-                    f"option {name} has a position for {others[0]!r}, which option subscribe does not name"
-                )
+                raise OptionError(f"option {name} has a position for {others[0]!r}, which is not in option subscribe")
         return cls(
             endpoint=Endpoint.of(options.text("connection"), options.text("url")),
             queues=queues,
@@ -174,7 +180,7 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Of `writeStream` and `write`. What was left out is None."""
+    """Options of `writeStream` and `write`. A missing option is None."""
 
     endpoint: Endpoint
     exchange: str | None
@@ -187,14 +193,18 @@ class SinkOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> SinkOptions:
-        """Raises OptionError."""
+        """Parse the options.
+
+        Raises:
+            OptionError: an option is unknown, invalid, or excluded by another.
+        """
         options = Options(given, _SINK, "sink")
         queue, exchange, key = (options.name(name) for name in ("queue", "exchange", "routingKey"))
         if queue is not None and (exchange is not None or key is not None):
-            raise OptionError("option queue goes with neither exchange nor routingKey")
+            raise OptionError("option queue cannot be combined with exchange or routingKey")
         version = options.number("txn.version", None, 0)
         if version is not None and options.text("txn.app_id") is None:
-            raise OptionError("option txn.version needs txn.app_id, whose versions they are")
+            raise OptionError("option txn.version requires txn.app_id, the application that the version belongs to")
         return cls(
             endpoint=Endpoint.of(options.text("connection"), options.text("url")),
             exchange=exchange,

@@ -1,4 +1,4 @@
-"""Ranges of queues: what is to be read of each, cut into partitions."""
+"""The ranges of messages that a query reads from its queues, divided into partitions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,15 @@ STREAM: Final = "stream"
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What is to be read of one queue: numbers `first` to `end` - 1; of a stream these are its positions.
+    """A range of messages of one queue.
 
-    With `exact`, all of them have been there; else there may be gaps at the beginning. `ident` is the stream's own, 0
-    if it is not known.
+    Args:
+        queue: the queue's name.
+        kind: the queue's kind; STREAM for a stream.
+        first: the number of the first message: its position in a stream, or its number in the group's reservation.
+        end: the number after the last message.
+        exact: whether all messages of the range must exist; otherwise there may be a gap at the beginning.
+        ident: the stream's unique ID, 0 if it is not known.
     """
 
     queue: str
@@ -32,7 +37,7 @@ class Span:
 
 @dataclass(init=False)
 class Part(InputPartition):
-    """What one task reads; and, in the first one of an epoch, what the epoch settles of all queues."""
+    """The range that one task reads. The first task of an epoch also settles the epoch's ranges of all queues."""
 
     span: Span
     settlements: tuple[Settle, ...]
@@ -43,7 +48,10 @@ class Part(InputPartition):
 
 
 def cut(spans: Sequence[Span], most: int, wanted: int | None) -> list[Span]:
-    """Pieces of at most `most` messages, in order; at least `wanted` of them, if there are so many messages."""
+    """Divide ranges into pieces of at most `most` messages, in order.
+
+    If `wanted` is given, the result has at least that many pieces, as far as there are enough messages.
+    """
     total = sum(span.end - span.first for span in spans)
     pieces: list[Span] = []
     for span in spans:

@@ -1,6 +1,6 @@
-"""Connections to brokers, one for each process and broker; opened when they are needed, never at import.
+"""Share connections to brokers between the tasks of a process. Connections are opened on first use.
 
-Spark forks its workers, and uses them again for other tasks: a connection belongs to the process that has opened it.
+Spark forks its workers and reuses them for later tasks. A connection belongs to the process that opened it.
 """
 
 from __future__ import annotations
@@ -30,17 +30,26 @@ _open: Final[dict[tuple[int, str, Endpoint], Escrow]] = {}
 
 
 def escrow(endpoint: Endpoint, role: str) -> Escrow:
-    """What the process has for this broker and this purpose. Raises BrokerUnavailableError, OptionError."""
+    """This process's connection to a broker, opened if necessary.
+
+    Args:
+        endpoint: the source of the broker's URL.
+        role: the purpose; each role has a connection of its own.
+
+    Raises:
+        BrokerUnavailableError: the broker does not answer, or refuses the login.
+        OptionError: the URL is missing or invalid.
+    """
     key = os.getpid(), role, endpoint
     found = _open.get(key)
     if found is not None:
         with contextlib.suppress(Error):
-            found.connection.poll()  # notices that the broker has gone meanwhile
+            found.connection.poll()  # detects that the broker has closed the connection
             if found.connection.is_open:
                 return found
         del _open[key]
     for stale in [known for known in _open if known[0] != key[0]]:
-        del _open[stale]  # of the process that this one was forked from
+        del _open[stale]  # belongs to the process from which this one was forked
     with explained(endpoint):
         found = Escrow(Connection(endpoint.parameters(f"spark {role} {key[0]}")))
     _open[key] = found
@@ -48,7 +57,7 @@ def escrow(endpoint: Endpoint, role: str) -> Escrow:
 
 
 def close(endpoint: Endpoint, role: str) -> None:
-    """Close what `escrow` has opened."""
+    """Close the connection that `escrow` has opened, if any."""
     found = _open.pop((os.getpid(), role, endpoint), None)
     if found is not None:
         found.connection.close()
@@ -56,7 +65,13 @@ def close(endpoint: Endpoint, role: str) -> None:
 
 @contextlib.contextmanager
 def explained(endpoint: Endpoint) -> Iterator[None]:
-    """What the client raises, as one line of ours without its chain of causes."""
+    """Translate the client's errors to ours, without the chain of causes.
+
+    Raises:
+        OptionError: the broker does not know the queue or exchange, or denies access to it.
+        BrokerUnavailableError: the broker does not answer, or refuses the login.
+        EscrowSparkError: the broker has rolled back a transaction or refused a request.
+    """
     try:
         yield
     except EscrowSparkError:
@@ -65,23 +80,23 @@ def explained(endpoint: Endpoint) -> Iterator[None]:
         raise BrokerUnavailableError(f"the broker refuses the login ({endpoint}): {error}") from None
     except NotFound as error:
         raise OptionError(
-            f"{error.code} {error.text} ({_address(endpoint)}); is its name right, and was it declared?"
+            f"{error.code} {error.text} ({_address(endpoint)}); check the name, and that it has been declared"
         ) from None
     except AccessRefused as error:
         raise OptionError(f"{error.code} {error.text} ({_address(endpoint)})") from None
     except RolledBack as error:
-        why = "it took longer than option txn.timeout" if error.timed_out else "a queue it writes to is full, or gone"
-        raise EscrowSparkError(f"the broker has rolled back what was written, {why}: {error}") from None
-    except ChannelClosed as error:  # a refusal, by a broker that is well
+        why = "it exceeded option txn.timeout" if error.timed_out else "a target queue is full, or was deleted"
+        raise EscrowSparkError(f"the broker rolled back the transaction because {why}: {error}") from None
+    except ChannelClosed as error:  # the broker refused the request, but is available
         raise EscrowSparkError(f"{error.code} {error.text} ({_address(endpoint)})") from None
     except Closed as error:
         where = "" if error.where else f"{_address(endpoint)}: "
         raise BrokerUnavailableError(f"{where}{error}") from None
     except Timeout as error:
-        raise BrokerUnavailableError(f"{error} ({endpoint} says where)") from None
+        raise BrokerUnavailableError(f"{error} (address from {endpoint})") from None
     except OperationalError as error:
         raise BrokerUnavailableError(
-            f"{_address(endpoint)}: {error}; is a broker there? ({endpoint} says so)"
+            f"{_address(endpoint)}: {error}; check that a broker is running there (address from {endpoint})"
         ) from None
     except Error as error:
         raise EscrowSparkError(f"{_address(endpoint)}: {error}") from None

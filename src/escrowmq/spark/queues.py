@@ -1,4 +1,4 @@
-"""The queues of a source: which there are, what they have, and holding it for the group."""
+"""Find a source's queues, inspect them, and reserve their messages for the group."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Queues:
-    """What the driver asks the broker for. Nothing is remembered between calls but kinds and ends of holds.
+    """The driver's requests about queues.
 
-    `streams`: the number of each stream that is only its own.
+    Only kinds of queues, IDs of streams and ends of reservations are cached between calls: `kinds` by queue, and
+    `streams`, the unique ID of each stream.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -29,70 +30,85 @@ class Queues:
         self._ends: dict[str, int] = {}
 
     def names(self, broker: Escrow) -> list[str]:
-        """Those that are subscribed to, sorted."""
+        """The names of the subscribed queues, sorted."""
         if self._pattern is None:
             return sorted(self._options.queues)
         found = sorted(name for name in broker.queues() if self._pattern.fullmatch(name))
         if not found:
-            _log.warning("option subscribePattern: no queue has a name like %r", self._options.pattern)
+            _log.warning("option subscribePattern: no queue matches %r", self._options.pattern)
         return found
 
     def states(self, broker: Escrow) -> dict[str, QueueState]:
-        """What each of them has. Raises NotFound for one that was named and is not there."""
+        """The state of each subscribed queue.
+
+        Raises:
+            NotFound: a queue of option subscribe does not exist.
+            OptionError: a classic queue is read without a group.
+        """
         names = self.names(broker)
         found = dict(zip(names, broker.describe(*names), strict=True))
         self.learn(found)
         return found
 
     def learn(self, found: dict[str, QueueState]) -> None:
-        """Remember of what kind they are. Raises OptionError for a classic queue without a group."""
+        """Cache the kinds of queues and the IDs of streams.
+
+        Raises:
+            OptionError: a classic queue is read without a group.
+        """
         for name, state in found.items():
             if state.kind != STREAM and not self._options.group:
                 raise OptionError(
-                    f"queue {name!r} is a classic queue: option group must name who reads it, the same whenever "
-                    "the query is started again and another one for each query"
+                    f"queue {name!r} is a classic queue, which can only be read with option group; choose a name that "
+                    "is unique to the query and stays the same when the query is restarted"
                 )
             self.kinds[name] = state.kind
             if state.kind == STREAM:
                 self.streams[name] = state.ident
 
     def kinds_of(self, broker: Escrow, names: Iterable[str]) -> dict[str, str]:
-        """Of what kind queues are, which offsets speak of."""
+        """The kinds of all known queues, among them `names`, which are taken from offsets."""
         unknown = [name for name in names if name not in self.kinds]
         if unknown:
             self.learn(dict(zip(unknown, broker.describe(*unknown), strict=True)))
         return self.kinds
 
     def begin(self, broker: Escrow, name: str, state: QueueState, wanted: Positions) -> int:
-        """Where to begin to read: of a classic queue, with what the group holds and has not settled."""
+        """The number at which reading begins. In a classic queue that is the group's first unsettled message.
+
+        Raises:
+            OptionError: `wanted` is a position at which a classic queue cannot be read.
+        """
         if state.kind == STREAM:
             return position(state, name, wanted)
         if wanted == "latest":
             raise OptionError(
-                f"queue {name!r} is a classic queue, which is read from its head: startingPosition earliest"
+                f"queue {name!r} is a classic queue, which is always read from its head; set startingPosition to "
+                "earliest"
             )
         first = self.look(broker, name).first
         if isinstance(wanted, dict) and name in wanted and wanted[name] != first:
             raise OptionError(
-                f"startingPosition: group {self._options.group!r} goes on with {first} in queue {name!r}, "
-                f"not with {wanted[name]}"
+                f"option startingPosition: group {self._options.group!r} continues at {first} in queue {name!r}, "
+                f"not at {wanted[name]}"
             )
         return first
 
     def look(self, broker: Escrow, name: str) -> HoldState:
-        """What the group holds."""
+        """The state of the group's reservation on a queue."""
         state = broker.hold(name, self._options.group)
         self._ends[name] = state.end
         return state
 
     def end(self, broker: Escrow, name: str) -> int:
-        """The number that the next message to be held gets."""
+        """The number that the next reserved message will get."""
         return self._ends[name] if name in self._ends else self.look(broker, name).end
 
     def hold(self, broker: Escrow, name: str, until: int) -> int:
-        """Hold messages up to number `until` - 1, or as many as there are; the end of what is held, `until` at most.
+        """Reserve messages up to number `until` - 1, or as many as there are.
 
-        What is held from before counts: so whoever asks again after a crash gets the same messages.
+        Messages that are reserved already count. A repeated request, for example after a crash, therefore gets the same
+        messages. Returns the end of the reservation, at most `until`.
         """
         end = self.end(broker, name)
         while end < until:
@@ -103,28 +119,45 @@ class Queues:
         return min(end, until)
 
     def lost(self, name: str, first: int) -> None:
-        """What is to be read next was never in this queue. Raises DataLossError, unless that is to be put up with."""
+        """Report that the query has read further than this queue goes: a queue of the same name has replaced it.
+
+        Raises:
+            DataLossError: option failOnDataLoss is true.
+        """
         text = (
-            f"queue {name!r}: the query has read up to message {first - 1}, which the queue never had: "
-            "it was deleted and made anew"
+            f"queue {name!r}: the query has read up to message {first - 1}, which this queue never had: "
+            "the queue was deleted and declared again"
         )
-        report_loss(self._options, text, "to go on with the new one")
+        report_loss(self._options, text, "to continue with the new queue")
 
     def gone(self, name: str, first: int, end: int) -> None:
-        """There is no queue any more for a range that is planned. Raises as `lost`."""
+        """Report that the queue of a planned range has been deleted.
+
+        Raises:
+            DataLossError: option failOnDataLoss is true.
+        """
         text = f"queue {name!r}: messages {first} to {end - 1} cannot be read: the queue was deleted"
         report_loss(self._options, text)
 
 
-def report_loss(options: SourceOptions, text: str, onwards: str = "to go on without them") -> None:
-    """Something that was planned to be read is gone. Raises DataLossError, unless that is to be put up with."""
+def report_loss(options: SourceOptions, text: str, onwards: str = "to continue without them") -> None:
+    """Report that planned messages are gone: as an error, or as a warning in the log if the options permit it.
+
+    Args:
+        options: the options of the source.
+        text: what is gone, and why.
+        onwards: what the query does if option failOnDataLoss is set to false.
+
+    Raises:
+        DataLossError: option failOnDataLoss is true.
+    """
     if options.fail_on_loss:
         raise DataLossError(f"{text}; {onwards}, set option failOnDataLoss to false")
     _log.warning("%s", text)
 
 
 def position(state: QueueState, name: str, wanted: Positions) -> int:
-    """A place in a stream. What lies outside of it is as near as can be."""
+    """The position in the stream `name` that `wanted` refers to. `earliest` is the default."""
     if isinstance(wanted, dict):
         return wanted.get(name, state.first)
     return state.next if wanted == "latest" else state.first

@@ -1,4 +1,4 @@
-"""What a task reads: the blocks of its range as record batches, and the settlement of the epoch's ranges."""
+"""Read a range in a Spark task as record batches, and settle the epoch's ranges."""
 
 from __future__ import annotations
 
@@ -21,11 +21,23 @@ if TYPE_CHECKING:
 
 ROLE: Final = "source"
 _enlisted: Final[dict[str, Epoch]] = {}
-"""By application, the epoch whose settlement this process has enlisted last."""
+"""For each application, the last epoch whose settlement this process has enlisted."""
 
 
 def read(options: SourceOptions, schema: StructType, part: Part, *, streaming: bool) -> Iterator[pa.RecordBatch]:
-    """The messages of `part`, to be called in a task. Raises DataLossError, BrokerUnavailableError, OptionError."""
+    """Read the messages of `part`. This function must be called in a Spark task.
+
+    Args:
+        options: the options of the source.
+        schema: the requested columns.
+        part: the range, and the settlements to enlist.
+        streaming: whether the task belongs to a streaming query.
+
+    Raises:
+        DataLossError: messages of the range no longer exist, and option failOnDataLoss is true.
+        BrokerUnavailableError: the broker does not answer, or refuses the login.
+        OptionError: the broker's URL is missing or invalid, or access is denied.
+    """
     with explained(options.endpoint):
         broker = escrow(options.endpoint, ROLE)
         epoch = None
@@ -37,7 +49,7 @@ def read(options: SourceOptions, schema: StructType, part: Part, *, streaming: b
         columns = Columns(schema)
         span = part.span
         expected = span.first if span.exact else 0
-        with contextlib.suppress(NotFound):  # the queue was deleted: what is left of the range is missing
+        with contextlib.suppress(NotFound):  # if the queue is deleted meanwhile, the rest of the range is missing
             if not _same(broker, options, span):
                 return
             for block in broker.blocks(span.queue, options.group, span.first, span.end):
@@ -52,10 +64,10 @@ def read(options: SourceOptions, schema: StructType, part: Part, *, streaming: b
 
 
 def _enlist(broker: Escrow, options: SourceOptions, epoch: Epoch, part: Part) -> None:
-    """What the epoch has read is to be settled by the decision over what it writes, if that is taken by this broker.
+    """Offer to settle the epoch's ranges in the decision that commits its output, if the sink uses the same broker.
 
-    It is an offer: without a sink that takes it up, it is over when the next epoch makes its own, or after its timeout,
-    and Spark's commit settles the range.
+    If no sink accepts the offer, Spark's commit settles the ranges. The offer then ends with the next epoch's offer, or
+    after its timeout.
     """
     before = _enlisted.get(epoch.application)
     if before is not None and before.number < epoch.number:
@@ -64,11 +76,11 @@ def _enlist(broker: Escrow, options: SourceOptions, epoch: Epoch, part: Part) ->
         try:
             broker.enlist(epoch.settle, part.settlements, options.seconds)
         except (NotFound, PreconditionFailed) as error:  # the queue was deleted, or the range released
-            broker.rollback(epoch.settle)  # Spark's commit settles what there is to be settled
+            broker.rollback(epoch.settle)  # Spark's commit settles what can still be settled
             text = f"epoch {epoch.number} of {epoch.application} cannot settle what it reads: {error.text}"
             report_loss(options, text)
             return
-        except RolledBack:  # by the timeout, or since a worker was killed amid of it: there is nothing in it any more
+        except RolledBack:  # by the timeout, or because a worker was killed in between; an empty branch is left
             broker.rollback(epoch.settle)
         else:
             break
@@ -76,31 +88,35 @@ def _enlist(broker: Escrow, options: SourceOptions, epoch: Epoch, part: Part) ->
 
 
 def _same(broker: Escrow, options: SourceOptions, span: Span) -> bool:
-    """Whether a stream is still the one that the range was planned for; another one is reported as a loss.
+    """Whether a stream is still the one for which the range was planned; otherwise, report a loss.
 
-    It is asked before and after reading: the number of a stream never comes again, so what was read in between is its.
+    The check is made before and after reading. IDs of streams are never reused, so everything read in between belongs
+    to the right stream.
     """
     if not span.ident or broker.describe(span.queue)[0].ident == span.ident:
         return True
     messages = f"messages {span.first} to {span.end - 1}"
-    report_loss(options, f"queue {span.queue!r}: {messages} cannot be read: the stream was deleted and made anew")
+    report_loss(options, f"queue {span.queue!r}: {messages} cannot be read: the stream was deleted and declared again")
     return False
 
 
 def _missing(broker: Escrow, options: SourceOptions, span: Span, epoch: Epoch | None, first: int, end: int) -> None:
-    """Numbers `first` to `end` - 1 are not there. That is well if this epoch is decided: nobody needs them any more."""
+    """Report that the messages `first` to `end` - 1 are missing, unless this epoch is already decided.
+
+    A decided epoch has settled its messages, and its output is ignored.
+    """
     if epoch is not None and _settled(broker, options, span, end):
         done = broker.progress(epoch.application)
         if done is not None and done >= epoch.number:
             return
         why = (
             f"group {options.group!r} has settled them, but not in epoch {epoch.number} of {epoch.application}: "
-            "another query, or another checkpoint of this one, has the same group; give each its own"
+            "another query, or another checkpoint of this query, uses the same group; each needs its own group"
         )
     elif span.kind == STREAM:
         why = "the stream's limits have dropped them"
     else:
-        why = f"group {options.group!r} does not hold them any more"
+        why = f"they are no longer reserved for group {options.group!r}"
     text = f"queue {span.queue!r}: messages {first} to {end - 1} cannot be read: {why}"
     report_loss(options, text)
 

@@ -1,4 +1,4 @@
-"""The writers (PIPE-2): tasks prepare branches, the driver decides over all of them in one record."""
+"""The writers (PIPE-2): tasks prepare branches, and the driver commits all of them with one decision."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 ROLE: Final = "decider"
 _FRAME: Final = 131_072
-_HEAD: Final = 1024  # of a decision, beside the names of its branches
+_HEAD: Final = 1024  # bytes of a decision, apart from the names of its branches
 _ITEM: Final = 5
 _log: Final = logging.getLogger(__name__)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """`writeStream`: one micro-batch is one global transaction."""
+    """Implements `writeStream`. One micro-batch is one global transaction."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
         if options.version is not None:
-            raise OptionError("option txn.version is for batch writes; a query's epochs are numbered by Spark")
+            raise OptionError("option txn.version is for batch writes only; Spark numbers the epochs of a query")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         epoch = required_epoch(self._options.app_id, self._options.sink_id)
@@ -51,8 +51,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`write`: the job is one global transaction. Within foreachBatch the epoch is the query's, else `txn.version`'s,
-    and without that the job is one that happens once.
+    """Implements `write`. The job is one global transaction.
+
+    In foreachBatch, its epoch is that of the query. Otherwise its epoch is option txn.version; without this option the
+    job runs only once, and writes again each time it is started.
     """
 
     def __init__(self, options: SinkOptions) -> None:
@@ -74,17 +76,17 @@ class BatchWriter(DataSourceArrowWriter):
             return Epoch(application_of("", options.app_id, options.sink_id), options.version)
         within = streaming_epoch(options.app_id, options.sink_id)
         if within is None:
-            if options.sink_id is not None:  # a batch that is run again would be written again
+            if options.sink_id is not None:  # without an epoch, a repeated batch would be written twice
                 raise OptionError(
-                    f"option txn.sink_id is for writes within foreachBatch, or needs txn.version. {UNTOLD}"
+                    f"option txn.sink_id is for writes in foreachBatch, or requires txn.version; {UNTOLD}"
                 )
             if options.app_id is not None:
-                raise OptionError("option txn.app_id needs txn.version, without which a job is written again each time")
+                raise OptionError("option txn.app_id requires txn.version, without which a repeated job writes again")
             return self._once
         if options.sink_id is None:
             raise OptionError(
-                "a write within foreachBatch needs option txn.sink_id, a name that no other write of the function has, "
-                "so that a micro-batch that is run again writes nothing twice"
+                "a write in foreachBatch requires option txn.sink_id, a name that no other write of the function has, "
+                "so that a repeated micro-batch writes nothing twice"
             )
         return within
 
@@ -96,10 +98,16 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 def decide(options: SinkOptions, messages: list[WriterCommitMessage | None]) -> None:
-    """Commit what the tasks have prepared, with what the sources have offered to settle; roll back other attempts.
+    """Commit the branches of the tasks together with the settlements offered by the sources.
 
-    If the epoch was decided before, nothing happens but the latter. Raises EscrowSparkError if a branch is missing:
-    then the query fails, and the epoch is run again.
+    Branches of other attempts are rolled back. If the epoch was decided before, only that is done.
+
+    Args:
+        options: the options of the sink.
+        messages: the results of the tasks, None for a task without a result.
+
+    Raises:
+        EscrowSparkError: a branch is missing, or there are too many. The query fails, and Spark repeats the epoch.
     """
     written = in_order([message for message in messages if isinstance(message, Written)])
     if not written:
@@ -111,7 +119,7 @@ def decide(options: SinkOptions, messages: list[WriterCommitMessage | None]) -> 
         if any(message.decided for message in written):
             done = broker.progress(epoch.application)
             if done is None or done < epoch.number:
-                raise EscrowSparkError(f"{_name(epoch)}: a task found it decided, and it is not")
+                raise EscrowSparkError(f"{_name(epoch)}: a task found that it was decided, but it is not")
         if epoch.once:
             winners = _prepared(broker, epoch, winners)
             if not winners:
@@ -121,8 +129,8 @@ def decide(options: SinkOptions, messages: list[WriterCommitMessage | None]) -> 
         room = (broker.connection.frame_max or _FRAME) - _HEAD
         if sum(len(bqual) + _ITEM for bqual in winners) > room:
             raise EscrowSparkError(
-                f"{_name(epoch)} has {len(winners)} branches, more than one decision can name: write fewer partitions, "
-                "by coalesce()"
+                f"{_name(epoch)} has {len(winners)} branches, too many for one decision; write fewer partitions, "
+                "for example with coalesce()"
             )
         claim = epoch.claim
         if claim is not None:
@@ -130,48 +138,61 @@ def decide(options: SinkOptions, messages: list[WriterCommitMessage | None]) -> 
         try:
             broker.decide(FORMAT_ID, epoch.gtrid, winners, epoch.application, epoch.number)
         except (NotFound, CommandInvalid) as error:
-            raise EscrowSparkError(f"{_name(epoch)} cannot be committed, nothing of it is: {error.text}") from None
+            raise EscrowSparkError(f"{_name(epoch)} was not committed, not even in part: {error.text}") from None
         _sweep(broker, epoch)
 
 
 def _settles(broker: Escrow, epoch: Epoch) -> bool:
-    """Prepare what sources have offered to settle; whether there is something. If its time is over, Spark's commit
-    settles it. Raises EscrowSparkError if it was released: it will come again, so nothing made of it may be committed.
+    """Prepare the settlements that the sources have offered, and return whether there are any.
+
+    If the offer has timed out, Spark's commit settles the messages.
+
+    Raises:
+        EscrowSparkError: the messages were released. They will be read again, so no output made from them may be
+            committed.
     """
     try:
         return broker.finish_prepare(epoch.settle, broker.begin_prepare(epoch.settle))
     except NotFound:
         return False
-    except CommandInvalid:  # prepared, by a decision of which Spark has not heard
+    except CommandInvalid:  # already prepared, for a decision whose answer Spark did not receive
         return broker.prepare(epoch.settle)
     except RolledBack as error:
         if error.timed_out:
             return False
         raise EscrowSparkError(
-            f"{_name(epoch)} cannot be committed, nothing of it is: what it has read is not held any more"
+            f"{_name(epoch)} was not committed, not even in part: its messages are no longer reserved"
         ) from None
 
 
 def _prepared(broker: Escrow, epoch: Epoch, branches: list[bytes]) -> list[bytes]:
-    """Prepare them; those that have anything to commit. Raises EscrowSparkError."""
+    """Prepare branches, and return those that have anything to commit.
+
+    Raises:
+        EscrowSparkError: a branch was rolled back or is missing.
+    """
     xids = [epoch.branch(bqual) for bqual in branches]
     try:
         requests = [broker.begin_prepare(xid) for xid in xids]
         answers = [broker.finish_prepare(xid, request) for xid, request in zip(xids, requests, strict=True)]
     except (NotFound, RolledBack) as error:
-        raise EscrowSparkError(f"{_name(epoch)} cannot be committed, nothing of it is: {error}") from None
+        raise EscrowSparkError(f"{_name(epoch)} was not committed, not even in part: {error}") from None
     return [xid.bqual for xid, work in zip(xids, answers, strict=True) if work]
 
 
 def _sweep(broker: Escrow, epoch: Epoch) -> None:
-    """Roll back branches of decided epochs: of workers that were thought dead, prepared, and were killed then."""
+    """Roll back leftover branches of decided epochs.
+
+    A worker that Spark took for dead may have prepared a branch afterwards, and then have been killed.
+    """
     if not epoch.once:
         discard(broker, [xid for xid in broker.connection.tpc_recover() if epoch.stale(xid)])
 
 
 def abandon(options: SinkOptions, messages: list[WriterCommitMessage | None], once: Epoch | None = None) -> None:
-    """Drop what these attempts have prepared. The epoch itself stays undecided: Spark will try it again. But of a job
-    that happens `once` everything goes.
+    """Roll back the branches of failed attempts. The epoch stays undecided, so that Spark can retry it.
+
+    `once` is the epoch of a job that runs only once; all its branches are rolled back.
     """
     written = in_order([message for message in messages if isinstance(message, Written)])
     epoch = written[0].epoch if written else once
@@ -186,7 +207,7 @@ def abandon(options: SinkOptions, messages: list[WriterCommitMessage | None], on
             else:
                 discard(broker, [*branches, epoch.settle])
     except (EscrowSparkError, Error) as error:
-        _log.warning("%s: %s", _name(epoch), error)  # why the job failed is worth more to be told
+        _log.warning("%s: %s", _name(epoch), error)  # the cause of the job's failure must not be hidden by this one
 
 
 def _name(epoch: Epoch) -> str:

@@ -1,4 +1,4 @@
-"""The streaming source (PIPE-1). All but `read` is called in one process of the driver, for one run of a query."""
+"""The streaming source (PIPE-1). Spark calls everything but `read` in one process of the driver, for one query run."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ _log: Final = logging.getLogger(__name__)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans micro-batches as ranges of numbers, holds what is in them, and settles what is committed.
+    """Plans micro-batches as ranges of numbers, reserves their messages, and settles them when Spark commits.
 
-    A hold is durable, and its numbers name the same messages for ever. So it does no harm if it was extended and the
-    driver was killed before it had noted the offset: the same messages are in the next range that is planned.
+    A reservation is durable, and its numbers always refer to the same messages. The driver may therefore be killed
+    after it has extended the reservation and before it has recorded the offset: the next range that it plans contains
+    the same messages.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
@@ -57,8 +58,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _begin(self, broker: Escrow, name: str, state: QueueState) -> int:
         first = self._queues.begin(broker, name, state, self._options.starting)
         if state.kind == STREAM and first > state.next:
-            text = f"startingPosition: stream {name!r} has not come to position {first}, its next one is {state.next}"
-            report_loss(self._options, text, "to begin with what it has")
+            text = (
+                f"option startingPosition: stream {name!r} has not reached position {first}, its next position is "
+                f"{state.next}"
+            )
+            report_loss(self._options, text, "to begin with the messages that it has")
             return state.first
         return first
 
@@ -76,8 +80,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             broker = self._broker()
             begin, streams = offsets.decode(self._options.group, start), offsets.streams(start)
             found = self._queues.states(broker)
-            # Spark does not note where a query begins: it asks again when it runs the first epoch again, and what is
-            # latest then is another place. So that epoch has nothing, and notes the place by where it ends.
+            # Spark does not record the offset at which a query begins. It asks again when it repeats the first epoch,
+            # and "latest" is a different place by then. So the first epoch is empty, and its end records the place.
             beginning, self._latest = begin == self._latest, None
             ends = dict(begin)
             available: Offsets = {}
@@ -112,7 +116,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 first, exact = begin.get(name), name in begin
                 try:
                     kind = self._queues.kinds_of(broker, [name])[name]
-                    if first is None:  # it is new
+                    if first is None:  # a new queue
                         first = 0 if kind == STREAM else self._queues.look(broker, name).first
                 except NotFound:
                     self._queues.gone(name, first or 1, stop)
@@ -120,7 +124,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ident = streams.get(name, 0)
                 if ident and self._queues.streams[name] != ident:
                     self._queues.gone(name, first, stop)
-                elif first < stop:  # else it was made anew, or begins with what is latest: the next range is read
+                elif first < stop:  # otherwise it was declared again, or begins at the latest: the next range is read
                     spans.append(Span(name, kind, first, stop, exact, ident))
         pieces = cut(spans, self._options.most_of_partition, self._options.partitions)
         group = self._options.group
@@ -130,8 +134,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [Part(piece, settlements if i == 0 else ()) for i, piece in enumerate(pieces)]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark has noted the epoch that ends here as done. What the sink's decision has settled is settled again,
-        which does nothing.
+        """Settle the messages below `end`, because Spark has recorded the epoch that ends there as done.
+
+        If the sink's decision has settled them already, this does nothing.
         """
         with explained(self._options.endpoint):
             broker = self._broker()
@@ -147,7 +152,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         close(self._options.endpoint, ROLE)
 
     def _encode(self, numbers: Offsets, before: Mapping[str, int] | None = None) -> dict[str, Any]:
-        """With what is known of the streams among them, which is what was known `before` of those that are gone."""
+        """Encode offsets with the IDs of the streams among the queues. `before` has the IDs of deleted streams."""
         known = {**(before or {}), **self._queues.streams}
         return offsets.encode(self._options.group, numbers, {name: known[name] for name in numbers if name in known})
 
@@ -155,9 +160,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return escrow(self._options.endpoint, ROLE)
 
     def _come_to(self, broker: Escrow, name: str, state: QueueState) -> int:
-        """The number behind the last one that is given: a query that has read further has read another queue of this
-        name. Of a classic queue it is the group's, however many messages wait, and is asked for each time: another
-        source of the query may have the same group.
+        """The number after the last one assigned. A query that has read further has read another queue of this name.
+
+        For a classic queue this is the end of the group's reservation, regardless of how many messages are waiting. It
+        is requested each time, because another source of the query may use the same group.
         """
         return state.next if state.kind == STREAM else self._queues.look(broker, name).end
 
@@ -168,7 +174,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def share(available: Offsets, most: int | None) -> Offsets:
-    """How many messages to take of each queue so that they are `most` together: of each in proportion, one at least."""
+    """Distribute a limit of `most` messages over queues in proportion to their messages, with at least one each."""
     total = sum(available.values())
     if most is None or total <= most:
         return available
@@ -185,7 +191,7 @@ def share(available: Offsets, most: int | None) -> Offsets:
 
 
 def _waiting(state: QueueState) -> int:
-    """How many messages are there that have no number yet; those of a stream have theirs."""
+    """The number of messages that have no number yet. In a stream, every message has one."""
     return 0 if state.kind == STREAM else state.ready
 
 
@@ -194,4 +200,4 @@ def _most(limit: ReadLimit) -> int | None:
         return limit.max_rows
     if isinstance(limit, ReadAllAvailable):
         return None
-    raise EscrowSparkError(f"the source does not know the limit {type(limit).__name__}; it knows a number of messages")
+    raise EscrowSparkError(f"the source does not support the limit {type(limit).__name__}, only numbers of messages")

@@ -1,4 +1,4 @@
-"""The data source `escrowmq`, as Spark finds it by its name."""
+"""The data source `escrowmq` that is registered with Spark."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 class EscrowDataSource(DataSource):
-    """`spark.readStream`, `read`, `writeStream` and `write` with `.format("escrowmq")`."""
+    """Creates readers and writers for `spark.readStream`, `read`, `writeStream` and `write`."""
 
     @classmethod
     def name(cls) -> str:
         return "escrowmq"
 
     def schema(self) -> StructType:
-        SourceOptions.of(self.options)  # what is wrong with them is said when the DataFrame is loaded
+        SourceOptions.of(self.options)  # reports invalid options when the DataFrame is loaded
         return SOURCE
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -44,7 +44,7 @@ class EscrowDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
-            raise OptionError("messages can only be added: use mode append")
+            raise OptionError("the sink can only append messages; use mode append")
         return BatchWriter(self._sink(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802

@@ -1,4 +1,4 @@
-"""What a task writes: branches of the epoch's global transaction, published in bulk and prepared (PIPE-2)."""
+"""Write rows in a Spark task: publish them in bulk, in branches of the epoch's global transaction (PIPE-2)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,19 @@ if TYPE_CHECKING:
 ROLE: Final = "sink"
 BRANCH_BYTES: Final = 16 << 20
 BRANCH_MESSAGES: Final = 200_000
-"""What one branch holds at most; a partition that is larger has several."""
+"""The approximate limits of one branch, in bytes and messages. A larger partition has several branches."""
 
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task has done: its branches, in order; `decided` if the epoch was decided before."""
+    """The result of a task.
+
+    Args:
+        epoch: the epoch for which the task wrote.
+        branches: the qualifiers of its branches, in order.
+        messages: the number of messages published.
+        decided: whether the epoch had been decided before, so that nothing was written.
+    """
 
     epoch: Epoch
     branches: tuple[bytes, ...] = ()
@@ -38,16 +45,27 @@ class Written(WriterCommitMessage):
 
 
 def write(options: SinkOptions, epoch: Epoch, batches: Iterator[pa.RecordBatch], job: str = "") -> Written:
-    """Publish all rows in branches that are prepared on return. Raises BrokerUnavailableError, OptionError, …
+    """Publish all rows in branches, and prepare the branches.
 
-    Those of a job that happens once are ended only, and prepared by its driver: if that is killed, nobody will ever
-    come to decide them, so they have to time out, which a prepared branch never does.
+    The branches of a job that runs only once are not prepared here but by its driver. If that driver is killed, nothing
+    will ever decide them, so they must time out, which a prepared branch never does.
+
+    Args:
+        options: the options of the sink.
+        epoch: the epoch for which to write.
+        batches: the rows.
+        job: identifies a batch job.
+
+    Raises:
+        BrokerUnavailableError: the broker does not answer, or refuses the login.
+        OptionError: a target does not exist, or the epoch was written from another checkpoint.
+        EscrowSparkError: a row cannot be published, or the broker rolled back a branch.
     """
     with explained(options.endpoint):
         broker = escrow(options.endpoint, ROLE)
         if _decided(broker, epoch):
             for _ in batches:
-                pass  # a replay: what it says was written by the epoch's first run
+                pass  # the epoch is repeated, and its rows have been written by the first run
             return Written(epoch, decided=True)
         task = _Task(broker, options, epoch, attempt(job))
         try:
@@ -58,8 +76,8 @@ def write(options: SinkOptions, epoch: Epoch, batches: Iterator[pa.RecordBatch],
         except BaseException:
             task.drop()
             raise
-        # Asked for behind `prepare`: either this answer tells of a decision that did not know of us, or that decision
-        # will find our branches, and commit them or roll them back.
+        # This must come after `prepare`. Either the answer reports a decision that did not know our branches, or a
+        # later decision will find them, and commit them or roll them back.
         if _decided(broker, epoch):
             task.drop()
             return Written(epoch, decided=True)
@@ -67,15 +85,17 @@ def write(options: SinkOptions, epoch: Epoch, batches: Iterator[pa.RecordBatch],
 
 
 def _decided(broker: Escrow, epoch: Epoch) -> bool:
-    """Whether it was decided before. Raises OptionError if that was an epoch of another checkpoint with its number: to
-    pass over what this one writes would lose it.
+    """Whether the epoch was decided before.
+
+    Raises:
+        OptionError: an epoch of the same number from another checkpoint was decided. To skip this one would lose data.
     """
     if epoch.once or not _reached(broker, epoch):
         return False
     if epoch.claim is not None and not _reached(broker, epoch.claim):
         raise OptionError(
-            f"{epoch.application!r} has written epoch {epoch.number} already, from another checkpoint; with a new "
-            "checkpoint goes a new txn.app_id, or none"
+            f"{epoch.application!r} has already written epoch {epoch.number} from another checkpoint; use a new "
+            "txn.app_id with a new checkpoint, or none"
         )
     return True
 
@@ -86,7 +106,7 @@ def _reached(broker: Escrow, epoch: Epoch) -> bool:
 
 
 class _Task:
-    """One attempt at a partition."""
+    """One attempt to write a partition."""
 
     def __init__(self, broker: Escrow, options: SinkOptions, epoch: Epoch, name: bytes) -> None:
         self.done: list[Xid] = []
@@ -103,7 +123,12 @@ class _Task:
         self._known: set[tuple[bool, str]] = set()
 
     def publish(self, batch: pa.RecordBatch) -> None:
-        """All rows of a batch, in order."""
+        """Publish all rows of a batch, in order.
+
+        Raises:
+            EscrowSparkError: a body is null, or a name or property is invalid.
+            OptionError: a target does not exist.
+        """
         if not batch.num_rows:
             return
         if self._bytes >= BRANCH_BYTES or self._rows >= BRANCH_MESSAGES:
@@ -123,7 +148,7 @@ class _Task:
         self._bytes += bodies.nbytes
 
     def _targets(self, columns: dict[str, pa.Array]) -> Iterator[tuple[str, str | list[str], int, int]]:
-        """Exchange and routing keys of rows (from, to)."""
+        """Yield exchange, routing keys, first row and end for runs of rows with the same exchange."""
         options, count = self._options, len(columns["body"])
         if options.queue is not None:
             self._check("queue", options.queue)
@@ -148,7 +173,11 @@ class _Task:
                 yield exchange, key_of if isinstance(key_of, str) else key_of[begin:end], begin, end
 
     def _check(self, kind: str, name: str) -> None:
-        """A queue that is not there would take nothing, and say nothing. Raises OptionError."""
+        """Check once that a target exists, because messages to a queue that does not exist are dropped silently.
+
+        Raises:
+            OptionError: the target does not exist.
+        """
         if (kind == "queue", name) in self._known:
             return
         check_target(self._broker, kind, name)
@@ -162,7 +191,7 @@ class _Task:
         return self._channel
 
     def prepare(self) -> None:
-        """End the branch that is worked for, and ask for it to be prepared; the next row begins another one."""
+        """End the current branch, and request its preparation. The next row begins a new branch."""
         if self._channel is None or self._xid is None:
             return
         self._broker.end(self._xid)
@@ -174,28 +203,36 @@ class _Task:
         self._bytes = self._rows = 0
 
     def wait(self) -> None:
-        """Until all branches are prepared. Raises RolledBack."""
+        """Wait until all branches are prepared.
+
+        Raises:
+            RolledBack: the broker rolled back a branch.
+        """
         while self._requests:
             xid, request = self._requests.pop(0)
             if self._broker.finish_prepare(xid, request):
                 self.done.append(xid)
 
     def drop(self) -> None:
-        """Roll back what this attempt has done. Where that fails, the decision, or a timeout, does it."""
+        """Roll back this attempt. If that fails, the decision or a timeout will do it."""
         left = [*self.done, *(xid for xid, _ in self._requests)]
         with contextlib.suppress(Error, EscrowSparkError):
             if self._broker.connection.blocked is not None:
-                # Behind a publish that it does not take the broker reads nothing else: another connection has to tell.
+                # The broker reads nothing after a publish that it does not accept, so use another connection.
                 close(self._options.endpoint, ROLE)
             elif self._channel is not None:
-                self._channel.close()  # which rolls back what is worked for, unless that is ended already
+                self._channel.close()  # rolls back the current branch, unless it has ended
             if self._channel is not None and self._xid is not None:
                 left.append(self._xid)
             discard(escrow(self._options.endpoint, ROLE), left)
 
 
 def check_target(broker: Escrow, kind: str, name: str) -> None:
-    """Raises OptionError if there is no such queue or exchange."""
+    """Check that a queue or an exchange exists; `kind` is `queue` or `exchange`.
+
+    Raises:
+        OptionError: it does not exist.
+    """
     if kind == "exchange" and not name:
         return  # the default exchange
     with broker.connection.channel() as channel:
@@ -209,13 +246,17 @@ def check_target(broker: Escrow, kind: str, name: str) -> None:
 
 
 def discard(broker: Escrow, branches: list[Xid]) -> None:
-    """Roll back branches, if they are still undecided."""
+    """Roll back those of the branches that are not decided."""
     for xid in branches:
         broker.rollback(xid)
 
 
 def in_order(messages: list[Written | None]) -> list[Written]:
-    """What tasks have said, by partition. Raises EscrowSparkError if that is not of one epoch."""
+    """The results of tasks, in the order of partitions, without missing ones.
+
+    Raises:
+        EscrowSparkError: tasks wrote for different epochs.
+    """
     found = [message for message in messages if message is not None]
     for one, other in pairwise(found):
         if one.epoch != other.epoch:

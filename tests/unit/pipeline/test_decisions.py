@@ -127,7 +127,7 @@ def test_a_snapshot_must_contain_the_branches_in_doubt(
             ["release 2 14"],
             ["settle 2 5 9", "release 2 13"],
             [],
-            "a group's hold on queue 2 was settled up to a different number than prepared",
+            "a group's reservation on queue 2 was settled up to a different number than prepared",
         ),
         (["settle 2 5 2"], ["settle 2 5 1", "reject 2 6 1"], [], "position 6 of queue 2 was not settled as prepared"),
         (["place 1 2 64"], ["place 1 2 64"], [], None),

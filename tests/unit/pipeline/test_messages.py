@@ -11,7 +11,7 @@ from escrowmq.pipeline.packing import joined
 
 
 def test_a_message_logged_late_is_exempt_from_the_order_check_in_the_next_run_too() -> None:
-    """The first of two messages was transient. It was logged after the second, when a group held it."""
+    """The first of two messages was transient. It was logged after the second, when a group reserved it."""
     found = MessageColumns.empty(2)
     found["queue"][:] = 1
     found["position"][:] = 1, 2

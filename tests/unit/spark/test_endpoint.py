@@ -1,4 +1,4 @@
-"""Where the URL comes from; what is said when it is not there, without its credentials."""
+"""The broker's URL comes from an environment variable or a file, and errors never show its credentials."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from escrowmq.spark.errors import OptionError
 URL = "amqp://me:secret@broker:5673/v"
 
 
-def test_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_url_comes_from_an_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ESCROWMQ_URL", f" {URL}\n")
     monkeypatch.setenv("OTHER", URL + "?connection_timeout=9&name=mine")
     found = Endpoint.of(None, None).parameters("spark")
@@ -26,7 +26,7 @@ def test_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pickle.loads(pickle.dumps(other)) == other
 
 
-def test_of_a_file(tmp_path: Path) -> None:
+def test_the_url_comes_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "url"
     path.write_text(URL + "\n")
     for given in (str(path), f"file:{path}", f"file://{path}"):
@@ -37,28 +37,28 @@ def test_of_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("connection", "url", "text"),
     [
-        ("A", URL, "not both"),
-        (URL, None, "a URL belongs in one of these"),
-        ("no name", None, "'no name' is not"),
+        ("A", URL, "set only one of them"),
+        (URL, None, "not be the URL"),
+        ("no name", None, "not 'no name'"),
     ],
 )
-def test_what_is_refused(connection: str | None, url: str | None, text: str) -> None:
+def test_ambiguous_and_invalid_options_are_refused(connection: str | None, url: str | None, text: str) -> None:
     with pytest.raises(OptionError) as caught:
         Endpoint.of(connection, url)
     assert text in str(caught.value)
     assert "secret" not in str(caught.value)
 
 
-def test_what_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_variable_or_file_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("ESCROWMQ_URL", raising=False)
-    with pytest.raises(OptionError, match="ESCROWMQ_URL is to have the broker's URL, and is not set"):
+    with pytest.raises(OptionError, match=r"ESCROWMQ_URL is not set on .*; set it to the broker's URL"):
         Endpoint.of(None, None).resolve()
     with pytest.raises(OptionError, match="No such file"):
         Endpoint.of(str(tmp_path / "none"), None).resolve()
 
 
 @pytest.mark.parametrize("url", ["amqp://me:secret@host:port/", "http://me:secret@host/", "amqp://me:secret@h/?x=1"])
-def test_a_bad_url_does_not_show_its_password(url: str) -> None:
+def test_an_error_about_a_url_does_not_show_its_password(url: str) -> None:
     for ask in (Endpoint(url=url).address, lambda: Endpoint(url=url).parameters("spark")):
         with pytest.raises(OptionError) as caught:
             ask()

@@ -1,4 +1,4 @@
-"""Names of global transactions and branches: the same when an epoch is tried again, others for another attempt."""
+"""A repeated epoch has the same global transaction; each attempt at a task has branches of its own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_an_epoch_is_a_global_transaction() -> None:
 
 
 @pytest.mark.parametrize("application", [f"{QUERY}/{'s' * 150}", "ü" * 40, "a#1"])
-def test_long_names_have_short_ones_that_are_their_own(application: str) -> None:
+def test_long_names_are_shortened_and_stay_unique(application: str) -> None:
     epoch = Epoch(application, 1 << 60)
     assert len(epoch.gtrid) <= 64
     assert epoch.gtrid != Epoch(application + "x", 1 << 60).gtrid
@@ -30,7 +30,7 @@ def test_long_names_have_short_ones_that_are_their_own(application: str) -> None
     assert epoch.stale(Epoch(application, 1).settle)
 
 
-def test_what_happens_once_is_told_apart() -> None:
+def test_jobs_that_run_only_once_have_different_transactions() -> None:
     assert Epoch("", 0, "one").gtrid != Epoch("", 0, "two").gtrid
 
 
@@ -49,9 +49,9 @@ def test_branches_of_decided_epochs_are_stale() -> None:
     assert not epoch.stale(Xid(FORMAT_ID, f"{QUERY}#x".encode(), b"0"))
 
 
-def test_applications() -> None:
+def test_an_application_is_named_after_its_options_or_its_query() -> None:
     assert application_of(QUERY, None, None) == QUERY
     assert application_of(QUERY, "job", None) == "job"
     assert application_of(QUERY, None, "late") == f"{QUERY}/late"
-    with pytest.raises(EscrowSparkError, match="at most 200 bytes"):
+    with pytest.raises(EscrowSparkError, match="together may have at most 200 bytes"):
         application_of(QUERY, "a" * 150, "b" * 50)

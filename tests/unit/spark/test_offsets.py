@@ -1,4 +1,4 @@
-"""Offsets are text to Spark: the same ones must be the same text."""
+"""Spark compares offsets as text, so equal offsets must have equal text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from escrowmq.spark import offsets
 from escrowmq.spark.errors import OptionError
 
 
-def test_there_and_back() -> None:
+def test_encoded_offsets_are_sorted_and_can_be_decoded() -> None:
     given = offsets.encode("etl", {"b": 2, "a": 1})
     assert json.dumps(given) == '{"group": "etl", "queues": {"a": 1, "b": 2}}'
     assert json.dumps(given) == json.dumps(offsets.encode("etl", {"a": 1, "b": 2}))
@@ -18,12 +18,12 @@ def test_there_and_back() -> None:
     assert offsets.decode("etl", {}) == {}
 
 
-def test_numbers_of_another_group_are_other_messages() -> None:
-    with pytest.raises(OptionError, match="the checkpoint belongs to group 'etl', the query has 'other'"):
+def test_offsets_of_another_group_are_refused() -> None:
+    with pytest.raises(OptionError, match="the checkpoint belongs to group 'etl', but option group is 'other'"):
         offsets.decode("other", offsets.encode("etl", {"a": 1}))
 
 
-def test_streams_are_told_apart_from_those_of_the_same_name() -> None:
+def test_offsets_record_the_ids_of_streams() -> None:
     given = offsets.encode("", {"b": 2, "a": 1}, {"b": 7, "a": 8})
     assert json.dumps(given) == '{"group": "", "queues": {"a": 1, "b": 2}, "streams": {"a": 8, "b": 7}}'
     assert offsets.decode("", given) == {"a": 1, "b": 2}

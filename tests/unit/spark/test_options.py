@@ -1,4 +1,4 @@
-"""Options: what they mean, and what is refused in one clear line."""
+"""Options have defaults, and invalid ones are refused with one clear line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from escrowmq.spark.errors import OptionError
 from escrowmq.spark.options import MESSAGES_PER_PARTITION, MESSAGES_PER_TRIGGER, SinkOptions, SourceOptions
 
 
-def test_a_source_with_as_little_as_possible() -> None:
+def test_a_source_needs_only_a_queue() -> None:
     found = SourceOptions.of({"subscribe": "orders"})
     assert (found.queues, found.pattern, found.group) == (("orders",), "", "")
     assert (found.starting, found.ending, found.partitions) == ("earliest", "latest", None)
@@ -19,7 +19,7 @@ def test_a_source_with_as_little_as_possible() -> None:
     assert found.endpoint == Endpoint(variable="ESCROWMQ_URL")
 
 
-def test_a_source_with_everything_in_any_case() -> None:
+def test_options_of_a_source_are_case_insensitive() -> None:
     found = SourceOptions.of(
         {
             "CONNECTION": "env:BROKER",
@@ -35,7 +35,7 @@ def test_a_source_with_everything_in_any_case() -> None:
             "txn.app_id": "job",
             "txn.sink_id": "one",
             "txn.timeout": "60",
-            "path": "what Spark adds",
+            "path": "added by Spark",
         }
     )
     assert found == SourceOptions(
@@ -59,36 +59,36 @@ def test_a_source_with_everything_in_any_case() -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({}, "give exactly one of the options subscribe"),
-        ({"subscribe": "a", "subscribePattern": "b"}, "give exactly one of the options subscribe"),
+        ({}, "set exactly one of the options subscribe"),
+        ({"subscribe": "a", "subscribePattern": "b"}, "set exactly one of the options subscribe"),
         ({"subscribe": " , "}, "names no queue"),
-        ({"subscribePattern": "("}, "is no regular expression"),
-        ({"subscribe": "a", "topic": "b"}, "unknown option of the source: topic; there are connection, url,"),
+        ({"subscribePattern": "("}, "is not a valid regular expression"),
+        ({"subscribe": "a", "topic": "b"}, "unknown option of the source: topic; valid options: connection, url,"),
         ({"subscribe": "a", "queue": "b"}, "unknown option of the source: queue"),
-        ({"subscribe": "a", "minPartitions": "0"}, "minPartitions is a whole number of at least 1, not '0'"),
-        ({"subscribe": "a", "maxMessagesPerTrigger": "many"}, "is a whole number of at least 1, not 'many'"),
-        ({"subscribe": "a", "txn.timeout": "0"}, "txn.timeout is a whole number from 1 to 86400, not '0'"),
-        ({"subscribe": "a", "failOnDataLoss": "no"}, "is true or false, not 'no'"),
-        ({"subscribe": "a", "acknowledge": "never"}, "is transaction or commit, not 'never'"),
-        ({"subscribe": "a", "startingPosition": "first"}, "is earliest, latest, or JSON as"),
-        ({"subscribe": "a", "startingPosition": '{"a": -1}'}, "is earliest, latest, or JSON as"),
-        ({"subscribe": "a", "startingPosition": '{"a": true}'}, "is earliest, latest, or JSON as"),
+        ({"subscribe": "a", "minPartitions": "0"}, "minPartitions must be an integer of at least 1, not '0'"),
+        ({"subscribe": "a", "maxMessagesPerTrigger": "many"}, "must be an integer of at least 1, not 'many'"),
+        ({"subscribe": "a", "txn.timeout": "0"}, "txn.timeout must be an integer from 1 to 86400, not '0'"),
+        ({"subscribe": "a", "failOnDataLoss": "no"}, "must be true or false, not 'no'"),
+        ({"subscribe": "a", "acknowledge": "never"}, "must be transaction or commit, not 'never'"),
+        ({"subscribe": "a", "startingPosition": "first"}, "must be earliest, latest, or JSON such as"),
+        ({"subscribe": "a", "startingPosition": '{"a": -1}'}, "must be earliest, latest, or JSON such as"),
+        ({"subscribe": "a", "startingPosition": '{"a": true}'}, "must be earliest, latest, or JSON such as"),
         (
             {"subscribe": "a", "startingPosition": '{"a": 1, "b": 2}'},
-            "has a position for 'b', which option subscribe does",
+            "has a position for 'b', which is not in option subscribe",
         ),
-        ({"subscribe": "a", "group": "g" * 256}, "group has at most 255 bytes"),
-        ({"subscribe": "a," + "ü" * 128}, "a queue's name has at most 255 bytes"),
+        ({"subscribe": "a", "group": "g" * 256}, "group may have at most 255 bytes"),
+        ({"subscribe": "a," + "ü" * 128}, "a queue's name may have at most 255 bytes"),
     ],
 )
-def test_what_a_source_refuses(given: dict[str, str], text: str) -> None:
+def test_invalid_options_of_a_source_are_refused(given: dict[str, str], text: str) -> None:
     with pytest.raises(OptionError) as caught:
         SourceOptions.of(given)
     assert text in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_sink() -> None:
+def test_options_of_a_sink_are_parsed() -> None:
     found = SinkOptions.of(
         {"exchange": "", "routingKey": "late", "txn.app_id": "job", "txn.version": "3", "checkpointLocation": "/x"}
     )
@@ -99,21 +99,21 @@ def test_a_sink() -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"queue": "q", "exchange": "e"}, "option queue goes with neither exchange nor routingKey"),
-        ({"queue": "q", "routingKey": "k"}, "option queue goes with neither exchange nor routingKey"),
-        ({"queue": "q", "txn.version": "1"}, "txn.version needs txn.app_id"),
-        ({"queue": "q", "txn.app_id": "a", "txn.version": "-1"}, "txn.version is a whole number of at least 0"),
+        ({"queue": "q", "exchange": "e"}, "option queue cannot be combined with exchange or routingKey"),
+        ({"queue": "q", "routingKey": "k"}, "option queue cannot be combined with exchange or routingKey"),
+        ({"queue": "q", "txn.version": "1"}, "txn.version requires txn.app_id"),
+        ({"queue": "q", "txn.app_id": "a", "txn.version": "-1"}, "txn.version must be an integer of at least 0"),
         ({"queue": "q", "subscribe": "a"}, "unknown option of the sink: subscribe"),
-        ({"queue": "q" * 256}, "queue has at most 255 bytes"),
+        ({"queue": "q" * 256}, "queue may have at most 255 bytes"),
     ],
 )
-def test_what_a_sink_refuses(given: dict[str, str], text: str) -> None:
+def test_invalid_options_of_a_sink_are_refused(given: dict[str, str], text: str) -> None:
     with pytest.raises(OptionError) as caught:
         SinkOptions.of(given)
     assert text in str(caught.value)
 
 
-def test_a_url_is_nowhere_to_be_seen() -> None:
+def test_a_url_is_not_shown_by_repr() -> None:
     options = {"url": "amqp://me:secret@host/", "subscribe": "a"}
     assert "secret" not in repr(SourceOptions.of(options))
     assert SourceOptions.of(options).endpoint.resolve() == options["url"]

@@ -1,4 +1,4 @@
-"""Ranges are cut so that nothing is left out and nothing comes twice."""
+"""Dividing ranges into pieces neither loses nor repeats a message."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ spans = st.lists(
 
 
 @given(spans, st.integers(1, 300), st.none() | st.integers(1, 40))
-def test_pieces_are_the_whole(some: list[Span], most: int, wanted: int | None) -> None:
+def test_pieces_add_up_to_the_ranges(some: list[Span], most: int, wanted: int | None) -> None:
     pieces = cut(some, most, wanted)
     numbers = [(piece.queue, n) for piece in pieces for n in range(piece.first, piece.end)]
     assert numbers == [(span.queue, n) for span in some for n in range(span.first, span.end)]
@@ -36,7 +36,7 @@ def test_pieces_are_the_whole(some: list[Span], most: int, wanted: int | None) -
     ("most", "wanted", "edges"),
     [(100, None, [1, 11]), (4, None, [1, 4, 7, 11]), (100, 2, [1, 6, 11]), (100, 50, list(range(1, 12)))],
 )
-def test_pieces_are_of_a_size(most: int, wanted: int | None, edges: list[int]) -> None:
+def test_pieces_have_equal_sizes(most: int, wanted: int | None, edges: list[int]) -> None:
     pieces = cut([Span("q", "classic", 1, 11)], most, wanted)
     assert [piece.first for piece in pieces] == edges[:-1]
 
@@ -46,7 +46,7 @@ def test_only_the_first_piece_may_begin_with_a_gap() -> None:
     assert [piece.exact for piece in pieces] == [False, True]
 
 
-def test_a_part_travels() -> None:
+def test_a_part_can_be_pickled() -> None:
     part = Part(Span("q", "classic", 1, 3), (Settle("q", "g", 3),))
     there = pickle.loads(pickle.dumps(part))
     assert (there.span, there.settlements) == (part.span, part.settlements)

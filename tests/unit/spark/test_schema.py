@@ -1,4 +1,4 @@
-"""Which columns there are, and which the sink takes."""
+"""Schemas of source and sink are checked, and invalid ones are refused with a clear line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from escrowmq.spark.schema import SOURCE, check_sink, check_source
 
 
 def kind(text: str) -> DataType:
-    """A type as SQL writes it; Spark's own reader of these needs a JVM."""
+    """Parse a type in SQL's notation. Spark's own parser needs a JVM."""
     name, _, inner = text.partition("<")
     if name == "struct":
         return StructType([StructField(*each) for each in fields(inner[:-1].replace(": ", " "))])
@@ -42,29 +42,29 @@ def schema(text: str) -> StructType:
         "headers map<string, string>, redelivered boolean, timestamp timestamp, position bigint",
     ],
 )
-def test_what_may_be_asked_for(text: str) -> None:
+def test_a_source_accepts_any_of_its_columns(text: str) -> None:
     check_source(schema(text))
 
 
-def test_all_that_there_is_may_be_asked_for() -> None:
+def test_a_source_accepts_its_full_schema() -> None:
     check_source(SOURCE)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("value binary", "no column 'value'; it has queue, position,"),
-        ("body int", "column body is binary or string, not int"),
-        ("position int", "column position is bigint, not int"),
-        ("properties string", "column properties is a struct, not string"),
-        ("properties struct<ttl: string>", "there is no property 'ttl'; there are content_type,"),
-        ("properties struct<priority: string>", "property priority is int, not string"),
-        ("headers map<string, int>", "column headers is map<string,string>, not map<string,int>"),
-        ("body string, queue string, body binary", "column 'body' is asked for twice"),
-        ("properties struct<type: string, type: string>", "property 'type' is asked for twice"),
+        ("value binary", "no column 'value'; its columns are queue, position,"),
+        ("body int", "column body must be binary or string, not int"),
+        ("position int", "column position must be bigint, not int"),
+        ("properties string", "column properties must be a struct, not string"),
+        ("properties struct<ttl: string>", "there is no property 'ttl'; the properties are content_type,"),
+        ("properties struct<priority: string>", "property priority must be int, not string"),
+        ("headers map<string, int>", "column headers must be map<string,string>, not map<string,int>"),
+        ("body string, queue string, body binary", "column 'body' appears twice"),
+        ("properties struct<type: string, type: string>", "property 'type' appears twice"),
     ],
 )
-def test_what_may_not(text: str, said: str) -> None:
+def test_a_source_refuses_unknown_and_mistyped_columns(text: str, said: str) -> None:
     with pytest.raises(OptionError) as caught:
         check_source(schema(text))
     assert said in str(caught.value)
@@ -82,26 +82,26 @@ def test_what_may_not(text: str, said: str) -> None:
         ("body binary, properties struct<priority: tinyint>, headers map<string, string>", {"queue"}),
     ],
 )
-def test_what_the_sink_takes(text: str, given: set[str]) -> None:
+def test_a_sink_accepts_rows_with_a_body_and_a_target(text: str, given: set[str]) -> None:
     check_sink(schema(text), **{name: name in given for name in ("queue", "exchange", "key")})
 
 
 @pytest.mark.parametrize(
     ("text", "given", "said"),
     [
-        ("value binary", {"queue"}, "no column 'value'; it has queue, exchange,"),
-        ("queue string", set(), "column body is binary or string, and is missing"),
-        ("body int", {"queue"}, "column body is binary or string, not int"),
-        ("body binary", set(), "where to? give option queue or exchange"),
-        ("body binary, queue string, exchange string", set(), "say where to by an option, or drop one of them"),
-        ("body binary", {"exchange"}, "an exchange needs a routing key"),
-        ("body binary, exchange string", set(), "an exchange needs a routing key"),
-        ("body binary, queue int", set(), "column queue is a string, not int"),
-        ("body binary, headers string", {"queue"}, "column headers is map<string,string>, not string"),
+        ("value binary", {"queue"}, "no column 'value'; its columns are queue, exchange,"),
+        ("queue string", set(), "column body must be binary or string, and it is missing"),
+        ("body int", {"queue"}, "column body must be binary or string, not int"),
+        ("body binary", set(), "the target is missing: set option queue or exchange"),
+        ("body binary, queue string, exchange string", set(), "the target is ambiguous: drop column queue or exchange"),
+        ("body binary", {"exchange"}, "an exchange requires a routing key"),
+        ("body binary, exchange string", set(), "an exchange requires a routing key"),
+        ("body binary, queue int", set(), "column queue must be a string, not int"),
+        ("body binary, headers string", {"queue"}, "column headers must be map<string,string>, not string"),
         ("body binary, properties struct<x: int>", {"queue"}, "there is no property 'x'"),
     ],
 )
-def test_what_the_sink_refuses(text: str, given: set[str], said: str) -> None:
+def test_a_sink_refuses_rows_that_it_cannot_write(text: str, given: set[str], said: str) -> None:
     with pytest.raises(OptionError) as caught:
         check_sink(schema(text), **{name: name in given for name in ("queue", "exchange", "key")})
     assert said in str(caught.value)
