@@ -16,8 +16,8 @@ from pathlib import Path
 from struct import unpack_from
 from typing import IO, Any
 
-from escrowmq.perf import frames
-from escrowmq.perf.connection import Connection
+from escrowmq.perf.amqp091 import frames
+from escrowmq.perf.amqp091.connection import Connection
 from escrowmq.perf.errors import PerfError
 from escrowmq.perf.url import Target
 

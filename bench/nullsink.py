@@ -1,7 +1,7 @@
 """A server that speaks just enough AMQP to be loaded, and does nothing: what is left is what the load tool costs.
 
-It discards publishes unread; to a consumer it sends deliveries that were encoded beforehand, as fast as they are taken.
-`python bench/nullsink.py` measures both.
+It discards publishes, which it only counts; to a consumer it sends deliveries that were encoded beforehand, as fast as
+they are taken. `python bench/nullsink.py` measures both, with messages that are all alike and with varied ones.
 """
 
 from __future__ import annotations
@@ -14,10 +14,15 @@ import sys
 import threading
 from struct import pack, unpack_from
 
-from escrowmq.perf import frames
-from escrowmq.perf.block import PublishBlock
+from escrowmq.perf.amqp091 import frames
+from escrowmq.perf.amqp091.content import body_frames, properties
+from escrowmq.perf.amqp091.counting import CONSUMER_TAG
+from escrowmq.perf.messages import Variety, messages
 
 _DELIVERIES_A_WRITE = 500
+_PUBLISH = frames.BASIC_PUBLISH.to_bytes(4, "big") + bytes(2)
+"""Every publish contains this, and its body next to never does."""
+_VARIED = Variety(spread=40, message_ids=True, correlation_ids=True, timestamps=True, headers=True)
 _ANSWERS = {
     frames.CONNECTION_TUNE_OK: b"",
     frames.CONNECTION_OPEN: frames.method(0, frames.CONNECTION_OPEN_OK, b"\0"),
@@ -32,8 +37,9 @@ _ANSWERS = {
 class _Sink:
     """What all connections share: how many messages there are."""
 
-    def __init__(self, depth: int) -> None:
+    def __init__(self, depth: int, variety: Variety) -> None:
         self.depth = depth
+        self.variety = variety
 
 
 class _Session:
@@ -64,10 +70,12 @@ class _Session:
             name = payload[6 : 7 + payload[6]]
             self._socket.sendall(frames.method(1, frames.QUEUE_DECLARE_OK, name + pack(">II", self._sink.depth, 0)))
         elif method == frames.BASIC_PUBLISH:
-            self._discard(len(head) + len(payload))
+            self._discard(head + payload)
             return False
         elif method == frames.BASIC_CONSUME:
-            self._deliver()
+            tag_at = 7 + payload[6]
+            self._socket.sendall(frames.method(1, frames.BASIC_CONSUME_OK, frames.shortstr(CONSUMER_TAG)))
+            self._deliver(payload[tag_at : tag_at + 1 + payload[tag_at]])
         elif method in _ANSWERS:
             self._socket.sendall(_ANSWERS[method])
         return True
@@ -81,49 +89,42 @@ class _Session:
         taken, self._received = self._received[:size], self._received[size:]
         return taken
 
-    def _discard(self, method_length: int) -> None:
-        """Count what comes by its length, all publishes being as long as the first."""
-        header = self._take(frames.FRAME_HEAD_SIZE)
-        payload = self._take(frames.FRAME_HEAD.unpack(header)[2] + 1)
-        (body_size,) = unpack_from(">Q", payload, 4)
-        unit = method_length + len(header) + len(payload) + body_size + frames.FRAME_OVERHEAD
-        total = method_length + len(header) + len(payload) + len(self._received)
-        self._received = b""
-        before = self._sink.depth
-        buffer = bytearray(1 << 20)
+    def _discard(self, first: bytes) -> None:
+        """Count the publishes, of which `first` is the first method frame, until the connection is closed."""
         close = frames.connection_close()
-        while received := self._socket.recv_into(buffer):
-            total += received
-            self._sink.depth = before + total // unit
-            if total % unit == len(close) and buffer.endswith(close, 0, received):
+        rest = first + self._received
+        while True:
+            self._sink.depth += rest.count(_PUBLISH)
+            if rest.endswith(close):
                 self._socket.sendall(_ANSWERS[frames.CONNECTION_CLOSE])
                 return
+            received = self._socket.recv(1 << 20)
+            if not received:
+                return
+            # So much of what was counted is looked at again that no publish is overlooked, and none counted twice.
+            rest = rest[-len(_PUBLISH) + 1 :] + received
 
-    def _deliver(self) -> None:
-        tag = 1
-        deliveries = self._sink.depth
+    def _deliver(self, tag: bytes) -> None:
         exchange_and_key = frames.shortstr("") + frames.shortstr("null")
-        content = PublishBlock(1, "", ["null"], 100, persistent=False, frame_max=131072, count=1).slice(0, 1)
-        content = content[frames.FRAME_HEAD.unpack_from(content)[2] + frames.FRAME_OVERHEAD :]
-        for first in range(0, deliveries, _DELIVERIES_A_WRITE):
-            number = min(_DELIVERIES_A_WRITE, deliveries - first)
+        contents = [
+            frames.frame(frames.HEADER, 1, pack(">HHQ", 60, 0, len(message.body)) + properties(message, 1))
+            + body_frames(1, message.body, 131072)
+            for message in messages(self._sink.variety, 100, 20 * _DELIVERIES_A_WRITE)
+        ]
+        for first in range(0, self._sink.depth, _DELIVERIES_A_WRITE):
+            number = min(_DELIVERIES_A_WRITE, self._sink.depth - first)
             self._socket.sendall(
                 b"".join(
-                    frames.method(
-                        1,
-                        frames.BASIC_DELIVER,
-                        frames.shortstr("perf-0000") + pack(">QB", tag + i, 0) + exchange_and_key,
-                    )
-                    + content
+                    frames.method(1, frames.BASIC_DELIVER, tag + pack(">QB", first + i + 1, 0) + exchange_and_key)
+                    + contents[(first + i) % len(contents)]
                     for i in range(number)
                 )
             )
-            tag += number
 
 
-def serve(listener: socket.socket, depth: int) -> None:
+def serve(listener: socket.socket, depth: int, variety: Variety = Variety()) -> None:  # noqa: B008 (immutable)
     """Answer connections until the listener is shut down; at the start there are `depth` messages to be delivered."""
-    sink = _Sink(depth)
+    sink = _Sink(depth, variety)
     while True:
         try:
             connection, _ = listener.accept()
@@ -132,16 +133,17 @@ def serve(listener: socket.socket, depth: int) -> None:
         threading.Thread(target=_Session(connection, sink).run, daemon=True).start()
 
 
-def cost(count: int, *, consume: bool) -> tuple[float, float]:
+def cost(count: int, *, consume: bool, varied: bool) -> tuple[float, float]:
     """Rate (messages/s), and CPU seconds of the tool per million messages, of `count` publishes or deliveries."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         sink = multiprocessing.get_context("fork").Process(
-            target=serve, args=(listener, count if consume else 0), daemon=True
+            target=serve, args=(listener, count if consume else 0, _VARIED if varied else Variety()), daemon=True
         )
         sink.start()
         url = f"amqp://127.0.0.1:{listener.getsockname()[1]}"
         role = ["--producers", "0", "--queue", "null"] if consume else ["--consumers", "0", "--count", str(count)]
-        command = [sys.executable, "-m", "escrowmq.perf", "--url", url, "--json", *role]
+        load = ["--scenario", "varied"] if varied else []
+        command = [sys.executable, "-m", "escrowmq.perf", "--url", url, "--json", *load, *role]
         try:
             result = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
         finally:
@@ -150,6 +152,7 @@ def cost(count: int, *, consume: bool) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    for what, consume in (("publish", False), ("consume", True)):
-        rate, cpu = cost(3_000_000, consume=consume)
-        print(f"{what}: {rate:,.0f} messages/s, {cpu:.2f} s of CPU for a million")
+    for kind, varied in (("alike", False), ("varied", True)):
+        for what, consume in (("publish", False), ("consume", True)):
+            rate, cpu = cost(3_000_000, consume=consume, varied=varied)
+            print(f"{what}, {kind}: {rate:,.0f} messages/s, {cpu:.2f} s of CPU for a million")

@@ -8,12 +8,11 @@ from typing import Any
 import click
 from rich.console import Console
 
-from escrowmq.perf.branches import ONE_PHASE, TWO_PHASE
 from escrowmq.perf.errors import PerfError, WrongUsage
 from escrowmq.perf.report import LiveDisplay, document, summary
 from escrowmq.perf.runner import run
 from escrowmq.perf.url import parse_url
-from escrowmq.perf.workload import MAX_SIZE, SCENARIOS, workload_of
+from escrowmq.perf.workload import MAX_SIZE, ONE_PHASE, SCENARIOS, TWO_PHASE, workload_of
 
 _AFTER_DURATION = 120.0
 """How long (s) a run by duration may take on top of it to confirm and to deliver what was published."""
@@ -38,12 +37,21 @@ _SECONDS = click.FloatRange(min=0, min_open=True)
 @click.option("--size", type=click.IntRange(0, MAX_SIZE), help="Body size in bytes, at most 64 MiB.")
 @click.option("--size-spread", "spread", type=_COUNT, help="Spread sizes over so many bytes on either side of --size.")
 @click.option("--ids/--no-ids", default=None, help="Give each message a message-id of its own.")
+@click.option("--correlation-ids/--no-correlation-ids", default=None, help="Give each message a correlation-id too.")
+@click.option("--timestamps/--no-timestamps", default=None, help="Give each message a timestamp.")
+@click.option("--headers/--no-headers", default=None, help="Give each message a header table of its own.")
+@click.option(
+    "--priorities", type=click.IntRange(0, 255), help="Give each message one of so many priorities, and the queues too."
+)
 @click.option("--count", type=_POSITIVE, help="Publish so many messages in all.")
 @click.option("--duration", type=_SECONDS, help="Publish for so many seconds (10, if there is no --count).")
 @click.option("--producers", type=_COUNT, help="Publishing connections.")
 @click.option("--channels", type=_POSITIVE, help="Channels on each publishing connection.")
 @click.option("--consumers", type=_COUNT, help="Consuming connections.")
 @click.option("--queues", type=_POSITIVE, help="Queues, shared out to producers and consumers.")
+@click.option("--random/--turns", default=None, help="Pick the queue of each message at random.")
+@click.option("--keys", type=_COUNT, help="Publish to a topic exchange, under so many routing keys.")
+@click.option("--bindings", type=_POSITIVE, help="With --keys: bindings of the topic exchange (1000).")
 @click.option("--fanout", type=_COUNT, help="Publish to a fanout exchange with so many queues.")
 @click.option("--persistent/--transient", default=None, help="Delivery mode 2 or 1.")
 @click.option("--confirms/--no-confirms", default=None, help="Publisher confirms.")
@@ -60,6 +68,11 @@ _SECONDS = click.FloatRange(min=0, min_open=True)
 @click.option("--ack-every", type=_POSITIVE, help="Acknowledge every so many deliveries, several at once.")
 @click.option(
     "--prefetch", type=click.IntRange(0, 65535), help="Unacknowledged deliveries a consumer may have; 0: no limit."
+)
+@click.option("--subscriptions", type=_POSITIVE, help="Consumers on each queue of each consuming connection.")
+@click.option("--get", type=_COUNT, help="Consume by basic.get, with so many requests outstanding.")
+@click.option(
+    "--rpc", type=_COUNT, help="Consumers reply to each message; a producer has so many requests outstanding."
 )
 @click.option("--queue", help="Use this queue (with several: what their names begin with).")
 @click.option(
@@ -92,7 +105,7 @@ def perf(
     Ends with an error when the broker cannot be reached, closes, stalls, or does not deliver what was published. Ctrl-C
     ends it with what was measured so far.
 
-    Messages that are all alike are the best case; the scenarios `mixed` and `mixed-confirms` show the other.
+    Messages that are all alike are the best case; the scenarios `varied` and `varied-confirms` show the other.
 
     \b
     Examples:

@@ -7,11 +7,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from escrowmq.perf.consumer import Consumer
 from escrowmq.perf.errors import PerfError
 from escrowmq.perf.pace import SECOND
-from escrowmq.perf.peer import Peer
-from escrowmq.perf.producer import Producer
+from escrowmq.perf.peer import Consumer, Peer, Producer
 from escrowmq.perf.totals import Totals
 
 _CHECK_EVERY = SECOND // 20
@@ -72,6 +70,7 @@ class Loop:
         self._selector: selectors.BaseSelector = (
             selectors.SelectSelector() if self._paced else selectors.DefaultSelector()
         )
+        self._peers: list[Peer] = [*consumers, *producers]
         self._interest: dict[Peer, int] = {}
         self._progress = (-1, -1, -1)
         self._progress_at = 0
@@ -82,28 +81,39 @@ class Loop:
         """Deliveries that must arrive, as far as published by now."""
         return self._backlog + (self._totals.published - self._totals.rejected) * self._copies
 
+    def subscribe(self) -> None:
+        """Start the consumers, and wait until the broker has accepted all subscriptions.
+
+        Raises PerfError when it does not within the time that a run may stall.
+        """
+        start = time.monotonic_ns()
+        for peer in self._peers:
+            peer.socket.setblocking(False)
+            self._interest[peer] = selectors.EVENT_READ
+            self._selector.register(peer.socket, selectors.EVENT_READ, peer)
+        for consumer in self._consumers:
+            consumer.start(start)
+        while not all(consumer.subscribed for consumer in self._consumers):
+            self._wait(_CHECK_EVERY)
+            if time.monotonic_ns() - start > self._limits.stall * SECOND:
+                raise PerfError(f"the broker did not accept all consumers in {self._limits.stall:g} s")
+
     def run(self, start: int) -> None:
         """Run from `start` (monotonic ns) until all is published, answered and consumed.
 
         Raises PerfError when that does not come about.
         """
-        peers: list[Peer] = [*self._consumers, *self._producers]
-        for peer in peers:
-            peer.socket.setblocking(False)
-            self._interest[peer] = selectors.EVENT_READ
-            self._selector.register(peer.socket, selectors.EVENT_READ, peer)
-        try:
-            for consumer in self._consumers:
-                consumer.start(start)
-            for producer in self._producers:
-                producer.wake(list(producer.publishers.values()), start)
-            self._turn(peers, start)
-            for consumer in self._consumers:
-                consumer.finish(time.monotonic_ns())
-        finally:
-            self._selector.close()
+        for producer in self._producers:
+            producer.wake(start)
+        self._turn(start)
+        for consumer in self._consumers:
+            consumer.finish(time.monotonic_ns())
 
-    def _turn(self, peers: list[Peer], start: int) -> None:
+    def close(self) -> None:
+        """Look at no connection any more."""
+        self._selector.close()
+
+    def _turn(self, start: int) -> None:
         next_check = next_sample = start
         stop_at = None if self._limits.duration is None else start + int(self._limits.duration * SECOND)
         while True:
@@ -111,8 +121,7 @@ class Loop:
             if stop_at is not None and now >= stop_at:
                 stop_at = None
                 for producer in self._producers:
-                    for publisher in producer.publishers.values():
-                        publisher.stop()
+                    producer.stop()
             if now >= next_check:
                 self._check(now, start)
                 next_check = now + _CHECK_EVERY
@@ -125,22 +134,26 @@ class Loop:
             timeout = _CHECK_EVERY
             if self._paced:
                 timeout = self._pace(now, timeout)
-            for peer in peers:
-                self._register(peer)
-            for key, events in self._selector.select(timeout / SECOND):
-                peer = key.data
-                now = time.monotonic_ns()
-                if events & selectors.EVENT_READ:
-                    peer.on_readable(now)
-                if events & selectors.EVENT_WRITE:
-                    peer.pump(now)
+            self._wait(timeout)
+
+    def _wait(self, timeout: int) -> None:
+        """Serve the connections that are ready within `timeout` (ns)."""
+        for peer in self._peers:
+            self._register(peer)
+        for key, events in self._selector.select(timeout / SECOND):
+            peer = key.data
+            now = time.monotonic_ns()
+            if events & selectors.EVENT_READ:
+                peer.on_readable(now)
+            if events & selectors.EVENT_WRITE:
+                peer.pump(now)
 
     def _pace(self, now: int, timeout: int) -> int:
         """Send what is due; returns how long (ns) there is nothing to do."""
         for producer in self._producers:
             due = producer.due_at()
             if due is not None and due <= now:
-                producer.wake(list(producer.publishers.values()), now)
+                producer.wake(now)
                 due = producer.due_at()
             if due is not None:
                 timeout = min(timeout, max(due - now, 0))

@@ -25,6 +25,8 @@ class Variety:
     """Each message has a timestamp; it advances by one second every 1,000 messages."""
     headers: bool = False
     """Each message has a header table of three entries, of which two differ from message to message."""
+    priorities: int = 0
+    """Each message has a random priority below this; 0: none has one."""
 
     @property
     def uniform(self) -> bool:
@@ -41,6 +43,7 @@ class LoadMessage:
     correlation_id: str | None = None
     timestamp: int | None = None
     headers: dict[str, int | str] | None = None
+    priority: int | None = None
 
 
 def messages(variety: Variety, body_size: int, count: int, seed: int = _SEED) -> Iterator[LoadMessage]:
@@ -57,6 +60,7 @@ def messages(variety: Variety, body_size: int, count: int, seed: int = _SEED) ->
             correlation_id=_uuid(random) if variety.correlation_ids else None,
             timestamp=_FIRST_TIMESTAMP + number // 1000 if variety.timestamps else None,
             headers=_headers(random, number) if variety.headers else None,
+            priority=random.randrange(variety.priorities) if variety.priorities else None,
         )
 
 

@@ -1,13 +1,11 @@
-"""A connection under load: non-blocking, read and written by the loop."""
+"""A connection under load: non-blocking, read and written by the loop. The protocols build theirs on it."""
 
 from __future__ import annotations
 
+import socket
 from abc import ABC, abstractmethod
-from struct import unpack_from
 from typing import NoReturn
 
-from escrowmq.perf import frames
-from escrowmq.perf.connection import Connection, raise_if_closed
 from escrowmq.perf.errors import PerfError
 from escrowmq.perf.totals import Totals
 
@@ -15,11 +13,10 @@ RECEIVE_SIZE = 512 * 1024
 
 
 class Peer(ABC):
-    """What producers and consumers have in common: buffers, and the frames that end or hold up a run."""
+    """What producers and consumers have in common: the buffers of a socket."""
 
-    def __init__(self, connection: Connection, totals: Totals, label: str) -> None:
-        self.connection = connection
-        self.socket = connection.socket
+    def __init__(self, connected: socket.socket, totals: Totals, label: str) -> None:
+        self.socket = connected
         self.totals = totals
         self.label = label
         self.wants_write = False
@@ -32,8 +29,11 @@ class Peer(ABC):
         self._filled = 0
 
     @abstractmethod
-    def parse(self, data: memoryview) -> int:
-        """Take what is whole in `data`, return how many bytes that was."""
+    def parse(self, data: bytearray, end: int) -> int:
+        """Take what is whole in the first `end` bytes of `data`; returns how many bytes that was.
+
+        What is left must be shorter than `RECEIVE_SIZE`.
+        """
 
     @abstractmethod
     def pump(self, now: int) -> None:
@@ -51,14 +51,16 @@ class Peer(ABC):
             raise PerfError(f"the broker closed the connection ({self.label}) without a word")
         self.now = now
         filled = self._filled + received
-        used = self.parse(self._view[:filled])
+        used = self.parse(self._buffer, filled)
         rest = filled - used
-        if rest == len(self._buffer):
-            self._buffer = self._buffer + bytes(len(self._buffer))
-            self._view = memoryview(self._buffer)
-        elif used and rest:
+        if used and rest:
             self._view[:rest] = self._view[used:filled]
         self._filled = rest
+
+    def _append(self, data: bytes, now: int) -> None:
+        """Send these bytes behind those that are not sent yet."""
+        self._unsent = memoryview(b"".join((self._unsent, data)))
+        self.pump(now)
 
     def _send(self, data: memoryview) -> bool:
         """Send; what does not fit is kept and goes first. Returns whether everything has gone."""
@@ -77,17 +79,44 @@ class Peer(ABC):
         self.on_readable(self.now)
         raise PerfError(f"lost the broker ({self.label}): {error.strerror or error}") from None
 
-    def on_frame(self, kind: int, payload: memoryview) -> None:
-        """A frame that the fast path does not know."""
-        if kind != frames.METHOD:
-            return
-        method = unpack_from(">I", payload)[0]
-        raise_if_closed(method, payload)
-        if method == frames.CONNECTION_BLOCKED:
-            self.blocked = bytes(payload[5 : 5 + payload[4]]).decode("utf-8", "replace")
-        elif method == frames.CONNECTION_UNBLOCKED:
-            self.blocked = None
-        elif method == frames.BASIC_CANCEL:
-            raise PerfError(f"the broker cancelled the consumer ({self.label})")
-        elif method == frames.BASIC_RETURN:
-            self.totals.returned += 1
+
+class Producer(Peer):
+    """A connection that publishes, until its load is done or it is stopped."""
+
+    @property
+    @abstractmethod
+    def finished(self) -> bool:
+        """Everything is sent and answered."""
+
+    @abstractmethod
+    def wake(self, now: int) -> None:
+        """Send what is due."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Publish nothing more."""
+
+    @abstractmethod
+    def due_at(self) -> int | None:
+        """When the next paced message is due (ns); None when time alone brings nothing."""
+
+    @abstractmethod
+    def set_pace(self, rate: float, starts: list[int]) -> None:
+        """Publish `rate` messages/s on each channel, the first one at its time (ns) of `starts`."""
+
+
+class Consumer(Peer):
+    """A connection that consumes."""
+
+    @property
+    @abstractmethod
+    def subscribed(self) -> bool:
+        """Whether the broker has accepted all that `start` asked for."""
+
+    @abstractmethod
+    def start(self, now: int) -> None:
+        """Ask for messages."""
+
+    @abstractmethod
+    def finish(self, now: int) -> None:
+        """Acknowledge what is left over."""

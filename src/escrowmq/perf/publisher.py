@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from escrowmq.perf import frames
 from escrowmq.perf.block import PublishBlock
 from escrowmq.perf.confirms import ConfirmTracker
 from escrowmq.perf.errors import PerfError
@@ -29,11 +28,6 @@ class Publisher:
         self._at = 0
 
     @property
-    def setup(self) -> tuple[bytes, int] | None:
-        """The request that prepares the channel, and the answer to wait for."""
-        return None
-
-    @property
     def finished(self) -> bool:
         """Nothing left to send, nothing left to wait for."""
         return self.published >= self.limit
@@ -44,7 +38,8 @@ class Publisher:
 
     def room(self, now: int) -> int:
         """How many messages may be sent at once, now (ns)."""
-        room = min(self.limit - self.published, self.block.count - self._at)
+        block = self.block
+        room = min(self.limit - self.published, block.count - self._at, block.write_count)
         if self.pace is not None:
             room = min(room, self.pace.due(now) - self.published)
         return room
@@ -76,16 +71,12 @@ class Publisher:
             self.block.stamp_each(first, [time_of(self.published + i) for i in range(number)])
 
     def on_confirm(self, tag: int, multiple: bool, now: int) -> int:
-        """A basic.ack or basic.nack; returns how many messages it settled. PerfError where none is expected."""
+        """The broker's answer to a publish; returns how many messages it settled. PerfError where none is expected."""
         raise PerfError(f"the broker confirmed publish {tag} on channel {self.channel}, which wants no confirms")
 
     def on_commit_ok(self, now: int) -> None:
-        """A tx.commit-ok. PerfError where none is expected."""
-        raise PerfError(f"the broker sent tx.commit-ok on channel {self.channel}, which has committed nothing")
-
-    def on_branch_answer(self, answer: int, flags: int, now: int) -> bool:
-        """A dtx answer; whether there may be something to send now. PerfError where none is expected."""
-        raise PerfError(f"the broker sent method {answer:#x} on channel {self.channel}, which knows no branches")
+        """The broker's answer to a commit. PerfError where none is expected."""
+        raise PerfError(f"the broker answered a commit on channel {self.channel}, which has committed nothing")
 
 
 class ConfirmingPublisher(Publisher):
@@ -99,10 +90,6 @@ class ConfirmingPublisher(Publisher):
         self._confirms = ConfirmTracker()
         self._probe: tuple[int, int] | None = None
         """One message at a time whose way to its confirm is timed: tag, time."""
-
-    @property
-    def setup(self) -> tuple[bytes, int] | None:
-        return frames.confirm_select(self.channel), frames.CONFIRM_SELECT_OK
 
     @property
     def finished(self) -> bool:
@@ -129,18 +116,25 @@ class ConfirmingPublisher(Publisher):
 
 
 class TransactingPublisher(Publisher):
-    """Publishes `block.count` messages, commits, waits for commit-ok, and so on."""
+    """Publishes `size` messages, commits, waits for the answer, and so on."""
 
-    def __init__(self, channel: int, block: PublishBlock, totals: Totals, count: int | None, stamped: bool) -> None:
+    def __init__(
+        self,
+        channel: int,
+        block: PublishBlock,
+        totals: Totals,
+        count: int | None,
+        stamped: bool,
+        size: int,
+        commit: bytes,
+    ) -> None:
+        """`block.count` must be a multiple of `size`. `commit`: the request that follows the publishes."""
         super().__init__(channel, block, totals, count, stamped)
-        self._commit = frames.tx_commit(channel)
+        self.size = size
+        self._commit = commit
         self._open = 0
         """Messages of the transaction whose commit is under way."""
         self._committed_at = 0
-
-    @property
-    def setup(self) -> tuple[bytes, int] | None:
-        return frames.tx_select(self.channel), frames.TX_SELECT_OK
 
     @property
     def finished(self) -> bool:
@@ -149,13 +143,13 @@ class TransactingPublisher(Publisher):
     def room(self, now: int) -> int:
         if self._open:
             return 0
-        size = min(self.block.count, self.limit - self.published)
+        size = min(self.size, self.limit - self.published)
         return size if self.pace is None or self.pace.due(now) - self.published >= size else 0
 
     def due_at(self) -> int | None:
         if self.pace is None or self._open or self.published >= self.limit:
             return None
-        return self.pace.time_of(self.published + min(self.block.count, self.limit - self.published) - 1)
+        return self.pace.time_of(self.published + min(self.size, self.limit - self.published) - 1)
 
     def take(self, now: int) -> memoryview | None:
         data = self.take_messages(now)
@@ -163,7 +157,6 @@ class TransactingPublisher(Publisher):
 
     def take_messages(self, now: int) -> memoryview | None:
         """The publishes of the next transaction, whose answer is awaited from now on; None as in `take`."""
-        self._at = 0
         before = self.published
         data = super().take(now)
         if data is not None:

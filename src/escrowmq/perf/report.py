@@ -87,8 +87,8 @@ def summary(outcome: Outcome) -> str:
         right = (False, *[True] * (1 + len(_PERCENTILES)))
         lines += ["", *columns([("latency, ms", "measured", *_PERCENTILES), *latencies], right)]
     lines += ["", f"took {outcome.seconds:.2f} s; this tool used {outcome.cpu_seconds:.2f} s of CPU"]
-    if outcome.workload.uniform:
-        lines.append("All messages were alike, the best case; the scenarios mixed and mixed-confirms show the other.")
+    if outcome.workload.variety.uniform:
+        lines.append("All messages were alike, the best case; the scenarios varied and varied-confirms show the other.")
     return "\n".join(lines)
 
 

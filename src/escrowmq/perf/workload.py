@@ -6,9 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from escrowmq.perf.errors import WrongUsage
+from escrowmq.perf.messages import Variety
 
+KB = 1024
 MAX_SIZE = 64 * 1024 * 1024
 DEFAULT_DURATION = 10.0
+TWO_PHASE = "two-phase"
+ONE_PHASE = "one-phase"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,14 @@ class Workload:
     """Body sizes are spread evenly over so many bytes on either side of `size`."""
     ids: bool = False
     """Each message has a message-id of its own."""
+    correlation_ids: bool = False
+    """Each message has a correlation-id of its own."""
+    timestamps: bool = False
+    """Each message has a timestamp."""
+    headers: bool = False
+    """Each message has a header table, of which two of three entries differ."""
+    priorities: int = 0
+    """Each message has a random priority below this, and the queues have as many; 0: no priorities."""
     count: int | None = None
     """Messages to publish in all."""
     duration: float | None = None
@@ -32,6 +44,12 @@ class Workload:
     consumers: int = 1
     """Consuming connections, of one channel each."""
     queues: int = 1
+    random: bool = False
+    """The queue, or the routing key, of each message is picked at random; else they take turns."""
+    keys: int = 0
+    """Routing keys of a topic exchange, instead of the default one; 0: the default one."""
+    bindings: int = 1000
+    """Bindings of the topic exchange to the queues."""
     fanout: int = 0
     """Queues bound to one fanout exchange, instead of `queues` on the default one."""
     persistent: bool = False
@@ -45,6 +63,12 @@ class Workload:
     ack_every: int = 100
     """0: auto-ack."""
     prefetch: int = 1000
+    subscriptions: int = 1
+    """How often each consuming connection subscribes to each of its queues."""
+    get: int = 0
+    """Requests that a consumer has outstanding if it fetches messages one by one; 0: messages are pushed."""
+    rpc: int = 0
+    """Requests that a producer has outstanding if consumers reply to each message; 0: nobody replies."""
     rate: float | None = None
     """Messages/s over all producers; None: as fast as it goes."""
     latency: bool = False
@@ -65,9 +89,21 @@ class Workload:
         return self.fanout or 1
 
     @property
-    def uniform(self) -> bool:
-        """Whether all messages are alike but for their content, which is the best case of many a broker."""
-        return not self.spread and not self.ids
+    def publishers(self) -> int:
+        """Publishing channels of all producers."""
+        return self.producers * self.channels
+
+    @property
+    def variety(self) -> Variety:
+        """How messages differ from each other."""
+        return Variety(
+            spread=self.spread,
+            message_ids=self.ids,
+            correlation_ids=self.correlation_ids or bool(self.rpc),
+            timestamps=self.timestamps,
+            headers=self.headers,
+            priorities=self.priorities,
+        )
 
     @property
     def stamped(self) -> bool:
@@ -103,11 +139,32 @@ class Workload:
             for option, value in useless.items():
                 if value is not None:
                     raise WrongUsage(f"{option} is for producers; with --producers 0 what the queue holds is consumed")
-        publishers = self.producers * self.channels
-        if self.tx_size and publishers and not self.fanout:
-            keys = len(range(0, self.queues, publishers))
-            if self.tx_size % keys:
-                raise WrongUsage(f"--tx-size must be a multiple of {keys}, the queues of one channel")
+        self._check_ways()
+
+    def _check_ways(self) -> None:
+        """Raise WrongUsage where ways of publishing or consuming exclude each other."""
+        if self.keys and (self.fanout or not 0 < self.bindings <= self.keys):
+            raise WrongUsage("--keys needs --bindings, at most as many, and excludes --fanout")
+        if self.get and (self.stamped or self.subscriptions > 1):
+            raise WrongUsage("--get excludes --latency, --rate and --subscriptions: nothing is pushed")
+        if self.rpc and (self.confirms or self.tx_size or self.get or self.stamped or self.channels > 1):
+            raise WrongUsage("--rpc excludes --confirms, --tx-size, --get, --latency, --rate and --channels")
+        if self.rpc and (self.fanout or not (self.producers and self.consumers)):
+            raise WrongUsage("--rpc needs producers that ask and consumers that reply, and excludes --fanout")
+
+
+_VARIED: dict[str, Any] = {"spread": 40, "ids": True, "correlation_ids": True, "timestamps": True, "headers": True}
+_DURABLE: dict[str, Any] = {"persistent": True, "confirms": True}
+
+
+def _large() -> dict[str, Workload]:
+    """Loads of large bodies, with some 8 MB in flight."""
+    found: dict[str, Workload] = {}
+    for name, size, flight in (("16k", 16 * KB, 500), ("256k", 256 * KB, 30), ("4m", 4096 * KB, 4)):
+        plain = Workload(size=size, prefetch=flight, ack_every=max(flight // 10, 1), window=flight)
+        found[f"large-{name}"] = plain
+        found[f"large-{name}-confirms"] = replace(plain, **_DURABLE)
+    return found
 
 
 SCENARIOS: dict[str, Workload] = {
@@ -120,12 +177,26 @@ SCENARIOS: dict[str, Workload] = {
     "tx100": Workload(persistent=True, tx_size=100),
     "tx1": Workload(persistent=True, tx_size=1, consumers=0),
     "tx1x64": Workload(persistent=True, tx_size=1, channels=64, consumers=0),
-    "xa1": Workload(persistent=True, tx_size=1, xa="two-phase", consumers=0),
-    "xa1-one-phase": Workload(persistent=True, tx_size=1, xa="one-phase", consumers=0),
-    "xa32": Workload(persistent=True, tx_size=1, xa="two-phase", channels=32, consumers=0),
+    "xa1": Workload(persistent=True, tx_size=1, xa=TWO_PHASE, consumers=0),
+    "xa1-one-phase": Workload(persistent=True, tx_size=1, xa=ONE_PHASE, consumers=0),
+    "xa32": Workload(persistent=True, tx_size=1, xa=TWO_PHASE, channels=32, consumers=0),
     "fanout": Workload(persistent=True, confirms=True, fanout=10, consumers=10),
     "latency": Workload(persistent=True, confirms=True, rate=5000.0, latency=True),
     "backlog": Workload(persistent=True, confirms=True, consumers=0, count=1_000_000, size=1000),
+    "correlation-ids": Workload(correlation_ids=True),
+    "headers": Workload(headers=True),
+    "varied": Workload(**_VARIED),
+    "varied-confirms": Workload(**_VARIED, **_DURABLE),
+    "varied-topic": Workload(**_VARIED, **_DURABLE, keys=10_000),
+    "varied-tx100": Workload(**_VARIED, persistent=True, tx_size=100),
+    "varied-backlog": Workload(**_VARIED, **_DURABLE, consumers=0, count=1_000_000),
+    "random400": Workload(**_DURABLE, queues=400, random=True),
+    "random10000": Workload(**_DURABLE, queues=10_000, random=True),
+    **_large(),
+    "rpc1": Workload(rpc=1, ack_every=0),
+    "rpc50": Workload(rpc=50, ack_every=0),
+    "crowd1": Workload(consumers=10, subscriptions=100, prefetch=1, ack_every=1),
+    "crowd100": Workload(consumers=10, subscriptions=100, prefetch=100),
 }
 """By name; `docs/perf.md` says what each is for."""
 

@@ -10,7 +10,7 @@ from struct import pack
 
 import pytest
 
-from escrowmq.perf import frames
+from escrowmq.perf.amqp091 import frames
 
 Handler = Callable[[socket.socket], None]
 Serve = Callable[[Handler], str]

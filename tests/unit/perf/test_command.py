@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bench.nullsink import serve as serve_null
-from escrowmq.perf import frames
+from escrowmq.perf.amqp091 import frames
 from escrowmq.perf.command import perf
 from escrowmq.perf.loop import Sample
 from escrowmq.perf.report import LiveDisplay

@@ -6,18 +6,23 @@ from struct import unpack_from
 
 import pytest
 
-from escrowmq.perf import frames
-from escrowmq.perf.block import PublishBlock
+from escrowmq.perf.block import WRITE_BYTES, PublishBlock
 from escrowmq.perf.errors import PerfError
 from escrowmq.perf.pace import SECOND, Pace
 from escrowmq.perf.publisher import ConfirmingPublisher, Publisher, TransactingPublisher
 from escrowmq.perf.totals import Totals
 
-UNIT = len(PublishBlock(1, "", ["queue"], 100, persistent=False, frame_max=131072, count=1).view)
+UNIT = 108
+BODY_AT = 7
+COMMIT = b"commit"
 
 
 def block(count: int) -> PublishBlock:
-    return PublishBlock(1, "", ["queue"], 100, persistent=False, frame_max=131072, count=count)
+    return PublishBlock([bytes(UNIT)] * count, [BODY_AT] * count)
+
+
+def transacting(count: int | None, size: int = 3, totals: Totals | None = None) -> TransactingPublisher:
+    return TransactingPublisher(1, block(6), totals or Totals(), count, False, size, COMMIT)
 
 
 def test_it_publishes_its_count_and_is_finished() -> None:
@@ -66,10 +71,10 @@ def test_it_is_finished_only_when_all_is_confirmed() -> None:
 
 def test_a_transaction_is_followed_by_its_commit_and_nothing_until_the_answer() -> None:
     totals = Totals()
-    publisher = TransactingPublisher(1, block(3), totals, 5, stamped=False)
+    publisher = transacting(5, totals=totals)
     data = publisher.take(10)
     assert data is not None
-    assert bytes(data[3 * UNIT :]) == frames.tx_commit(1)
+    assert bytes(data[3 * UNIT :]) == COMMIT
     assert publisher.take(11) is None
     publisher.stop()
     assert not publisher.finished
@@ -79,12 +84,12 @@ def test_a_transaction_is_followed_by_its_commit_and_nothing_until_the_answer() 
 
 
 def test_the_last_transaction_is_as_small_as_the_count_wants_it() -> None:
-    publisher = TransactingPublisher(1, block(3), Totals(), 4, stamped=False)
+    publisher = transacting(4)
     publisher.take(0)
     publisher.on_commit_ok(0)
     data = publisher.take(0)
     assert data is not None
-    assert len(data) == UNIT + len(frames.tx_commit(1))
+    assert len(data) == UNIT + len(COMMIT)
 
 
 def test_a_paced_message_carries_the_time_at_which_it_was_due() -> None:
@@ -93,8 +98,7 @@ def test_a_paced_message_carries_the_time_at_which_it_was_due() -> None:
     assert publisher.due_at() == 0
     data = publisher.take(2_500_000)
     assert data is not None
-    body_at = publisher.block.body_at
-    times = [unpack_from(">Q", data, i * UNIT + body_at)[0] for i in range(len(data) // UNIT)]
+    times = [unpack_from(">Q", data, i * UNIT + BODY_AT)[0] for i in range(len(data) // UNIT)]
     assert times == [0, 1_000_000, 2_000_000]
     assert publisher.due_at() == 3_000_000
 
@@ -113,7 +117,25 @@ def test_answers_that_were_not_asked_for_are_errors() -> None:
     publisher = Publisher(1, block(1), Totals(), None, stamped=False)
     with pytest.raises(PerfError, match="wants no confirms"):
         publisher.on_confirm(1, multiple=False, now=0)
-    with pytest.raises(PerfError, match=r"tx\.commit-ok"):
+    with pytest.raises(PerfError, match="committed nothing"):
         publisher.on_commit_ok(0)
-    with pytest.raises(PerfError, match=r"tx\.commit-ok"):
-        TransactingPublisher(1, block(1), Totals(), 1, stamped=False).on_commit_ok(0)
+    with pytest.raises(PerfError, match="committed nothing"):
+        transacting(1).on_commit_ok(0)
+
+
+def test_one_write_takes_no_more_than_a_write_should() -> None:
+    publisher = Publisher(1, block(5000), Totals(), None, stamped=False)
+    data = publisher.take(0)
+    assert data is not None
+    assert len(data) <= WRITE_BYTES < len(data) + UNIT
+
+
+def test_transactions_go_through_the_block_in_turn() -> None:
+    publisher = TransactingPublisher(1, PublishBlock([b"a", b"b", b"c", b"d"], [0] * 4), Totals(), None, False, 2, b"!")
+    taken = []
+    for _ in range(3):
+        data = publisher.take(0)
+        assert data is not None
+        taken.append(bytes(data))
+        publisher.on_commit_ok(0)
+    assert taken == [b"ab!", b"cd!", b"ab!"]

@@ -28,7 +28,7 @@ def test_figures_stand_under_their_heads() -> None:
         "publish to deliver     5,000  1.500  1.500  1.500  1.500  1.500",
         "",
         "took 2.00 s; this tool used 0.00 s of CPU",
-        "All messages were alike, the best case; the scenarios mixed and mixed-confirms show the other.",
+        "All messages were alike, the best case; the scenarios varied and varied-confirms show the other.",
     ]
 
 

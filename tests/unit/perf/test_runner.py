@@ -32,8 +32,16 @@ def load(broker: RabbitMQ, scenario: str | None, **changes: object) -> Outcome:
     return run(parse_url(broker.url), workload, 60.0, 20.0, lambda *_: None, sample_every=0.5)
 
 
+LARGE = 100_000
+
+
 @pytest.mark.parametrize(
-    "scenario", [name for name, load in SCENARIOS.items() if not load.xa and name not in {"latency", "backlog"}]
+    "scenario",
+    [
+        name
+        for name, load in SCENARIOS.items()
+        if not load.xa and not load.rate and load.queues < 1000 and load.size < LARGE and load.count is None
+    ],
 )
 def test_every_message_is_published_answered_and_consumed(rabbitmq: RabbitMQ, scenario: str) -> None:
     outcome = load(rabbitmq, scenario, count=3000)
@@ -42,7 +50,23 @@ def test_every_message_is_published_answered_and_consumed(rabbitmq: RabbitMQ, sc
     assert totals.published == 3000
     assert outcome.expected == 3000 * workload.copies
     assert totals.consumed == (outcome.expected if workload.consumers else 0)
-    assert totals.confirmed == (3000 if workload.confirms or workload.tx_size else 0)
+    assert totals.confirmed == (3000 if workload.confirms or workload.tx_size or workload.rpc else 0)
+
+
+@pytest.mark.parametrize("scenario", [name for name, load in SCENARIOS.items() if load.size >= LARGE])
+def test_large_messages_are_published_and_consumed(rabbitmq: RabbitMQ, scenario: str) -> None:
+    assert load(rabbitmq, scenario, count=20).totals.consumed == 20
+
+
+@pytest.mark.parametrize("outstanding", [1, 50])
+@pytest.mark.parametrize("ack_every", [0, 1, 7])
+def test_messages_are_fetched_one_by_one_and_pipelined(rabbitmq: RabbitMQ, outstanding: int, ack_every: int) -> None:
+    outcome = load(rabbitmq, "varied", get=outstanding, ack_every=ack_every, count=500, queues=2)
+    assert outcome.totals.consumed == 500
+
+
+def test_priorities_are_declared_and_delivered(rabbitmq: RabbitMQ) -> None:
+    assert load(rabbitmq, "varied", priorities=10, count=500).totals.consumed == 500
 
 
 @pytest.mark.parametrize("ack_every", [0, 1, 7])

@@ -56,7 +56,12 @@ def test_an_unknown_name_is_refused_with_those_there_are() -> None:
         ({"confirms": True, "tx_size": 1}, "exclude"),
         ({"xa": "two-phase"}, "needs --tx-size"),
         ({"fanout": 2, "queues": 2}, "exclude"),
-        ({"queues": 3, "tx_size": 4}, "multiple of 3"),
+        ({"keys": 10, "bindings": 11}, "--bindings"),
+        ({"keys": 10, "bindings": 5, "fanout": 2}, "excludes --fanout"),
+        ({"get": 1, "rate": 5.0}, "--get excludes"),
+        ({"get": 1, "subscriptions": 2}, "--get excludes"),
+        ({"rpc": 1, "confirms": True}, "--rpc excludes"),
+        ({"rpc": 1, "consumers": 0}, "--rpc needs"),
         ({"queues": 2, "queue": "q" * 250}, "too long"),
     ],
 )

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import repeat
+
 import pytest
 
-from escrowmq.perf import frames
-from escrowmq.perf.block import PublishBlock
-from escrowmq.perf.branches import ONE_PHASE, TWO_PHASE, BranchPublisher
+from escrowmq.perf.amqp091 import frames
+from escrowmq.perf.amqp091.branches import BranchPublisher
+from escrowmq.perf.amqp091.encoding import publish_block
 from escrowmq.perf.errors import PerfError
+from escrowmq.perf.messages import Variety, messages
 from escrowmq.perf.totals import Totals
+from escrowmq.perf.workload import ONE_PHASE, TWO_PHASE
 
 
 def publisher(phases: str, totals: Totals | None = None) -> BranchPublisher:
-    block = PublishBlock(3, "", ["queue"], 100, persistent=True, frame_max=131072, count=2)
-    return BranchPublisher(3, block, totals or Totals(), 4, False, phases)
+    made = list(messages(Variety(), 100, 2))
+    block = publish_block(made, 3, "", repeat("queue"), persistent=True, frame_max=131072)
+    return BranchPublisher(3, block, totals or Totals(), 4, False, 2, phases)
 
 
 def methods(data: memoryview | None) -> list[int]:
@@ -33,7 +38,6 @@ def methods(data: memoryview | None) -> list[int]:
 def test_two_phases() -> None:
     totals = Totals()
     work = publisher(TWO_PHASE, totals)
-    assert work.setup == (frames.dtx_select(3), frames.DTX_SELECT_OK)
     publish = [frames.BASIC_PUBLISH] * 2
     assert methods(work.take(0)) == [frames.DTX_START, *publish, frames.DTX_END, frames.DTX_PREPARE]
     assert work.take(1) is None

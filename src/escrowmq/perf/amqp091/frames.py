@@ -57,6 +57,9 @@ BASIC_CANCEL: Final = method_id(60, 30)
 BASIC_PUBLISH: Final = method_id(60, 40)
 BASIC_RETURN: Final = method_id(60, 50)
 BASIC_DELIVER: Final = method_id(60, 60)
+BASIC_GET: Final = method_id(60, 70)
+BASIC_GET_OK: Final = method_id(60, 71)
+BASIC_GET_EMPTY: Final = method_id(60, 72)
 BASIC_ACK: Final = method_id(60, 80)
 BASIC_NACK: Final = method_id(60, 120)
 CONFIRM_SELECT: Final = method_id(85, 10)
@@ -175,16 +178,18 @@ def exchange_delete(channel: int, name: str) -> bytes:
     return method(channel, EXCHANGE_DELETE, b"\0\0" + shortstr(name) + b"\0")
 
 
-def queue_declare(channel: int, name: str, durable: bool, passive: bool = False) -> bytes:
+def queue_declare(
+    channel: int, name: str, durable: bool, passive: bool = False, arguments: dict[str, TableValue] | None = None
+) -> bytes:
     """queue.declare."""
-    return method(channel, QUEUE_DECLARE, b"\0\0" + shortstr(name) + bytes((passive | durable << 1,)) + table({}))
+    bits = bytes((passive | durable << 1,))
+    return method(channel, QUEUE_DECLARE, b"\0\0" + shortstr(name) + bits + table(arguments or {}))
 
 
-def queue_bind(channel: int, queue: str, exchange: str) -> bytes:
-    """queue.bind with an empty routing key."""
-    return method(
-        channel, QUEUE_BIND, b"\0\0" + shortstr(queue) + shortstr(exchange) + shortstr("") + b"\0" + table({})
-    )
+def queue_bind(channel: int, queue: str, exchange: str, routing_key: str = "") -> bytes:
+    """queue.bind."""
+    names = shortstr(queue) + shortstr(exchange) + shortstr(routing_key)
+    return method(channel, QUEUE_BIND, b"\0\0" + names + b"\0" + table({}))
 
 
 def queue_delete(channel: int, name: str) -> bytes:
@@ -206,9 +211,20 @@ def basic_consume(channel: int, queue: str, consumer_tag: str, auto_ack: bool) -
     )
 
 
+def basic_get(channel: int, queue: str, auto_ack: bool) -> bytes:
+    """basic.get."""
+    return method(channel, BASIC_GET, b"\0\0" + shortstr(queue) + bytes((auto_ack,)))
+
+
 def basic_ack(channel: int, tag: int, multiple: bool) -> bytes:
     """basic.ack."""
     return ACK_FRAME.pack(METHOD, channel, 13, BASIC_ACK, tag, multiple, FRAME_END)
+
+
+def single_acks(channel: int, first: int, last: int) -> bytes:
+    """basic.ack for each tag from `first` to `last`."""
+    pack = ACK_FRAME.pack
+    return b"".join([pack(METHOD, channel, 13, BASIC_ACK, tag, 0, FRAME_END) for tag in range(first, last + 1)])
 
 
 def confirm_select(channel: int) -> bytes:
@@ -239,21 +255,3 @@ def xid(gtrid: bytes) -> bytes:
 def dtx(channel: int, number: int, branch: bytes, bits: int | None = None) -> bytes:
     """A dtx method about the branch `branch`, an `xid`."""
     return method(channel, number, b"\0\0" + longstr(branch) + (b"" if bits is None else bytes((bits,))))
-
-
-def publish_prefix(
-    channel: int, exchange: str, routing_key: str, body_size: int, persistent: bool, message_id: str | None = None
-) -> bytes:
-    """basic.publish and the content header (delivery mode, message id if any): all of a publish but its body frames."""
-    publish = method(channel, BASIC_PUBLISH, b"\0\0" + shortstr(exchange) + shortstr(routing_key) + b"\0")
-    flags = 0x1000 if message_id is None else 0x1080
-    header = pack(">HHQHB", 60, 0, body_size, flags, 2 if persistent else 1)
-    if message_id is not None:
-        header += shortstr(message_id)
-    return publish + frame(HEADER, channel, header)
-
-
-def body_frames(channel: int, body: bytes, frame_max: int) -> bytes:
-    """The body in as few frames as `frame_max` (0: no limit) allows."""
-    piece = frame_max - FRAME_OVERHEAD if frame_max else max(len(body), 1)
-    return b"".join(frame(BODY, channel, body[at : at + piece]) for at in range(0, len(body), piece))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from struct import Struct
 
-from escrowmq.perf import frames
-from escrowmq.perf.connection import Connection
+from escrowmq.perf.amqp091 import frames
+from escrowmq.perf.amqp091.branches import BranchPublisher
+from escrowmq.perf.amqp091.connection import Connection
+from escrowmq.perf.amqp091.signals import take_signal
 from escrowmq.perf.errors import PerfError
-from escrowmq.perf.peer import Peer
+from escrowmq.perf.pace import Pace
+from escrowmq.perf.peer import Producer
 from escrowmq.perf.publisher import Publisher
 from escrowmq.perf.totals import Totals
 
@@ -15,34 +20,57 @@ _WRITES_A_TURN = 4
 """How many large writes a producer may make before the loop looks at the other connections."""
 
 
-class Producer(Peer):
+@dataclass(frozen=True, slots=True)
+class ChannelMode:
+    """The mode that a channel is put into before the load."""
+
+    select: Callable[[int], bytes]
+    """Gives the request for a channel."""
+    answer: int
+
+
+CONFIRMS = ChannelMode(frames.confirm_select, frames.CONFIRM_SELECT_OK)
+TX = ChannelMode(frames.tx_select, frames.TX_SELECT_OK)
+DTX = ChannelMode(frames.dtx_select, frames.DTX_SELECT_OK)
+
+
+class PublishingProducer(Producer):
     """Sends what its publishers have, in one write for all channels that are ready."""
 
     def __init__(self, connection: Connection, totals: Totals, label: str, publishers: list[Publisher]) -> None:
-        super().__init__(connection, totals, label)
+        super().__init__(connection.socket, totals, label)
+        self.connection = connection
         self.publishers = {publisher.channel: publisher for publisher in publishers}
         self._ready: list[Publisher] = []
 
-    def prepare(self) -> None:
-        """Open the channels, in confirm or tx mode where the publishers want it; to be called before the load."""
-        for publisher in self.publishers.values():
-            self.connection.call(publisher.channel, frames.channel_open(publisher.channel), frames.CHANNEL_OPEN_OK)
-            if publisher.setup is not None:
-                self.connection.call(publisher.channel, *publisher.setup)
+    def prepare(self, mode: ChannelMode | None) -> None:
+        """Open the channels, in the given mode; to be called before the load."""
+        for channel in self.publishers:
+            self.connection.call(channel, frames.channel_open(channel), frames.CHANNEL_OPEN_OK)
+            if mode is not None:
+                self.connection.call(channel, mode.select(channel), mode.answer)
 
     @property
     def finished(self) -> bool:
-        """Everything is sent and answered."""
         return not self._unsent and all(publisher.finished for publisher in self.publishers.values())
 
     def due_at(self) -> int | None:
-        """When the next paced message is due (ns); None when time alone brings nothing."""
         if self._unsent:
             return None
         return min((due for p in self.publishers.values() if (due := p.due_at()) is not None), default=None)
 
-    def wake(self, publishers: list[Publisher], now: int) -> None:
-        """These may have something to send."""
+    def set_pace(self, rate: float, starts: list[int]) -> None:
+        for publisher, start in zip(self.publishers.values(), starts, strict=True):
+            publisher.pace = Pace(rate, start)
+
+    def stop(self) -> None:
+        for publisher in self.publishers.values():
+            publisher.stop()
+
+    def wake(self, now: int) -> None:
+        self._wake(list(self.publishers.values()), now)
+
+    def _wake(self, publishers: list[Publisher], now: int) -> None:
         for publisher in publishers:
             self._queue(publisher)
         self.pump(now)
@@ -79,9 +107,8 @@ class Producer(Peer):
             return None
         return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
 
-    def parse(self, data: memoryview) -> int:
+    def parse(self, data: bytearray, end: int) -> int:
         at = 0
-        end = len(data)
         now = self.now
         settled = 0
         unpack = frames.ACK_FRAME.unpack_from
@@ -105,25 +132,28 @@ class Producer(Peer):
             kind, channel, size = frames.FRAME_HEAD.unpack_from(data, at)
             if end - at < size + frames.FRAME_OVERHEAD:
                 break
-            payload = data[at + frames.FRAME_HEAD_SIZE : at + frames.FRAME_HEAD_SIZE + size]
-            if kind == frames.METHOD and payload == _COMMIT_OK:
-                publisher = self._publisher(channel)
-                publisher.on_commit_ok(now)
-                woken.append(publisher)
-            elif kind == frames.METHOD and size == _BRANCH_ANSWER.size:
-                answer, flags = _BRANCH_ANSWER.unpack(payload)
-                publisher = self._publisher(channel)
-                if publisher.on_branch_answer(answer, flags, now):
-                    woken.append(publisher)
-            else:
-                self.on_frame(kind, payload)
+            payload = memoryview(data)[at + frames.FRAME_HEAD_SIZE : at + frames.FRAME_HEAD_SIZE + size]
+            if self._take_answer(kind, channel, payload):
+                woken.append(self._publisher(channel))
             at += size + frames.FRAME_OVERHEAD
         if settled:
             self.totals.confirmed += settled
             self.totals.confirmed_at = now
         if woken:
-            self.wake(woken, now)
+            self._wake(woken, now)
         return at
+
+    def _take_answer(self, kind: int, channel: int, payload: memoryview) -> bool:
+        """Take a frame that is no confirm; returns whether the publisher of its channel may go on."""
+        if kind == frames.METHOD and payload == _COMMIT_OK:
+            self._publisher(channel).on_commit_ok(self.now)
+            return True
+        publisher = self.publishers.get(channel)
+        if kind == frames.METHOD and len(payload) == _BRANCH_ANSWER.size and isinstance(publisher, BranchPublisher):
+            answer, flags = _BRANCH_ANSWER.unpack(payload)
+            return publisher.on_branch_answer(answer, flags, self.now)
+        take_signal(self, kind, payload)
+        return False
 
     def _publisher(self, channel: int) -> Publisher:
         try:

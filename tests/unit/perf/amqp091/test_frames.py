@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from pamqp import base, body, commands, frame, header
+from pamqp import base, commands, frame
 
-from escrowmq.perf import frames
+from escrowmq.perf.amqp091 import frames
 
 
 def decoded(data: bytes) -> tuple[int, base.Frame]:
@@ -29,6 +27,16 @@ def decoded(data: bytes) -> tuple[int, base.Frame]:
             commands.Queue.Declare(queue="q", passive=True, arguments={}),
         ),
         (frames.queue_bind(3, "q", "x"), commands.Queue.Bind(queue="q", exchange="x", arguments={})),
+        (
+            frames.queue_declare(3, "q", durable=True, arguments={"x-max-priority": 10}),
+            commands.Queue.Declare(queue="q", durable=True, arguments={"x-max-priority": 10}),
+        ),
+        (
+            frames.queue_bind(3, "q", "x", "a.*"),
+            commands.Queue.Bind(queue="q", exchange="x", routing_key="a.*", arguments={}),
+        ),
+        (frames.basic_get(3, "q", auto_ack=False), commands.Basic.Get(queue="q", no_ack=False)),
+        (frames.basic_get(3, "q", auto_ack=True), commands.Basic.Get(queue="q", no_ack=True)),
         (frames.queue_delete(3, "q"), commands.Queue.Delete(queue="q")),
         (
             frames.exchange_declare(3, "x", "fanout", durable=True),
@@ -81,36 +89,6 @@ def test_connection_close_says_200() -> None:
     assert (method.reply_code, method.class_id, method.method_id) == (200, 0, 0)
 
 
-@given(
-    channel=st.integers(1, 65535),
-    exchange=st.text(max_size=60),
-    key=st.text(max_size=60),
-    content=st.binary(max_size=300),
-    persistent=st.booleans(),
-    frame_max=st.sampled_from([0, 20, 131072]),
-)
-def test_a_publish_is_what_pamqp_reads(
-    channel: int, exchange: str, key: str, content: bytes, persistent: bool, frame_max: int
-) -> None:
-    rest = frames.publish_prefix(channel, exchange, key, len(content), persistent)
-    rest += frames.body_frames(channel, content, frame_max)
-    parts = []
-    while rest:
-        used, on, part = frame.unmarshal(rest)
-        assert on == channel
-        assert not frame_max or not isinstance(part, body.ContentBody) or used <= frame_max
-        parts.append(part)
-        rest = rest[used:]
-    publish, head, *bodies = parts
-    assert isinstance(publish, commands.Basic.Publish)
-    assert (publish.exchange, publish.routing_key) == (exchange, key)
-    assert not publish.mandatory
-    assert isinstance(head, header.ContentHeader)
-    assert head.body_size == len(content)
-    assert head.properties.delivery_mode == (2 if persistent else 1)
-    assert b"".join(part.value for part in bodies if isinstance(part, body.ContentBody)) == content
-
-
 @pytest.mark.parametrize(
     ("name", "number"),
     [
@@ -121,6 +99,10 @@ def test_a_publish_is_what_pamqp_reads(
 )
 def test_method_numbers_are_those_of_the_specification(name: str, number: int) -> None:
     assert commands.INDEX_MAPPING[number].__qualname__.replace(".", "").upper() == name.replace("_", "")
+
+
+def test_single_acks_are_one_frame_for_each_tag() -> None:
+    assert frames.single_acks(3, 5, 7) == b"".join(frames.basic_ack(3, tag, multiple=False) for tag in (5, 6, 7))
 
 
 def test_short_strings_have_a_limit() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from escrowmq.perf import frames
-from escrowmq.perf.connection import Connection
+from escrowmq.perf.amqp091 import frames
+from escrowmq.perf.amqp091.connection import Connection
 from escrowmq.perf.errors import PerfError
 from escrowmq.perf.url import parse_url
 from tests.unit.perf.conftest import OPEN_OK, START, TUNE, Serve, close

@@ -5,36 +5,38 @@ from __future__ import annotations
 import secrets
 from typing import Final
 
-from escrowmq.perf import frames
+from escrowmq.perf.amqp091 import frames
 from escrowmq.perf.block import PublishBlock
 from escrowmq.perf.errors import PerfError
 from escrowmq.perf.publisher import TransactingPublisher
 from escrowmq.perf.totals import Totals
+from escrowmq.perf.workload import TWO_PHASE
 
-TWO_PHASE: Final = "two-phase"
-ONE_PHASE: Final = "one-phase"
 _ONE_PHASE_BIT: Final = 1
 
 
 class BranchPublisher(TransactingPublisher):
-    """Publishes `block.count` messages in a branch, ends it, prepares and commits it, waits for the answer, and so on.
+    """Publishes `size` messages in a branch, ends it, prepares and commits it, waits for the answer, and so on.
 
     What needs no answer before it goes out in one write: start, publishes, end and prepare (or the one-phase commit).
     """
 
     def __init__(
-        self, channel: int, block: PublishBlock, totals: Totals, count: int | None, stamped: bool, phases: str
+        self,
+        channel: int,
+        block: PublishBlock,
+        totals: Totals,
+        count: int | None,
+        stamped: bool,
+        size: int,
+        phases: str,
     ) -> None:
-        super().__init__(channel, block, totals, count, stamped)
+        super().__init__(channel, block, totals, count, stamped, size, b"")
         self._two_phase = phases == TWO_PHASE
         self._global = secrets.token_bytes(8)
         self._branches = 0
         self._branch = b""
         self._prepared = False
-
-    @property
-    def setup(self) -> tuple[bytes, int] | None:
-        return frames.dtx_select(self.channel), frames.DTX_SELECT_OK
 
     def room(self, now: int) -> int:
         return 1 if self._prepared else super().room(now)
@@ -57,6 +59,7 @@ class BranchPublisher(TransactingPublisher):
         return memoryview(b"".join((start, data, frames.dtx(channel, frames.DTX_END, branch, 0), last)))
 
     def on_branch_answer(self, answer: int, flags: int, now: int) -> bool:
+        """An answer of the dtx classes; returns whether there may be something to send now."""
         if flags != frames.XA_OK:
             raise PerfError(f"the broker answered {flags} to method {answer:#x} on channel {self.channel}, not xa-ok")
         if answer == frames.DTX_PREPARE_OK:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from struct import unpack_from
 from types import TracebackType
 from typing import Self
 
-from escrowmq.perf import frames
+from escrowmq.perf.amqp091 import frames
 from escrowmq.perf.errors import PerfError
 from escrowmq.perf.url import Target
+
+_CALLS_AT_ONCE = 100
+"""So many requests go out before their answers are read: both fit into the buffers of the sockets."""
 
 
 class Connection:
@@ -53,22 +57,33 @@ class Connection:
 
         Raises PerfError when the broker closes the channel or the connection instead, or is silent.
         """
+        return self.calls(channel, [request], answer)[0]
+
+    def calls(self, channel: int, requests: Sequence[bytes], answer: int) -> list[bytes]:
+        """Send requests without waiting for each answer, then collect as many methods `answer`; as `call`."""
+        found: list[bytes] = []
         try:
-            self.socket.sendall(request)
-            while True:
-                kind, on, payload = self._next_frame()
-                if kind != frames.METHOD:
-                    continue
-                method = unpack_from(">I", payload)[0]
-                if on == channel and method == answer:
-                    return payload[4:]
-                raise_if_closed(method, payload)
+            for first in range(0, len(requests), _CALLS_AT_ONCE):
+                some = requests[first : first + _CALLS_AT_ONCE]
+                self.socket.sendall(b"".join(some))
+                found.extend(self._answer(channel, answer) for _ in some)
+            return found
         except TimeoutError:
             raise PerfError(
                 f"the broker at {self.target.address} did not answer in {self.socket.gettimeout():g} s"
             ) from None
         except OSError as error:
             raise PerfError(f"lost the broker at {self.target.address}: {error.strerror or error}") from None
+
+    def _answer(self, channel: int, answer: int) -> bytes:
+        while True:
+            kind, on, payload = self._next_frame()
+            if kind != frames.METHOD:
+                continue
+            method = unpack_from(">I", payload)[0]
+            if on == channel and method == answer:
+                return payload[4:]
+            raise_if_closed(method, payload)
 
     def _next_frame(self) -> tuple[int, int, bytes]:
         head = self._take(frames.FRAME_HEAD_SIZE)

@@ -1,0 +1,213 @@
+"""Counting deliveries in a stream of bytes without parsing each one.
+
+There are three ways, the cheapest first:
+
+- A run of k deliveries of one size is k times its length of bytes. That is checked at both ends: a delivery must begin
+  where the first and the last of them should, and their delivery tags, which a channel counts up by one, must be as far
+  apart as k says.
+- Short deliveries of any size and any property list are counted by the mark that each of them contains, the method and
+  the beginning of the consumer tag. The tag of the last one, which is parsed, must be as far on as the count says.
+- Everything else is parsed frame by frame: the first delivery, the last one of each read, long ones, and those of which
+  every one is wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+
+from escrowmq.perf.amqp091.frames import (
+    BASIC_DELIVER,
+    BODY,
+    FRAME_END,
+    FRAME_HEAD,
+    FRAME_HEAD_SIZE,
+    FRAME_MAX,
+    FRAME_OVERHEAD,
+    HEADER,
+    METHOD,
+)
+from escrowmq.perf.errors import PerfError
+from escrowmq.perf.sampling import SAMPLED_BYTES
+
+CONSUMER_TAG = "perf-"
+"""Each consumer tag begins so, and all tags of a channel have one length."""
+
+_LONG_LONG = Struct(">Q")
+_METHOD = Struct(">I")
+_CONTENT = Struct(">BHIHHQ")
+"""Frame head, class, weight and body size of a content header."""
+_START_SIZE = FRAME_HEAD_SIZE + 4
+"""Frame head and method."""
+_SHORT = 4096
+"""In deliveries of up to so many bytes it is cheaper to look for the mark than to parse three frames."""
+
+OnFrame = Callable[[int, memoryview], None]
+"""Called with type and payload of each frame that is not part of a delivery."""
+OnContent = Callable[[bytes, int, bytes], None]
+"""Called with the payload of the content header, the size of the body and its first bytes."""
+
+
+class DeliveryCounter:
+    """Counts the deliveries of one channel. `count` is also the delivery tag of the last one."""
+
+    def __init__(
+        self,
+        on_frame: OnFrame,
+        on_content: OnContent,
+        every: bool = False,
+        method: int = BASIC_DELIVER,
+        tagged: bool = True,
+    ) -> None:
+        """`on_content` gets about one delivery of each read or, with `every`, all of them.
+
+        `method`: basic.deliver or basic.get-ok. `tagged` is false for direct replies, whose delivery tags are not
+        counted up by every broker.
+        """
+        self.count = 0
+        self._on_frame = on_frame
+        self._on_content = on_content
+        self._every = every
+        self._method = method
+        self._tagged = tagged
+        # The delivery that is being parsed.
+        self._missing = -1
+        """Bytes of its body that are still to come; -1: its content header is."""
+        self._parsing = False
+        self._header = b""
+        self._begin = b""
+        # The last delivery that was parsed; places are relative to its beginning.
+        self._unit = 0
+        self._start = b""
+        self._mark = b""
+        self._tag_at = 0
+        self._content = b""
+        self._content_at = 0
+
+    def feed(self, data: bytearray, end: int) -> int:
+        """Count what is whole in the first `end` bytes; returns how many bytes that was.
+
+        The rest is to be given again, with more. Raises PerfError on bytes that are no frames, on frames out of
+        order, or on a delivery tag out of order.
+        """
+        at = 0
+        while at < end:
+            used = 0
+            if self._unit and not self._parsing and not self._every:
+                used = self._skip_run(data, at, end) or self._skip_marked(data, at, end)
+            used = used or self._take_frame(data, at, end)
+            if not used:
+                break
+            at += used
+        return at
+
+    def _skip_run(self, data: bytearray, at: int, end: int) -> int:
+        """Count deliveries of the known size, but for the last one, by the bytes they take; returns their length."""
+        unit = self._unit
+        run = (end - at) // unit - 1
+        last = at + run * unit
+        if run < 1 or not self._is_unit(data, at, 1) or not self._is_unit(data, last, run + 1):
+            return 0
+        self.count += run
+        return run * unit
+
+    def _is_unit(self, data: bytearray, at: int, ahead: int) -> bool:
+        """Whether a delivery of the known size, whose tag is `ahead` of the count, stands at `at`."""
+        content_at = at + self._content_at
+        return (
+            data[at : at + _START_SIZE] == self._start
+            and _LONG_LONG.unpack_from(data, at + self._tag_at)[0] == self.count + ahead
+            and data[content_at : content_at + _CONTENT.size] == self._content
+            and data[at + self._unit - 1] == FRAME_END
+        )
+
+    def _skip_marked(self, data: bytearray, at: int, end: int) -> int:
+        """Count deliveries, but for the last one, by the mark in each; returns their length."""
+        mark = self._mark
+        mark_at = at + FRAME_HEAD_SIZE
+        if not mark or self._unit > _SHORT or data[mark_at : mark_at + len(mark)] != mark:
+            return 0
+        last = data.rfind(mark, mark_at + 1, end)
+        if last < 0:
+            return 0
+        following = last - FRAME_HEAD_SIZE
+        if data[following - 1] != FRAME_END or data[following] != METHOD:
+            raise PerfError("the broker sent bytes that are not AMQP 0-9-1 frames")
+        self.count += data.count(mark, mark_at, last)
+        return following - at
+
+    def _take_frame(self, data: bytearray, at: int, end: int) -> int:
+        """Take one whole frame; returns its length, 0 when it is not all there."""
+        length = _frame_length(data, at, end)
+        if not length:
+            return 0
+        kind = data[at]
+        if not self._parsing:
+            method = _METHOD.unpack_from(data, at + FRAME_HEAD_SIZE)[0] if length >= _START_SIZE else 0
+            if kind == METHOD and method == self._method:
+                self._take_method(data, at, length)
+            else:
+                self._on_frame(kind, memoryview(data)[at + FRAME_HEAD_SIZE : at + length - 1])
+        elif self._missing < 0:
+            self._take_header(data, at, length)
+        else:
+            self._take_body(data, at, length)
+        return length
+
+    def _take_method(self, data: bytearray, at: int, length: int) -> None:
+        tag_at = _START_SIZE
+        if self._method == BASIC_DELIVER:
+            tag_at += 1 + data[at + _START_SIZE]
+            self._mark = bytes(data[at + FRAME_HEAD_SIZE : at + _START_SIZE + 1 + len(CONSUMER_TAG)])
+            if not self._mark.endswith(CONSUMER_TAG.encode()):
+                self._mark = b""
+        tag: int = _LONG_LONG.unpack_from(data, at + tag_at)[0]
+        if self._tagged and tag != self.count + 1:
+            raise PerfError(f"the broker sent delivery tag {tag} after {self.count}")
+        self._parsing = True
+        self._missing = -1
+        self._tag_at = tag_at
+        self._start = bytes(data[at : at + _START_SIZE])
+        self._content_at = self._unit = length
+
+    def _take_header(self, data: bytearray, at: int, length: int) -> None:
+        if data[at] != HEADER or length < _CONTENT.size + 3:
+            raise PerfError("the broker sent a delivery without a content header")
+        self._content = bytes(data[at : at + _CONTENT.size])
+        self._header = bytes(data[at + FRAME_HEAD_SIZE : at + length - 1])
+        self._begin = b""
+        self._missing = _CONTENT.unpack_from(data, at)[5]
+        self._unit += length
+        if not self._missing:
+            self._complete()
+
+    def _take_body(self, data: bytearray, at: int, length: int) -> None:
+        size = length - FRAME_OVERHEAD
+        if data[at] != BODY or size > self._missing:
+            raise PerfError("the broker sent a delivery whose body is cut short")
+        if not self._begin:
+            self._begin = bytes(data[at + FRAME_HEAD_SIZE : at + FRAME_HEAD_SIZE + min(size, SAMPLED_BYTES)])
+        self._missing -= size
+        self._unit += length
+        if not self._missing:
+            self._complete()
+
+    def _complete(self) -> None:
+        self._parsing = False
+        self.count += 1
+        self._on_content(self._header, _CONTENT.unpack(self._content)[5], self._begin)
+
+
+def _frame_length(data: bytearray, at: int, end: int) -> int:
+    """The length of the frame at `at`, 0 when it is not all there; PerfError when it does not end as a frame does."""
+    if end - at < FRAME_OVERHEAD:
+        return 0
+    size: int = FRAME_HEAD.unpack_from(data, at)[2]
+    if size > FRAME_MAX:  # more than was agreed on: garbage, which must not be waited for
+        raise PerfError("the broker sent bytes that are not AMQP 0-9-1 frames")
+    length = size + FRAME_OVERHEAD
+    if end - at < length:
+        return 0
+    if data[at + length - 1] != FRAME_END:
+        raise PerfError("the broker sent bytes that are not AMQP 0-9-1 frames")
+    return length
