@@ -1,14 +1,15 @@
-"""Take an order from a queue, charge an account in PostgreSQL, send a shipment: all three, or nothing.
+"""Take an order from a queue, charge an account in PostgreSQL, send a shipment: all three happen, or none.
 
-Every order is one global transaction over the broker and the database. Kill this program, the broker or PostgreSQL at
-any moment, start them again, and it goes on: an order is charged and shipped exactly once, or is still in its queue.
+Every order is one global transaction over the broker and the database. This program, the broker and PostgreSQL may be
+killed at any moment. After a restart the program continues: each order is charged and shipped exactly once, or is still
+in its queue.
 
     pip install 'escrowmq[xa]'
     python examples/order_transfer.py --broker amqp://guest:guest@127.0.0.1:5672/ \
         --database postgresql://localhost/shop --log decisions.db --demo 10
 
-PostgreSQL needs `max_prepared_transactions` above 0 (in postgresql.conf, then a restart). `--demo 10` declares the
-queues, makes the table, and publishes ten orders first. The program ends when no order waits any more.
+PostgreSQL needs `max_prepared_transactions` above 0 (in postgresql.conf, followed by a restart). `--demo 10` first
+declares the queues, creates the table, and publishes ten orders. The program ends when no order is waiting.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ PERSISTENT = BasicProperties(delivery_mode=2)
 
 
 def transfer(manager: TransactionManager) -> str | None:
-    """Work on one order; where it went to, or None if none waits. RolledBack: nothing happened, try again."""
+    """Process one order. Returns the queue that it was sent to, or None if no order is waiting.
+
+    Raises RolledBack if nothing has happened; the call can then be repeated.
+    """
     with manager.transaction("broker", "database", timeout=30) as tx, tx["broker"].channel() as channel:
         method, _, body = channel.basic_get(ORDERS)
         if method is None:
@@ -44,7 +48,7 @@ def transfer(manager: TransactionManager) -> str | None:
 
 
 def read(body: bytes) -> dict[str, Any] | None:
-    """The order in a message; None if there is none: it would only come again, and again."""
+    """Returns the order in a message, or None if the message is not an order. Raising an error would only requeue it."""
     try:
         order = json.loads(body)
         return {"account": str(order["account"]), "amount": int(order["amount"])}
@@ -53,7 +57,7 @@ def read(body: bytes) -> dict[str, Any] | None:
 
 
 def charge(database: Any, order: dict[str, Any]) -> bool:
-    """Whether the account had enough, and was charged."""
+    """Charge the account if it has enough money. Returns whether it was charged."""
     charged = database.execute(
         "UPDATE account SET balance = balance - %(amount)s WHERE name = %(account)s AND balance >= %(amount)s", order
     )
@@ -61,7 +65,7 @@ def charge(database: Any, order: dict[str, Any]) -> bool:
 
 
 def set_up(broker: str, database: str, orders: int) -> None:
-    """Queues, a table with one account, and orders that it can pay."""
+    """Declare the queues, create a table with one account, and publish orders that it can pay."""
     with psycopg.connect(database) as bank:
         bank.execute("CREATE TABLE IF NOT EXISTS account (name text PRIMARY KEY, balance bigint NOT NULL)")
         bank.execute("INSERT INTO account VALUES ('alice', 1000000) ON CONFLICT DO NOTHING")
@@ -79,9 +83,9 @@ def set_up(broker: str, database: str, orders: int) -> None:
 @click.option("--broker", default="amqp://guest:guest@127.0.0.1:5672/", show_default=True, help="EscrowMQ's URL.")
 @click.option("--database", default="postgresql://localhost/shop", show_default=True, help="PostgreSQL's URL.")
 @click.option("--log", default="decisions.db", show_default=True, type=click.Path(path_type=Path), help="Decision log.")
-@click.option("--demo", default=0, help="Set everything up, and publish so many orders first.")
+@click.option("--demo", default=0, help="First set everything up, and publish this many orders.")
 def main(broker: str, database: str, log: Path, demo: int) -> None:
-    """Charge and ship every order that waits, each in one global transaction."""
+    """Charge and ship every waiting order, each in one global transaction."""
     if demo:
         set_up(broker, database, demo)
     participants: dict[str, Callable[[], Any]] = {
@@ -94,12 +98,12 @@ def main(broker: str, database: str, log: Path, demo: int) -> None:
             try:
                 queue = transfer(manager)
             except RolledBack as error:
-                click.echo(f"tried again: {error}")
+                click.echo(f"trying again: {error}")
                 continue
             if queue is None:
                 break
             done += 1
-        click.echo(f"{done} orders are done, and none waits")
+        click.echo(f"{done} orders processed, none waiting")
 
 
 if __name__ == "__main__":

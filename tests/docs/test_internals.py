@@ -18,7 +18,7 @@ from escrowmq.core.records import blocks, commits, kinds, moves, publishing, que
 from escrowmq.core.topology.arguments import consumer as consumer_arguments
 from escrowmq.core.topology.arguments import queue as arguments
 from escrowmq.core.topology.vhost import VirtualHost
-from escrowmq.wire import endpoint, sniff
+from escrowmq.wire import endpoint, login, sniff
 from tests.docs.pages import blocks as blocks_of
 from tests.docs.pages import name
 from tests.unit.sources import ROOT
@@ -51,6 +51,7 @@ MODULES = (
     references,
     settling,
     endpoint,
+    login,
     sniff,
 )
 OTHERS = {"Access": Access, "Log": Log, "Receiver": Receiver, "VirtualHost": VirtualHost}

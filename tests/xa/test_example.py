@@ -32,8 +32,8 @@ def test_order_transfer(tmp_path: Path) -> None:
         options: list[str | Path] = ["--broker", broker.url, "--database", server.url("shop"), "--log", log]
         done = run(ROOT / "examples" / "order_transfer.py", *options, "--demo", "25")
         assert done.returncode == 0, done.stderr
-        assert done.stdout == "25 orders are done, and none waits\n"
-        assert run(ROOT / "examples" / "order_transfer.py", *options).stdout == "0 orders are done, and none waits\n"
+        assert done.stdout == "25 orders processed, none waiting\n"
+        assert run(ROOT / "examples" / "order_transfer.py", *options).stdout == "0 orders processed, none waiting\n"
         with connect(broker.url) as connection, connection.channel() as channel:
             counts = [channel.message_count(queue) for queue in ("orders", "shipments", "declined")]
         assert counts == [0, 25, 0]
