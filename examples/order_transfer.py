@@ -48,7 +48,7 @@ def transfer(manager: TransactionManager) -> str | None:
 
 
 def read(body: bytes) -> dict[str, Any] | None:
-    """Returns the order in a message, or None if the message is not an order. Raising an error would only requeue it."""
+    """Returns the order in a message, or None if the message is not an order, which a retry would not change."""
     try:
         order = json.loads(body)
         return {"account": str(order["account"]), "amount": int(order["amount"])}

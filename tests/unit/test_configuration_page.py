@@ -24,7 +24,7 @@ def test_every_key_is_described(table: str, name: str) -> None:
     section = dict(configuration.sections())[table]
     assert section.model_fields[name].description
     assert configuration.accepts(section, name)
-    chapter = configuration.render().split(f"## `[{table}]`" if table else "## Outside")[1]
+    chapter = configuration.render().split(f"## `[{table}]`" if table else "## Keys outside any table")[1]
     assert f"| `{name}` |" in chapter.split("\n## ")[0]
 
 
