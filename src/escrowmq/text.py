@@ -1,4 +1,4 @@
-"""Text for a terminal or a pipe: foreign names made harmless, columns that are never folded."""
+"""Text for a terminal or a pipe: names are made harmless, columns are never folded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 
 def printable(text: str) -> str:
-    """Text with everything that a terminal would obey, and not show, as an escape: ESC becomes `\\x1b`."""
+    """Escape every character that a terminal would obey instead of showing: ESC becomes `\\x1b`."""
     if text.isprintable():
         return text
     return "".join(
@@ -17,9 +17,9 @@ def printable(text: str) -> str:
 
 
 def columns(rows: Sequence[Sequence[str]], right: Sequence[bool] = ()) -> list[str]:
-    """Rows as lines, each column as wide as its widest cell, flush right where `right` says so.
+    """Format rows as lines, each column as wide as its widest cell, right-aligned where `right` says so.
 
-    Lines are as long as they need to be, so that a name can be copied, and end without blanks.
+    Lines are as long as necessary, so that names can be copied, and have no trailing blanks.
     """
     if not rows:
         return []

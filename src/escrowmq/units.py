@@ -1,4 +1,4 @@
-"""Quantities as people write them: sizes ("64MiB"), durations ("30s"), addresses ("127.0.0.1:5672")."""
+"""Parses quantities as people write them: sizes ("64MiB"), durations ("30s"), addresses ("127.0.0.1:5672")."""
 
 from __future__ import annotations
 
@@ -17,13 +17,17 @@ _SIZE_UNITS = {
 _DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|min|m|h|d)?", re.ASCII)
 _DURATION_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
-SIZE_FORM = 'a size: bytes, or like "64MiB", "1.5GB"'
-DURATION_FORM = 'a duration: seconds, or like "250ms", "30s", "5m", "1h"'
+SIZE_FORM = 'a size: a number of bytes, or a text like "64MiB" or "1.5GB"'
+DURATION_FORM = 'a duration: a number of seconds, or a text like "250ms", "30s", "5m" or "1h"'
 ADDRESS_FORM = 'an address: "HOST:PORT" or "[IPV6]:PORT"; port 0 picks a free one'
 
 
 def parse_size(value: object) -> int:
-    """Bytes of a number or of a text with a unit (kB, KiB, MB, MiB, GB, GiB, TB, TiB). ValueError on anything else."""
+    """Return the bytes of a number, or of a text with a unit (kB, KiB, MB, MiB, GB, GiB, TB, TiB).
+
+    Raises:
+        ValueError: The value is anything else.
+    """
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     if isinstance(value, str) and (match := _SIZE.fullmatch(value.strip())):
@@ -32,7 +36,11 @@ def parse_size(value: object) -> int:
 
 
 def parse_duration(value: object) -> float:
-    """Seconds of a number or of a text with a unit (ms, s, m, h, d). ValueError on anything else."""
+    """Return the seconds of a number, or of a text with a unit (ms, s, m, h, d).
+
+    Raises:
+        ValueError: The value is anything else.
+    """
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"):
         return float(value)
     if isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
@@ -41,7 +49,7 @@ def parse_duration(value: object) -> float:
 
 
 class Address(NamedTuple):
-    """Where to listen or to connect to."""
+    """A host and a port, to listen on or to connect to."""
 
     host: str
     port: int
@@ -51,7 +59,11 @@ class Address(NamedTuple):
 
 
 def parse_address(value: object) -> Address:
-    """The address of a text "HOST:PORT"; an IPv6 host stands in brackets. ValueError on anything else."""
+    """Parse a text "HOST:PORT". An IPv6 host must be in brackets.
+
+    Raises:
+        ValueError: The value is anything else.
+    """
     if isinstance(value, Address):
         return value
     if isinstance(value, str):
@@ -64,7 +76,7 @@ def parse_address(value: object) -> Address:
 
 
 def format_size(size: int) -> str:
-    """The shortest exact form: 131072 → "128KiB", 1000 → "1000B"."""
+    """Return the shortest exact form: 131072 → "128KiB", 1000 → "1000B"."""
     for letter, power in (("T", 4), ("G", 3), ("M", 2), ("K", 1)):
         if size and size % 1024**power == 0:
             return f"{size // 1024**power}{letter}iB"

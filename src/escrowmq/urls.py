@@ -1,4 +1,4 @@
-"""URLs of brokers, without ever repeating the password that is in one."""
+"""Splits URLs of brokers, and shows them without their password."""
 
 from __future__ import annotations
 
@@ -6,25 +6,29 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 _PORT: Final = (
-    "host and port cannot be told apart: the port is a number up to 65535, an IPv6 address stands in [ ], and in a "
-    "user's name or password / ? # @ : are written %2F %3F %23 %40 %3A"
+    "cannot separate host and port: a port is a number up to 65535, an IPv6 address must be in brackets, and "
+    "/ ? # @ : in a user name or password must be written %2F %3F %23 %40 %3A"
 )
 
 
 def split(url: str) -> SplitResult:
-    """Its parts, of which `port` can be read. Raises ValueError with one line that says what is wrong."""
+    """Split a URL into its parts; reading `port` does not fail.
+
+    Raises ValueError with one line if the URL is invalid.
+    """
     try:
         parts = urlsplit(url)
         _ = parts.port
-    except ValueError:  # whose text repeats what it takes for the port, and that may be a piece of the password
+    except ValueError:  # its text contains the supposed port, which may be part of the password
         shown = redacted(url) if "@" in url else f"{url.partition('://')[0]}://…"
         raise ValueError(f"bad URL {shown}: {_PORT}") from None
     return parts
 
 
 def redacted(url: str) -> str:
-    """The URL without what stands before the last `@` but its scheme, and without its query. So a password is not in it
-    though the URL has no scheme, or characters in the password that should have been escaped.
+    """Return the URL without everything between scheme and last `@`, and without its query.
+
+    This hides the password even if the URL has no scheme, or if characters in the password were not escaped.
     """
     before, at, behind = url.rpartition("@")
     scheme, separator, _ = before.partition("://")

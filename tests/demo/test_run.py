@@ -57,21 +57,21 @@ def test_every_record_arrives_once_although_broker_and_driver_are_killed(tmp_pat
     text = output.read_text()
     assert "12,000 flights as JSON messages, 24 transactions of 500" in text
     for line in (
-        r"kill -9 +process .*: its commit (sent and not answered|not sent yet)",
+        r"kill -9 +process .*: its commit (was sent but not answered|was not sent yet)",
         r"restart .* is ready after .*",
-        r" +transaction \d+ were there: it is (whole, and is not sent again|absent as a whole, and is sent again)",
-        r"kill -9 +Spark's driver and its JVM, process \d+, in epoch \d+, on its way to the decision;",
-        r"spark +PySpark .* is up again, and goes on from its checkpoint, after .*",
+        r" +transaction \d+ had arrived: it is (complete and is not sent again|absent as a whole and is sent again)",
+        r"kill -9 +Spark's driver and its JVM, process \d+, in epoch \d+, before the decision;",
+        r"spark +PySpark .* is up again and continues from its checkpoint, after .*",
         r"spark +epoch \d+ (was not decided|had been decided|was complete).*",
-        r"late +\d+ flights came 60 minutes late or more, as the data set says; each is on queue flights.late once.*",
+        r"late +\d+ flights arrived 60 minutes late or more, as in the data set; each is on queue flights.late once.*",
         r"audit +CLEAN: .*",
         rf"report +{out}/audit/report\.html",
-        r"result +published 12,000 = consumed 12,000; none lost, none twice, each in its order and with its content;",
+        r"result +published 12,000 = consumed 12,000; none lost, none duplicated, all in order and with the right content;",
         r" +published 12,000 = processed by Spark 12,000 = counted in the table 12,000",
     ):
         assert re.search(rf"^{line}$", text, re.MULTILINE), f"no line like {line} in:\n{text}"
     assert "\n          \n" not in text, "no empty lines with a label"
-    assert "the broker finishes what it promised" in text
+    assert "the broker completes what it has confirmed" in text
     assert text.endswith(f"data      {data} is kept\n")
     assert "CLEAN" in (out / "audit" / "report.html").read_text()
     with running_broker(tmp_path) as broker:  # the journal was closed in order, and can be used again
@@ -113,7 +113,7 @@ def test_a_data_directory_with_old_messages_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data" / MARKER).touch()
     done = demo("--once", "--limit", "500", "--data-dir", str(tmp_path / "data"), TMPDIR=str(tmp_path))
     assert done.returncode == 1
-    assert "hold 1 messages already" in done.stderr
+    assert "already contain 1 messages" in done.stderr
 
 
 def test_the_data_of_another_broker_is_refused(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_the_data_of_another_broker_is_refused(tmp_path: Path) -> None:
     (data / "0000000000000000.log").write_bytes(b"")
     done = demo("--once", "--limit", "500", "--data-dir", str(data), TMPDIR=str(tmp_path))
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"Error: {data} holds something that is not this demonstration's; give an empty one\n"
+    assert done.stderr == f"Error: {data} contains files that are not from this demonstration; choose an empty folder\n"
     assert [file.name for file in data.iterdir()] == ["0000000000000000.log"]
 
 
@@ -141,5 +141,5 @@ def test_a_broker_that_does_not_start_is_reported(tmp_path: Path) -> None:
     done = demo("--once", "--limit", "500", "--data-dir", str(data), TMPDIR=str(tmp_path))
     assert done.returncode == 1
     assert "the broker did not start" in done.stderr
-    assert f"its data as well: {data}" in done.stderr
+    assert f"its data in {data}" in done.stderr
     assert "Traceback" not in done.stderr

@@ -76,7 +76,7 @@ def test_paths_in_a_file_start_beside_it_and_others_where_they_are(toml: Path) -
     [
         ("limits.frame_mxa = 1", "limits.frame_mxa: unknown key; did you mean frame_max?"),
         ("lisen.address = 'a:1'", "lisen: unknown key; did you mean listen?"),
-        ("disk.zzz = 1", "disk.zzz: unknown key; known here: free_limit"),
+        ("disk.zzz = 1", "disk.zzz: unknown key; known keys: free_limit"),
         ("limits = 3", "limits: expected a table, [limits]"),
         ("limits.frame_max = 12", "limits.frame_max: expected a number greater than or equal to 4096, not 12"),
         (
@@ -92,20 +92,23 @@ def test_paths_in_a_file_start_beside_it_and_others_where_they_are(toml: Path) -
         ("tls.key = 3", "tls.key: expected a path, not 3"),
         (
             "limits.heartbeat_seconds = 'soon'",
-            'limits.heartbeat_seconds: expected a duration: seconds, or like "250ms", "30s", "5m", "1h", not \'soon\'',
+            (
+                "limits.heartbeat_seconds: expected a duration: a number of seconds, "
+                'or a text like "250ms", "30s", "5m" or "1h", not \'soon\''
+            ),
         ),
         (
             "memory.high_watermark = 2.0",
             (
                 "memory.high_watermark: expected a share of this machine's memory like 0.4, "
-                'or a size like "1GiB", of 1 MiB at least, not 2.0'
+                'or a size of at least 1 MiB like "1GiB", not 2.0'
             ),
         ),
         (
             "memory.high_watermark = 40",  # per cent, as it was meant
             (
                 "memory.high_watermark: expected a share of this machine's memory like 0.4, "
-                'or a size like "1GiB", of 1 MiB at least, not 40'
+                'or a size of at least 1 MiB like "1GiB", not 40'
             ),
         ),
         ("data_dir = ''", "data_dir: expected a path, not ''"),
@@ -113,8 +116,8 @@ def test_paths_in_a_file_start_beside_it_and_others_where_they_are(toml: Path) -
             "listen.address = ':1'",
             'listen.address: expected an address: "HOST:PORT" or "[IPV6]:PORT"; port 0 picks a free one, not \':1\'',
         ),
-        ("listen.tls_address = 'a:1'", "listen.tls_address: needs tls.certificate and tls.key"),
-        ("tls.verify_client = 'required'", 'tls.verify_client: "required" needs tls.ca'),
+        ("listen.tls_address = 'a:1'", "listen.tls_address: requires tls.certificate and tls.key"),
+        ("tls.verify_client = 'required'", 'tls.verify_client: "required" requires tls.ca'),
     ],
 )
 def test_a_fault_is_named_with_key_and_what_was_expected(toml: Path, text: str, fault: str) -> None:

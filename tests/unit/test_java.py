@@ -71,7 +71,8 @@ def test_two_installations_do_not_share_a_script(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("said", "text"), [('java version "1.8.0_402"', "is Java 8, Spark needs 17 or newer"), (None, "no Java answers")]
+    ("said", "text"),
+    [('java version "1.8.0_402"', "is Java 8, but Spark needs 17 or newer"), (None, "there is no working Java")],
 )
 def test_without_any_it_is_refused_in_one_line(
     said: str | None, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

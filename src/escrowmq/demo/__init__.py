@@ -1,1 +1,1 @@
-"""`make run`: a stream of real events through a broker that is killed in the middle, counted one by one."""
+"""`make run`: sends real events through a broker that is killed in the middle, and counts every one of them."""

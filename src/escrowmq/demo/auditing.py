@@ -1,4 +1,4 @@
-"""The audit as a user runs it: `escrowmq audit`, a process of its own, over the journal of the running broker."""
+"""Runs the audit as a user does: `escrowmq audit`, in a process of its own, over the journal of the running broker."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Final
 
 _STAGE: Final = re.compile(r" *\d+\.\d s  ")
-"""A line of its progress: when a stage began, and its name."""
+"""Matches a line of progress: the time at which a stage began, and its name."""
 VERDICTS: Final = (0, 1)
-"""Its exit codes: clean, or not; any other one says that there is no verdict."""
+"""The exit codes with a verdict: clean, and not clean."""
 
 
-class AuditFailed(Exception):  # noqa: N818 - named for what happened
-    """The audit could not be made; the text is what it said."""
+class AuditFailed(Exception):  # noqa: N818 - named after the event
+    """The audit failed without a verdict; the text is the end of its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """Its verdict."""
+    """The verdict of an audit."""
 
     clean: bool
     violations: int
@@ -35,7 +35,7 @@ class Audited:
 
 
 def audit(journal: Path, out: Path, tell: Callable[[str], None]) -> Audited:
-    """Run it, and pass on what it says about its progress, line by line. Raises AuditFailed."""
+    """Run the audit, and pass the lines of its progress to `tell`. Raises AuditFailed."""
     command = [sys.executable, "-m", "escrowmq", "audit", str(journal), "--out", str(out), "--json", "--no-nice"]
     said = []
     with subprocess.Popen(
@@ -53,7 +53,7 @@ def audit(journal: Path, out: Path, tell: Callable[[str], None]) -> Audited:
             process.kill()
             raise
     if process.returncode not in VERDICTS or not answer:
-        raise AuditFailed("\n".join(said[-20:]) or f"the audit ended with code {process.returncode}")
+        raise AuditFailed("\n".join(said[-20:]) or f"the audit exited with code {process.returncode}")
     verdict = json.loads(answer)
     return Audited(
         verdict["clean"],

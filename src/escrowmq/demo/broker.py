@@ -1,4 +1,4 @@
-"""The broker as a user runs it: `escrowmq serve`, a process of its own."""
+"""Runs the broker as a user does: `escrowmq serve`, in a process of its own."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 30.0
 CONFIG: Final = """\
 [journal]
-retain_bytes = "4GiB"   # what the audit reads: without it, the broker deletes what it needs no more
-detail = "deliveries"   # and what it delivered to whom
+retain_bytes = "4GiB"   # for the audit, keep the history that the broker no longer needs
+detail = "deliveries"   # and record each delivery
 """
 
 
-class BrokerFailed(Exception):  # noqa: N818 - named for what happened
-    """The broker did not start, or ended by itself; the text has the end of its log."""
+class BrokerFailed(Exception):  # noqa: N818 - named after the event
+    """The broker did not start, or exited unexpectedly; the text has the end of its log."""
 
 
 class Broker:
-    """Starts, kills and starts again one broker, on one data directory and one port."""
+    """A broker process that can be started, killed and restarted on the same data directory and port."""
 
     def __init__(self, data_dir: Path, log_file: Path, config: Path) -> None:
         self.data_dir = data_dir
@@ -44,14 +44,14 @@ class Broker:
         return self._process.pid
 
     def start(self) -> str:
-        """Start it; the line with which it says that it is ready. Raises BrokerFailed."""
+        """Start the broker. Returns the line that says that it is ready. Raises BrokerFailed."""
         command = [
             *(sys.executable, "-m", "escrowmq", "serve", "--data-dir", str(self.data_dir)),
             *("--listen", f"127.0.0.1:{self.port}", "--log-level", "warning", "--config", str(self._config)),
         ]
         self._config.write_text(CONFIG, encoding="utf-8")
         with self.log_file.open("ab") as log:
-            # In a session of its own, so that Ctrl-C reaches this process alone, which then ends the broker in order.
+            # A session of its own keeps Ctrl-C away from the broker; this process then stops it cleanly.
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True
             )
@@ -65,7 +65,7 @@ class Broker:
         return line
 
     def kill(self) -> None:
-        """End it with SIGKILL, which it cannot see coming."""
+        """Kill the broker with SIGKILL, which it cannot handle."""
         self._down = True
         if self._process is not None:
             self._process.kill()
@@ -74,7 +74,7 @@ class Broker:
                 self._process.stdout.close()
 
     def stop(self) -> int:
-        """SIGTERM, and kill -9 if that takes too long; the exit code."""
+        """Send SIGTERM, and SIGKILL if the broker does not stop in time. Returns the exit code."""
         if self._process is None:
             return 0
         self._process.terminate()
@@ -85,12 +85,12 @@ class Broker:
             return self._process.wait()
 
     def check(self) -> None:
-        """Raises BrokerFailed if it has ended by itself."""
+        """Raise BrokerFailed if the broker has exited unexpectedly."""
         if self._process is not None and not self._down and self._process.poll() is not None:
-            raise BrokerFailed(f"the broker ended with code {self._process.returncode}: {self.log_end()}")
+            raise BrokerFailed(f"the broker exited with code {self._process.returncode}: {self.log_end()}")
 
     def log_end(self) -> str:
-        """The last lines that it logged."""
+        """Return the last lines of its log."""
         if not self.log_file.exists():
             return ""
         return "\n".join(self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()[-20:])

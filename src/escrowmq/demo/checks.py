@@ -1,4 +1,4 @@
-"""What must have come out, computed from the data set without broker and Spark; and what did."""
+"""Computes the expected results from the data set, without broker and Spark, and compares them with the actual ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FIELDS: Final = ("flights", "arrived", "delay", "late")
 
 
 class Sums(NamedTuple):
-    """Of a carrier in an hour of the day: flights, those that arrived, their minutes of delay, how many were late."""
+    """The sums of a carrier in an hour of the day: flights, arrived flights, their delay in minutes, late flights."""
 
     flights: int
     arrived: int
@@ -34,7 +34,7 @@ Table = Mapping[Key, Sums]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The table, the numbers of the late flights in their order; and what is left where nothing should be."""
+    """The table, the numbers of the late flights in order, and the counts of leftovers, which should be zero."""
 
     table: Table
     late: list[int]
@@ -45,12 +45,12 @@ class Outcome:
 
     @property
     def flights(self) -> int:
-        """How many flights the table counts."""
+        """The number of flights in the table."""
         return sum(sums.flights for sums in self.table.values())
 
 
 def expected(data: Path, limit: int) -> Outcome:
-    """From the data set itself."""
+    """Compute the results from the data set."""
     table: dict[Key, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     late = []
     for ident, flight in enumerate(flights.flights(data, limit)):
@@ -68,7 +68,7 @@ def expected(data: Path, limit: int) -> Outcome:
 
 
 def found(url: str, table: Path) -> Outcome:
-    """From broker and table."""
+    """Read the results from the broker and the table."""
     from pyarrow import dataset
 
     total: dict[Key, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
@@ -87,7 +87,7 @@ def found(url: str, table: Path) -> Outcome:
 
 
 def faults(wanted: Outcome, outcome: Outcome) -> list[str]:
-    """What is wrong; nothing, if all is well."""
+    """Compare the results. Returns one line for each fault."""
     wrong = []
     if outcome.flights != wanted.flights:
         wrong.append(f"the table counts {outcome.flights:,} flights, not {wanted.flights:,}")
@@ -95,7 +95,7 @@ def faults(wanted: Outcome, outcome: Outcome) -> list[str]:
     differ = sorted(key for key in keys if wanted.table.get(key) != outcome.table.get(key))
     if differ:
         carrier, hour = differ[0]
-        wrong.append(f"{len(differ)} of {len(keys)} rows of the table are wrong, first that of {carrier} at {hour} h")
+        wrong.append(f"{len(differ)} of {len(keys)} rows of the table are wrong; the first is {carrier} at {hour} h")
     counts = Counter(outcome.late)
     twice = sum(1 for count in counts.values() if count > 1)
     if twice:
@@ -105,7 +105,7 @@ def faults(wanted: Outcome, outcome: Outcome) -> list[str]:
         wrong.append(f"{missing:,} late flights are not on the queue")
     strange = len(counts.keys() - set(wanted.late))
     if strange:
-        wrong.append(f"{strange:,} flights on the queue of late ones were not late")
+        wrong.append(f"{strange:,} flights on the queue of late flights were not late")
     if outcome.waiting or outcome.held or outcome.in_doubt:
         wrong.append(
             f"left behind: {outcome.waiting:,} messages waiting, {outcome.held:,} held, "
@@ -115,6 +115,9 @@ def faults(wanted: Outcome, outcome: Outcome) -> list[str]:
 
 
 def worst(table: Table, least: int) -> tuple[Key, float] | None:
-    """Where one waited longest, on average in minutes, of what at least so many flights tell."""
+    """Return the row with the longest average delay, and that delay in minutes.
+
+    Rows with fewer than `least` arrived flights are ignored. Returns None if there is no other row.
+    """
     means = [(sums.delay / sums.arrived, key) for key, sums in table.items() if sums.arrived >= least]
     return (max(means)[1], max(means)[0]) if means else None

@@ -1,4 +1,4 @@
-"""The closing lines: what was counted where, what the audit says, and whether all is well."""
+"""The closing lines: the counts, the audit's verdict, and whether everything is right."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from escrowmq.demo.story import Result
 from escrowmq.demo.streaming import Streaming
 
 OFTEN = 100
-"""So many arrivals at least are behind a mean that is worth a line."""
+"""The least number of arrivals for a mean that is worth showing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """What there is to tell at the end."""
+    """The results to show at the end."""
 
     shown: Display
     result: Result
@@ -28,25 +28,28 @@ class Closing:
     audited: Audited
 
     def tell(self, transactions: int, wrong: list[str]) -> bool:
-        """Tell it; whether all is well. `wrong` is what table and queue of late flights have against them."""
+        """Show the results.
+
+        Returns whether everything is right. `wrong` lists the faults of the table and the queue.
+        """
         say, published, tally = self.shown.say, self.result.published, self.result.tally
         faults = [*self.result.faults(), *wrong, *self._of_audit()]
         if faults:
             say("WRONG", "\n".join(faults))
             say("report", str(self.audited.report))
             return False
-        again = "none came to the client twice"
+        again = "no message reached the client twice"
         if tally.repeated:
-            again = f"{tally.repeated:,} came to the client a second time, none of which a commit had acknowledged"
+            again = f"{tally.repeated:,} messages reached the client a second time; no commit had acknowledged them"
         say(
             "counted",
             f"{transactions:,} transactions, {published.resent} of them sent again, {len(self.streaming.rows)} epochs "
             f"of Spark, in {self.result.seconds:,.1f} s;\n{again}",
         )
         if not self.result.doubts:
-            say("note", f"in {self.result.kills} kills of the broker no commit was caught on its way")
+            say("note", f"none of {self.result.kills} kills of the broker happened during a commit")
         if not self.streaming.kills:
-            say("note", "Spark was done with every epoch before its driver could be killed")
+            say("note", "Spark had completed every epoch before its driver could be killed")
         self._found()
         late = len(self.outcome.late)
         markers = self.audited.messages - 2 * published.count - late
@@ -54,13 +57,13 @@ class Closing:
             "audit",
             f"CLEAN: {self.audited.messages:,} messages ({published.count:,} on each of two queues, {late:,} late "
             f"flights, {markers} markers of this program),\n"
-            f"{self.audited.records:,} records; no rule broken, nothing in doubt",
+            f"{self.audited.records:,} records; no rule violated, nothing in doubt",
         )
         say("report", str(self.audited.report))
         say(
             "result",
-            f"published {published.count:,} = consumed {tally.settled:,}; none lost, none twice, "
-            f"each in its order and with its content;\n"
+            f"published {published.count:,} = consumed {tally.settled:,}; none lost, none duplicated, "
+            f"all in order and with the right content;\n"
             f"published {published.count:,} = processed by Spark {self.result.processed:,} "
             f"= counted in the table {self.outcome.flights:,}",
         )
@@ -81,12 +84,12 @@ class Closing:
         ordered = all(one < other for one, other in pairwise(late))
         self.shown.say(
             "late",
-            f"{len(late):,} flights came {LATE_MINUTES} minutes late or more, as the data set says; each is on queue "
+            f"{len(late):,} flights arrived {LATE_MINUTES} minutes late or more, as in the data set; each is on queue "
             f"{LATE} once{', in order' if ordered else ''}",
         )
-        text = f"{len(table)} rows by carrier and hour in {self.outcome.files} files, each one as the data set says"
+        text = f"{len(table)} rows by carrier and hour in {self.outcome.files} files, all as computed from the data set"
         place = worst(table, OFTEN)
         if place is not None:
             (carrier, hour), mean = place
-            text += f";\nwho flew with {carrier} at {hour} h came {mean:.0f} minutes late on average"
+            text += f";\nflights of {carrier} at {hour} h arrived {mean:.0f} minutes late on average"
         self.shown.say("table", text)

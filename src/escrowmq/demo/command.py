@@ -30,32 +30,32 @@ from escrowmq.java import SparkUnavailableError, prepare
 
 TRANSACTION: Final = 500
 EPOCH: Final = 30_000
-"""Messages that Spark takes in one epoch at most."""
+"""The largest number of messages in one epoch of Spark."""
 MARKER: Final = "made-by-make-run"
-"""A file in a folder: the demonstration filled it, and may do so again."""
+"""A file that marks a folder as the demonstration's, so that it may be used again."""
 INTERRUPTED: Final = 130
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--once", is_flag=True, help="Stop after the closing lines, instead of staying up until Ctrl-C.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Send the first N flights only.")
+@click.option("--once", is_flag=True, help="Exit after the closing lines instead of running until Ctrl-C.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Send only the first N flights.")
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where the broker keeps its journal, and leaves it; without it a temporary folder, removed at the end.",
+    help="The broker's data directory, which is kept. The default is a temporary folder.",
 )
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where the table and the audit's report go, in place of those of the last run; without it they are temporary.",
+    help="The folder for the table and the audit's report, replacing those of the last run. The default is temporary.",
 )
 def command(*, once: bool, limit: int | None, data_dir: Path | None, out: Path | None) -> None:
-    """Send 336,776 events through broker and Spark, kill both in the middle, and count every one of the events.
+    """Send 336,776 events through broker and Spark, kill both in the middle, and count every event.
 
     The events are the flights that left New York in 2013, as JSON messages in transactions of 500. A client consumes
-    them; a Spark query sums up their delays in a table, and writes the late ones to another queue. The audit then reads
-    in the broker's journal what became of each. Exit code 0 says that all of them arrived once and the audit found
-    nothing; 1 that it is not so, or that something failed.
+    them. A Spark query sums up their delays in a table and writes the late flights to another queue. Finally the audit
+    checks the history of each message in the broker's journal. Exit code 0 means that every event arrived exactly once
+    and the audit found no violation, 1 that this is not so or that something failed.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
@@ -76,14 +76,14 @@ def command(*, once: bool, limit: int | None, data_dir: Path | None, out: Path |
         code = INTERRUPTED
     except (flights.NoData, SparkUnavailableError) as error:
         code = _fail(str(error))
-        shutil.rmtree(workspace)  # nothing was started
+        shutil.rmtree(workspace)  # nothing has been started
     except (Broken, BrokerFailed, AuditFailed) as error:
-        code = _fail(f"{error}\nthe broker's log is kept: {broker.log_file}; its data as well: {broker.data_dir}")
+        code = _fail(f"{error}\nthe broker's log is kept in {broker.log_file}, its data in {broker.data_dir}")
     finally:
         broker.stop()
     if code in {0, INTERRUPTED}:
         shutil.rmtree(workspace, ignore_errors=True)
-        kept = f"{data_dir} is kept" if data_dir else f"{workspace} was temporary, and is removed"
+        kept = f"{data_dir} is kept" if data_dir else f"{workspace} was temporary and has been removed"
         click.echo(f"{'data':<{INDENT}}{kept}")
     elif workspace.exists():
         click.echo(f"{'data':<{INDENT}}{workspace} is kept")
@@ -93,11 +93,13 @@ def command(*, once: bool, limit: int | None, data_dir: Path | None, out: Path |
 
 
 def _claim(folder: Path) -> None:
-    """Mark the directory as the demonstration's. Raises ClickException when something else is in it."""
+    """Mark the folder as the demonstration's. Raises ClickException if it contains anything else."""
     marker = folder / MARKER
     try:
         if folder.is_dir() and any(folder.iterdir()) and not marker.exists():
-            raise click.ClickException(f"{folder} holds something that is not this demonstration's; give an empty one")
+            raise click.ClickException(
+                f"{folder} contains files that are not from this demonstration; choose an empty folder"
+            )
         folder.mkdir(parents=True, exist_ok=True)
         marker.touch()
     except OSError as error:
@@ -105,7 +107,7 @@ def _claim(folder: Path) -> None:
 
 
 def _emptied(out: Path) -> Path:
-    """The folder, without what the last run has left there."""
+    """Remove the results of the last run from the folder."""
     for entry in out.iterdir():
         if entry.is_dir():
             shutil.rmtree(entry)
@@ -115,38 +117,40 @@ def _emptied(out: Path) -> Path:
 
 
 def _put_temporary_files_into(folder: Path) -> None:
-    """Of this process and all that it starts: a JVM that is killed does not remove its own."""
+    """Move the temporary files of all processes to this folder: a killed JVM does not remove its own."""
     folder.mkdir()
     os.environ["TMPDIR"] = os.environ["SPARK_LOCAL_DIRS"] = tempfile.tempdir = str(folder)
 
 
 def _run(broker: Broker, results: Path, limit: int | None, *, once: bool) -> bool:
-    """Everything; whether all of it was right."""
+    """Run the whole demonstration. Returns whether every result was right."""
     began = time.monotonic()
     data = flights.archive()
-    prepare()  # Spark: what is missing is said before anything is started
+    prepare()  # fails before anything is started if Spark is missing
     total = min(flights.count(data), limit or sys.maxsize)
     shown = display(total)
     transactions = -(-total // TRANSACTION)
     shown.say(
         "EscrowMQ",
         f"{version('escrowmq')}: {total:,} flights as JSON messages, {transactions:,} transactions of {TRANSACTION}, "
-        "through pika;\neach to two queues, one for a client to consume, one for Spark",
+        "through pika;\neach goes to two queues, one for a client and one for Spark",
     )
     shown.say("broker", f"{broker.start()}, process {broker.pid}")
     if there := declare(broker.url):
-        raise BrokerFailed(f"the queues in {broker.data_dir} hold {there:,} messages already; give an empty --data-dir")
+        raise BrokerFailed(
+            f"the queues in {broker.data_dir} already contain {there:,} messages; choose an empty --data-dir"
+        )
     job = Job(broker.url, f"flights-{uuid.uuid4().hex[:12]}", results, max(TRANSACTION, min(EPOCH, total // 5)))
     streaming = Streaming(shown, job)
     streaming.start()
-    shown.say("spark", "its driver starts, which takes a while; meanwhile the flights go in")
+    shown.say("spark", "its driver is starting, which takes a while; meanwhile the flights are published")
     try:
         with shown:
             result = Story(broker, streaming, shown, TRANSACTION, max(1, transactions // 2)).play(data, total)
             shown.show(result.published.count, result.tally.settled, result.processed)
     finally:
         streaming.kill()
-    shown.say("audit", f"escrowmq audit reads the broker's journal in {broker.data_dir}, by Spark as well")
+    shown.say("audit", f"escrowmq audit reads the broker's journal in {broker.data_dir}, also with Spark")
     wanted, outcome = checks.expected(data, total), checks.found(broker.url, job.table)
     audited = audit(broker.data_dir, results / "audit", lambda line: shown.say("", line))
     good = Closing(shown, result, streaming, outcome, audited).tell(transactions, checks.faults(wanted, outcome))
@@ -157,7 +161,7 @@ def _run(broker: Broker, results: Path, limit: int | None, *, once: bool) -> boo
 
 
 def _stay(shown: Display, broker: Broker) -> None:
-    """Until Ctrl-C, or until the broker ends."""
+    """Wait until Ctrl-C, or until the broker exits."""
     escrowmq = Path(sys.executable).parent / "escrowmq"
     shown.say("up", f"{broker.url} until Ctrl-C; its data is in {broker.data_dir}")
     shown.say("queues", f"{escrowmq} queues --data-dir {broker.data_dir}")
@@ -170,8 +174,8 @@ def _stay(shown: Display, broker: Broker) -> None:
             broker.check()
     except KeyboardInterrupt:
         if sys.stdout.isatty():
-            click.echo()  # behind the terminal's ^C
-        shown.say("end", "the broker finishes what it promised, and stops")
+            click.echo()  # so that the next line does not follow the terminal's ^C
+        shown.say("end", "the broker completes what it has confirmed, and stops")
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

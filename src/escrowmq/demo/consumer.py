@@ -1,4 +1,4 @@
-"""The consumer, a process of its own: takes the flights, acknowledges them in transactions, and keeps the books."""
+"""The consumer process: consumes the flights, acknowledges them in transactions, and checks every one."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from escrowmq.demo.link import QUEUE, connect, waiting
 from escrowmq.demo.process import prepare
 
 IDLE: Final = 0.5
-"""Seconds without a delivery after which what is there is acknowledged."""
+"""Seconds without a delivery after which the deliveries so far are acknowledged."""
 REPORT: Final = 0.1
 """Seconds between two reports."""
 
 
 class Consumer:
-    """Consumes until the end marker, over as many connections as it takes."""
+    """Consumes until the end marker, over as many connections as necessary."""
 
     def __init__(self, pipe: Connection, url: str, total: int, size: int) -> None:
         self._pipe = pipe
@@ -33,7 +33,7 @@ class Consumer:
         self._reported = 0.0
 
     def run(self) -> Tally:
-        """What was counted when the end marker came."""
+        """Consume until the end marker. Returns the counts."""
         while True:
             try:
                 if self._consume(connect(self._url)):
@@ -42,7 +42,7 @@ class Consumer:
                 self._ledger.interrupted()
 
     def _consume(self, channel: Any) -> bool:
-        """Over one connection; True when the end has come. Raises AMQPError when the connection is lost."""
+        """Consume over one connection until the end marker. Raises AMQPError when the connection is lost."""
         channel.basic_qos(prefetch_count=4 * self._size)
         for method, _, body in channel.consume(QUEUE, inactivity_timeout=IDLE):
             if method is None:
@@ -64,7 +64,7 @@ class Consumer:
         raise AMQPError("the broker cancelled the consumer")
 
     def _settle(self, channel: Any, *, with_marker: bool = False) -> None:
-        """Acknowledge everything that came so far, in one transaction."""
+        """Acknowledge all deliveries so far in one transaction."""
         if self._ledger.waiting or with_marker:
             channel.basic_ack(self._tag, multiple=True)
             self._ledger.committing()
@@ -89,11 +89,11 @@ class Consumer:
 
 
 def run(pipe: Connection, url: str, total: int, size: int) -> None:
-    """The whole life of the process. Tells what it does through `pipe`."""
+    """Run the process. Reports events through `pipe`."""
     prepare()
     try:
         pipe.send(Consumer(pipe, url, total, size).run())
     except AMQPError as error:
         pipe.send(Failed(f"consumer: {error or type(error).__name__}"))
     except BrokenPipeError:
-        pass  # whoever watched has gone
+        pass  # the parent process has gone

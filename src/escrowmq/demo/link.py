@@ -1,4 +1,4 @@
-"""A connection of a plain AMQP 0-9-1 client (pika), and the exchange and queues that the events go through."""
+"""Connections of a plain AMQP 0-9-1 client (pika), and the exchange and queues for the events."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from pika.exceptions import AMQPError
 
 EXCHANGE: Final = "flights"
 QUEUE: Final = "flights"
-"""What the consumer reads."""
+"""The queue of the consumer."""
 STREAMING: Final = "flights.spark"
-"""What Spark reads: the exchange gives each flight to both."""
+"""The queue that Spark reads. The exchange routes each flight to both queues."""
 LATE: Final = "flights.late"
-"""What Spark writes."""
+"""The queue that Spark writes."""
 PATIENCE: Final = 60.0
-"""Seconds to go on trying while the broker is away."""
+"""Seconds for which connection attempts are repeated while the broker is away."""
 IDLE: Final = 10.0
-"""Seconds without a delivery after which nothing more is expected to come."""
+"""Seconds without a delivery after which no more are expected."""
 
-# pika logs what it also raises; here a lost connection is part of the programme.
+# pika logs the errors that it raises, and lost connections are expected here.
 logging.getLogger("pika").setLevel(logging.CRITICAL)
 
 
 def connect(url: str) -> Any:
-    """A transactional channel, as soon as the broker can be reached. Raises AMQPError when that takes too long."""
+    """Open a transactional channel as soon as the broker can be reached. Raises AMQPError after PATIENCE seconds."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
@@ -41,7 +41,7 @@ def connect(url: str) -> Any:
 
 
 def declare(url: str) -> int:
-    """Declare exchange and queues; how many messages are in these already."""
+    """Declare exchange and queues. Returns the number of messages that the queues already contain."""
     connection = pika.BlockingConnection(pika.URLParameters(url))
     try:
         channel = connection.channel()
@@ -57,7 +57,7 @@ def declare(url: str) -> int:
 
 
 def waiting(url: str, queue: str = QUEUE) -> int:
-    """How many messages wait in a queue now."""
+    """Return the number of ready messages in a queue."""
     connection = pika.BlockingConnection(pika.URLParameters(url))
     try:
         return int(connection.channel().queue_declare(queue, durable=True).method.message_count)
@@ -66,7 +66,7 @@ def waiting(url: str, queue: str = QUEUE) -> int:
 
 
 def look(url: str, queue: str) -> list[bytes]:
-    """The bodies of all messages of a queue in their order. They are not acknowledged, so they stay there."""
+    """Return the bodies of all messages in a queue, in order. They are not acknowledged, so they stay there."""
     connection = pika.BlockingConnection(pika.URLParameters(url))
     try:
         channel = connection.channel()

@@ -1,4 +1,4 @@
-"""What the publisher's and the consumer's process have in common."""
+"""Common parts of the publisher's, consumer's and driver's processes."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import signal
 
 
 def prepare() -> None:
-    """Leave Ctrl-C to the process that started this one: it ends both in order."""
+    """Ignore Ctrl-C: the parent process stops the others cleanly."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

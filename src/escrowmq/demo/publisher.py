@@ -1,4 +1,4 @@
-"""The publisher, a process of its own: sends the flights in transactions, and settles what was in doubt."""
+"""The publisher process: sends the flights in transactions and resolves transactions in doubt."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MASK = (1 << 64) - 1
 
 
 class Publisher:
-    """Publishes transaction after transaction; each commit is awaited before the next one begins."""
+    """Publishes one transaction after the other, awaiting each commit before the next."""
 
     def __init__(self, pipe: Connection, url: str) -> None:
         self._pipe = pipe
@@ -33,7 +33,7 @@ class Publisher:
         self.resent = 0
 
     def transaction(self, number: int, first: int, bodies: list[bytes]) -> None:
-        """All of `bodies`, whatever happens to the connection meanwhile, once."""
+        """Publish `bodies` in one transaction exactly once, even if the connection is lost meanwhile."""
         committing = False
         while True:
             try:
@@ -48,12 +48,12 @@ class Publisher:
             if found == len(bodies):
                 return
             if found:
-                raise Broken(f"of the {len(bodies)} messages of transaction {number}, {found} are there")
+                raise Broken(f"{found} of the {len(bodies)} messages of transaction {number} are on the queue")
             committing = False
             self.resent += 1
 
     def _ask(self, first: int, count: int) -> int:
-        """How many messages of a transaction are on the queue: a marker goes behind whatever is there."""
+        """Return how many messages of a transaction are on the queue, by publishing a marker behind them."""
         self._channel = connect(self._url)
         self.mark(first, count)
         answer = self._pipe.recv()
@@ -73,26 +73,26 @@ class Publisher:
             publish(EXCHANGE, "", body, PERSISTENT)
 
 
-class Broken(Exception):  # noqa: N818 - named for what happened
-    """A transaction that is there in part."""
+class Broken(Exception):  # noqa: N818 - named after the event
+    """A part of a transaction is on the queue."""
 
 
 def batches(path: Path, limit: int, size: int) -> Iterator[list[bytes]]:
-    """The messages, `size` at a time."""
+    """Yield the messages in lists of `size`."""
     bodies = (flights.encode(ident, flight) for ident, flight in enumerate(flights.flights(path, limit)))
     while batch := list(islice(bodies, size)):
         yield batch
 
 
 def run(pipe: Connection, url: str, path: Path, limit: int, size: int) -> None:
-    """The whole life of the process. Tells what it does through `pipe`."""
+    """Run the process. Reports events through `pipe`."""
     prepare()
     try:
         _run(pipe, url, path, limit, size)
     except (AMQPError, Broken) as error:
         pipe.send(Failed(f"publisher: {error or type(error).__name__}"))
     except (BrokenPipeError, EOFError):
-        pass  # whoever watched has gone
+        pass  # the parent process has gone
 
 
 def _run(pipe: Connection, url: str, path: Path, limit: int, size: int) -> None:

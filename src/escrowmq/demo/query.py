@@ -1,7 +1,4 @@
-"""What Spark makes of the flights: sums by carrier and hour, and the flights that came late.
-
-Plain Spark, as it would be on any source.
-"""
+"""The Spark query: sums by carrier and hour, and the late flights. It is independent of the source."""
 
 from __future__ import annotations
 
@@ -18,14 +15,14 @@ _FLIGHT: Final = (
 
 
 def parsed(messages: DataFrame) -> DataFrame:
-    """The flights in the column `body`, a string of JSON each."""
+    """Return the flights in the column `body`, which holds JSON texts."""
     from pyspark.sql import functions as f
 
     return messages.select(f.from_json("body", _FLIGHT).alias("flight")).select("flight.*")
 
 
 def sums(flights: DataFrame) -> DataFrame:
-    """For each carrier and hour: flights, those of them that arrived, minutes of delay, flights that were late."""
+    """For each carrier and hour, return flights, arrived flights, minutes of delay, and late flights."""
     from pyspark.sql import functions as f
 
     delay = f.col("arr_delay")
@@ -38,7 +35,7 @@ def sums(flights: DataFrame) -> DataFrame:
 
 
 def late(flights: DataFrame) -> DataFrame:
-    """Messages with the flights that arrived an hour late, or later."""
+    """Return messages for the flights that arrived at least LATE_MINUTES late."""
     from pyspark.sql import functions as f
 
     return flights.where(f.col("arr_delay") >= LATE_MINUTES).select(f.to_json(f.struct("*")).alias("body"))

@@ -1,6 +1,4 @@
-"""The programme: publish, consume, have Spark process, kill -9 in the middle, start again, resolve what was in doubt,
-count.
-"""
+"""The demonstration's course: publish, consume, process with Spark, kill -9 in the middle, restart, resolve, count."""
 
 from __future__ import annotations
 
@@ -32,20 +30,20 @@ from escrowmq.demo.streaming import Broken, Streaming
 
 STALL_SECONDS: Final = 180.0
 EPOCHS: Final = 2
-"""After so many epochs the broker may be killed: the query is well under way."""
+"""The number of epochs after which the broker may be killed, because the query is well under way."""
 LATEST: Final = 0.7
-"""The share of all transactions after which it is killed in any case."""
+"""The share of all transactions after which the broker is killed in any case."""
 HURRY: Final = 4
-"""So many transactions before the end, it is killed at once, lest it be not killed at all."""
+"""The number of transactions before the end from which on the broker is killed at once, so that it is killed at all."""
 ACKNOWLEDGED: Final = 450
-"""Deliveries that the consumer acknowledges in one transaction; not the publisher's number, so it mostly holds some."""
+"""The deliveries per transaction of the consumer; not the publisher's number, so that some are usually unsettled."""
 KILLS: Final = 8
-"""How often the broker is killed at most until that was while a commit was on its way."""
+"""The largest number of kills of the broker until one happens during a commit."""
 
 
 @dataclass(slots=True)
 class Result:
-    """What was counted at the end."""
+    """The counts at the end."""
 
     published: Published
     tally: Tally
@@ -55,7 +53,7 @@ class Result:
     processed: int
 
     def faults(self) -> list[str]:
-        """What is wrong with it; nothing, if all is well."""
+        """Return one line for each fault."""
         published, tally = self.published, self.tally
         wrong = []
         if tally.settled != published.count:
@@ -65,18 +63,18 @@ class Result:
         if tally.lost:
             wrong.append(f"{tally.lost:,} lost")
         if tally.twice:
-            wrong.append(f"{tally.twice:,} came again after their acknowledgement was committed")
+            wrong.append(f"{tally.twice:,} came back after their acknowledgement was committed")
         if tally.out_of_order:
             wrong.append(f"{tally.out_of_order:,} out of order")
         if tally.left:
             wrong.append(f"{tally.left:,} left in the queue")
         if tally.digest != published.digest and not tally.lost:
-            wrong.append("what was consumed is not what was published: the checksums differ")
+            wrong.append("the checksums of the published and the consumed messages differ")
         return wrong
 
 
 class Story:
-    """Watches a publisher, a consumer and Spark, and kills the broker between them while a commit is on its way."""
+    """Watches publisher, consumer and Spark, and kills the broker during a commit."""
 
     def __init__(self, broker: Broker, streaming: Streaming, display: Display, size: int, target: int) -> None:
         self._broker = broker
@@ -97,12 +95,15 @@ class Story:
         self._began = self._moved = time.monotonic()
 
     def play(self, data: Path, limit: int) -> Result:
-        """From the first message to the last; Spark's driver is started already. Raises Broken, BrokerFailed."""
+        """Run from the first message to the last.
+
+        Spark's driver must have been started. Raises Broken or BrokerFailed.
+        """
         context = multiprocessing.get_context("spawn")
         from_consumer, consumer_pipe = context.Pipe()
         from_publisher, publisher_pipe = context.Pipe()
         url = self._broker.url
-        self._last = -(-limit // self._size)  # not killed in: the mark of the end comes right behind it
+        self._last = -(-limit // self._size)  # never killed in, because the end marker follows directly
         children: list[BaseProcess] = [
             context.Process(target=consumer.run, args=(consumer_pipe, url, limit, ACKNOWLEDGED), daemon=True),
             context.Process(target=publisher.run, args=(publisher_pipe, url, data, limit, self._size), daemon=True),
@@ -131,8 +132,8 @@ class Story:
             try:
                 event = pipe.recv()
             except EOFError:
-                name = {from_publisher: "publisher", from_consumer: "consumer"}.get(pipe, "driver of Spark")
-                raise Broken(f"the {name} has ended by itself") from None
+                name = {from_publisher: "publisher", from_consumer: "consumer"}.get(pipe, "Spark driver")
+                raise Broken(f"the {name} exited unexpectedly") from None
             self._moved = time.monotonic()
             if pipe is from_publisher:
                 self._from_publisher(event, from_publisher)
@@ -165,21 +166,22 @@ class Story:
                 raise Broken(event.reason)
 
     def _direct_spark(self) -> None:
-        """Its driver is killed after the broker was, and told to stop when everything is processed."""
+        """Allow the driver to be killed once the broker was, and stop it when everything is processed."""
         self._streaming.may_kill = self._end is not None or (self._doubts > 0 and self._interrupted is None)
         if self._end is not None and self._streaming.processed >= self._end.count:
             self._streaming.finish()
 
     def _due(self, number: int) -> bool:
-        """Whether to kill the broker in this transaction: in the second half, when Spark works or it gets late."""
+        """Whether to kill the broker in this transaction: in the second half, once Spark works or it gets late."""
         if not self._target <= number < self._last or self._doubts or self._kills >= KILLS:
             return False
         return len(self._streaming.rows) >= EPOCHS or number >= LATEST * self._last
 
     def _kill_within(self, pipe: Connection, *, hurry: bool) -> None:
-        """Kill the broker at some moment of the commit that goes out now, or at once; not if its answer comes first.
+        """Kill the broker at a random moment of the commit that is being sent; not if its answer comes first.
 
-        In the first third of the time that a commit takes, it is often caught before it is on disk, and often after.
+        During the first third of the usual duration, the commit is sometimes on disk and sometimes not. `hurry` kills
+        at once.
         """
         if pipe.poll(0.0 if hurry else random.uniform(0, 0.3 * self._commit_seconds)):  # noqa: S311 - no secret
             return
@@ -188,15 +190,17 @@ class Story:
 
     def _restart(self, lost: Interrupted) -> None:
         if not self._kills:
-            raise Broken("the publisher's connection was lost, and nobody had killed the broker")
+            raise Broken("the publisher's connection was lost although the broker had not been killed")
         killed = self._broker.pid
         ids = f"messages {lost.first:,} to {lost.first + lost.count - 1:,}"
-        state = "its commit sent and not answered" if lost.commit_sent else "its commit not sent yet"
+        state = "its commit was sent but not answered" if lost.commit_sent else "its commit was not sent yet"
         self._display.say("kill -9", f"process {killed}, in transaction {lost.number:,} ({ids}): {state}")
         began = time.monotonic()
         self._broker.start()
         took = time.monotonic() - began
-        self._display.say("restart", f"process {self._broker.pid} is ready after {took:.2f} s, on what is on disk")
+        self._display.say(
+            "restart", f"process {self._broker.pid} is ready after {took:.2f} s, with the state that was on disk"
+        )
 
     def _from_consumer(self, event: Any, publisher_pipe: Connection) -> None:
         match event:
@@ -211,7 +215,7 @@ class Story:
                 raise Broken(event.reason)
 
     def _resolve(self, marked: Marked, publisher_pipe: Connection) -> None:
-        """A marker has come: whatever stood before it in the queue has been seen."""
+        """Resolve what was in doubt: a marker has arrived, so everything before it in the queue has too."""
         lost, self._interrupted = self._interrupted, None
         if lost is None:
             return
@@ -223,17 +227,17 @@ class Story:
 
 
 def publisher_verdict(lost: Interrupted, found: int) -> str:
-    """What became of the transaction in which the broker was killed."""
-    head = f"sent a marker behind what is in the queue; when it arrived, {found:,} of the {lost.count:,} messages of\n"
+    """Describe the outcome of the transaction in which the broker was killed."""
+    head = f"sent a marker to the end of the queue; when it arrived, {found:,} of the {lost.count:,} messages of\n"
     if found == lost.count:
-        return f"{head}transaction {lost.number:,} were there: it is whole, and is not sent again"
+        return f"{head}transaction {lost.number:,} had arrived: it is complete and is not sent again"
     if found == 0:
-        return f"{head}transaction {lost.number:,} were there: it is absent as a whole, and is sent again"
-    return f"{head}transaction {lost.number:,} were there: HALF A TRANSACTION"
+        return f"{head}transaction {lost.number:,} had arrived: it is absent as a whole and is sent again"
+    return f"{head}transaction {lost.number:,} had arrived: HALF A TRANSACTION"
 
 
 def consumer_verdict(resolution: Resolution) -> str:
-    """What became of the deliveries that the consumer held."""
+    """Describe the outcome of the consumer's unsettled deliveries."""
     sent, back = resolution.doubtful, resolution.doubtful_back
     lines = []
     if sent:
@@ -242,8 +246,8 @@ def consumer_verdict(resolution: Resolution) -> str:
             outcome = "all of them came back: that commit is not on disk"
         if 0 < back < sent:
             outcome = f"{back:,} of them came back: HALF A TRANSACTION"
-        lines.append(f"held {sent:,} deliveries whose acknowledgement was sent in a commit, not answered; {outcome}")
+        lines.append(f"had {sent:,} deliveries whose acknowledgement was sent in an unanswered commit; {outcome}")
     if resolution.unsettled:
         came = "all" if resolution.unsettled_back == resolution.unsettled else f"ONLY {resolution.unsettled_back:,}"
-        lines.append(f"held {resolution.unsettled:,} deliveries, none acknowledged in a commit yet; {came} came back")
-    return "\n".join(lines) or "held no delivery"
+        lines.append(f"had {resolution.unsettled:,} deliveries that no commit had acknowledged yet; {came} came back")
+    return "\n".join(lines) or "had no unsettled delivery"

@@ -1,4 +1,4 @@
-"""Who watches Spark's driver: starts it, kills it in an epoch, starts it again, and says what became of that epoch."""
+"""Supervises Spark's driver: starts it, kills it during an epoch, restarts it, and reports the epoch's outcome."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from escrowmq.demo.driver import Job
 from escrowmq.demo.events import Begun, Decided, Failed, Lost, Stopped, Tabled, Up
 
 FAILURES: Final = 20
-"""How often the query may fail without an epoch between."""
+"""The number of failures of the query that are accepted without a completed epoch in between."""
 
 
-class Broken(Exception):  # noqa: N818 - named for what happened
-    """The programme cannot be played to its end; the text says why."""
+class Broken(Exception):  # noqa: N818 - named after the event
+    """The demonstration cannot continue; the text says why."""
 
 
 class Streaming:
-    """The driver's process, and what it has told."""
+    """The driver's process and the events that it has reported."""
 
     def __init__(self, display: Display, job: Job) -> None:
         self.rows: dict[int, int] = {}
-        """By epoch: run again, it counts once."""
+        """The rows of each epoch, by number, so that an epoch that is run again counts once."""
         self.known = 0
         self.kills = 0
         self.stopped = False
@@ -51,17 +51,17 @@ class Streaming:
 
     @property
     def pipe(self) -> Connection:
-        """Where it tells."""
+        """The pipe to the driver."""
         assert self._pipe is not None
         return self._pipe
 
     @property
     def processed(self) -> int:
-        """Flights in epochs that are decided."""
+        """The number of flights in decided epochs."""
         return sum(self.rows.values())
 
     def start(self) -> None:
-        """Start the driver; it needs some seconds until it tells something."""
+        """Start the driver, which needs some seconds until its first event."""
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=driver.run, args=(theirs, self._job))
@@ -70,27 +70,27 @@ class Streaming:
         self._started = time.monotonic()
 
     def kill(self) -> None:
-        """End it and its JVM with SIGKILL, which they cannot see coming."""
+        """Kill the driver and its JVM with SIGKILL, which they cannot handle."""
         if self._process is None or self._process.pid is None:
             return
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.kill()  # should it not have come to a group of its own yet
+        self._process.kill()  # it may not have a process group of its own yet
         self._process.join()
         if self._pipe is not None:
             self._pipe.close()
 
     def finish(self) -> None:
-        """Have it stop: there is nothing more to come."""
+        """Tell the driver to stop, because no more messages will come."""
         if not self._stopping:
             self._stopping = True
             self.pipe.send("stop")
 
     def told(self, event: Any) -> None:
-        """What the driver has told. Raises Broken."""
+        """Handle an event of the driver. Raises Broken."""
         match event:
             case Up():
-                again = "again, and goes on from its checkpoint" if self.kills else "and waits for flights"
+                again = "again and continues from its checkpoint" if self.kills else "and waits for flights"
                 took = time.monotonic() - self._started
                 self._display.say("spark", f"PySpark {event.pyspark} is up {again}, after {took:.1f} s")
             case Begun():
@@ -104,7 +104,7 @@ class Streaming:
             case Lost():
                 self._failures += 1
                 if self._failures > FAILURES:
-                    raise Broken(f"the query fails again and again: {event.reason}; Spark's log: {self._job.log}")
+                    raise Broken(f"the query keeps failing: {event.reason}; Spark's log: {self._job.log}")
                 self._doubtful = self._epoch if self._doubtful is None else self._doubtful
                 within = "between two epochs" if self._epoch is None else f"in epoch {self._epoch}"
                 self._display.say("spark", f"the query has failed {within}: {event.reason}")
@@ -126,9 +126,7 @@ class Streaming:
             self._doubtful = None
 
     def _kill_within(self, epoch: int) -> None:
-        """Kill the driver at some moment of the decision that it is about to bring about; not if that was quicker than
-        any before.
-        """
+        """Kill the driver at a random moment before the decision, unless it is faster than any before."""
         if self.pipe.poll(random.uniform(0, self._decision_seconds)):  # noqa: S311 - no secret
             return
         assert self._process is not None
@@ -137,25 +135,25 @@ class Streaming:
         self.kills += 1
         self._doubtful, self._epoch = epoch, None
         doubt = in_doubt(self._job.url)
-        doubtful = f"{doubt} branch{'es' * (doubt > 1)} of it prepared, in doubt until it comes back"
+        doubtful = f"{doubt} prepared branch{'es' * (doubt > 1)} of it, in doubt until it is back"
         self._display.say(
             "kill -9",
-            f"Spark's driver and its JVM, process {killed}, in epoch {epoch}, on its way to the decision;\n"
+            f"Spark's driver and its JVM, process {killed}, in epoch {epoch}, before the decision;\n"
             f"the broker has {doubtful if doubt else 'no branch of it in doubt'}",
         )
         self.start()
 
 
 def in_doubt(url: str) -> int:
-    """How many branches the broker has that are prepared and not decided."""
+    """Return the number of branches that are prepared and not decided."""
     with escrowmq.client.connect(url) as connection:
         return len(connection.tpc_recover())
 
 
 def verdict(epoch: int, event: Decided) -> str:
-    """What became of the epoch that was under way, as the next one that is told shows."""
+    """Describe the outcome of the epoch that was in progress, given the next one that the driver reports."""
     if event.epoch > epoch:
-        return f"epoch {epoch} was complete, and is not done again"
+        return f"epoch {epoch} was complete and is not run again"
     if event.before:
-        return f"epoch {epoch} had been decided by the broker: Spark ran it again, and nothing was written twice"
-    return f"epoch {epoch} was not decided, and nothing of it was seen: it was done again, for {event.rows:,} flights"
+        return f"epoch {epoch} had been decided by the broker: Spark ran it again, but nothing was written twice"
+    return f"epoch {epoch} was not decided, and nothing of it was visible: it was run again, for {event.rows:,} flights"

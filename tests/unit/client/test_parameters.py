@@ -53,7 +53,7 @@ def test_tls_urls() -> None:
     [
         ("http://host", "the scheme must be amqp or amqps"),
         ("host:5672", "the scheme must be amqp or amqps"),
-        ("amqp://host:x", "the port is a number"),
+        ("amqp://host:x", "a port is a number"),
         ("amqp://host:70000", "ort"),
         ("amqp://host/a/b", "%2F"),
         ("amqp://host?heartbeats=1", "unknown parameter 'heartbeats'"),

@@ -40,7 +40,7 @@ def test_what_is_as_it_must_be_has_no_faults() -> None:
         (replace(GOOD, table={**GOOD.table, ("DL", 6): Sums(1, 1, -4, 0)}), "1 of 2 rows of the table are wrong"),
         (replace(GOOD, late=[2, 2]), "1 late flights are on the queue more than once"),
         (replace(GOOD, late=[]), "1 late flights are not on the queue"),
-        (replace(GOOD, late=[2, 3]), "1 flights on the queue of late ones were not late"),
+        (replace(GOOD, late=[2, 3]), "1 flights on the queue of late flights were not late"),
         (replace(GOOD, waiting=2), "2 messages waiting"),
         (replace(GOOD, held=2), "2 held"),
         (replace(GOOD, in_doubt=2), "2 branches in doubt"),

@@ -22,10 +22,10 @@ def test_a_right_count_has_no_faults() -> None:
     [
         (replace(GOOD.tally, settled=9, lost=1), "10 published, but 9 consumed"),
         (replace(GOOD.tally, settled=9, lost=1), "1 lost"),
-        (replace(GOOD.tally, twice=2), "2 came again"),
+        (replace(GOOD.tally, twice=2), "2 came back"),
         (replace(GOOD.tally, out_of_order=3), "3 out of order"),
         (replace(GOOD.tally, left=4), "4 left"),
-        (replace(GOOD.tally, digest=98), "checksums differ"),
+        (replace(GOOD.tally, digest=98), "the checksums of"),
     ],
 )
 def test_each_fault_is_named(tally: Tally, words: str) -> None:
@@ -38,7 +38,7 @@ def test_what_spark_has_not_processed_is_a_fault() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "words"), [(500, "it is whole"), (0, "it is absent as a whole"), (499, "HALF A TRANSACTION")]
+    ("found", "words"), [(500, "it is complete"), (0, "it is absent as a whole"), (499, "HALF A TRANSACTION")]
 )
 def test_the_publishers_doubt_is_resolved(found: int, words: str) -> None:
     assert words in publisher_verdict(LOST, found)
@@ -50,9 +50,9 @@ def test_the_publishers_doubt_is_resolved(found: int, words: str) -> None:
         (Resolution(300, 0, 0, 0), "none of them came back: that commit is on disk"),
         (Resolution(300, 300, 0, 0), "all of them came back: that commit is not on disk"),
         (Resolution(300, 299, 0, 0), "299 of them came back: HALF A TRANSACTION"),
-        (Resolution(0, 0, 200, 200), "held 200 deliveries, none acknowledged in a commit yet; all came back"),
+        (Resolution(0, 0, 200, 200), "had 200 deliveries that no commit had acknowledged yet; all came back"),
         (Resolution(0, 0, 200, 199), "ONLY 199 came back"),
-        (Resolution(0, 0, 0, 0), "held no delivery"),
+        (Resolution(0, 0, 0, 0), "had no unsettled delivery"),
     ],
 )
 def test_the_consumers_doubt_is_resolved(resolution: Resolution, words: str) -> None:

@@ -31,7 +31,7 @@ def test_a_good_url(url: str, expected: Target) -> None:
         ("http://localhost", "scheme must be amqp, it is 'http'"),
         ("amqps://localhost", "scheme"),
         ("amqp://", "no host"),
-        ("amqp://h:port/", "the port is a number"),
+        ("amqp://h:port/", "a port is a number"),
         ("amqp://h:70000/", "up to 65535"),
         ("amqp://h/a/b", "%2F"),
         ("amqp://h/?heartbeat=1", "query"),
