@@ -21,9 +21,9 @@ POLL_SECONDS = 0.02
 
 
 class BrokerProcess:
-    """`escrowmq serve` on 127.0.0.1, on a free port that it keeps over restarts.
+    """`escrowmq serve` on 127.0.0.1, on a free port that it keeps across restarts.
 
-    What it logs goes to `log_file`; `--listen`, `--data-dir` and `--log-level` are given, `args` come after them.
+    Its log goes to `log_file`. `args` are added after the options `--listen`, `--data-dir` and `--log-level`.
     """
 
     def __init__(self, folder: Path, *args: str) -> None:
@@ -43,7 +43,7 @@ class BrokerProcess:
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
-        """The one that runs, or the last one that did."""
+        """The running process, or the last one that ran."""
         assert self._process is not None, "the broker was never started"
         return self._process
 
@@ -56,11 +56,11 @@ class BrokerProcess:
         ]
 
     def log(self) -> str:
-        """All that the process, and those before it in this folder, wrote to stderr."""
+        """The stderr of this process and of its predecessors in this folder."""
         return self.log_file.read_text(encoding="utf-8", errors="replace") if self.log_file.exists() else ""
 
     def start(self, timeout: float = START_SECONDS) -> BrokerProcess:
-        """Start it, and return when it says that it is ready."""
+        """Start the broker, and return when it reports that it is ready."""
         assert self._process is None or self._process.poll() is not None, "the broker is running"
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
@@ -79,7 +79,7 @@ class BrokerProcess:
         self.process.send_signal(number)
 
     def wait(self, timeout: float = STOP_SECONDS) -> int:
-        """Its exit code, once it has ended."""
+        """Wait until the broker has ended, and return its exit status."""
         try:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -97,16 +97,16 @@ class BrokerProcess:
         self.wait()
 
     def terminate(self, timeout: float = STOP_SECONDS) -> int:
-        """SIGTERM; the exit code, 0 if all went well."""
+        """Send SIGTERM, and return the exit status, which is 0 after a clean stop."""
         if self.process.poll() is None:
             self.process.terminate()
         return self.wait(timeout)
 
     def restart(self, timeout: float = START_SECONDS) -> BrokerProcess:
-        """Start it again on the same data and port; the one that runs is terminated first."""
+        """Terminate the broker if it is running, and start it again on the same data and port."""
         if self.process.poll() is None:
             code = self.terminate()
-            assert code == 0, f"exit code {code}\n{self.log()}"
+            assert code == 0, f"exit status {code}\n{self.log()}"
         return self.start(timeout)
 
     def __enter__(self) -> Self:
@@ -122,7 +122,7 @@ class BrokerProcess:
 
 
 def running_broker(folder: Path, *args: str) -> BrokerProcess:
-    """A broker that is ready; its data and log lie in `folder`. Leave it by `with`, which kills it."""
+    """Start a broker with its data and log in `folder`. As a context manager, it kills the broker at the end."""
     return BrokerProcess(folder, *args).start()
 
 
@@ -134,7 +134,7 @@ def _first_line(stream: IO[bytes], timeout: float) -> str:
         while b"\n" not in data:
             left = deadline - time.monotonic()
             if left <= 0:
-                return f"nothing in {timeout} s, but {data!r}"
+                return f"no complete line within {timeout} s, only {data!r}"
             if selector.select(left):
                 chunk = os.read(stream.fileno(), 4096)
                 if not chunk:
@@ -144,8 +144,12 @@ def _first_line(stream: IO[bytes], timeout: float) -> str:
 
 
 def wait_until(condition: Callable[[], object], timeout: float = 30.0, what: str = "the condition") -> None:
-    """Poll a callable until it is true; for what another process does. AssertionError after `timeout` seconds."""
+    """Poll `condition` until it is true, for conditions that another process has to bring about.
+
+    Raises:
+        AssertionError: the condition was still false after `timeout` seconds.
+    """
     deadline = time.monotonic() + timeout
     while not condition():
-        assert time.monotonic() < deadline, f"{what} did not come about in {timeout} s"
+        assert time.monotonic() < deadline, f"timed out after {timeout} s waiting for {what}"
         time.sleep(POLL_SECONDS)

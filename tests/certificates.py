@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority, and what it issues."""
+"""Issue certificates for tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ONE_DAY = dt.timedelta(days=1)
 
 
 class Authority:
-    """Issues certificates into a folder; `path` is its own."""
+    """An authority that writes certificates to a folder. `path` is its own certificate."""
 
     def __init__(self, folder: Path, name: str = "test authority") -> None:
         self.folder = folder
@@ -30,7 +30,7 @@ class Authority:
         self.path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
     def issue(self, name: str, *, passphrase: bytes | None = None) -> tuple[Path, Path]:
-        """A certificate with this common name, also good for localhost and 127.0.0.1, and its key."""
+        """Issue a certificate for this name, localhost and 127.0.0.1. Returns the paths of certificate and key."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
         certificate = (

@@ -8,7 +8,7 @@ import threading
 
 from hypothesis import HealthCheck, settings
 
-# `dev`: the same examples every run, no deadline, because a busy machine is no bug. `soak`: as many as time allows.
+# `dev` runs the same examples every time, without a deadline, because a busy machine is not a bug. `soak` runs many.
 settings.register_profile("dev", deadline=None, derandomize=True, max_examples=60, print_blob=True)
 settings.register_profile(
     "soak",
@@ -19,6 +19,6 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
-# A shell that runs the tests in the background has SIGINT ignored, and so would have every process that they start.
+# A shell ignores SIGINT in processes that it starts in the background, and the tests' processes would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)

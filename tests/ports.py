@@ -1,4 +1,4 @@
-"""Ports for servers that are started, killed and started again while other tests look for ports as well."""
+"""Reserve ports for servers that are restarted while other tests look for free ports as well."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import weakref
 
 
 def reserve_port(owner: object) -> int:
-    """A port of 127.0.0.1 that the system gives to nobody else as long as `owner` lives, be a server there or not.
+    """A port of 127.0.0.1 that the system assigns to no other socket as long as `owner` lives.
 
-    On Linux, that is: there, a socket that is bound and does not listen is in no way of a server with SO_REUSEADDR.
+    This holds on Linux only, where a socket that is bound but does not listen does not disturb a server that uses
+    SO_REUSEADDR. Elsewhere the port is merely free at the moment.
     """
     with socket.socket() as sock:
         if sys.platform == "linux":

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of a process: it takes longer to start than most of them to run."""
+"""Share one Spark session between all tests of a process: starting it takes longer than most of the tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All that share the session run in one process, one after the other."""
+    """Run all tests that share the session in one process, one after the other."""
     here = str(Path(__file__).parent)
     for item in items:
         if str(item.path).startswith(here):
@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark() -> Iterator[SparkSession]:
     from escrowmq.pipeline.session import session
 
-    # What makes large queries fast makes small ones slow.
+    # These features make large queries fast, and small ones slow.
     conf = {
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.adaptive.enabled": "false",
@@ -33,5 +33,5 @@ def spark() -> Iterator[SparkSession]:
     }
     found = session("local[2]", conf=conf)
     yield found
-    if found.sparkContext._jsc is not None:  # tests of another folder end it, if they come later in this process
+    if found.sparkContext._jsc is not None:  # tests of another folder that run later in this process may have ended it
         found.stop()

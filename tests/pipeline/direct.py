@@ -1,4 +1,4 @@
-"""The pipeline's tasks without Spark, one after the other in this process: for many small journals in little time."""
+"""Run the pipeline's tasks in this process without Spark, to audit many small journals in little time."""
 
 from __future__ import annotations
 
@@ -22,18 +22,27 @@ from escrowmq.pipeline.packing import SCHEMA
 from escrowmq.pipeline.planning import Plan, plan
 from escrowmq.pipeline.sequences import STEPS, Sequences
 
+Violation = tuple[str, str, int]
+
 
 class Audited(NamedTuple):
-    """What came out: rows of `messages` and `branches`, and what is wrong, as (name of the rule, subject, LSN)."""
+    """The result of an audit.
+
+    Args:
+        plan: what was read.
+        messages: rows of the table `messages`.
+        branches: rows of the table `branches`.
+        wrong: violations, each as (name of the violation, subject, LSN).
+    """
 
     plan: Plan
     messages: list[dict[str, Any]]
     branches: list[dict[str, Any]]
-    wrong: list[tuple[str, str, int]]
+    wrong: list[Violation]
 
 
 def export(storage: MemoryStorage, folder: Path) -> Path:
-    """What lies on a simulated disk, as files."""
+    """Write the files of a simulated disk to `folder`, in place of those that it contains."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.iterdir():
         old.unlink()
@@ -43,19 +52,33 @@ def export(storage: MemoryStorage, folder: Path) -> Path:
 
 
 def audited(journal: Path, parts: int = 2) -> Audited:
-    """Audit a whole journal."""
+    """Audit a whole journal. `parts` is the number of parts into which the work is divided."""
     found = plan(journal)
+    wrong: list[Violation] = [("damaged log", each.file, each.lsn) for each in found.damage]
+    world, names, damage = _scanned(journal, found)
+    messages = _messages(journal, found, parts, world, names)
+    branches, numbers = _branches(journal, found, world)
+    wrong += [*damage, *_of_messages(messages, found.start), *numbers]
+    wrong += [
+        (
+            WRONG.get(row["wrong"], BranchRule.DIFFERENT).name,
+            f"branch {row['branch']}",
+            max(row["records"], default=0),
+        )
+        for row in branches
+        if row["wrong"]
+    ]
+    return Audited(found, messages, branches, wrong)
 
-    def pieces() -> Iterator[pa.RecordBatch]:
-        for piece in found.pieces:
-            yield pa.RecordBatch.from_pylist([piece._asdict()])
 
+def _scanned(journal: Path, found: Plan) -> tuple[World, Names, list[Violation]]:
+    """The facts that apply to all messages, the names of queues, and damage, from a scan of the journal."""
     names: dict[int, tuple[str, str]] = {}
     arguments: dict[int, dict[str, Any]] = {}
     deleted: dict[int, tuple[int, int, int]] = {}
-    wrong: list[tuple[str, str, int]] = [("damaged log", each.file, each.lsn) for each in found.damage]
     handed: dict[int, list[tuple[int, int, int]]] = {}
-    for row in _rows(tasks.Scan(str(journal))(pieces())):
+    damage: list[Violation] = []
+    for row in _rows(tasks.Scan(str(journal))(_pieces(found))):
         if row["kind"] == Kind.DELIVERED:
             handed.setdefault(row["number"], []).append((row["time"], row["lsn"], row["frame"]))
             continue
@@ -68,7 +91,7 @@ def audited(journal: Path, parts: int = 2) -> Audited:
         elif row["kind"] == Kind.QUEUE_DELETED:
             deleted[fields["id"]] = (row["lsn"], row["frame"], row["time"])
         elif row["kind"] == 0 and row["payload"]:
-            wrong.append(("damaged log", row["file"], row["lsn"]))
+            damage.append(("damaged log", row["file"], row["lsn"]))
     world = World(
         start=found.start,
         deleted=deleted,
@@ -79,41 +102,48 @@ def audited(journal: Path, parts: int = 2) -> Audited:
         streams=frozenset(i for i, each in arguments.items() if each.get("x-queue-type") == "stream"),
         declared=frozenset(arguments) if found.start else None,
     )
-    packed = [batch for batch in tasks.Happenings(str(journal), parts)(pieces()) if len(batch)]
-    messages: list[dict[str, Any]] = []
-    if packed:
-        table = pa.Table.from_batches(packed, SCHEMA).sort_by([("part", "ascending"), ("lsn", "ascending")])
-        messages = _rows(tasks.Lives(world, Names(names))(table.to_batches()))
+    return world, Names(names), damage
+
+
+def _messages(journal: Path, found: Plan, parts: int, world: World, names: Names) -> list[dict[str, Any]]:
+    packed = [batch for batch in tasks.Happenings(str(journal), parts)(_pieces(found)) if len(batch)]
+    if not packed:
+        return []
+    table = pa.Table.from_batches(packed, SCHEMA).sort_by([("part", "ascending"), ("lsn", "ascending")])
+    return _rows(tasks.Lives(world, names)(table.to_batches()))
+
+
+def _of_messages(messages: list[dict[str, Any]], start: int) -> Iterator[Violation]:
+    """The findings of messages, without those that a deleted part of the log may explain."""
     first: dict[int, int] = {}
     for row in messages:
-        if row["publish_lsn"] is not None and row["publish_lsn"] >= found.start:
+        if row["publish_lsn"] is not None and row["publish_lsn"] >= start:
             first[row["queue_id"]] = min(first.get(row["queue_id"], row["position"]), row["position"])
     for row in messages:
         for finding in Finding:
             if row["findings"] & finding:
                 horizon = first.get(row["queue_id"])
-                history = found.start > 0 and (horizon is None or row["position"] < horizon)
+                history = start > 0 and (horizon is None or row["position"] < horizon)
                 if finding is not Finding.UNKNOWN or not history:
-                    wrong.append((RULES[finding].name, f"{row['queue']} {row['position']}", row["finding_lsn"]))
-    steps: dict[int, list[dict[str, Any]]] = {}
-    said = _rows(tasks.Branches(str(journal))(pieces()))
+                    yield RULES[finding].name, f"{row['queue']} {row['position']}", row["finding_lsn"]
+
+
+def _branches(journal: Path, found: Plan, world: World) -> tuple[list[dict[str, Any]], list[Violation]]:
+    """Rows of the table `branches`, and violations in the numbers of groups and applications."""
+    said = _rows(tasks.Branches(str(journal))(_pieces(found)))
     numbered = [step for step in said if step["step"] in STEPS]
-    follow = Sequences({}, {}, found.start, deleted)
-    wrong += [(each.rule.name, each.text[2:], each.lsn) for each in follow.check(numbered, found.snapshots)]
+    follow = Sequences({}, {}, found.start, world.deleted)
+    wrong = [(each.rule.name, each.text[2:], each.lsn) for each in follow.check(numbered, found.snapshots)]
+    steps: dict[int, list[dict[str, Any]]] = {}
     for step in sorted((step for step in said if step["step"] not in STEPS), key=lambda step: step["lsn"]):
         steps.setdefault(step["branch"], []).append(step)
-    decided = decisions.World(frozenset(deleted), tuple(found.snapshots), found.start)
-    branches = [together(branch, each, decided) for branch, each in steps.items()]
-    wrong += [
-        (
-            WRONG.get(row["wrong"], BranchRule.DIFFERENT).name,
-            f"branch {row['branch']}",
-            max(row["records"], default=0),
-        )
-        for row in branches
-        if row["wrong"]
-    ]
-    return Audited(found, messages, branches, wrong)
+    decided = decisions.World(frozenset(world.deleted), tuple(found.snapshots), found.start)
+    return [together(branch, each, decided) for branch, each in steps.items()], wrong
+
+
+def _pieces(found: Plan) -> Iterator[pa.RecordBatch]:
+    for piece in found.pieces:
+        yield pa.RecordBatch.from_pylist([piece._asdict()])
 
 
 def _rows(batches: Iterator[pa.RecordBatch]) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
-"""Journals made by hand: the real journal and the real encoders, told record by record what to say.
+"""Write journals record by record with the real journal and the real encoders.
 
-As a program it writes a large one: `python -m tests.pipeline.journals DIR MESSAGES [RUN]`.
+`python -m tests.pipeline.journals DIR MESSAGES [RUN]` writes a large journal.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Operation = tuple[Kind, Sequence[bytes]]
 
 
 class Scribe:
-    """Writes a journal; `frame` ends a frame and lets time pass."""
+    """Writes a journal. Records become durable when `frame` is called, which also advances the clock."""
 
     def __init__(self, folder: Path, *, segment_bytes: int = 1 << 20, journal_id: bytes = b"0123456789abcdef") -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -50,12 +50,12 @@ class Scribe:
         self.close()
 
     def close(self) -> None:
-        """End the last frame, and the journal as a clean stop does."""
+        """Write the last frame, and close the journal as a clean stop does."""
         self.frame()
         self.journal.close()
 
     def frame(self, ms: int = 1) -> None:
-        """What was said since the last frame is one frame, written now."""
+        """Write the records appended since the last call as one frame, `ms` milliseconds later."""
         self.now_us += ms * 1000
         batch = self.journal.take_batch(self.now_us)
         while batch is not None:
@@ -64,16 +64,16 @@ class Scribe:
             batch = self.journal.take_batch(self.now_us)
 
     def append(self, kind: Kind, *parts: bytes) -> int:
-        """Any record; its LSN."""
+        """Append any record, and return its LSN."""
         return self.journal.append(kind, *parts)
 
     def queue(self, ident: int, name: str, **arguments: object) -> int:
-        """A durable queue is declared."""
+        """Declare a durable queue. Returns the record's LSN."""
         fields = {"vhost": "/", "id": ident, "name": name, "auto_delete": False, "arguments": arguments}
         return self.append(Kind.QUEUE_DECLARED, encode_change(**fields))
 
     def delete(self, ident: int, name: str) -> int:
-        """It is deleted."""
+        """Delete a queue. Returns the record's LSN."""
         return self.append(Kind.QUEUE_DELETED, encode_change(vhost="/", id=ident, name=name))
 
     def published(
@@ -84,32 +84,32 @@ class Scribe:
         key: str = "q",
         priority: int = 0,
     ) -> Operation:
-        """The operation of a publish: (queue, first position) of each target."""
+        """A publish operation; `targets` are pairs (queue, first position)."""
         envelope = Envelope("", key, protocol=91, durable=True, priority=priority)
         block = encode_block(self.now_us // 1000, envelope, bodies)
         return Kind.PUBLISH, [encode_targets(targets), *block]
 
     def settled(self, queue: int, positions: Sequence[int], outcome: Outcome = Outcome.ACCEPTED) -> Operation:
-        """The operation of a settlement."""
+        """A settlement operation."""
         return Kind.SETTLE, [encode_settle(queue, outcome, ranges_of(positions))]
 
     def publish(self, queue: int, first: int, count: int = 1) -> int:
-        """A run comes to a queue, outside any branch."""
+        """Publish a run to a queue, outside any branch. Returns the record's LSN."""
         kind, parts = self.published([(queue, first)], [b"body"] * count)
         return self.append(kind, *parts)
 
     def settle(self, queue: int, positions: Sequence[int], outcome: Outcome = Outcome.ACCEPTED) -> int:
-        """Messages leave a queue, outside any branch."""
+        """Settle messages of a queue, outside any branch. Returns the record's LSN."""
         kind, parts = self.settled(queue, positions, outcome)
         return self.append(kind, *parts)
 
     def deliver(self, queue: int, positions: Sequence[int], flags: int = 0) -> int:
-        """Messages are handed to a client."""
+        """Record the delivery of messages to a client. Returns the record's LSN."""
         part = Part("a client", flags, ranges_of(positions))
         return self.append(Kind.DELIVERIES, encode_deliveries(Delivered(queue, self.now_us // 1000, [part])))
 
     def snapshot(self, held: Mapping[int, Sequence[tuple[int, int]]]) -> int:
-        """A snapshot in force, in which queues hold these ranges; the LSN it stands for."""
+        """Take a snapshot in which queues contain these ranges (first position, count). Returns the snapshot's LSN."""
         self.frame()
         records = []
         where = self.blocks()
@@ -122,7 +122,7 @@ class Scribe:
         return self.snapshot_of(records)
 
     def snapshot_of(self, records: Sequence[tuple[int, bytes]]) -> int:
-        """A snapshot in force that holds these records; the LSN it stands for."""
+        """Take a snapshot with these records. Returns the snapshot's LSN."""
         taken = self.journal.begin_snapshot(records, self.now_us)
         taken.write()
         self.journal.snapshot_done(taken)
@@ -131,7 +131,7 @@ class Scribe:
         return taken.lsn
 
     def blocks(self) -> dict[tuple[int, int], tuple[int, int]]:
-        """Where the log has put the messages (queue, position): block, number in it."""
+        """The address of each message in the log: (queue, position) to (LSN of the block, index in it)."""
         found: dict[tuple[int, int], tuple[int, int]] = {}
         reader = JournalReader.open(self.folder)
         for lsn, kind, payload in (record for frame in reader.frames() for record in frame.records()):
@@ -146,14 +146,14 @@ class Scribe:
         return found
 
     def commit(self, *operations: Operation, branch: int | None = None) -> int:
-        """A branch commits; the next one has the next number."""
+        """Commit a branch; without a number, a new branch with the next number. Returns the record's LSN."""
         self.branch += branch is None
         parts, _ = encode_commit(self.branch if branch is None else branch, operations)
         return self.append(Kind.COMMIT, *parts)
 
 
 def large(folder: Path, messages: int, run: int = 1, *, queues: int = 8, body: int = 100, seed: int = 1) -> None:
-    """A journal of this many messages in runs of `run`: published, some in branches, and settled a little later."""
+    """Write a journal of `messages` messages in runs of `run`, some in branches, all settled a little later."""
     rng = random.Random(seed)
     bodies = [rng.randbytes(body)] * run
     with Scribe(folder, segment_bytes=64 << 20) as scribe:

@@ -1,6 +1,6 @@
-"""Runs of `escrowmq audit` with tables of a lakehouse, in processes of their own: they need another PySpark.
+"""Run `escrowmq audit` with Delta and Iceberg tables in a separate process, because they need another PySpark.
 
-`python -m tests.pipeline.lakehouse FORMATS FOLDER STEP`; test_lake.py says what STEP comes after which.
+`python -m tests.pipeline.lakehouse FORMATS FOLDER STEP` executes one step; test_lake.py determines their order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ QUICK = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-"""As for the session of the other tests."""
+"""The settings of the session that the other tests use."""
 
 
 def die(self: Audit) -> None:
@@ -34,7 +34,7 @@ def die(self: Audit) -> None:
 
 
 class House:
-    """A journal, the folder of its audit, and what the session is told so that it has one of the formats."""
+    """A journal, the folder of its audit, and the session's settings for one of the formats."""
 
     def __init__(self, format_: str, folder: Path) -> None:
         self.format = format_
@@ -51,7 +51,7 @@ class House:
             self.conf["spark.sql.catalog.house.warehouse"] = str(folder / "warehouse")
 
     def grow(self, part: int) -> None:
-        """The journal grows: what is settled in this part was published in the one before."""
+        """Append a part to the journal. It settles messages that the previous part has published."""
         with Scribe(self.journal) as scribe:
             if not part:
                 scribe.queue(1, "a")
@@ -59,13 +59,13 @@ class House:
             write(scribe, part)
 
     def audit(self, *more: str, journal: Path | None = None) -> None:
-        """Run the command, which is to say CLEAN."""
+        """Run the command, and expect the verdict CLEAN."""
         conf = [f"--conf={name}={value}" for name, value in self.conf.items()]
         options = [f"--out={self.out}", "--master=local[2]", "--no-nice", "--quiet", *conf, *more]
         assert audit.main([str(journal or self.journal), *options], standalone_mode=False) == 0
 
     def compare(self, messages: int, waiting: int) -> None:
-        """Each table has the same rows as the Parquet one."""
+        """Check that each table has the same rows as the Parquet table, and the numbers of messages."""
         spark = session("local[2]", conf=self.conf)
         for table in lake.TABLES:
             parts = table.split(".")
@@ -83,7 +83,7 @@ class House:
 
 
 def short(house: House) -> None:
-    """A first run, and a second one that replaces what was open."""
+    """Do a first run, and a second one that replaces the open rows."""
     for part in range(2):
         house.grow(part)
         house.audit(f"--format={house.format}")
@@ -91,7 +91,7 @@ def short(house: House) -> None:
 
 
 def first(house: House) -> None:
-    """A first run; a second one that is killed when the tables of both kinds are written, and before it counts."""
+    """Do a first run, and a second one that is killed after it has written all tables, before it is committed."""
     house.grow(0)
     house.audit(f"--format={house.format}")
     house.grow(1)
@@ -100,7 +100,7 @@ def first(house: House) -> None:
 
 
 def second(house: House) -> None:
-    """That run once more; a third one without these tables; a fourth one with, by the session's default, is killed."""
+    """Repeat the killed run; do a third one without these tables; kill a fourth one that uses the default source."""
     house.audit(f"--format={house.format}")
     house.compare(22, 13)
     house.grow(2)
@@ -111,7 +111,7 @@ def second(house: House) -> None:
 
 
 def third(house: House) -> None:
-    """And once more: files of Iceberg now have rows of several runs, of which no part can be replaced."""
+    """Repeat the killed run. Files of Iceberg now contain rows of several runs and cannot be replaced in part."""
     house.audit(f"--conf=spark.sql.sources.default={house.format}")
     house.compare(44, 17)
     if house.format == "iceberg":
@@ -119,7 +119,7 @@ def third(house: House) -> None:
 
 
 def another(house: House) -> None:
-    """Another journal's audit does not touch these tables."""
+    """Check that the audit of another journal does not touch these tables."""
     journal = house.journal.with_name("another")
     with Scribe(journal, journal_id=b"another journal.") as scribe:
         scribe.queue(1, "a")

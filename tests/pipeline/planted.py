@@ -1,6 +1,7 @@
-"""Broken journals: what a broker must never write, in the middle of what it does write.
+"""Broken journals: records that a broker must never write, among records that it does write.
 
-`PLANTED` has a function for each fault. It says good and bad things about one queue, and returns what must be found.
+`PLANTED` has a function for each fault. It writes valid and invalid records about one queue, and returns the violation
+that an audit must find.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from tests.pipeline.journals import Scribe
 
 
 class Expected(NamedTuple):
-    """A breach: rule ID, name, subject (`queue position` or `branch number`), and an LSN that must be named."""
+    """A violation: rule ID, name, subject (`queue position` or `branch number`), and an LSN that must be named."""
 
     rule: str
     name: str
@@ -70,7 +71,7 @@ def settled_twice(scribe: Scribe, queue: int, name: str) -> Expected:
 
 
 def never_published(scribe: Scribe, queue: int, name: str) -> Expected:
-    """Something is settled that never came."""
+    """A message is settled that was never published."""
     scribe.publish(queue, 1, 2)
     scribe.frame()
     lsn = scribe.settle(queue, [1, 2, 3])
@@ -78,7 +79,7 @@ def never_published(scribe: Scribe, queue: int, name: str) -> Expected:
 
 
 def settled_before_commit(scribe: Scribe, queue: int, name: str) -> Expected:
-    """A message is settled in the frame of its commit: it was handed out before that was on disk."""
+    """A message is settled in the frame of its commit, so it was handed out before the commit was on disk."""
     scribe.publish(queue, 1)
     scribe.frame()
     scribe.commit(scribe.published([(queue, 2)]), scribe.settled(queue, [1]))
@@ -88,7 +89,7 @@ def settled_before_commit(scribe: Scribe, queue: int, name: str) -> Expected:
 
 
 def handed_out_before_commit(scribe: Scribe, queue: int, name: str) -> Expected:
-    """It is said to have been handed out, and is published only then."""
+    """A message is handed out according to the log, and published later."""
     scribe.publish(queue, 1)
     scribe.frame()
     lsn = scribe.append(Kind.DELIVERED, encode_delivered(queue, 3))
@@ -98,7 +99,7 @@ def handed_out_before_commit(scribe: Scribe, queue: int, name: str) -> Expected:
 
 
 def half_applied(scribe: Scribe, queue: int, name: str) -> Expected:
-    """What a branch does stands in two records."""
+    """The effects of a branch are spread over two records."""
     scribe.publish(queue, 1)
     scribe.frame()
     scribe.commit(scribe.published([(queue, 2)]))
@@ -107,7 +108,7 @@ def half_applied(scribe: Scribe, queue: int, name: str) -> Expected:
 
 
 def torn_commit(scribe: Scribe, queue: int, name: str) -> Expected:
-    """The record of a commit holds fewer operations than it says."""
+    """The record of a commit contains fewer operations than it declares."""
     scribe.branch += 1
     parts, _ = encode_commit(scribe.branch, [scribe.published([(queue, 1)]), scribe.published([(queue, 2)])])
     whole = b"".join(parts)
@@ -117,7 +118,7 @@ def torn_commit(scribe: Scribe, queue: int, name: str) -> Expected:
 
 
 def torn_dead_letter(scribe: Scribe, queue: int, name: str) -> Expected:
-    """A message leaves its queue as rejected, and the record does not hold the dead letter."""
+    """A message leaves its queue as rejected, but the record lacks the dead letter."""
     scribe.publish(queue, 1)
     scribe.frame()
     parts, _ = encode_commit(0, [scribe.settled(queue, [1], Outcome.REJECTED), scribe.published([(queue, 2)])])
@@ -128,7 +129,7 @@ def torn_dead_letter(scribe: Scribe, queue: int, name: str) -> Expected:
 
 
 def prepare(scribe: Scribe, queue: int, settle: int, *, ago_ms: int = 0) -> tuple[int, int]:
-    """A branch that brings two messages and settles one is prepared; LSNs of the record and of its block."""
+    """Prepare a branch that publishes two messages and settles one. Returns the LSNs of the record and of its block."""
     scribe.branch += 1
     xid = Xid(1, b"global", scribe.branch.to_bytes(4, "big")).encode()
     now = scribe.now_us // 1000 - ago_ms
@@ -145,7 +146,7 @@ def prepare(scribe: Scribe, queue: int, settle: int, *, ago_ms: int = 0) -> tupl
 
 
 def differently_applied(scribe: Scribe, queue: int, name: str) -> Expected:
-    """A commit leaves out a part of what was prepared."""
+    """A commit omits a part of the prepared operations."""
     scribe.publish(queue, 1)
     scribe.frame()
     _, block = prepare(scribe, queue, 1)
@@ -155,7 +156,7 @@ def differently_applied(scribe: Scribe, queue: int, name: str) -> Expected:
 
 
 def more_applied(scribe: Scribe, queue: int, name: str) -> Expected:
-    """A commit brings a message that had not been prepared; it repeats what had been, as if time mattered to that."""
+    """A commit repeats the prepared messages, and adds one that had not been prepared."""
     scribe.publish(queue, 1)
     scribe.frame()
     prepare(scribe, queue, 1)
@@ -166,7 +167,7 @@ def more_applied(scribe: Scribe, queue: int, name: str) -> Expected:
 
 
 def of_other_content(scribe: Scribe, queue: int, name: str) -> Expected:
-    """A commit brings the messages of another branch."""
+    """A commit publishes the messages of another branch."""
     scribe.publish(queue, 1, 2)
     scribe.frame()
     _, block = prepare(scribe, queue, 1)
@@ -179,7 +180,7 @@ def of_other_content(scribe: Scribe, queue: int, name: str) -> Expected:
 
 
 def otherwise_settled(scribe: Scribe, queue: int, name: str) -> Expected:
-    """A commit rejects what was to be accepted."""
+    """A commit rejects a message for which acceptance was prepared."""
     scribe.publish(queue, 1)
     scribe.frame()
     _, block = prepare(scribe, queue, 1)
@@ -190,7 +191,7 @@ def otherwise_settled(scribe: Scribe, queue: int, name: str) -> Expected:
 
 
 def prepared_again(scribe: Scribe, queue: int, name: str) -> Expected:
-    """A branch that was rolled back is prepared once more."""
+    """A branch is prepared again after it was rolled back."""
     scribe.publish(queue, 1)
     scribe.frame()
     prepare(scribe, queue, 1)
@@ -201,7 +202,7 @@ def prepared_again(scribe: Scribe, queue: int, name: str) -> Expected:
 
 
 def never_prepared(scribe: Scribe, queue: int, name: str) -> Expected:
-    """A commit brings messages of a branch of which nothing is known."""
+    """A commit places messages of a branch that was never prepared."""
     block = scribe.publish(queue, 1, 2) + 16
     scribe.frame()
     lsn = scribe.commit((Kind.PLACED, [encode_placed([(queue, 3)], block, 2)]))
@@ -209,7 +210,7 @@ def never_prepared(scribe: Scribe, queue: int, name: str) -> Expected:
 
 
 def forgotten_in_doubt(scribe: Scribe, queue: int, name: str) -> Expected:
-    """A branch is forgotten that nobody has decided."""
+    """An undecided branch is forgotten."""
     scribe.publish(queue, 1)
     scribe.frame()
     prepare(scribe, queue, 1)
@@ -219,7 +220,7 @@ def forgotten_in_doubt(scribe: Scribe, queue: int, name: str) -> Expected:
 
 
 def contradicted(scribe: Scribe, queue: int, name: str) -> Expected:
-    """A branch is rolled back, and committed after that."""
+    """A branch is committed after it was rolled back."""
     scribe.publish(queue, 1)
     scribe.frame()
     _, block = prepare(scribe, queue, 1)
@@ -231,7 +232,7 @@ def contradicted(scribe: Scribe, queue: int, name: str) -> Expected:
 
 
 def delivered_after_settlement(scribe: Scribe, queue: int, name: str) -> Expected:
-    """A message is delivered once more after it was settled for good."""
+    """A message is delivered after it was settled."""
     scribe.publish(queue, 1, 2)
     scribe.frame()
     scribe.deliver(queue, [1, 2])
@@ -242,7 +243,7 @@ def delivered_after_settlement(scribe: Scribe, queue: int, name: str) -> Expecte
 
 
 def not_marked(scribe: Scribe, queue: int, name: str) -> Expected:
-    """A message comes a second time as if it were the first."""
+    """A message is delivered a second time without the redelivered flag."""
     scribe.publish(queue, 1, 2)
     scribe.frame()
     scribe.deliver(queue, [1, 2])
@@ -252,7 +253,7 @@ def not_marked(scribe: Scribe, queue: int, name: str) -> Expected:
 
 
 def delivered_out_of_order(scribe: Scribe, queue: int, name: str) -> Expected:
-    """A message is passed over, and delivered for the first time behind a later one."""
+    """A message is skipped, and delivered for the first time after a later one."""
     scribe.publish(queue, 1, 3)
     scribe.frame()
     scribe.deliver(queue, [1, 3])
@@ -261,7 +262,7 @@ def delivered_out_of_order(scribe: Scribe, queue: int, name: str) -> Expected:
 
 
 def delivered_before_commit(scribe: Scribe, queue: int, name: str) -> Expected:
-    """A message is delivered in the frame of its commit: that was not on disk yet."""
+    """A message is delivered in the frame of its commit, which was not on disk yet."""
     scribe.commit(scribe.published([(queue, 1)]))
     lsn = scribe.deliver(queue, [1])
     return Expected("TX-2", "visible too early", f"{name} 1", lsn)
@@ -277,7 +278,17 @@ def relocate(
     header: bytes = b"",
     ago_ms: int = 0,
 ) -> tuple[int, int]:
-    """A compaction copies messages that came so long ago; LSNs of the record and of its block."""
+    """Relocate messages as a compaction does. Returns the LSNs of the record and of its block.
+
+    Args:
+        scribe: the journal.
+        queue: the queue's number.
+        positions: the positions of the messages.
+        bodies: the copied bodies.
+        key: the copied routing key.
+        header: the copied properties.
+        ago_ms: the time since the messages arrived, in milliseconds.
+    """
     block = encode_block(scribe.now_us // 1000 - ago_ms, Envelope("", key, header, protocol=91, durable=True), bodies)
     head = encode_moves([Move(queue, array("Q", positions), array("I", range(len(positions))))])
     lsn = scribe.append(Kind.RELOCATE, head, *block)
@@ -292,28 +303,28 @@ def copied_otherwise(scribe: Scribe, queue: int, name: str) -> Expected:
 
 
 def copied_in_part(scribe: Scribe, queue: int, name: str) -> Expected:
-    """A compaction cuts off a part of a message."""
+    """A compaction truncates a message."""
     scribe.publish(queue, 1, 2)
     lsn, _ = relocate(scribe, queue, [1, 2], [b"body", b"bod"])
     return Expected("DUR-3", "content changed", f"{name} 2", lsn)
 
 
 def copied_with_another_body(scribe: Scribe, queue: int, name: str) -> Expected:
-    """A compaction copies a body of the same size."""
+    """A compaction replaces a body by another of the same size."""
     scribe.publish(queue, 1, 2)
     lsn, _ = relocate(scribe, queue, [1, 2], [b"body", b"bodY"])
     return Expected("DUR-3", "content changed", f"{name} 2", lsn)
 
 
 def copied_with_another_header(scribe: Scribe, queue: int, name: str) -> Expected:
-    """A compaction changes what no queue looks at."""
+    """A compaction changes the properties, which queues do not interpret."""
     scribe.publish(queue, 1, 2)
     lsn, _ = relocate(scribe, queue, [2], [b"body"], header=b"another")
     return Expected("DUR-3", "content changed", f"{name} 2", lsn)
 
 
 def prepared_and_copied_otherwise(scribe: Scribe, queue: int, name: str) -> Expected:
-    """A compaction changes what a two-phase commit has published."""
+    """A compaction changes a message that a two-phase commit has published."""
     scribe.publish(queue, 1)
     scribe.frame()
     _, block = prepare(scribe, queue, 1)
@@ -326,7 +337,7 @@ def prepared_and_copied_otherwise(scribe: Scribe, queue: int, name: str) -> Expe
 
 
 def looked_for_in_another_body(scribe: Scribe, queue: int, name: str) -> Expected:
-    """A message is said to lie where another one of the same size does."""
+    """A message is readdressed to another one of the same size."""
     scribe.publish(queue, 1, 2)
     kind, parts = scribe.published([(queue, 3)], [b"bodY"])
     scribe.append(kind, *parts)
@@ -337,7 +348,7 @@ def looked_for_in_another_body(scribe: Scribe, queue: int, name: str) -> Expecte
 
 
 def looked_for_elsewhere(scribe: Scribe, queue: int, name: str) -> Expected:
-    """A message is said to lie behind the last one of a block."""
+    """A message is readdressed to an index after the last message of a block."""
     scribe.publish(queue, 1, 2)
     _, block = relocate(scribe, queue, [1, 2], [b"body", b"body"])
     move = Move(queue, array("Q", [2]), array("I", [2]))
@@ -346,7 +357,7 @@ def looked_for_elsewhere(scribe: Scribe, queue: int, name: str) -> Expected:
 
 
 def looked_for_where_no_block_is(scribe: Scribe, queue: int, name: str) -> Expected:
-    """A message is said to lie in the middle of something."""
+    """A message is readdressed to an address at which no block begins."""
     scribe.publish(queue, 1, 2)
     _, block = relocate(scribe, queue, [1, 2], [b"body", b"body"])
     move = Move(queue, array("Q", [2]), array("I", [0]))
@@ -355,7 +366,7 @@ def looked_for_where_no_block_is(scribe: Scribe, queue: int, name: str) -> Expec
 
 
 def held_without_content(scribe: Scribe, queue: int, name: str) -> Expected:
-    """What is held for bulk readers is said to lie behind the last message of a block."""
+    """The copy of a reserved message has an index after the last message of a block."""
     scribe.publish(queue, 1)
     _, block = relocate(scribe, queue, [1], [b"body"])
     scribe.frame()
@@ -365,7 +376,7 @@ def held_without_content(scribe: Scribe, queue: int, name: str) -> Expected:
 
 
 def returned_after_settlement(scribe: Scribe, queue: int, name: str) -> Expected:
-    """A message comes back to its queue though it had been settled."""
+    """A message is returned to its queue after it was settled."""
     scribe.publish(queue, 1, 2)
     scribe.frame()
     scribe.append(Kind.RETURNED, encode_returned(queue, [(1, 1)]))
@@ -375,7 +386,7 @@ def returned_after_settlement(scribe: Scribe, queue: int, name: str) -> Expected
 
 
 def held_after_settlement(scribe: Scribe, queue: int, name: str) -> Expected:
-    """A message is given to bulk readers though it had been settled."""
+    """A message is reserved for bulk readers after it was settled."""
     scribe.publish(queue, 1, 3)
     scribe.frame()
     scribe.settle(queue, [1])
@@ -384,7 +395,7 @@ def held_after_settlement(scribe: Scribe, queue: int, name: str) -> Expected:
 
 
 def settled_without_a_hold(scribe: Scribe, queue: int, name: str) -> Expected:
-    """A group of bulk readers settles another message than it held."""
+    """A group of bulk readers settles a message that it had not reserved."""
     scribe.publish(queue, 1, 3)
     scribe.frame()
     scribe.append(Kind.HELD, *encode_held(Held(queue, "group", 1, 1, [HeldRange(2, 2, 0)], [])))
@@ -404,7 +415,7 @@ def rejected_by_a_hold(scribe: Scribe, queue: int, name: str) -> Expected:
 
 
 def published_to_a_deleted_queue(scribe: Scribe, queue: int, name: str) -> Expected:
-    """A message comes to a queue that is gone."""
+    """A message is published to a deleted queue."""
     scribe.publish(queue, 1)
     scribe.frame()
     scribe.delete(queue, name)
@@ -413,7 +424,7 @@ def published_to_a_deleted_queue(scribe: Scribe, queue: int, name: str) -> Expec
 
 
 def undecided(scribe: Scribe, queue: int, name: str) -> Expected:
-    """A branch was prepared two hours ago, and nobody has decided it."""
+    """A branch was prepared two hours ago and is still undecided."""
     scribe.publish(queue, 1)
     scribe.frame()
     lsn, _ = prepare(scribe, queue, 1, ago_ms=7_200_000)
@@ -465,7 +476,7 @@ PLANTED: Final[dict[str, Plant]] = {
 
 
 def good(scribe: Scribe, queue: int) -> None:
-    """A queue about which nothing can be said against: publishes, transactions, two-phase commits, settlements."""
+    """Write a valid history of a queue: publishes, relocations, transactions, two-phase commits, settlements."""
     scribe.publish(queue, 1, 3)
     _, copy = relocate(scribe, queue, [2, 3], [b"body", b"body"])
     move = Move(queue, array("Q", [1]), array("I", [1]))
@@ -488,7 +499,7 @@ def good(scribe: Scribe, queue: int) -> None:
 
 
 def all_planted(scribe: Scribe) -> Iterator[Expected]:
-    """Every fault, on queues of their own, among good ones."""
+    """Write every fault on a queue of its own, among valid queues. Yields the expected violations."""
     for number, (name, plant) in enumerate(PLANTED.items(), 1):
         scribe.queue(2 * number, name)
         yield plant(scribe, 2 * number, name)

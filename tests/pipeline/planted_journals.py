@@ -1,4 +1,4 @@
-"""Broken journals of which a fault needs the whole: what a snapshot holds, and numbers that go on."""
+"""Broken journals whose fault concerns the journal as a whole: contents of snapshots, and consecutive numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.pipeline.planted import Expected, prepare, relocate
 
 
 def lost(scribe: Scribe) -> Expected:
-    """The snapshot does not hold a message that nobody has settled."""
+    """The snapshot lacks a message that has not been settled."""
     scribe.queue(1, "q")
     scribe.publish(1, 1, 3)
     scribe.frame()
@@ -25,7 +25,7 @@ def lost(scribe: Scribe) -> Expected:
 
 
 def came_back(scribe: Scribe) -> Expected:
-    """The snapshot holds a message that was settled."""
+    """The snapshot contains a message that was settled."""
     scribe.queue(1, "q")
     scribe.publish(1, 1, 3)
     scribe.frame()
@@ -36,7 +36,7 @@ def came_back(scribe: Scribe) -> Expected:
 
 
 def held_twice(scribe: Scribe) -> Expected:
-    """The snapshot holds a message twice."""
+    """The snapshot contains a message twice."""
     scribe.queue(1, "q")
     scribe.publish(1, 1, 3)
     lsn = scribe.snapshot({1: [(1, 2), (2, 2)]})
@@ -44,7 +44,7 @@ def held_twice(scribe: Scribe) -> Expected:
 
 
 def held_with_other_content(scribe: Scribe) -> Expected:
-    """The snapshot looks for a message where it lay before it was moved."""
+    """The snapshot refers to a message at the address that it had before it was relocated."""
     scribe.queue(1, "q")
     block = scribe.publish(1, 1, 3) + 16
     relocate(scribe, 1, [3], [b"body"])
@@ -55,19 +55,19 @@ def held_with_other_content(scribe: Scribe) -> Expected:
 
 
 def hold(scribe: Scribe, number: int, first: int, count: int, settled: int = 1) -> int:
-    """A group holds further messages of queue 1, from the number on."""
+    """Reserve messages of queue 1 for a group, with numbers from `number` on. Returns the record's LSN."""
     return scribe.append(Kind.HELD, *encode_held(Held(1, "group", settled, number, [HeldRange(first, count, 0)], [])))
 
 
 def settle_hold(scribe: Scribe, number: int, positions: Sequence[int]) -> int:
-    """It settles what it holds below the number; the LSN of that operation."""
+    """Settle the group's messages below `number`. Returns the LSN of the RELEASED operation."""
     settled = scribe.settled(1, positions)
     released = encode_released(1, "group", number, number)
     return scribe.commit(settled, (Kind.RELEASED, [released]), branch=0) + 12 + 5 + len(settled[1][0]) + 5
 
 
 def held_out_of_turn(scribe: Scribe) -> Expected:
-    """A group gets messages under numbers that it has had."""
+    """A group reserves messages with numbers that it has used before."""
     scribe.queue(1, "q")
     scribe.publish(1, 1, 9)
     scribe.frame()
@@ -79,7 +79,7 @@ def held_out_of_turn(scribe: Scribe) -> Expected:
 
 
 def settled_out_of_turn(scribe: Scribe) -> Expected:
-    """A group settles fewer messages than lie below the number that it comes to."""
+    """A group settles fewer messages than its new number implies."""
     scribe.queue(1, "q")
     scribe.publish(1, 1, 9)
     scribe.frame()
@@ -90,7 +90,7 @@ def settled_out_of_turn(scribe: Scribe) -> Expected:
 
 
 def hold_forgotten(scribe: Scribe) -> Expected:
-    """A snapshot knows nothing of a group."""
+    """A snapshot lacks the reservation of a group."""
     scribe.queue(1, "q")
     scribe.publish(1, 1)
     scribe.frame()
@@ -100,7 +100,7 @@ def hold_forgotten(scribe: Scribe) -> Expected:
 
 
 def epoch_again(scribe: Scribe) -> Expected:
-    """An application decides an epoch twice, with other branches."""
+    """An application decides an epoch twice, with different branches."""
     scribe.queue(1, "q")
     scribe.publish(1, 1, 2)
     scribe.frame()
@@ -115,7 +115,7 @@ def epoch_again(scribe: Scribe) -> Expected:
 
 
 def epoch_forgotten(scribe: Scribe) -> Expected:
-    """A snapshot has an application at an earlier epoch."""
+    """A snapshot contains an earlier epoch of an application."""
     scribe.append(Kind.DECIDE, *encode_decide("/\0app", 7, [], [])[0])
     scribe.frame()
     lsn = scribe.snapshot_of([(int(Kind.PROGRESS), encode_change(application="/\0app", epoch=6))])

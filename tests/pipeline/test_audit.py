@@ -1,4 +1,4 @@
-"""The pipeline as it is used, on Spark: tables, verdict, report; again and again on a journal that grows."""
+"""The audit on Spark writes tables, verdict and report, and repeated runs continue on a growing journal."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_all_planted_faults_are_found_in_one_journal(spark: SparkSession, tmp_pa
     assert not verdict.clean
     page = (out / "report.html").read_text(encoding="utf-8")
     assert f"{len(expected)} violations" in page
-    assert "http" not in page.replace("http-equiv", "")  # nothing is fetched from anywhere
+    assert "http" not in page.replace("http-equiv", "")  # the page loads nothing from elsewhere
 
 
 def die(_: Audit) -> None:
@@ -64,7 +64,7 @@ def die(_: Audit) -> None:
 
 
 def write(scribe: Scribe, part: int) -> None:
-    """The next part of a journal: what is settled in it was published in the part before."""
+    """Write the next part of a journal. It settles messages that the previous part has published."""
     scribe.branch = max(scribe.branch, 10 * part)
     first = 10 * part + 1
     scribe.publish(1, first, 10)
@@ -89,7 +89,7 @@ def test_runs_add_up_and_a_killed_one_changes_nothing(
     assert (first.clean, first.messages, first.run) == (True, 11, 1)
     with Scribe(journal) as scribe:
         write(scribe, 1)
-    with monkeypatch.context() as patch:  # it dies when everything is written, and before it counts
+    with monkeypatch.context() as patch:  # the run ends after everything is written, before it is committed
         patch.setattr(Audit, "_commit", die)
         with pytest.raises(KeyboardInterrupt):
             audit(journal, out, spark=spark)
@@ -101,7 +101,7 @@ def test_runs_add_up_and_a_killed_one_changes_nothing(
         write(scribe, 3)
         scribe.frame()
         third = audit(journal, out, spark=spark)
-        assert (third.clean, third.records) == (True, 6)  # the last frame may still be on its way to disk
+        assert (third.clean, third.records) == (True, 6)  # the last frame is not read while the journal is open
         whole = audit(journal, tmp_path / "whole", spark=spark)
     assert whole.clean
 
@@ -117,7 +117,7 @@ def test_runs_add_up_and_a_killed_one_changes_nothing(
         assert found == expected, table
 
 
-def test_what_earlier_runs_have_seen_is_looked_up(spark: SparkSession, tmp_path: Path) -> None:
+def test_violations_against_records_of_earlier_runs_are_found(spark: SparkSession, tmp_path: Path) -> None:
     journal, out = tmp_path / "journal", tmp_path / "out"
     with Scribe(journal) as scribe:
         scribe.queue(1, "a")
@@ -168,7 +168,7 @@ def test_a_decision_that_contradicts_one_of_an_earlier_run_is_found(spark: Spark
     with Scribe(journal) as scribe:
         scribe.commit(scribe.settled(1, [1]), branch=1)
         scribe.append(Kind.ROLLBACK, encode_number(2))
-        scribe.append(Kind.ROLLBACK, encode_number(3))  # the same once more
+        scribe.append(Kind.ROLLBACK, encode_number(3))  # repeats the decision, which is allowed
         scribe.append(Kind.ROLLBACK, encode_number(5))
         scribe.branch = 3
         prepare(scribe, 1, 4)
@@ -183,7 +183,7 @@ def test_a_decision_that_contradicts_one_of_an_earlier_run_is_found(spark: Spark
     }
 
 
-def test_what_was_handed_out_in_an_earlier_run_is_known(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_publication_after_an_earlier_run_has_seen_the_hand_out_is_found(spark: SparkSession, tmp_path: Path) -> None:
     journal, out = tmp_path / "journal", tmp_path / "out"
     with Scribe(journal) as scribe:
         scribe.queue(1, "a")
@@ -233,7 +233,7 @@ def test_deliveries_are_in_order_across_runs_and_buckets(spark: SparkSession, tm
 
 
 @pytest.mark.rule("DUR-1")
-def test_a_snapshot_taken_where_a_run_has_stopped_is_compared_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_snapshot_taken_where_a_run_stopped_is_compared_once(spark: SparkSession, tmp_path: Path) -> None:
     journal, out = tmp_path / "journal", tmp_path / "out"
     with Scribe(journal) as scribe:
         scribe.queue(1, "a")
@@ -250,7 +250,7 @@ def test_a_snapshot_taken_where_a_run_has_stopped_is_compared_once(spark: SparkS
     assert again.fresh == 0
 
 
-def test_a_folder_is_about_one_journal(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_folder_belongs_to_one_journal(spark: SparkSession, tmp_path: Path) -> None:
     with Scribe(tmp_path / "journal") as scribe:
         scribe.queue(1, "a")
     store = Store(tmp_path / "out")
@@ -265,7 +265,7 @@ def test_a_folder_is_about_one_journal(spark: SparkSession, tmp_path: Path) -> N
         Audit(spark, tmp_path / "nothing", Store(tmp_path / "out"), Options(), print)
 
 
-def test_a_log_that_was_cut_back_has_lost_something(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_log_shorter_than_in_an_earlier_run_is_a_violation(spark: SparkSession, tmp_path: Path) -> None:
     journal, out = tmp_path / "journal", tmp_path / "out"
     with Scribe(journal) as scribe:
         scribe.queue(1, "a")
@@ -282,7 +282,7 @@ def test_a_log_that_was_cut_back_has_lost_something(spark: SparkSession, tmp_pat
     assert (again.violations, again.fresh) == (1, 0)
 
 
-def test_a_broker_may_delete_what_is_being_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_broker_may_delete_segments_while_they_are_read(spark: SparkSession, tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     with Scribe(journal, segment_bytes=4096) as scribe:
         for queue in range(1, 20):
@@ -298,7 +298,7 @@ def test_a_broker_may_delete_what_is_being_read(spark: SparkSession, tmp_path: P
     assert (verdict.clean, verdict.messages) == (True, 19 * 7)
 
 
-def test_where_it_cannot_be_kept_the_run_begins_anew(
+def test_a_run_starts_over_if_deleted_segments_cannot_be_kept(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("escrowmq.pipeline.pinning._OPEN", tmp_path / "no proc here")
@@ -323,7 +323,7 @@ def test_where_it_cannot_be_kept_the_run_begins_anew(
     assert len([stage for stage in stages if stage.endswith("starting over")]) == 1
 
 
-def test_times_are_those_of_the_log_whatever_the_session_takes_a_time_for(spark: SparkSession, tmp_path: Path) -> None:
+def test_times_do_not_depend_on_the_sessions_time_zone_and_timestamp_type(spark: SparkSession, tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     with Scribe(journal) as scribe:
         scribe.queue(1, "a")
@@ -333,7 +333,7 @@ def test_times_are_those_of_the_log_whatever_the_session_takes_a_time_for(spark:
         prepare(scribe, 1, 1)
     session = spark.newSession()
     session.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
-    # In one of them it seems to have been prepared hours before it was, in the other one hours after.
+    # A misread time would be hours too early in one of these zones, and hours too late in the other.
     for zone, limit, late in (("Asia/Kolkata", 3 * 3600.0, 0), ("America/New_York", 3600.0, 1)):
         session.conf.set("spark.sql.session.timeZone", zone)
         verdict = audit(journal, tmp_path / f"{late} late", spark=session, options=Options(prepared_seconds=limit))

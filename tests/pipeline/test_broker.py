@@ -1,4 +1,4 @@
-"""A real broker does everything that it can, and is killed meanwhile: the audit knows what became of what."""
+"""The audit of a real broker that used all features, and was killed in between, reports every outcome correctly."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def publish(channel: Channel, queue: str, *bodies: bytes, properties: Properties
 
 
 def take(channel: Channel, queue: str) -> tuple[int, bytes]:
-    """Delivery tag and body of the next message."""
+    """Get the next message. Returns its delivery tag and body."""
     method, _, body = channel.basic_get(queue)
     assert method is not None, f"{queue} is empty"
     assert body is not None
@@ -66,7 +66,7 @@ def xid(phase: int, name: str) -> Xid:
 
 
 class Phase:
-    """What happens between two kills. Each queue gets the same number of messages each time."""
+    """The work between two kills. Each phase publishes the same number of messages to each queue."""
 
     def __init__(self, number: int, broker: BrokerProcess) -> None:
         self.number = number
@@ -86,7 +86,7 @@ class Phase:
             self.branches()
 
     def requeue(self, channel: Channel) -> None:
-        """The first of `plain` goes back twice, and is accepted then."""
+        """Requeue the first message of `plain` twice, then accept it."""
         for _ in range(2):
             tag, body = take(channel, "plain")
             assert body == b"1"
@@ -94,7 +94,7 @@ class Phase:
         channel.basic_ack(take(channel, "plain")[0])
 
     def transactions(self, connection: Connection) -> None:
-        """The second one moves on; what was rolled back leaves no trace."""
+        """Move the second message of `plain` in a transaction, and roll another transaction back."""
         channel = connection.channel()
         channel.tx_select()
         channel.basic_ack(take(channel, "plain")[0])
@@ -105,7 +105,7 @@ class Phase:
         channel.close()
 
     def dead_letters(self, channel: Channel) -> None:
-        """One is rejected, one expires; both go on to `dead`."""
+        """Let one message be rejected and one expire, so that both are dead-lettered to `dead`."""
         publish(channel, "source", b"rejected")
         channel.basic_reject(take(channel, "source")[0], requeue=False)
         publish(channel, "source", b"expires", properties=Properties(delivery_mode=2, expiration="1"))
@@ -126,14 +126,14 @@ class Phase:
         channel.queue_delete("gone")
 
     def bulk(self, channel: Channel) -> None:
-        """Much comes and goes, little stays: segments to compact."""
+        """Publish and settle many messages but keep a few, so that segments can be compacted."""
         channel.publish_many("", "bulk", [b"x" * 1000] * BULK, b"\x10\x00\x02")
         tags = [take(channel, "bulk")[0] for _ in range(BULK)]
         channel.ack_many(tag for i, tag in enumerate(tags) if i % 100)
         channel.basic_nack(0, multiple=True, requeue=True)
 
     def holds(self, connection: Connection, channel: Channel) -> None:
-        """Ten are held for a group; five settled in a decision that also brings one to `moved`; the rest released."""
+        """Reserve ten messages for a group, settle five with a decision that also publishes one, release the rest."""
         publish(channel, "held", *[b"%d" % i for i in range(10)])
         escrow = Escrow(connection)
         group = f"group {self.number}"
@@ -149,7 +149,7 @@ class Phase:
         escrow.release("held", group)
 
     def branches(self) -> None:
-        """The third of `plain` moves on by two-phase commit, the fourth is locked by what is in doubt at the kill."""
+        """Move the third message of `plain` by two-phase commit; lock the fourth in a branch in doubt at the kill."""
         for name in ("committed", "rolled back", "forced", "in doubt"):
             with mq.connect(self.broker.url, timeout=20) as connection:
                 connection.tpc_begin(xid(self.number, name), transaction_timeout=600)
@@ -164,7 +164,7 @@ class Phase:
                     connection.tpc_rollback()
 
     def after_the_kill(self) -> None:
-        """An operator and the transaction manager decide; the journal is compacted."""
+        """Let an operator and the transaction manager decide, and compact the journal."""
         self.command("tx", "rollback", str(xid(self.number, "forced")), "--yes")
         with mq.connect(self.broker.url, timeout=20) as connection:
             connection.tpc_commit(xid(self.number, "in doubt"))
@@ -198,13 +198,13 @@ GONE = {
 
 
 def check_messages(found: Audited) -> None:
-    """Every message has the outcome, and the way to it, that it had."""
+    """Check that every message has the right outcome and history."""
     ended: dict[str, Counter[str]] = {}
     for row in found.messages:
         if row["outcome"] is not None:
             ended.setdefault(row["queue"], Counter())[row["outcome"]] += 1
     expected = {queue: Counter(outcomes * PHASES) for queue, outcomes in GONE.items()}
-    expected["plain"]["accepted"] -= 1  # the last one is in doubt
+    expected["plain"]["accepted"] -= 1  # the last message is locked by a branch in doubt
     assert ended == {**expected, "short": Counter(dropped=3 * PHASES - 2)}
     rows = {(row["queue"], row["position"]): row for row in found.messages}
     for first in range(1, 4 * PHASES, 4):
@@ -222,7 +222,7 @@ def check_messages(found: Audited) -> None:
 
 
 def check_open(found: Audited) -> None:
-    """What waits in the queues is what the audit says waits there."""
+    """Check the messages that the audit reports as still in their queues."""
     assert Counter(row["queue"] for row in found.messages if row["outcome"] is None) == OPEN
 
 
@@ -242,7 +242,7 @@ def check_branches(found: Audited) -> None:
 
 @pytest.mark.rule("PIPE-5")
 @pytest.mark.parametrize("retain", ["1GiB", "0"], ids=["all history", "gaps"])
-def test_a_broker_that_did_everything_and_was_killed_is_clean(
+def test_a_broker_that_used_all_features_and_was_killed_is_clean(
     retain: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     config = tmp_path / "escrowmq.toml"
@@ -264,7 +264,7 @@ def test_a_broker_that_did_everything_and_was_killed_is_clean(
     found = audited(broker.data_dir)
     assert found.wrong == []
     if retain == "0":
-        assert found.plan.start > 0, "nothing was compacted away"
+        assert found.plan.start > 0, "compaction deleted no segment"
         return
     check_messages(found)
     check_open(found)

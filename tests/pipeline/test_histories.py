@@ -1,4 +1,4 @@
-"""Simulated histories of the whole server and of its coordinator, with kills, power failures, compaction: all clean."""
+"""Audits of simulated histories with kills, power failures and compaction find no violation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OPTIONS_OF = {
 
 
 class Watched(World):
-    """A world whose journal is audited whenever the process has ended, as it was left and as it was repaired."""
+    """A world whose journal is audited after each end of the process, before and after recovery."""
 
     folder: Path
     audits: list[Audited]
@@ -38,7 +38,7 @@ class Watched(World):
 @pytest.mark.slow
 @pytest.mark.rule("PIPE-5")
 @pytest.mark.parametrize("kind", OPTIONS_OF)
-def test_histories_full_of_trouble_are_clean(kind: str, tmp_path: Path) -> None:
+def test_histories_of_the_server_are_clean(kind: str, tmp_path: Path) -> None:
     seen: Counter[str | None] = Counter()
     for seed in range(11, 11 + SEEDS):
         world = Watched(seed, options=OPTIONS_OF[kind])
@@ -57,7 +57,7 @@ def test_histories_full_of_trouble_are_clean(kind: str, tmp_path: Path) -> None:
 
 
 class WatchedBranches(branch_world.BranchWorld):
-    """The same for distributed transactions: audited before and after each start."""
+    """A world of distributed transactions whose journal is audited before and after each start."""
 
     def __init__(self, seed: int, folder: Path) -> None:
         self.folder = folder

@@ -1,6 +1,6 @@
-"""`--format delta` and `--format iceberg`: on a session that cannot, one clear line, before anything is read.
+"""`--format delta` and `--format iceberg` publish the rows of the Parquet tables, run after run (needs `make lake`).
 
-On one that can, which has another PySpark (`make lake`): tables with the rows of the Parquet ones, run after run.
+A session that does not support the format is refused with one clear line before anything is read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ FORMATS = ("delta", "iceberg")
 @pytest.mark.parametrize(
     ("format_", "missing"), [("delta", "DeltaSparkSessionExtension"), ("iceberg", "spark.sql.catalog.NAME=")]
 )
-def test_what_the_session_lacks_is_said(spark: SparkSession, tmp_path: Path, format_: str, missing: str) -> None:
+def test_an_unsupported_format_is_refused_with_the_missing_setting(
+    spark: SparkSession, tmp_path: Path, format_: str, missing: str
+) -> None:
     with Scribe(tmp_path / "journal") as scribe:
         scribe.queue(1, "q")
     with pytest.raises(StoreError, match=missing) as caught:
@@ -41,7 +43,7 @@ def test_what_the_session_lacks_is_said(spark: SparkSession, tmp_path: Path, for
     assert not list((tmp_path / "out").glob("*/*"))
 
 
-def test_the_format_is_what_is_asked_for_or_configured(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_format_is_the_requested_or_the_configured_one(spark: SparkSession, tmp_path: Path) -> None:
     spark.conf.set("spark.sql.sources.default", "delta")
     try:
         assert wanted(spark, None) == "delta"
@@ -53,7 +55,7 @@ def test_the_format_is_what_is_asked_for_or_configured(spark: SparkSession, tmp_
 
 
 def lakehouse(*words: str) -> int:
-    """Do a step of tests/pipeline/lakehouse.py with the PySpark of `make lake`; the exit status."""
+    """Execute a step of tests/pipeline/lakehouse.py with the PySpark of `make lake`, and return its exit status."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     command = [sys.executable, "-m", "tests.pipeline.lakehouse", *words]
     return subprocess.run(command, cwd=ROOT, env={**environment, "PYTHONPATH": str(LAKE)}, check=False).returncode
@@ -63,9 +65,9 @@ needs_lake = pytest.mark.skipif(not LAKE.with_name(".lake").exists(), reason="ne
 
 
 @needs_lake
-@pytest.mark.xdist_group("lake")  # beside those that share a session
-def test_the_lakehouse_has_what_parquet_has(tmp_path: Path) -> None:
-    """One format after the other: most of it is Spark's start."""
+@pytest.mark.xdist_group("lake")  # can run in parallel to the tests that share a session
+def test_lakehouse_tables_have_the_rows_of_the_parquet_tables(tmp_path: Path) -> None:
+    """Both formats share one start of Spark, which takes most of the time."""
     assert lakehouse(",".join(FORMATS), str(tmp_path), "short") == 0
 
 
@@ -73,8 +75,8 @@ def test_the_lakehouse_has_what_parquet_has(tmp_path: Path) -> None:
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_and_when_runs_are_killed_or_left_out(tmp_path: Path, format_: str) -> None:
-    """Three starts of Spark, seven of its sessions."""
+def test_lakehouse_tables_are_right_after_killed_and_omitted_runs(tmp_path: Path, format_: str) -> None:
+    """This test starts Spark three times, with seven sessions."""
     assert lakehouse(format_, str(tmp_path), "first") == -signal.SIGKILL
     assert lakehouse(format_, str(tmp_path), "second") == -signal.SIGKILL
     assert lakehouse(format_, str(tmp_path), "third") == 0

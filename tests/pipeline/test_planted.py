@@ -1,4 +1,4 @@
-"""Every planted fault is found, by its name, place and LSN; and nothing but it."""
+"""The audit finds every planted fault with its name, subject and LSN, and reports nothing else."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_planted_fault_is_found(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("plant", WHOLE, ids=lambda plant: plant.__name__)
-def test_what_spoils_a_whole_journal_is_found(plant: object, tmp_path: Path) -> None:
+def test_a_fault_of_the_whole_journal_is_found(plant: object, tmp_path: Path) -> None:
     assert callable(plant)
     with Scribe(tmp_path) as scribe:
         expected: Expected = plant(scribe)
@@ -53,7 +53,7 @@ def test_good_journals_are_clean(tmp_path: Path) -> None:
 
 
 @pytest.mark.rule("DUR-1")
-def test_a_message_whose_segment_is_gone_is_found(tmp_path: Path) -> None:
+def test_a_message_whose_segment_was_deleted_is_reported_as_lost(tmp_path: Path) -> None:
     with Scribe(tmp_path, segment_bytes=4096) as scribe:
         scribe.queue(1, "q")
         scribe.publish(1, 1)
@@ -65,7 +65,7 @@ def test_a_message_whose_segment_is_gone_is_found(tmp_path: Path) -> None:
     segments = sorted(tmp_path.glob("*.log"))
     assert len(segments) > 1
     segments[0].unlink(missing_ok=True)
-    # The queue's name has gone with it.
+    # The segment also contained the queue's declaration, so the name is unknown.
     assert [(name, subject) for name, subject, _ in audited(tmp_path).wrong] == [("lost", "queue 1 1")]
 
 
@@ -81,7 +81,7 @@ def test_faults_across_a_border_of_buckets_are_found(tmp_path: Path) -> None:
     assert audited(tmp_path).wrong == [("visible too early", f"q {border - 1}", early)]
 
 
-def test_priorities_that_are_gone_with_the_messages_are_not_guessed(tmp_path: Path) -> None:
+def test_priorities_of_deleted_records_are_not_guessed(tmp_path: Path) -> None:
     with Scribe(tmp_path, segment_bytes=4096) as scribe:
         for position, priority in ((1, 1), (2, 5)):
             kind, parts = scribe.published([(1, position)], priority=priority)
@@ -111,7 +111,7 @@ def test_numbers_of_queues_may_be_large(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [{"x-max-priority": 5}, {"x-queue-type": "stream"}], ids=["priorities", "stream"])
-def test_a_queue_whose_declaration_is_gone_may_be_of_any_kind(arguments: dict[str, object], tmp_path: Path) -> None:
+def test_a_queue_whose_declaration_was_deleted_may_be_of_any_kind(arguments: dict[str, object], tmp_path: Path) -> None:
     with Scribe(tmp_path, segment_bytes=4096) as scribe:
         scribe.queue(1, "q", **arguments)
         for _ in range(5):
@@ -135,14 +135,14 @@ def test_a_queue_whose_declaration_is_gone_may_be_of_any_kind(arguments: dict[st
 
 
 def _filler(scribe: Scribe) -> tuple[Kind, bytes]:
-    """A page that nobody needs: it fills segments."""
+    """An unused page, which fills segments."""
     block = encode_block(scribe.now_us // 1000, Envelope("", "q", protocol=91, durable=False), [b"x" * 1000])
     return Kind.PAGE, b"".join(map(bytes, block))
 
 
 @pytest.mark.rule("DUR-3")
 @pytest.mark.parametrize("sealed", [False, True])
-def test_what_lies_behind_a_broken_frame_is_read_all_the_same(tmp_path: Path, sealed: bool) -> None:
+def test_the_log_after_a_broken_frame_is_still_read(tmp_path: Path, sealed: bool) -> None:
     with Scribe(tmp_path, segment_bytes=4096 if sealed else 1 << 20) as scribe:
         scribe.queue(1, "q")
         scribe.frame()
