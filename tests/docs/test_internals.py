@@ -19,7 +19,6 @@ from escrowmq.core.topology.arguments import consumer as consumer_arguments
 from escrowmq.core.topology.arguments import queue as arguments
 from escrowmq.core.topology.vhost import VirtualHost
 from escrowmq.wire import endpoint, login, sniff
-from tests.docs.pages import blocks as blocks_of
 from tests.docs.pages import name
 from tests.unit.sources import ROOT
 
@@ -91,24 +90,3 @@ def test_names_are_there(page: Path) -> None:
     names = NAME.findall(page.read_text(encoding="utf-8"))
     assert names
     assert [word for word in names if not found(word)] == []
-
-
-def drawn() -> set[str]:
-    """The folders and files in the picture on the page about architecture, as paths."""
-    (picture,) = blocks_of(ROOT / "docs" / "internals" / "architecture.md", "text")
-    parents: list[str] = []
-    paths = set()
-    for line in picture.text.splitlines():
-        depth = (len(line) - len(line.lstrip())) // 2
-        parents[depth:] = [line.split()[0]]
-        paths.add("".join(parents))
-    return paths
-
-
-def test_the_picture_shows_every_folder() -> None:
-    packages = {f"{file.parent.relative_to(ROOT).as_posix()}/" for file in (ROOT / "src").rglob("__init__.py")}
-    assert {path for path in drawn() if path.endswith("/")} == packages
-
-
-def test_the_picture_shows_only_files_that_exist() -> None:
-    assert [path for path in drawn() if not (ROOT / path).exists()] == []

@@ -109,3 +109,25 @@ def test_the_locks_cover_every_dependency() -> None:
         for match in re.findall(r"^([A-Za-z0-9_.-]+)==", text_of(lock), re.MULTILINE)
     }
     assert wanted <= locked, f"run make lock: {wanted - locked}"
+
+
+def drawn() -> set[str]:
+    """The folders and files in the picture on the page about architecture, as paths."""
+    page = ROOT / "docs" / "internals" / "architecture.md"
+    (picture,) = (block for language, block in FENCE.findall(text_of(page)) if language == "text")
+    parents: list[str] = []
+    paths = set()
+    for line in picture.splitlines():
+        depth = (len(line) - len(line.lstrip())) // 2
+        parents[depth:] = [line.split()[0]]
+        paths.add("".join(parents))
+    return paths
+
+
+def test_the_picture_in_the_page_on_architecture_shows_every_folder() -> None:
+    packages = {f"{file.parent.relative_to(ROOT).as_posix()}/" for file in (ROOT / "src").rglob("__init__.py")}
+    assert {path for path in drawn() if path.endswith("/")} == packages
+
+
+def test_the_picture_in_the_page_on_architecture_shows_only_files_that_exist() -> None:
+    assert [path for path in drawn() if not (ROOT / path).exists()] == []
