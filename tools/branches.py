@@ -1,6 +1,6 @@
 """Write docs/internals/branches.md from the two tables of transaction branches.
 
-`python -m tools.branches` writes the page; with `--check` it fails when the page is stale.
+`python -m tools.branches` writes the page. With `--check` it fails if the page is stale.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ these two states rolls the branch back (DTX-7).
 
 
 def words(member: IntEnum) -> str:
-    """The name of a state or an input, for people."""
+    """Return the name of a state or an input in words."""
     return member.name.lower().replace("_", " ")
 
 
@@ -39,7 +39,7 @@ def row(*cells: str) -> str:
 
 
 def table(head: type[IntEnum], rows: list[list[str]]) -> str:
-    """Inputs above, states on the left."""
+    """Format a table with the inputs in the header and the states in the first column."""
     return row("", *map(words, head)) + row("---", *["---"] * len(head)) + "".join(row(*cells) for cells in rows)
 
 
@@ -63,7 +63,7 @@ def association_table() -> str:
 
 
 def diagram() -> str:
-    """The branch's states as a picture; what changes nothing is left out."""
+    """Draw the branch's states. Inputs that leave the state unchanged are left out."""
     lines = ["stateDiagram-v2", f"    [*] --> {State.ACTIVE.name}"]
     for before, inputs in TRANSITIONS.items():
         arrows: dict[State, list[str]] = {}
@@ -77,7 +77,7 @@ def diagram() -> str:
 
 
 def render() -> str:
-    """The page."""
+    """Return the page."""
     return f"{HEAD}\n{diagram()}\n{branch_table()}{MIDDLE}\n{association_table()}"
 
 

@@ -1,6 +1,6 @@
 """Write docs/configuration.md from the configuration's model.
 
-`python -m tools.configuration` writes the page; with `--check` it fails when the page is stale.
+`python -m tools.configuration` writes the page. With `--check` it fails if the page is stale.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ edit it.
 
 
 def sections() -> Iterator[tuple[str, type[BaseModel]]]:
-    """The tables of the file by name; the first, without a name, has the keys that stand outside of every table."""
+    """Yield the tables of the file with their names. The first has no name and contains the keys outside any table."""
     yield "", Config
     for name, field in Config.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
@@ -45,7 +45,7 @@ def sections() -> Iterator[tuple[str, type[BaseModel]]]:
 
 
 def keys(section: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
-    """The keys of a table that are no tables themselves."""
+    """Yield the keys of a table that are not tables themselves."""
     tables = {name for name, _ in sections()}
     for name, field in section.model_fields.items():
         if section is not Config or name not in tables:
@@ -53,7 +53,7 @@ def keys(section: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
 
 
 def accepts(section: type[BaseModel], name: str) -> str:
-    """What a value may look like, in words."""
+    """Describe the accepted values."""
     form = " or ".join(_forms(get_type_hints(section, include_extras=True)[name]))
     bounds = _bounds(section.model_fields[name])
     return f"{form}; {bounds}" if bounds else form
@@ -85,7 +85,7 @@ def _bounds(field: FieldInfo) -> str:
 
 
 def toml(name: str, value: object) -> str:
-    """A default as it would be written in the file."""
+    """Format a default as in the file."""
     match value:
         case Address():
             return f'"{value}"'
@@ -104,7 +104,7 @@ def toml(name: str, value: object) -> str:
 
 
 def example() -> str:
-    """A whole file with every key at its default; keys without a default are commented out."""
+    """Return a complete file with every key at its default. Keys without a default are commented out."""
     lines = []
     for table, section in sections():
         lines += ["", f"[{table}]"] if table else []
@@ -114,7 +114,7 @@ def example() -> str:
 
 
 def render() -> str:
-    """The page docs/configuration.md."""
+    """Return the page docs/configuration.md."""
     lines = [HEAD]
     for table, section in sections():
         lines += [f"## `[{table}]`" if table else "## Keys outside any table", ""]

@@ -1,6 +1,6 @@
-"""Put the figures of bench/results/latest.json into the pages that show some, between two marks.
+"""Write the figures of bench/results/latest.json into the pages that show them, between two marks.
 
-`python -m tools.figures` writes them; with `--check` it fails when a page shows anything else.
+`python -m tools.figures` writes the pages. With `--check` it fails if a page shows other figures.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BEGIN: Final = "<!-- figures: written by `make docs` from bench/results/latest.j
 END: Final = "<!-- end of figures -->"
 
 Rows = Mapping[tuple[str, str], str]
-"""By scenario, the figures that a page shows, and how it calls them."""
+"""The titles of the figures that a page shows, by scenario and figure."""
 
 _README: Final[Rows] = {
     ("transient", "transient"): "transient, auto-ack",
@@ -85,14 +85,14 @@ def cell(figure: dict[str, Any], broker: str) -> str:
 
 
 def times(ratio: float | None) -> str:
-    """A ratio for people: one decimal place, and below 1 two digits that count."""
+    """Format a ratio: with one decimal place, or below 1 with two significant digits."""
     if ratio is None:
         return "–"
     return f"{ratio:.1f}×" if ratio >= 1 else f"{ratio:.2g}×"
 
 
 def table(results: dict[str, Any], wanted: Rows) -> str:
-    """Medians of both brokers, as Markdown."""
+    """Format the medians of both brokers as a Markdown table."""
     rows = []
     for (scenario, name), title in wanted.items():
         figure = results["scenarios"].get(scenario, {}).get("figures", {}).get(name)
@@ -104,7 +104,7 @@ def table(results: dict[str, Any], wanted: Rows) -> str:
 
 
 def machines(results: dict[str, Any], wanted: Rows) -> str:
-    """On what it was measured; of several machines each with its rows."""
+    """Describe the machines of the measurements; if there are several, each with its rows."""
     rows: dict[str, list[str]] = {}
     for (scenario, _), title in wanted.items():
         if scenario in results["scenarios"]:
@@ -117,7 +117,7 @@ def machines(results: dict[str, Any], wanted: Rows) -> str:
 
 
 def place(facts: dict[str, Any]) -> str:
-    """A machine."""
+    """Describe a machine."""
     return (
         f"{facts['cpu']}, {facts['cores']} cores shared by broker and load tool, {facts['memory_mb']:,} MB, "
         f"{facts['filesystem']}, Python {facts['python']}"
@@ -125,23 +125,23 @@ def place(facts: dict[str, Any]) -> str:
 
 
 def figures(results: dict[str, Any] | None, wanted: Rows) -> str:
-    """What stands between the marks."""
+    """Return the text between the marks."""
     if results is None:
         return "No results are recorded yet; `make bench` measures both brokers and writes them."
     return f"{table(results, wanted)}\n\n{machines(results, wanted)}"
 
 
 def render(text: str, results: dict[str, Any] | None, wanted: Rows) -> str:
-    """A page with these figures. Raises ValueError if the marks are not there."""
+    """Return a page with these figures. Raises ValueError if the marks are missing."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise ValueError(f"the page has no line {END if begin else BEGIN}")
+        raise ValueError(f"the page lacks the line {END if begin else BEGIN}")
     return f"{before}{BEGIN}\n\n{figures(results, wanted)}\n\n{END}{after}"
 
 
 def main(arguments: list[str] | None = None, pages: Mapping[Path, Rows] = PAGES, results: Path = RESULTS) -> int:
-    """Write the pages or, with `--check`, compare them; the exit code."""
+    """Write the pages, or with `--check` compare them. Returns the exit code."""
     check = asked_to_check(arguments, "Put the figures of the benchmark into the pages that show some.")
     found = json.loads(results.read_text(encoding="utf-8")) if results.exists() else None
     stale = False

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Write the generated modules of the AMQP 0-9-1 codec from the published XML and our overlay.
+"""Write the generated modules of the AMQP 0-9-1 codec from the published XML and the project's overlay.
 
     tools/gen_amqp.py            write wire/amqp091/codes.py and spec.py
-    tools/gen_amqp.py --check    write nothing; exit 1 if a file differs from what would be written
+    tools/gen_amqp.py --check    write nothing; exit with 1 if a file differs from the generated text
 
-Exit code 2: the published XML is not there (`apt-get install amqp-specs`, or name the file with --spec).
-Output is laid out as `ruff format` would, so that it needs no second tool.
+The exit code is 2 if the published XML is missing (`apt-get install amqp-specs`, or name the file with --spec). The
+output is laid out like that of `ruff format`, so no second tool is needed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ EMPTY = dict.fromkeys(FIXED, "0") | {"bit": "False", "shortstr": '""', "longstr"
 
 @dataclass
 class Field:
-    """One argument: its attribute name, wire type, and default as Python source."""
+    """One argument: attribute name, wire type, and default as Python source."""
 
     name: str
     kind: str
@@ -52,7 +52,7 @@ class Field:
 
 @dataclass
 class MethodSpec:
-    """One method of one class, as read from the XML."""
+    """One method of one class, as in the XML."""
 
     class_name: str
     class_id: int
@@ -79,7 +79,7 @@ class MethodSpec:
 
 @dataclass
 class Specification:
-    """Everything that the two XML files say, merged."""
+    """The merged content of the two XML files."""
 
     constants: list[tuple[str, int, str]] = field(default_factory=list)
     methods: list[MethodSpec] = field(default_factory=list)
@@ -95,7 +95,7 @@ def python_name(name: str) -> str:
 
 
 def literal(kind: str, value: str | None) -> str:
-    """The Python source of a default value that stands in the overlay."""
+    """Return the Python source of a default value of the overlay."""
     if value is None:
         return EMPTY.get(kind, "None")
     if kind == "bit":
@@ -108,7 +108,7 @@ def literal(kind: str, value: str | None) -> str:
 
 
 def merged(published: ET.Element, overlay: ET.Element) -> list[ET.Element]:
-    """The classes of both files, ordered by number; the overlay's methods win."""
+    """Return the classes of both files, ordered by number. Methods of the overlay replace published ones."""
     classes = {one.attrib["name"]: one for one in published.iter("class")}
     for extra in overlay.iter("class"):
         base = classes.setdefault(extra.attrib["name"], extra)
@@ -157,7 +157,7 @@ def read(published: Path, overlay: Path) -> Specification:
                 )
             )
     if defaults:
-        raise SystemExit(f"{overlay}: <default> names no known field: {sorted(defaults)}")
+        raise SystemExit(f"{overlay}: <default> names unknown fields: {sorted(defaults)}")
     return spec
 
 
@@ -165,7 +165,7 @@ def read(published: Path, overlay: Path) -> Specification:
 
 
 def wrapped(indent: int, head: str, items: list[str], tail: str, *, joiner: str = ", ") -> list[str]:
-    """`head items tail` on one line if it fits, else one item on a line, as `ruff format` has it."""
+    """Return `head items tail` on one line if it fits, otherwise with one item per line, as `ruff format` does."""
     pad = " " * indent
     one_line = f"{pad}{head}{joiner.join(items)}{tail}"
     if len(one_line) <= LINE:
@@ -174,7 +174,7 @@ def wrapped(indent: int, head: str, items: list[str], tail: str, *, joiner: str 
 
 
 def tuple_of(items: list[str]) -> tuple[str, list[str], str]:
-    """Opening, items and closing of a tuple display; one item keeps its comma."""
+    """Return opening, items and closing of a tuple display. A single item keeps its comma."""
     return ("(", [f"{items[0]},"], ")") if len(items) == 1 else ("(", items, ")")
 
 
@@ -182,7 +182,7 @@ def tuple_of(items: list[str]) -> tuple[str, list[str], str]:
 
 
 class Encoder:
-    """Collects the expression that builds a payload; neighbouring numbers share one Struct."""
+    """Collects the expression that builds a payload. Adjacent numbers share one Struct."""
 
     def __init__(self, structs: set[str]) -> None:
         self.structs = structs
@@ -213,7 +213,7 @@ class Encoder:
 
 
 def bit_groups(fields: list[Field]) -> list[Field | list[Field]]:
-    """Neighbouring bits share an octet, first bit lowest (at most eight)."""
+    """Group adjacent bits: up to eight share one octet, the first in the lowest bit."""
     groups: list[Field | list[Field]] = []
     for one in fields:
         if one.kind != "bit":
@@ -277,7 +277,7 @@ def plus(base: str, offset: int) -> str:
 
 
 class Decoder:
-    """Collects the statements that read a payload; `offset` is how far the reading is ahead of the variable `at`."""
+    """Collects the statements that parse a payload. `offset` is the read position relative to the variable `at`."""
 
     def __init__(self, structs: set[str]) -> None:
         self.structs = structs
@@ -285,7 +285,7 @@ class Decoder:
         self.offset = 0
 
     def numbers(self, run: list[Field]) -> None:
-        """Neighbouring numbers, reserved ones as padding, in one unpack."""
+        """Read adjacent numbers with one unpack; reserved ones are padding."""
         sizes = [struct.calcsize(f">{FIXED[one.kind]}") for one in run]
         names = [one.name for one in run if not one.reserved]
         if len(names) == 1 and sum(sizes) == 1:
@@ -355,7 +355,7 @@ def decode_body(method: MethodSpec, structs: set[str]) -> list[str]:
             f'            raise SyntaxFault(SYNTAX_ERROR, f"{method.full_name}: {{error}}") from None',
         ]
     body += [
-        # A string that reaches beyond the end leaves `at` there: one comparison finds short and long payloads alike.
+        # A string that extends beyond the end moves `at` there, so one comparison detects short and long payloads.
         f"        if {plus('at', out.offset)} != len(payload):",
         f'            raise SyntaxFault(SYNTAX_ERROR, "{method.full_name}: arguments do not fill the frame")',
         f"        return cls({', '.join(one.name for one in method.arguments)})",
@@ -414,7 +414,7 @@ MARK = "Generated by tools/gen_amqp.py from the published XML and tools/overlay_
 
 def codes_module(spec: Specification) -> str:
     lines = [
-        f'"""The numbers of AMQP 0-9-1.\n\n{MARK}\n"""',
+        f'"""The constants of AMQP 0-9-1.\n\n{MARK}\n"""',
         "",
         "from __future__ import annotations",
         "",
@@ -430,7 +430,7 @@ def codes_module(spec: Specification) -> str:
     replies = groups[1][1]
     lines += ["", "REPLY_NAMES: Final[dict[int, str]] = {"]
     lines += [f'    {value}: "{name}",' for name, value, _ in replies]
-    lines += ["}", '"""Reply code -> name, as reply texts begin with it."""', ""]
+    lines += ["}", '"""The names of the reply codes, with which reply texts begin."""', ""]
     hard = [name for name, _, kind in replies if kind == "hard-error"]
     lines += ["HARD_ERRORS: Final = frozenset(", "    {", *(f"        {name}," for name in hard), "    }", ")"]
     lines += ['"""Reply codes that close the connection; other errors close the channel."""', ""]
@@ -474,7 +474,7 @@ def spec_module(spec: Specification) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="compare only; exit 1 if a file differs")
+    parser.add_argument("--check", action="store_true", help="only compare; exit with 1 if a file differs")
     parser.add_argument("--spec", type=Path, default=PUBLISHED, help="the published XML (default: %(default)s)")
     arguments = parser.parse_args()
     if not arguments.spec.is_file():
@@ -488,7 +488,7 @@ def main() -> int:
             continue
         differing += 1
         if arguments.check:
-            print(f"{path.relative_to(ROOT)}: differs from what tools/gen_amqp.py writes", file=sys.stderr)
+            print(f"{path.relative_to(ROOT)}: differs from the output of tools/gen_amqp.py", file=sys.stderr)
         else:
             path.write_text(text, encoding="utf-8")
             print(f"{path.relative_to(ROOT)}: written, {len(spec.methods)} methods")

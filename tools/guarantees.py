@@ -1,7 +1,7 @@
-"""Write docs/guarantees.md: which test shows which rule of docs/semantics.md.
+"""Write docs/guarantees.md, which lists the tests of each rule of docs/semantics.md.
 
-`python -m tools.guarantees` writes the page. With `--check` it fails when the page is stale, when a rule of a finished
-area has no test, or when a test names a rule that does not exist.
+`python -m tools.guarantees` writes the page. With `--check` it fails if the page is stale, if a rule of a finished area
+has no test, or if a test names a rule that does not exist.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _RULE = re.compile(r"^\| (?P<id>[A-Z]+-\d+) \| (?P<text>.+) \|$")
 
 @dataclass(frozen=True)
 class Area:
-    """One chapter of docs/semantics.md; `rules` maps an ID to its text, in the order of the page."""
+    """One chapter of docs/semantics.md. `rules` maps each ID to its text, in the order of the page."""
 
     name: str
     title: str
@@ -33,7 +33,7 @@ class Area:
 
 @dataclass(frozen=True, order=True)
 class Mark:
-    """One `@pytest.mark.rule(...)`: the rule, the file below the repository's root, and what carries the mark."""
+    """One `@pytest.mark.rule(...)`: the rule, the file relative to the repository's root, and the marked test."""
 
     rule: str
     path: str
@@ -42,16 +42,16 @@ class Mark:
 
     @property
     def kind(self) -> str:
-        """The folder of tests/ that it lies in: unit, property, conformance, simulation, interop …"""
+        """The test's folder in tests/: unit, property, conformance, simulation, interop …"""
         return Path(self.path).parts[1]
 
 
 class MarkError(Exception):
-    """A mark that cannot be counted: not a literal ID, or on something that pytest does not collect."""
+    """An invalid mark: its ID is not a literal, or it is on something that pytest does not collect."""
 
 
 def read_rules(page: str) -> list[Area]:
-    """The areas of docs/semantics.md in their order. ValueError if the page contradicts itself."""
+    """Parse the areas of docs/semantics.md, in order. Raises ValueError if the page is inconsistent."""
     front = _FINISHED.search(page)
     finished = set(front["areas"].split()) if front else set()
     areas: list[Area] = []
@@ -60,7 +60,7 @@ def read_rules(page: str) -> list[Area]:
             areas.append(Area(heading["area"], heading["title"], heading["area"] in finished, {}))
         elif row := _RULE.match(line):
             if not areas or row["id"].split("-")[0] != areas[-1].name or row["id"] in areas[-1].rules:
-                raise ValueError(f"docs/semantics.md: {row['id']} stands twice or under the wrong heading")
+                raise ValueError(f"docs/semantics.md: {row['id']} occurs twice or is under the wrong heading")
             areas[-1].rules[row["id"]] = row["text"]
     if unknown := finished - {area.name for area in areas}:
         raise ValueError(f"docs/semantics.md: finished areas without a chapter: {' '.join(sorted(unknown))}")
@@ -68,7 +68,7 @@ def read_rules(page: str) -> list[Area]:
 
 
 def marks_in(source: str, path: str) -> Iterator[Mark]:
-    """Every rule mark of one test file, wherever it stands: decorator, `pytestmark`, `pytest.param(marks=…)`."""
+    """Yield every rule mark in a test file: in decorators, `pytestmark` and `pytest.param(marks=…)`."""
     yield from _walk(ast.parse(source), path, "")
 
 
@@ -77,7 +77,7 @@ def _walk(node: ast.AST, path: str, owner: str) -> Iterator[Mark]:
         if not node.args:
             raise MarkError(f"{path}:{node.lineno}: a rule mark without a rule")
         if owner and not owner.rpartition(".")[2].lower().startswith("test"):
-            raise MarkError(f"{path}:{node.lineno}: {owner} carries a rule mark but is no test")
+            raise MarkError(f"{path}:{node.lineno}: {owner} has a rule mark but is not a test")
         for argument in node.args:
             if not (isinstance(argument, ast.Constant) and isinstance(argument.value, str)):
                 raise MarkError(f"{path}:{node.lineno}: the rule of a mark must be a literal string")
@@ -98,7 +98,7 @@ def _is_rule_mark(function: ast.expr) -> bool:
 
 
 def collect_marks(root: Path) -> list[Mark]:
-    """All rule marks below `root`/tests."""
+    """Return all rule marks below `root`/tests."""
     found = set[Mark]()
     for file in sorted((root / "tests").rglob("test_*.py")):
         found.update(marks_in(file.read_text(encoding="utf-8"), file.relative_to(root).as_posix()))
@@ -106,7 +106,7 @@ def collect_marks(root: Path) -> list[Mark]:
 
 
 def problems(areas: list[Area], marks: list[Mark]) -> list[str]:
-    """What `--check` refuses, one line each; empty when all is well."""
+    """Return the reasons for `--check` to fail, one line each."""
     known = {rule for area in areas for rule in area.rules}
     tested = {mark.rule for mark in marks}
     lines = [
@@ -122,7 +122,7 @@ def problems(areas: list[Area], marks: list[Mark]) -> list[str]:
 
 
 def render(areas: list[Area], marks: list[Mark]) -> str:
-    """The page docs/guarantees.md."""
+    """Return the page docs/guarantees.md."""
     by_rule: dict[str, list[Mark]] = {rule: [] for area in areas for rule in area.rules}
     for mark in marks:
         by_rule.setdefault(mark.rule, []).append(mark)
@@ -172,7 +172,7 @@ def _links(marks: list[Mark]) -> str:
 
 
 def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
-    """Write or check the page; the exit code."""
+    """Write or check the page. Returns the exit code."""
     check = asked_to_check(arguments, "Write docs/guarantees.md from the rule marks of the tests.")
     page = root / "docs" / "guarantees.md"
     try:

@@ -1,7 +1,8 @@
-"""Fetch the jars that the tests of Delta and Iceberg use, beside the PySpark that `make lake` has put into a folder.
+"""Fetch the jars for the tests of Delta and Iceberg, next to the PySpark that `make lake` installs into a folder.
 
-`python -m tools.lake FOLDER`: Ivy, which comes with PySpark, gets them by their names in Maven's central repository. Of
-what they depend on, requirements/lake.jars lists what is used here; the rest is Spark itself, or for other stores.
+`python -m tools.lake FOLDER` uses Ivy, which is part of PySpark, to fetch them from Maven's central repository.
+requirements/lake.jars lists those of their dependencies that the tests use; the others are Spark itself, or for other
+stores.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ LIST = Path(__file__).parents[1] / "requirements" / "lake.jars"
 
 
 def fetch(folder: Path) -> None:
-    """Put each jar of the list into `folder`/jars. Exits with one line if one cannot be had, or is another."""
+    """Put each jar of the list into `folder`/jars. Exits with an error if a jar cannot be fetched or differs."""
     home = java_home() or os.environ.get("JAVA_HOME")
     java = Path(home, "bin", "java") if home else "java"
     (ivy,) = folder.glob("pyspark/jars/ivy-*.jar")
@@ -32,9 +33,11 @@ def fetch(folder: Path) -> None:
         command = [java, "-jar", ivy, "-notransitive", "-types", "jar", "-dependency", *coordinates, "-retrieve", place]
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
         if not jar.exists():
-            sys.exit(f"{ran.stdout}{ran.stderr}\n{name} cannot be had from Maven's central repository; see above")
+            sys.exit(
+                f"{ran.stdout}{ran.stderr}\n{name} could not be fetched from Maven's central repository; see above"
+            )
         if hashlib.sha256(jar.read_bytes()).hexdigest() != digest:
-            sys.exit(f"{jar} is not the file that {LIST.name} means; remove it from here and from Ivy's cache")
+            sys.exit(f"{jar} does not match its checksum in {LIST.name}; remove it here and from Ivy's cache")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Generated pages of docs/: written, or compared with what stands there."""
+"""Writes generated pages of docs/, or compares them with the existing ones."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def asked_to_check(arguments: list[str] | None, description: str) -> bool:
-    """Whether the command line (default: this process's) has `--check`."""
+    """Whether the command line (by default that of this process) has `--check`."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--check", action="store_true", help="compare instead of writing; exit 1 on any difference")
     return bool(parser.parse_args(arguments).check)
 
 
 def is_fresh(page: Path, text: str) -> bool:
-    """Whether the page stands there as it should; says so on stderr if not."""
+    """Whether the page exists with this text. Prints a line on stderr if not."""
     if page.exists() and page.read_text(encoding="utf-8") == text:
         return True
     print(f"docs/{page.name} is stale; run: make docs", file=sys.stderr)
@@ -26,7 +26,7 @@ def is_fresh(page: Path, text: str) -> bool:
 
 
 def write_or_check(name: str, render: Callable[[], str], arguments: list[str] | None, root: Path = ROOT) -> int:
-    """Write docs/`name`, or with `--check` compare it; the exit code."""
+    """Write docs/`name`, or with `--check` compare it. Returns the exit code."""
     check = asked_to_check(arguments, f"Write docs/{name}.")
     page = root / "docs" / name
     text = render()

@@ -80,7 +80,7 @@ def test_marks_are_found_wherever_pytest_sees_them(source: str, expected: list[t
     [
         ("@pytest.mark.rule(RULE)\ndef test_a(): ...", "literal"),
         ("@pytest.mark.rule()\ndef test_a(): ...", "without a rule"),
-        ("@pytest.mark.rule('TX-1')\ndef helper(): ...", "helper carries a rule mark"),
+        ("@pytest.mark.rule('TX-1')\ndef helper(): ...", "helper has a rule mark"),
     ],
 )
 def test_marks_that_would_count_for_nothing_are_refused(source: str, message: str) -> None:
