@@ -1,4 +1,4 @@
-"""When answers are given: what waits for the disk waits, and nothing else does."""
+"""An answer waits for the disk if its effects are not durable yet, and only then."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.harness.client import SimClient
 from tests.harness.server import SimServer
 
 
-def test_an_answer_for_what_is_on_disk_already_does_not_wait_for_a_sync() -> None:
+def test_an_answer_about_durable_state_does_not_wait_for_a_sync() -> None:
     server = SimServer(MemoryStorage(random.Random(1)))
     first = SimClient(server)
     first.open_channel(1)
@@ -24,7 +24,7 @@ def test_an_answer_for_what_is_on_disk_already_does_not_wait_for_a_sync() -> Non
 
 
 @pytest.mark.rule("TX-8")
-def test_a_commit_waits_for_the_deletion_of_a_queue_that_it_settled_messages_of() -> None:
+def test_a_commit_waits_for_the_durable_deletion_of_a_queue_that_it_has_settled_messages_on() -> None:
     storage = MemoryStorage(random.Random(1))
     server = SimServer(storage)
     client, other = SimClient(server), SimClient(server)
@@ -35,6 +35,6 @@ def test_a_commit_waits_for_the_deletion_of_a_queue_that_it_settled_messages_of(
     assert client.get(1, "q") is not None
     other.send(1, spec.QueueDelete("q"), disk=False)
     client.send(1, spec.BasicAck(1), spec.TxCommit(), disk=False)
-    assert not client.inbox, "answered, although the message would come back if the process died now"
+    assert not client.inbox, "commit-ok was sent although a crash would bring the message back"
     server.run_disk()
     client.expect(1, spec.TxCommitOk)

@@ -1,4 +1,4 @@
-"""A close names the method that provoked it (section 1.4.2.10: "the class id and method id of the method")."""
+"""A close names the method that caused it (section 1.4.2.10: "the class id and method id of the method")."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def client() -> SimClient:
         (spec.ExchangeDeclare("x", "no type"), 503),
     ],
 )
-def test_of_a_connection(client: SimClient, method: Method, code: int) -> None:
+def test_connection_close_names_the_method(client: SimClient, method: Method, code: int) -> None:
     client.send(1, method)
     close = client.expect(0, spec.ConnectionClose)
     assert (close.reply_code, close.class_id, close.method_id) == (code, method.CLASS_ID, method.METHOD_ID)
 
 
 @pytest.mark.parametrize("body", [b"", b"in one frame", bytes(200_000)])
-def test_of_a_connection_that_published(client: SimClient, body: bytes) -> None:
+def test_connection_close_names_basic_publish_for_any_body(client: SimClient, body: bytes) -> None:
     method = spec.BasicPublish("", "q", immediate=True)
     client.send_bytes(publish_frames(1, method, TRANSIENT, body, frame_max=131_072))
     close = client.expect(0, spec.ConnectionClose)
@@ -46,7 +46,7 @@ def test_of_a_connection_that_published(client: SimClient, body: bytes) -> None:
     ("method", "code"),
     [(spec.QueueDeclare("none", passive=True), 404), (spec.TxCommit(), 406), (spec.BasicAck(5), 406)],
 )
-def test_of_a_channel(client: SimClient, method: Method, code: int) -> None:
+def test_channel_close_names_the_method(client: SimClient, method: Method, code: int) -> None:
     client.send(1, method)
     close = client.expect(1, spec.ChannelClose)
     assert (close.reply_code, close.class_id, close.method_id) == (code, method.CLASS_ID, method.METHOD_ID)

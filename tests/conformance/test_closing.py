@@ -1,4 +1,4 @@
-"""How a connection ends."""
+"""Connections end in order when the client closes them, and at once when the client is silent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_every_close_is_answered_until_the_client_closes_the_socket() -> None:
     assert client.closed
 
 
-def test_a_client_that_has_said_goodbye_is_cut_off_in_the_end() -> None:
+def test_a_closed_connection_is_dropped_if_the_client_keeps_its_socket_open() -> None:
     server, (client,) = server_with_clients(1)
     client.call(0, spec.ConnectionClose(200, "bye"), spec.ConnectionCloseOk)
     for _ in range(10):
@@ -34,7 +34,7 @@ def test_a_client_that_has_said_goodbye_is_cut_off_in_the_end() -> None:
     assert client.closed
 
 
-def test_a_silent_client_gives_everything_back_at_once() -> None:
+def test_a_silent_client_loses_its_exclusive_queues_at_once() -> None:
     server, (silent, other) = server_with_clients(2)
     silent.port.endpoint.heartbeat = 1
     silent.open_channel(1)

@@ -1,4 +1,4 @@
-"""Compaction under clients' feet: what they hold and what waits stays as it is (ORD-5)."""
+"""Compaction changes neither unacknowledged nor waiting messages (ORD-5)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.harness.server import Options, SimServer
 
 
 @pytest.mark.rule("ORD-5")
-def test_messages_in_memory_alone_do_not_take_part_in_the_compaction_of_the_first_segment() -> None:
+def test_compaction_of_the_first_segment_ignores_transient_messages() -> None:
     storage = MemoryStorage(random.Random(1))
     server = SimServer(storage, Options(segment_bytes=1000))
     client = SimClient(server)
@@ -30,7 +30,7 @@ def test_messages_in_memory_alone_do_not_take_part_in_the_compaction_of_the_firs
     assert [message and message.body for message in again] == [b"first", b"third", b"in memory alone", None]
 
 
-def test_a_delivery_that_outlives_its_queue_does_not_keep_a_segment() -> None:
+def test_a_delivery_that_outlives_its_queue_does_not_retain_a_segment() -> None:
     server = SimServer(MemoryStorage(random.Random(1)), Options(segment_bytes=1000))
     client = SimClient(server)
     client.open_channel(1)

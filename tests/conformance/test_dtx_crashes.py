@@ -1,4 +1,4 @@
-"""Power fails anywhere in the life of branches: orders are taken and billed together or not at all (DTX-8, DTX-9)."""
+"""Power failures at any point of a branch: an order is consumed and billed atomically (DTX-8, DTX-9)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ORDERS = 6
 
 @dataclass
 class Branch:
-    """What the transaction manager knows: what it asked for, and what it was answered."""
+    """The transaction manager's knowledge of a branch: its last request, the last answer, and its decision."""
 
     xid: Xid
     order: bytes
@@ -30,12 +30,12 @@ class Branch:
     decision: str = ""
 
 
-class PowerFailure(Exception):  # noqa: N818 - it is what happens
-    """The client's connection is gone, with everything that was not on disk."""
+class PowerFailure(Exception):  # noqa: N818 - an event, not an error
+    """The power failed: the client's connection and everything that was not on disk are gone."""
 
 
 class History:
-    """One client that works, prepares and decides, with a disk that lags and power that fails."""
+    """A client that works, prepares and decides, on a server with a slow disk and power failures."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -56,7 +56,11 @@ class History:
         self.client.call(1, spec.DtxDemarcationSelect(), spec.DtxDemarcationSelectOk)
 
     def send(self, method: Method) -> Any:
-        """Perhaps the disk keeps up, and perhaps there is an answer. Raises PowerFailure."""
+        """Send a method and return the answer. At random, the disk is slow.
+
+        Raises:
+            PowerFailure: at random.
+        """
         self.client.send(1, method, disk=self.rng.random() < 0.6)
         self.fail_perhaps()
         if not self.client.inbox:
@@ -72,14 +76,14 @@ class History:
             raise PowerFailure
 
     def note_answers(self) -> None:
-        """What was answered before the end counts."""
+        """Note the answers that were sent before the power failure."""
         self.client.collect()
         for message in self.client.inbox:
             if self.open is not None and message.method.CLASS_ID == 105:
                 self.open.answered = self.open.asked
 
     def work(self) -> None:
-        """One branch: take an order, bill it, prepare, decide or leave it in doubt."""
+        """Execute one branch: consume an order, bill it, prepare, and decide it or leave it in doubt."""
         self.started += 1
         xid = Xid(1, b"g%d" % self.started, b"b")
         name = xid.encode()
@@ -115,7 +119,7 @@ class History:
         branch.answered = what
 
     def recover(self) -> None:
-        """After a power failure: what was promised is there, and the transaction manager decides, or waits."""
+        """Restart after a power failure, check that promises were kept, and decide some branches."""
         self.storage.crash()
         self.start()
         doubtful = self.doubtful()
@@ -126,7 +130,7 @@ class History:
                 case "prepare", "prepare":
                     assert branch.xid in doubtful, "a prepared branch was lost"
                 case "", "":
-                    assert branch.xid not in doubtful, "nobody asked to prepare it"
+                    assert branch.xid not in doubtful, "a branch is prepared without a request"
         self.check(doubtful)
         for branch in self.branches:
             if branch.xid in doubtful:
@@ -140,10 +144,10 @@ class History:
         return {Xid.decode(name.encode() if isinstance(name, str) else name) for name in found}
 
     def check(self, doubtful: set[Xid]) -> None:
-        """Every order waits, or is billed, or is in doubt; and what was answered is so."""
+        """Check that every order is waiting, billed or in doubt, and that answered commits took effect."""
         self.client.open_channel(2)
         waiting, bills = self.waiting("in"), self.waiting("out")
-        assert waiting == sorted(waiting), "an order is not in its place"
+        assert waiting == sorted(waiting), "an order is not at its position"
         locked = [branch.order for branch in self.branches if branch.xid in doubtful]
         assert sorted(waiting + bills + locked) == [b"%d" % number for number in range(ORDERS)]
         for branch in self.branches:
@@ -161,7 +165,7 @@ class History:
 
 @pytest.mark.rule("DTX-8", "DTX-9", "DTX-10", "DTX-14", "ORD-2")
 @pytest.mark.parametrize("seed", range(60))
-def test_power_fails_anywhere(seed: int) -> None:
+def test_orders_are_billed_atomically_despite_power_failures(seed: int) -> None:
     history = History(seed)
     failures = 0
     for _ in range(12):

@@ -1,4 +1,4 @@
-"""Every call of the dtx classes on a branch in every state, over the wire; errors cost no more than the channel."""
+"""Every method of the dtx classes on a branch in every state, over the wire. Errors close only the channel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RB, RBT, COM = XaStatus.RB_ROLLBACK, XaStatus.RB_TIMEOUT, XaStatus.HEUR_COM
 
 
 class Scene(NamedTuple):
-    """Channel 1 of `mine` works, channel 1 of `other` coordinates (and may work, too)."""
+    """Two clients: channel 1 of `mine` works for the branch, channel 1 of `other` coordinates it and may work too."""
 
     server: SimServer
     mine: SimClient
@@ -41,7 +41,7 @@ def scene() -> Scene:
 
 
 def unknown(s: Scene) -> None:
-    """Nobody has ever spoken of it."""
+    """The broker has never seen the xid."""
 
 
 def active(s: Scene) -> None:
@@ -102,8 +102,8 @@ STATES: Final = (
     decided,
 )
 
-# By call, what is answered in each of STATES: flags, or the reply code of channel.close.
-# `timed_out` and `timed_out_at_work` differ in what the channel that worked has still to do: end.
+# For each call, the answer in each of STATES: flags, or the reply code of channel.close.
+# In `timed_out_at_work`, unlike `timed_out`, the working channel has not ended the branch yet.
 EXPECTED: Final[dict[str, tuple[int, ...]]] = {
     "start": (OK, 530, 530, 530, 530, 530, 530, 530, 530),
     "start join": (404, OK, OK, OK, OK, 503, RBT, RBT, 503),
@@ -141,14 +141,14 @@ METHODS: Final[dict[str, Method]] = {
 
 
 def answer(client: SimClient, method: Method) -> int:
-    """Flags, timeout, reply code, or 0 for an answer without any; an error leaves the connection open."""
+    """The answer's flags, timeout or reply code, or 0 if it has none. Checks that an error closes only the channel."""
     client.send(1, method)
     client.collect()
     got: Any = client.inbox.popleft().method
     if isinstance(got, spec.ChannelClose):
         assert (got.class_id, got.method_id) == (method.CLASS_ID, method.METHOD_ID)
         client.send(1, spec.ChannelCloseOk())
-        client.open_channel(1)  # so the connection is there
+        client.open_channel(1)  # fails unless the connection is still open
         return got.reply_code
     assert f"{method.NAME}-ok" == got.NAME
     return int(getattr(got, "flags", getattr(got, "timeout", 0)))
@@ -157,7 +157,7 @@ def answer(client: SimClient, method: Method) -> int:
 @pytest.mark.rule("DTX-3", "DTX-4", "DTX-5", "DTX-8", "DTX-9", "DTX-10", "DTX-12", "DTX-13")
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__)
 @pytest.mark.parametrize("call", EXPECTED)
-def test_cell(call: str, state: Callable[[Scene], None]) -> None:
+def test_a_method_is_answered_according_to_the_state_of_the_branch(call: str, state: Callable[[Scene], None]) -> None:
     s = scene()
     state(s)
     client = s.mine if call.startswith("my ") else s.other
@@ -166,7 +166,7 @@ def test_cell(call: str, state: Callable[[Scene], None]) -> None:
 
 @pytest.mark.rule("DTX-1")
 @pytest.mark.parametrize("call", METHODS)
-def test_only_demarcation_needs_select(call: str) -> None:
+def test_only_demarcation_requires_select(call: str) -> None:
     client = SimClient(SimServer(MemoryStorage(random.Random(1))))
     client.open_channel(1)
     assert answer(client, METHODS[call]) == (503 if METHODS[call].CLASS_ID == 101 else 404)
@@ -174,7 +174,7 @@ def test_only_demarcation_needs_select(call: str) -> None:
 
 @pytest.mark.rule("DTX-3")
 @pytest.mark.parametrize("call", ["start", "start join", "start resume"])
-def test_a_channel_that_works_does_not_start_another_branch(call: str) -> None:
+def test_a_channel_with_an_active_branch_cannot_start_another(call: str) -> None:
     s = scene()
     active(s)
     s.other.call(1, spec.DtxDemarcationStart(Y), spec.DtxDemarcationStartOk)
@@ -182,7 +182,7 @@ def test_a_channel_that_works_does_not_start_another_branch(call: str) -> None:
 
 
 @pytest.mark.rule("DTX-2")
-def test_a_channel_may_work_for_others_while_one_is_suspended() -> None:
+def test_a_channel_may_work_for_another_branch_while_one_is_suspended() -> None:
     s = scene()
     suspended(s)
     s.mine.call(1, spec.DtxDemarcationStart(Y), spec.DtxDemarcationStartOk)

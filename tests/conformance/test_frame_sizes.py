@@ -1,4 +1,4 @@
-"""How long a frame may be: frame-max counts all of it, and clients that count the payload only are let through."""
+"""The limit frame-max includes header and end of a frame, but clients that count only the payload are tolerated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FRAME_MAX = 131_072
 
 
 def publish(client: SimClient, body: bytes, size: int) -> None:
-    """A message whose first body frame has a payload of `size` bytes, and whose second has the rest."""
+    """Publish a message in two body frames, the first with a payload of `size` bytes."""
     client.send_bytes(
         method_frame(1, spec.BasicPublish("", "q"))
         + header_frame(1, TRANSIENT, len(body))
@@ -29,7 +29,7 @@ def client_with_queue() -> SimClient:
     return client
 
 
-def test_a_payload_of_frame_max_is_taken_and_sent_on_in_frames_that_fit() -> None:
+def test_a_payload_of_frame_max_is_accepted_and_delivered_in_smaller_frames() -> None:
     client = client_with_queue()
     body = random.Random(2).randbytes(FRAME_MAX + 1000)
     publish(client, body, FRAME_MAX)
@@ -37,7 +37,7 @@ def test_a_payload_of_frame_max_is_taken_and_sent_on_in_frames_that_fit() -> Non
     assert client.inbox.popleft().body == body
 
 
-def test_one_more_byte_costs_the_connection() -> None:
+def test_a_payload_larger_than_frame_max_closes_the_connection() -> None:
     client = client_with_queue()
     publish(client, bytes(FRAME_MAX + 1000), FRAME_MAX + 1)
     assert client.expect(0, spec.ConnectionClose).reply_code == codes.FRAME_ERROR

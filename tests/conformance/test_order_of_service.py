@@ -1,4 +1,4 @@
-"""Who gets a message when several could: consumers before a get, and the queues of one channel in turn."""
+"""The order of service: waiting consumers come before a get, and the queues of a channel take turns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def client() -> SimClient:
 
 
 def at_once(client: SimClient, method: spec.BasicGet | spec.QueueDeclare | spec.QueuePurge | spec.QueueDelete) -> None:
-    """Publish, and say the method in the same breath."""
+    """Send a publish and a method together, so that both arrive in one turn of the server."""
     publish = publish_frames(1, spec.BasicPublish("", "q"), TRANSIENT, b"x")
     client.send_bytes(publish + method_frame(1, method))
 
@@ -35,7 +35,7 @@ def test_a_waiting_consumer_comes_before_a_get(client: SimClient) -> None:
     client.expect(1, spec.BasicGetEmpty)
 
 
-def test_what_a_consumer_has_got_is_not_counted(client: SimClient) -> None:
+def test_delivered_messages_are_not_counted_as_ready(client: SimClient) -> None:
     client.declare(1, "q")
     client.call(1, spec.BasicConsume("q", "c"), spec.BasicConsumeOk)
     at_once(client, spec.QueueDeclare("q", passive=True))
@@ -44,14 +44,14 @@ def test_what_a_consumer_has_got_is_not_counted(client: SimClient) -> None:
     at_once(client, spec.QueueDeclare("q", durable=True))
     client.expect(1, spec.BasicDeliver)
     assert client.expect(1, spec.QueueDeclareOk).message_count == 0
-    at_once(client, spec.QueuePurge("q"))  # takes what came in the same turn, before a consumer is served
+    at_once(client, spec.QueuePurge("q"))  # removes messages published in the same turn, before consumers are served
     assert client.expect(1, spec.QueuePurgeOk).message_count == 1
     at_once(client, spec.QueueDelete("q", if_empty=True))
     client.expect(1, spec.BasicDeliver)
     assert client.expect(1, spec.QueueDeleteOk).message_count == 0
 
 
-def test_a_prefetch_limit_of_the_channel_is_shared_in_turn(client: SimClient) -> None:
+def test_queues_take_turns_in_the_prefetch_limit_of_a_channel(client: SimClient) -> None:
     names = ["a", "b", "c"]
     for name in names:
         client.declare(1, name)
@@ -67,7 +67,7 @@ def test_a_prefetch_limit_of_the_channel_is_shared_in_turn(client: SimClient) ->
     assert sorted(found) == [b"a"] * 4 + [b"b"] * 4 + [b"c"] * 4
 
 
-def test_consumers_get_what_was_published_before_others_came_and_they_went(client: SimClient) -> None:
+def test_messages_go_to_the_consumers_that_existed_when_they_were_published(client: SimClient) -> None:
     client.declare(1, "q")
     for tag in ("first", "second"):
         client.call(1, spec.BasicConsume("q", tag, no_ack=True), spec.BasicConsumeOk)
@@ -92,7 +92,7 @@ def test_consumers_get_what_was_published_before_others_came_and_they_went(clien
     assert found["third"] == [b"4", b"5"]
 
 
-def test_a_message_that_lives_for_no_time_is_for_waiting_consumers_only(client: SimClient) -> None:
+def test_a_message_with_a_ttl_of_zero_goes_to_waiting_consumers_only(client: SimClient) -> None:
     client.declare(1, "q", arguments={"x-message-ttl": 0})
     at_once(client, spec.BasicGet("q"))
     client.expect(1, spec.BasicGetEmpty)
@@ -107,7 +107,7 @@ def test_a_message_that_lives_for_no_time_is_for_waiting_consumers_only(client: 
     assert client.count(1, "q") == 0
 
 
-def test_line_ends_are_no_part_of_names(client: SimClient) -> None:
+def test_line_ends_are_removed_from_names(client: SimClient) -> None:
     client.call(1, spec.ExchangeDeclare("an\r\nex\nchange\n", "fanout"), spec.ExchangeDeclareOk)
     assert client.declare(1, "a\nqueue\r\n").queue == "aqueue"
     client.call(1, spec.QueueBind("aqueue\n", "anexchange"), spec.QueueBindOk)

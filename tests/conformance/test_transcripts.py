@@ -1,4 +1,4 @@
-"""Every transcript is played; the rules that it shows stand here as well, where they can be counted."""
+"""Play every transcript. The marks repeat the rules that a transcript covers, so that they can be counted."""
 
 from __future__ import annotations
 
@@ -94,21 +94,21 @@ from tests.conformance.transcript import FOLDER, header, play
         pytest.param("tx-9-at-once", marks=pytest.mark.rule("TX-9")),
     ],
 )
-def test_transcript(name: str, request: pytest.FixtureRequest) -> None:
+def test_the_server_follows_the_transcript(name: str, request: pytest.FixtureRequest) -> None:
     path = FOLDER / f"{name}.txt"
     marked = [rule for mark in request.node.iter_markers("rule") for rule in mark.args]
-    assert ", ".join(marked) == header(path).get("rules", ""), "the mark and the transcript name other rules"
+    assert ", ".join(marked) == header(path).get("rules", ""), "the mark and the transcript name different rules"
     play(path)
 
 
 @pytest.mark.parametrize("piece", [1, 7])
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.txt")), ids=lambda path: path.stem)
-def test_it_does_not_matter_how_bytes_arrive(path: Path, piece: int) -> None:
+def test_the_server_follows_the_transcript_in_small_pieces_too(path: Path, piece: int) -> None:
     play(path, piece=piece)
 
 
 def test_every_transcript_is_played() -> None:
-    (parametrize,) = [mark for mark in test_transcript.pytestmark if mark.name == "parametrize"]  # type: ignore[attr-defined]
+    (parametrize,) = [mark for mark in test_the_server_follows_the_transcript.pytestmark if mark.name == "parametrize"]  # type: ignore[attr-defined]
     played = {value if isinstance(value, str) else value.values[0] for value in parametrize.args[1]}
     assert played == {path.stem for path in FOLDER.glob("*.txt")}
 
@@ -116,17 +116,17 @@ def test_every_transcript_is_played() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("> 1 channel.open\n", "was also told"),
-        ("> 1 channel.open\n> 1 tx.select\n", "was told before"),
-        ("> 1 channel.open\n< 1 tx.select-ok\n", "was told"),
-        ("< 1 channel.open-ok\n", "nothing was told"),
+        ("> 1 channel.open\n", "also received"),
+        ("> 1 channel.open\n> 1 tx.select\n", "received earlier"),
+        ("> 1 channel.open\n< 1 tx.select-ok\n", "received: "),
+        ("< 1 channel.open-ok\n", "nothing was received"),
         ("> 1 queue.declare queue=q\n< closed\n", "the connection is open"),
         (
             "> 1 channel.open\n< 1 channel.open-ok\n> 1 queue.declare queue=q\n< 1 queue.declare-ok queue=p\n",
             "queue is 'q'",
         ),
-        ("! explode\n", "nobody knows how"),
-        ("1 channel.open\n", "no line of a transcript"),
+        ("! explode\n", "unknown command"),
+        ("1 channel.open\n", "not a line of a transcript"),
     ],
 )
 def test_a_wrong_transcript_fails_with_its_line(tmp_path: Path, text: str, why: str) -> None:

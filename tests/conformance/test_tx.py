@@ -1,4 +1,4 @@
-"""The class `tx` as clients see it: what is staged, what a commit and a rollback do, and what costs the channel."""
+"""The class `tx` as clients see it: staged operations, commit, rollback, and errors that close the channel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.wire.amqp091.clients import bodies, consuming, fails_channel, pa
 class TestTransactions:
     @pytest.mark.rule("TX-2")
     @pytest.mark.rule("TX-12")
-    def test_committing_and_rolling_back(self) -> None:
+    def test_commit_publishes_and_rollback_discards(self) -> None:
         made, client = pair()
         queue(client)
         client.open_channel(2, mode="tx")
@@ -68,9 +68,9 @@ class TestTransactions:
         client.deliveries()
         client.call(2, spec.TxSelect(), spec.TxSelectOk)
         client.send(2, method)
-        assert not client.deliveries(), "it still counts against the prefetch limit"
+        assert not client.deliveries(), "a staged settlement must count against the prefetch limit"
         client.call(2, spec.TxRollback(), spec.TxRollbackOk)
-        assert not client.deliveries(), "a rollback requeues nothing"
+        assert not client.deliveries(), "a rollback must not requeue"
         assert made.broker.vhost("/").queue("q").unsettled == 1
         client.send(2, method)
         client.send(2, spec.TxCommit())
@@ -89,7 +89,7 @@ class TestTransactions:
         fails_channel(client, 2, codes.PRECONDITION_FAILED, "unknown delivery tag 1")
         assert bodies(made) == [b"1", b"2"]
 
-    def test_acks_of_several_before_a_rollback_keep_their_tags(self) -> None:
+    def test_delivery_tags_can_be_settled_again_after_a_rollback(self) -> None:
         made, client = consuming(0, *[b"%d" % i for i in range(1, 6)])
         client.deliveries()
         client.call(2, spec.TxSelect(), spec.TxSelectOk)
@@ -113,7 +113,7 @@ class TestTransactions:
         assert bodies(made, "dead") == [b"a"]
 
     @pytest.mark.rule("TX-1")
-    def test_modes_do_not_mix(self) -> None:
+    def test_a_channel_cannot_change_between_tx_and_confirm_mode(self) -> None:
         _, client = pair()
         client.send(1, spec.TxSelect(), spec.TxSelect(), spec.ConfirmSelect())
         client.expect(1, spec.TxSelectOk)
@@ -134,11 +134,11 @@ class TestTransactions:
         ("limits", "words"),
         [
             (Limits(operations=3), "more than 3 operations"),
-            (Limits(bytes=6), "more than 6 bytes"),  # three of the header
+            (Limits(bytes=6), "more than 6 bytes"),  # the header counts three
             (Limits(age=5000), "older than 5 s"),
         ],
     )
-    def test_bounds(self, limits: Limits, words: str) -> None:
+    def test_a_transaction_beyond_a_limit_closes_the_channel(self, limits: Limits, words: str) -> None:
         made, client = pair(transaction=limits)
         queue(client)
         client.open_channel(2, mode="tx")
@@ -148,7 +148,7 @@ class TestTransactions:
         client.publish(2, "q", b"4", b"5", b"6")
         made.after(4000)
         client.collect()
-        assert not client.inbox, "each transaction has its own age"
+        assert not client.inbox, "the age must be counted for each transaction separately"
         if limits.age:
             made.after(1000)
         else:
@@ -157,7 +157,7 @@ class TestTransactions:
         assert bodies(made) == [b"1", b"2", b"3"]
         made.after(100_000)
 
-    def test_a_full_queue_that_refuses(self) -> None:
+    def test_a_full_queue_refuses_the_whole_transaction(self) -> None:
         made, client = consuming(1, b"1")
         client.deliveries()
         queue(client, "full", {"x-max-length": 1, "x-overflow": "reject-publish"})
@@ -169,7 +169,7 @@ class TestTransactions:
         assert (bodies(made), bodies(made, "full")) == ([b"1"], [])
 
     @pytest.mark.rule("TX-9")
-    def test_getting_and_declaring_act_at_once(self) -> None:
+    def test_a_rollback_does_not_undo_get_and_declare(self) -> None:
         made, client = pair()
         queue(client)
         client.publish(1, "q", b"a")

@@ -1,4 +1,4 @@
-"""Golden transcripts: text files of frames in and out, played against the server core.
+"""Play golden transcripts, text files of frames sent and received, against the server core.
 
     # rules: TX-7
     # limits: operations=100
@@ -8,12 +8,17 @@
     B< 1 basic.deliver delivery_tag=1 body="hello"
     ! crash
 
-`>` is what a client sends: one line is one turn of the server. `<` is what it must be told, in this order and nothing
-else in between. A letter before them names the client, "A" if there is none; a client that is new connects and logs
-in. Arguments are `name=value` in JSON or a bare word, `name` alone for true, `name~"text"` for text that must be in it;
-what a `<` line does not name is not compared. Properties are named like arguments. `> raw 01 00 …` are octets in hex.
-An xid is `FORMAT:GTRID:BQUAL` with the last two in hex, or `hex:…`, its octets as they are; `xids` are a list of them.
-`< nothing` and `< closed` say what they say. `!` is done to the server, see `Player.do`.
+A `>` line is sent by a client; each line is one turn of the server. `<` lines are the methods that the client must
+receive, in this order, without any others in between. A preceding letter names the client; the default is "A". A new
+client connects and logs in first.
+
+Arguments are `name=value`, with the value in JSON or as a bare word; `name` alone means true, and `name~"text"` that
+the argument must contain the text. Arguments that a `<` line does not name are not compared. Properties are written
+like arguments. `> raw 01 00 …` sends octets in hexadecimal. An xid is `FORMAT:GTRID:BQUAL`, with the last two in
+hexadecimal, or `hex:…` for its octets; `xids` is a list of these.
+
+`< nothing` means that the client has received nothing, `< closed` that its connection is closed. A `!` line changes the
+server; see `Player.do`.
 """
 
 from __future__ import annotations
@@ -47,15 +52,20 @@ _BRANCH: Final = ("operations", "bytes", "age")
 
 
 def header(path: Path) -> dict[str, str]:
-    """What the comments at the beginning of a transcript say: `# key: value`."""
+    """The fields at the beginning of a transcript, written as comments: `# key: value`."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return dict(line[2:].split(": ", 1) for line in lines if line.startswith("# ") and ": " in line)
 
 
 def play(path: Path, *, piece: int = 0) -> None:
-    """Play a transcript, what clients send in pieces of so many bytes (0: whole lines).
+    """Play a transcript.
 
-    AssertionError, with the line, where the server says something else.
+    Args:
+        path: the file.
+        piece: the size in bytes of the pieces in which clients send; 0 for whole lines.
+
+    Raises:
+        AssertionError: the server differs from the transcript; the text has the line.
     """
     player = Player(header(path).get("limits", ""), piece)
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -68,12 +78,12 @@ def play(path: Path, *, piece: int = 0) -> None:
 
 
 def _octets(text: str) -> bytes:
-    """An xid as it goes over the wire; `hex:` for one that need be none."""
+    """The encoded xid. `hex:` allows octets that are not a valid xid."""
     return bytes.fromhex(text[4:]) if text.startswith("hex:") else Xid.parse(text).encode()
 
 
 def _xids(table: FieldTable) -> list[str]:
-    """Those of an answer to recover, in the order of the text."""
+    """The xids in an answer to recover, in alphabetical order."""
     found = table["xids"]
     assert isinstance(found, list)
     return sorted(str(Xid.decode(each.encode() if isinstance(each, str) else bytes(each))) for each in found)  # type: ignore[arg-type]
@@ -89,7 +99,7 @@ def _value(text: str | None) -> Any:
 
 
 class Player:
-    """A server, and the clients of one transcript."""
+    """The server and the clients of one transcript."""
 
     def __init__(self, limits: str, piece: int = 0) -> None:
         self._piece = piece
@@ -108,9 +118,9 @@ class Player:
         return SimServer(self.storage, self._options, seed=self._lives)
 
     def line(self, line: str) -> None:
-        """One line of the transcript."""
+        """Play one line of the transcript."""
         match = _LINE.fullmatch(line)
-        assert match is not None, "this is no line of a transcript"
+        assert match is not None, "this is not a line of a transcript"
         who, way, rest = match.groups()
         if way == "!":
             self.do(*rest.split())
@@ -121,7 +131,7 @@ class Player:
         client = self._clients[name]
         if way == ">":
             client.collect()
-            assert not client.inbox, f"was told before: {client.inbox[0]}"
+            assert not client.inbox, f"received earlier: {client.inbox[0]}"
             client.send_bytes(self._sent(rest), disk=self._disk)
         else:
             self._told(client, rest)
@@ -158,39 +168,39 @@ class Player:
     def _told(client: SimClient, rest: str) -> None:
         client.collect()
         if rest == "nothing":
-            assert not client.inbox, f"was told: {client.inbox[0]}"
+            assert not client.inbox, f"received: {client.inbox[0]}"
             return
         if rest == "closed":
             assert client.closed, "the connection is open"
             return
         channel, name, *_ = rest.split(" ", 2)
-        assert client.inbox, "nothing was told"
+        assert client.inbox, "nothing was received"
         message = client.inbox.popleft()
-        assert (str(message.channel), message.method.NAME) == (channel, name), f"was told: {message}"
+        assert (str(message.channel), message.method.NAME) == (channel, name), f"received: {message}"
         for match in _ARGUMENT.finditer(rest, len(channel) + len(name) + 2):
             _compare(message, match["name"], match["how"], _value(match["value"]))
 
     def nothing_left(self, name: str) -> None:
-        """At the end everybody has been told what the transcript says, and nothing more."""
+        """Check at the end that no client has received more than the transcript says."""
         for who, client in self._clients.items():
             client.collect()
-            assert not client.inbox, f"{name}: {who} was also told: {client.inbox[0]}"
+            assert not client.inbox, f"{name}: {who} also received: {client.inbox[0]}"
 
     # -- the server
 
     def do(self, what: str, *words: str) -> None:
-        """`!` lines.
+        """Execute a `!` line.
 
-        crash, kill, restart: power fails, the process dies, it ends in good order; then it starts again.
-        break NAME: that client's connection breaks.
-        disk off, disk on: nothing is written meanwhile.
-        sync fails: the next one does, and the broker must stop.
-        pass MS: time goes by.
-        tidy: snapshot, compaction, deletion of files.
-        writes none: nothing has been written since `writes count`.
-        permit USER CONFIGURE WRITE READ: permissions; "-" for none.
-        connect NAME USER: a client that logs in as that user.
-        force XID commit, force XID rollback: an operator decides.
+        crash, kill, restart: restart the server after a power failure, the death of the process, or a clean stop.
+        break NAME: break that client's connection.
+        disk off, disk on: suspend and resume writing to disk.
+        sync fails: let the next sync fail, after which the broker must stop.
+        pass MS: advance the clock.
+        tidy: take a snapshot, compact, delete files.
+        writes count, writes none: check with the latter that nothing has been written since the former.
+        permit USER CONFIGURE WRITE READ: set permissions; "-" for none.
+        connect NAME USER: connect a client that logs in as that user.
+        force XID commit, force XID rollback: decide as an operator.
         """
         match what:
             case "crash" | "kill" | "restart":
@@ -211,7 +221,7 @@ class Player:
                 self.server.tidy()
             case "writes":
                 if words[0] == "none":
-                    assert self.storage.writes == self._writes, "something was written"
+                    assert self.storage.writes == self._writes, "the server wrote to disk"
                 self._writes = self.storage.writes
             case "permit":
                 rights = ["" if word == "-" else word for word in words[1:]]
@@ -224,7 +234,7 @@ class Player:
                 self.server.end_turn()
                 self.server.run_disk()
             case _:
-                raise AssertionError("nobody knows how to do this")
+                raise AssertionError(f"unknown command {what!r}")
 
     def _restart(self, how: str) -> None:
         self.nothing_left("before the restart")
@@ -246,11 +256,11 @@ class Player:
                 self.server.journal.take_batch(0)
             except JournalFailed:
                 return
-        raise AssertionError("the broker goes on after a failed sync")
+        raise AssertionError("the broker continued after a failed sync")
 
 
 def _compare(message: Message, name: str, how: str | None, value: Any) -> None:
-    """One argument of what was told."""
+    """Compare one argument of a received message."""
     found: Any
     if name == "body":
         found = message.body.decode()
