@@ -183,7 +183,7 @@ class SimServer:
                     self._flush(port)
 
     def _flush(self, port: Port) -> None:
-        data = port.endpoint.output()
+        data = b"".join(port.endpoint.output())
         if data:
             port.sent += data
             if self.on_output is not None:

@@ -120,12 +120,15 @@ class ClientConnection(asyncio.Protocol):
         if endpoint is None or self.closing_ms:
             return
         try:
-            data = endpoint.output()
+            pieces = endpoint.output()
         except Exception:  # noqa: BLE001 - a fault of ours costs this connection, not the others
             self._fail()
             return
-        if data:
-            self._transport.write(data)
+        if pieces:
+            if len(pieces) == 1:
+                self._transport.write(pieces[0])
+            else:
+                self._transport.writelines(pieces)
             self._last_out = self._turns.broker.now
             if self._congested:
                 self._tell_congestion()

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from escrowmq.core.branches.branch import Limits
 from escrowmq.core.broker import Broker
+from escrowmq.wire.outbox import Piece
 from escrowmq.wire.sasl import Credentials
 
 
@@ -111,8 +112,11 @@ class Endpoint(Protocol):
         """Bytes came in; with none, go on with what was kept back."""
         ...
 
-    def output(self) -> bytes:
-        """What is to be sent now; called once at the end of a turn after `Host.stir`."""
+    def output(self) -> list[Piece]:
+        """What is to be sent now, in order; called once at the end of a turn after `Host.stir`.
+
+        Small outputs are joined into one piece. Large pieces are sent from where they lie, so they must not change.
+        """
         ...
 
     @property

@@ -17,6 +17,7 @@ from escrowmq.journal.memory import MemoryStorage
 from escrowmq.server.start import recover
 from escrowmq.server.turn import Turns
 from escrowmq.wire.endpoint import Endpoint
+from escrowmq.wire.outbox import Piece
 
 T = TypeVar("T")
 TIMEOUT = 60.0
@@ -40,10 +41,10 @@ class FakeEndpoint:
             raise self.fault
         self.heard.append(data)
 
-    def output(self) -> bytes:
+    def output(self) -> list[Piece]:
         self.outputs += 1
         says, self.says = self.says, b""
-        return says
+        return [says] if says else []
 
     def synced(self, lsn: int) -> bool:
         self.told.append(("synced", lsn))

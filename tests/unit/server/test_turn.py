@@ -24,7 +24,7 @@ class Outlet:
         self.sent: list[bytes] = []
 
     def flush(self) -> None:
-        self.sent.append(self.endpoint.output())
+        self.sent.append(b"".join(self.endpoint.output()))
 
 
 def joined(bench: Bench) -> tuple[FakeEndpoint, Outlet]:

@@ -41,5 +41,5 @@ def test_every_protocol_has_what_the_server_asks_for(header: bytes) -> None:
     asked = {name for name in vars(Endpoint) if not name.startswith("_")} | set(get_type_hints(Endpoint))
     assert asked >= {"receive", "output", "finished", "synced", "congested", "block", "tick", "shut", "lost", "label"}
     assert [name for name in sorted(asked) if not hasattr(endpoint, name)] == []
-    assert endpoint.output() == b""
+    assert endpoint.output() == []
     endpoint.lost()

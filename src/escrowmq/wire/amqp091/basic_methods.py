@@ -14,7 +14,7 @@ from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.death import with_delivery_count, with_stream_offset
 from escrowmq.wire.amqp091.delivery import Deliveries, view_of
 from escrowmq.wire.amqp091.errors import SyntaxFault
-from escrowmq.wire.amqp091.frames import content_frames, method_frame
+from escrowmq.wire.amqp091.frames import method_frame
 from escrowmq.wire.amqp091.publication import REPLY_TO
 from escrowmq.wire.amqp091.queue_methods import Handler, queue_named
 from escrowmq.wire.amqp091.reply_to import ReplyAddress
@@ -125,10 +125,9 @@ def basic_get(channel: Channel, method: spec.BasicGet) -> None:
     make = _PROPERTIES.get(queue.options.queue_type)
     if make is not None:
         properties = make(entry, properties)
-    number, frame_max = channel.number, channel.connection.frame_max
     answer = spec.BasicGetOk(tag, entry.deliveries > 0, envelope.exchange, envelope.routing_key, queue.ready)
-    frames = method_frame(number, answer) + content_frames(number, properties, entry.content, frame_max)
-    channel.connection.put(number, frames)
+    head = method_frame(channel.number, answer)
+    channel.connection.put_content(channel.number, head, properties, entry.content)
 
 
 def basic_ack(channel: Channel, method: spec.BasicAck) -> None:

@@ -20,7 +20,7 @@ from escrowmq.wire.amqp091 import codes
 from escrowmq.wire.amqp091.content import Content
 from escrowmq.wire.amqp091.delivery import Deliveries, view_of
 from escrowmq.wire.amqp091.errors import REPLIES, reply_text
-from escrowmq.wire.amqp091.frames import content_frames, method_frame
+from escrowmq.wire.amqp091.frames import method_frame
 from escrowmq.wire.amqp091.publication import REPLY_TO, Form, with_reply_to
 from escrowmq.wire.amqp091.spec import BasicCancel, BasicReturn, ChannelClose, TxCommit, TxCommitOk
 from escrowmq.wire.amqp091.unsettled import Item, Unsettled, by_consumer
@@ -162,8 +162,7 @@ class Channel:
         head = method_frame(self.number, method)
         props = view_of(envelope).properties
         for body in bodies:
-            frames = content_frames(self.number, props, body, self.connection.frame_max)
-            self.connection.put(self.number, head + frames, after)
+            self.connection.put_content(self.number, head, props, body, after)
 
     # -- confirms
 
@@ -211,7 +210,11 @@ class Channel:
             self.unsettled.skip(len(entries))
         else:
             self.unsettled.add(entries, consumer)
-        self.connection.put(self.number, deliveries.build(first, entries))
+        pieces = deliveries.build(first, entries)
+        if len(pieces) == 1:
+            self.connection.put(self.number, pieces[0])
+        else:
+            self.connection.put_pieces(self.number, pieces)
 
     def cancelled(self, consumer: Consumer) -> None:
         """The queue is gone: the client is told, if it can be."""

@@ -14,17 +14,18 @@ from escrowmq.wire.amqp091.errors import SyntaxFault, reply_text
 from escrowmq.wire.amqp091.frames import (
     HEARTBEAT,
     PROTOCOL_HEADER,
+    content_pieces,
     method_frame,
     remainder,
 )
 from escrowmq.wire.amqp091.handshake import State
 from escrowmq.wire.amqp091.method import Method
-from escrowmq.wire.amqp091.outbox import Outbox
 from escrowmq.wire.amqp091.publication import PROTOCOL
 from escrowmq.wire.amqp091.reading import Reading
 from escrowmq.wire.amqp091.table import FieldTable
 from escrowmq.wire.endpoint import EndpointLimits, Host, Peer
 from escrowmq.wire.login import Login, LoginFault
+from escrowmq.wire.outbox import LARGE, Outbox, Piece
 
 _CROWD: Final = 4  # times the share of a connection's consumers, for answers that it has asked for itself
 
@@ -143,7 +144,7 @@ class Connection(Reading):
 
     # -- writing
 
-    def put(self, channel: int, data: bytes, after: int = 0) -> None:
+    def put(self, channel: int, data: Piece, after: int = 0) -> None:
         """Send `data` on `channel` when the log is synced up to `after`."""
         outbox = self._outbox
         if after and after <= self.broker.log.synced_lsn:
@@ -152,6 +153,23 @@ class Connection(Reading):
         if after and outbox.holding:
             self._host.await_sync(self)
         self._host.stir(self)
+
+    def put_pieces(self, channel: int, pieces: list[Piece], after: int = 0) -> None:
+        """As `put`, for pieces that follow each other; large ones are not copied."""
+        if after and after <= self.broker.log.synced_lsn:
+            after = 0  # as in `put`
+        self._outbox.put_pieces(channel, pieces, after)
+        if after and self._outbox.holding:
+            self._host.await_sync(self)
+        self._host.stir(self)
+
+    def put_content(self, channel: int, head: bytes, props: bytes, body: bytes, after: int = 0) -> None:
+        """Send one message: `head` is the method frame; properties and body follow it."""
+        pieces = content_pieces(head, channel, props, body, self.frame_max)
+        if len(body) < LARGE:
+            self.put(channel, b"".join(pieces), after)
+        else:
+            self.put_pieces(channel, pieces, after)
 
     def send(self, method: Method) -> None:
         """Send a method on channel 0."""
@@ -173,20 +191,20 @@ class Connection(Reading):
         self._stalled = True
         return False
 
-    def output(self) -> bytes:
+    def output(self) -> list[Piece]:
         """What is to be sent now."""
         if self._confirming:
             confirming, self._confirming = self._confirming, {}
             for channel in confirming:
                 channel.send_confirms()
-        data = self._outbox.take()
+        pieces = self._outbox.take()
         if self._crowded:
             self._make_room()
         if self.state is State.CLOSED and not self._outbox.holding:
             self.finished = True
         if self._stalled:
             self._wake()
-        return data
+        return pieces
 
     def crowded(self) -> bool:
         """Whether so much waits to be sent that no more is to be asked for: then what came is read later."""

@@ -16,8 +16,9 @@ from escrowmq.wire.amqp091.frames import (
     FRAME_END,
     FRAME_HEADER,
     FRAME_OVERHEAD,
-    content_frames,
+    content_pieces,
 )
+from escrowmq.wire.outbox import LARGE, Piece
 
 _DELIVER: Final = 60
 _TAG: Final = struct.Struct(">Q")
@@ -74,14 +75,15 @@ class Deliveries:
     With `properties`, each entry has properties of its own (a stream's offset, a delivery count).
     """
 
-    __slots__ = ("_channel", "_frame_max", "_heads", "_prefix", "_properties", "_room")
+    __slots__ = ("_channel", "_frame_max", "_heads", "_inline", "_prefix", "_properties")
 
     def __init__(self, channel: int, tag: str, frame_max: int, properties: Properties | None = None) -> None:
         self._channel = channel
         name = tag.encode()
         self._prefix = _IDS.pack(BASIC_CLASS, _DELIVER) + bytes((len(name),)) + name
         self._frame_max = frame_max
-        self._room = frame_max - FRAME_OVERHEAD if frame_max else 1 << 62
+        # The longest body that is copied between its frames as fast as can be; 0 for none.
+        self._inline = min(LARGE, frame_max - FRAME_OVERHEAD if frame_max else LARGE) if properties is None else 0
         self._properties = properties
         self._heads: dict[int, bytes] = {}
 
@@ -93,14 +95,13 @@ class Deliveries:
             head = self._heads[address] = FRAME_HEADER.pack(codes.FRAME_METHOD, self._channel, size) + self._prefix
         return head
 
-    def build(self, first_tag: int, entries: list[Entry]) -> bytes:
-        """The frames of `entries`, tags counted from `first_tag`."""
-        if self._properties is not None:
-            return b"".join([self._single(first_tag + i, entry) for i, entry in enumerate(entries)])
+    def build(self, first_tag: int, entries: list[Entry]) -> list[Piece]:
+        """The frames of `entries`, tags counted from `first_tag`: one piece, or several with large bodies."""
+        pieces: list[Piece] = []
         # `parts.append` in full is the faster spelling: the interpreter has an instruction of its own for it.
-        parts: list[bytes] = []
+        parts: list[Piece] = []
         pack, pack_size, end = _TAG.pack, _BODY_SIZE.pack, FRAME_END
-        channel, room = self._channel, self._room
+        channel, inline = self._channel, self._inline
         tag = first_tag
         envelope: Envelope | None = None
         size = -1
@@ -116,8 +117,13 @@ class Deliveries:
                 size = -1
             if len(body) != size:
                 size = len(body)
-                if not 0 < size <= room:
-                    parts.append(self._single(tag, entry))
+                if not 0 < size <= inline:
+                    if size >= LARGE:
+                        pieces.append(b"".join(parts))
+                        parts = []
+                        pieces += self._single(tag, entry)
+                    else:
+                        parts += self._single(tag, entry)
                     tag += 1
                     size = -1
                     continue
@@ -128,14 +134,15 @@ class Deliveries:
             parts.append(body)
             parts.append(end)
             tag += 1
-        return b"".join(parts)
+        pieces.append(b"".join(parts))
+        return pieces
 
-    def _single(self, tag: int, entry: Entry) -> bytes:
-        """A delivery that is not like the others: empty, of many frames, or with properties of its own."""
+    def _single(self, tag: int, entry: Entry) -> list[Piece]:
+        """A delivery that is not like the others: empty, large, of many frames, or with properties of its own."""
         view = view_of(entry.run.envelope)
         properties = view.properties
         if self._properties is not None:
             properties = self._properties(entry, properties)
         redelivered = b"\x01" if entry.deliveries else b"\x00"
         method = self._head(len(view.address)) + _TAG.pack(tag) + redelivered + view.address + FRAME_END
-        return method + content_frames(self._channel, properties, entry.content, self._frame_max)
+        return content_pieces(method, self._channel, properties, entry.content, self._frame_max)

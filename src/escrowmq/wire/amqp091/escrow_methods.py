@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.wire.amqp091 import bulk, spec
 from escrowmq.wire.amqp091.dtx_methods import on_channel
-from escrowmq.wire.amqp091.frames import content_frames, method_frame
+from escrowmq.wire.amqp091.frames import method_frame
 from escrowmq.wire.amqp091.queue_methods import Handler, queue_named
 from escrowmq.wire.amqp091.table import FieldValue
 
@@ -36,9 +36,7 @@ def read(channel: Channel, method: spec.EscrowRead) -> None:
     queue = queue_named(channel, method.queue, "read")
     batch = channel.broker.reservations.read(queue, method.group, method.first, method.end, method.most_bytes)
     answer = method_frame(channel.number, spec.EscrowReadOk(batch.first, batch.next, len(batch.positions)))
-    connection = channel.connection
-    frames = content_frames(channel.number, _NO_PROPERTIES, bulk.encode(batch), connection.frame_max)
-    connection.put(channel.number, answer + frames)
+    channel.connection.put_content(channel.number, answer, _NO_PROPERTIES, bulk.encode(batch))
 
 
 def settle(channel: Channel, method: spec.EscrowSettle) -> None:

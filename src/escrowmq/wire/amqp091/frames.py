@@ -15,6 +15,7 @@ from escrowmq.wire.amqp091 import codes
 from escrowmq.wire.amqp091.errors import SyntaxFault
 from escrowmq.wire.amqp091.method import Method
 from escrowmq.wire.amqp091.spec import METHODS
+from escrowmq.wire.outbox import Piece
 
 PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
 """What a client opens a connection with."""
@@ -81,6 +82,26 @@ def body_frames(channel: int, body: bytes, frame_max: int) -> bytes:
 def content_frames(channel: int, props: bytes, body: bytes, frame_max: int) -> bytes:
     """Content header and body frames: what follows a method with content."""
     return header_frame(channel, props, len(body)) + body_frames(channel, body, frame_max)
+
+
+def content_pieces(head: bytes, channel: int, props: bytes, body: bytes, frame_max: int) -> list[Piece]:
+    """`head` (the method frame), content header and body frames in pieces that leave the body where it lies.
+
+    `frame_max` is as of `body_frames`.
+    """
+    room = frame_max - FRAME_OVERHEAD if frame_max else len(body)
+    head += header_frame(channel, props, len(body))
+    if not body:
+        return [head]
+    if len(body) <= room:
+        return [head + FRAME_HEADER.pack(codes.FRAME_BODY, channel, len(body)), body, FRAME_END]
+    view = memoryview(body)
+    pieces: list[Piece] = []
+    for at in range(0, len(body), room):
+        part = view[at : at + room]
+        pieces += [head + FRAME_HEADER.pack(codes.FRAME_BODY, channel, len(part)), part]
+        head = FRAME_END
+    return [*pieces, FRAME_END]
 
 
 # ---- taking apart ----

@@ -352,7 +352,7 @@ class TestBlocking:
         endpoint.receive(method_frame(1, spec.BasicGet("q", no_ack=True)) * 201)
         longest = 0
         got = 0
-        while data := endpoint.output():
+        while data := b"".join(endpoint.output()):
             longest = max(longest, len(data))
             got += data.count(b"x" * 1000)
         assert got == 200

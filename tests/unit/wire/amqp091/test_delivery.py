@@ -12,6 +12,7 @@ from escrowmq.wire.amqp091.frames import content_frames, method_frame
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp091.spec import BasicDeliver
 
+LARGE_SIZES = (8191, 8192, 8193, 140_000)
 short = st.text(max_size=60).filter(lambda text: len(text.encode()) < 256)
 headers = st.builds(Properties, content_type=st.none() | st.just("t"), priority=st.none() | st.integers(0, 255))
 
@@ -28,7 +29,9 @@ def expected(channel: int, tag: str, number: int, entry: Entry, frame_max: int, 
     st.integers(1, 2**64 - 100),
     st.lists(
         st.tuples(
-            st.integers(0, 2), st.sampled_from([0, 1, 5, 5, 4088, 4089, 8177]), st.sampled_from([0, 0, 0, 1, 2, 300])
+            st.integers(0, 2),
+            st.sampled_from([0, 1, 5, 5, 4088, 4089, 8177, *LARGE_SIZES]),
+            st.sampled_from([0, 0, 0, 1, 2, 300]),
         ),
         max_size=12,
     ),
@@ -54,8 +57,8 @@ def test_as_the_generated_encoders(
         expected(channel, tag, first + i, entry, frame_max, entry.run.envelope.header)
         for i, entry in enumerate(entries)
     )
-    assert deliveries.build(first, entries) == wanted
-    assert deliveries.build(first, entries) == wanted, "from the caches, too"
+    assert b"".join(deliveries.build(first, entries)) == wanted
+    assert b"".join(deliveries.build(first, entries)) == wanted, "from the caches, too"
 
 
 def test_properties_of_each_entry() -> None:
@@ -69,15 +72,15 @@ def test_properties_of_each_entry() -> None:
         expected(1, "t", 9 + i, entry, 4096, Properties(message_id=str(i + 1)).encode())
         for i, entry in enumerate(entries)
     )
-    assert Deliveries(1, "t", 4096, numbered).build(9, entries) == wanted
+    assert b"".join(Deliveries(1, "t", 4096, numbered).build(9, entries)) == wanted
 
 
 def test_two_consumers_share_a_view() -> None:
     envelope = Envelope("x", "k", b"\x00\x00")
     entry = Entry(1, b"body", Run(envelope, 1, 0))
     one, two = Deliveries(1, "one", 4096), Deliveries(2, "two", 4096)
-    assert one.build(1, [entry]) == expected(1, "one", 1, entry, 4096, b"\x00\x00")
-    assert two.build(1, [entry]) == expected(2, "two", 1, entry, 4096, b"\x00\x00")
+    assert one.build(1, [entry]) == [expected(1, "one", 1, entry, 4096, b"\x00\x00")]
+    assert two.build(1, [entry]) == [expected(2, "two", 1, entry, 4096, b"\x00\x00")]
     assert view_of(envelope) is envelope.view
 
 
@@ -85,8 +88,17 @@ def test_bodies_of_very_many_sizes() -> None:
     envelope = Envelope("x", "k", b"\x00\x00")
     entries = [Entry(i, b"x" * i, Run(envelope, i, 0)) for i in range(1, 2000)]
     built = Deliveries(1, "t", 0).build(1, entries)
-    assert built == b"".join(expected(1, "t", i, entry, 0, b"\x00\x00") for i, entry in enumerate(entries, 1))
+    assert built == [b"".join(expected(1, "t", i, entry, 0, b"\x00\x00") for i, entry in enumerate(entries, 1))]
 
 
 def test_nothing() -> None:
-    assert Deliveries(1, "t", 4096).build(1, []) == b""
+    assert Deliveries(1, "t", 4096).build(1, []) == [b""]
+
+
+def test_a_large_body_is_not_copied() -> None:
+    envelope = Envelope("x", "k", b"\x00\x00")
+    body = bytes(100_000)
+    pieces = Deliveries(1, "t", 131_072).build(1, [Entry(1, body, Run(envelope, 1, 0))])
+    assert any(piece is body for piece in pieces)
+    pieces = Deliveries(1, "t", 65_536).build(1, [Entry(1, body, Run(envelope, 1, 0))])
+    assert [len(piece) for piece in pieces if isinstance(piece, memoryview) and piece.obj is body] == [65_528, 34_472]

@@ -7,6 +7,8 @@ from typing import Any
 import pamqp.frame
 import pamqp.heartbeat
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from escrowmq.wire.amqp091 import codes, frames, spec
 from escrowmq.wire.amqp091.errors import SyntaxFault
@@ -163,3 +165,14 @@ def test_what_is_behind_the_last_whole_frame(begin: bytes, cut: int) -> None:
 
 def test_nothing_is_behind_what_is_out_of_step() -> None:
     assert frames.remainder(frames.HEARTBEAT[:-1] + b"\x00" + frames.HEARTBEAT) == b""
+
+
+@given(
+    st.integers(0, 65535),
+    st.sampled_from([0, 1, 4087, 4088, 4089, 10_000, 131_064]),
+    st.sampled_from([0, 4096, 131_072]),
+)
+def test_content_in_pieces_is_the_same_content(channel: int, size: int, frame_max: int) -> None:
+    body = bytes(i % 251 for i in range(size))
+    pieces = frames.content_pieces(b"head", channel, NO_PROPERTIES, body, frame_max)
+    assert b"".join(pieces) == b"head" + frames.content_frames(channel, NO_PROPERTIES, body, frame_max)

@@ -1,33 +1,33 @@
-"""What is said goes out in order within a channel, and not before it is true."""
+"""What is said goes out in order within a lane, and not before it is true."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escrowmq.wire.amqp091.outbox import Outbox
+from escrowmq.wire.outbox import LARGE, Outbox
 
 
 def test_what_waits_for_nothing_goes_at_once() -> None:
     outbox = Outbox()
     outbox.put(1, b"a")
     outbox.put(2, b"b")
-    assert outbox.take() == b"ab"
-    assert outbox.take() == b""
+    assert outbox.take() == [b"ab"]
+    assert outbox.take() == []
     assert outbox.size == 0
 
 
-def test_what_waits_holds_back_its_channel_alone() -> None:
+def test_what_waits_holds_back_its_lane_alone() -> None:
     outbox = Outbox()
     outbox.put(1, b"a", 10)
     outbox.put(1, b"b")
     outbox.put(2, b"c")
-    assert outbox.take() == b"c"
+    assert outbox.take() == [b"c"]
     assert (outbox.holding, outbox.size) == (True, 2)
     assert outbox.release(9)
-    assert outbox.take() == b""
+    assert outbox.take() == []
     assert not outbox.release(10)
-    assert outbox.take() == b"ab"
+    assert outbox.take() == [b"ab"]
     assert (outbox.holding, outbox.size) == (False, 0)
 
 
@@ -35,9 +35,9 @@ def test_what_is_on_disk_already_does_not_wait() -> None:
     outbox = Outbox()
     outbox.release(10)
     outbox.put(1, b"a", 10)
-    assert outbox.take() == b"a"
+    assert outbox.take() == [b"a"]
     outbox.put(1, b"b", 11)
-    assert outbox.take() == b""
+    assert outbox.take() == []
 
 
 def test_the_connection_speaks_last() -> None:
@@ -45,9 +45,9 @@ def test_the_connection_speaks_last() -> None:
     outbox.put(1, b"a", 10)
     outbox.put(0, b"z")
     outbox.put(2, b"b")
-    assert outbox.take() == b"b"
+    assert outbox.take() == [b"b"]
     outbox.release(10)
-    assert outbox.take() == b"az"
+    assert outbox.take() == [b"az"]
 
 
 def test_the_connection_speaks_behind_all_that_was_said_before() -> None:
@@ -57,26 +57,26 @@ def test_the_connection_speaks_behind_all_that_was_said_before() -> None:
     outbox.put(2, b"b", 10)
     outbox.put(0, b"z")
     outbox.release(10)
-    assert outbox.take() == b"aybz"
+    assert outbox.take() == [b"aybz"]
 
 
-def test_a_channel_that_was_released_waits_no_more() -> None:
+def test_a_lane_that_was_released_waits_no_more() -> None:
     outbox = Outbox()
     outbox.put(1, b"a", 5)
     outbox.put(2, b"b", 9)
     outbox.release(5)
     outbox.put(1, b"c")
     outbox.put(2, b"d")
-    assert outbox.take() == b"ac"
+    assert outbox.take() == [b"ac"]
     outbox.release(9)
-    assert outbox.take() == b"bd"
+    assert outbox.take() == [b"bd"]
 
 
 def test_what_has_no_order_goes_at_once() -> None:
     outbox = Outbox()
     outbox.put(1, b"a", 5)
     outbox.put_now(b"!")
-    assert (outbox.size, outbox.take(), outbox.size) == (2, b"!", 1)
+    assert (outbox.size, outbox.take(), outbox.size) == (2, [b"!"], 1)
 
 
 class Model:
@@ -122,11 +122,40 @@ def test_any_mix(plan: list[tuple[int, int] | int]) -> None:
         else:
             outbox.put(step[0], bytes([len(model.pieces)]), step[1])  # LSNs need not grow
             model.put(*step, synced)
-        model.sent += outbox.take()
+        model.sent += b"".join(outbox.take())
         model.check(synced)
         assert outbox.size == len(model.pieces) - len(model.sent)
     assert not outbox.release(100)
-    model.sent += outbox.take()
+    model.sent += b"".join(outbox.take())
     model.check(100)
     assert len(model.sent) == len(model.pieces)
     assert (outbox.size, outbox.holding) == (0, False)
+
+
+def test_large_pieces_are_sent_from_where_they_lie_and_small_ones_joined_around_them() -> None:
+    outbox = Outbox()
+    large, part = bytes(LARGE), memoryview(bytes(2 * LARGE))[LARGE:]
+    outbox.put(1, b"a")
+    outbox.put_pieces(1, [b"b", large, b"c", b"d", part])
+    outbox.put(1, b"e")
+    assert outbox.size == 5 + 2 * LARGE
+    first, second, third, fourth, fifth = outbox.take()
+    assert (first, third, fifth) == (b"ab", b"cd", b"e")
+    assert second is large
+    assert fourth is part
+    assert outbox.size == 0
+    outbox.put(1, bytes(LARGE))
+    outbox.put(1, b"f")
+    assert outbox.take() == [bytes(LARGE) + b"f"], "it was not put in pieces"
+
+
+def test_pieces_that_wait_for_the_log_stay_together_and_apart() -> None:
+    outbox = Outbox()
+    large = bytes(LARGE)
+    outbox.put_pieces(1, [b"a", large, b"b"], 10)
+    outbox.put(2, b"c")
+    assert outbox.take() == [b"c"]
+    outbox.release(10)
+    first, second, third = outbox.take()
+    assert (first, third, outbox.size) == (b"a", b"b", 0)
+    assert second is large

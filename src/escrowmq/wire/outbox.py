@@ -1,0 +1,110 @@
+"""What a connection has to send: at once, or when the log is on disk far enough. All protocols share it.
+
+An output belongs to a lane: a channel of AMQP 0-9-1, a session of 1.0, a stream of HTTP/2. Order is kept within a
+lane. An output that waits for the log holds back what follows in its own lane, and nothing in the others. Lane 0
+speaks for the whole connection, so its outputs wait for what all lanes were given before them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, TypeAlias
+
+CONNECTION: Final = 0
+"""The lane that speaks for the connection."""
+LARGE: Final = 8192
+"""Bytes from which on a piece is sent from where it lies; copying smaller ones together is cheaper."""
+
+Piece: TypeAlias = bytes | memoryview
+
+
+class Outbox:
+    """The output of one connection, in lanes."""
+
+    __slots__ = ("_held", "_holders", "_in_pieces", "_ready", "_synced", "size")
+
+    def __init__(self) -> None:
+        self._ready: list[Piece] = []
+        # All lanes share one line: a batch of the log releases all of them, so no lane waits for another's.
+        self._held: deque[tuple[int, int, Piece]] = deque()
+        self._holders: set[int] = set()
+        self._in_pieces = False  # large pieces may be among the others
+        self._synced = 0
+        self.size = 0
+        """Bytes that were put and not yet taken."""
+
+    @property
+    def holding(self) -> bool:
+        """Whether an output waits for the log."""
+        return bool(self._held)
+
+    def put(self, lane: int, data: Piece, after: int = 0) -> None:
+        """Send `data` in `lane` when the log is synced up to `after`."""
+        self.size += len(data)
+        held = self._held
+        if held:
+            last = held[-1][0]
+            if after > last:
+                last = after
+            elif after <= self._synced and lane not in self._holders and lane != CONNECTION:
+                self._ready.append(data)
+                return
+            held.append((last, lane, data))
+            self._holders.add(lane)
+        elif after > self._synced:
+            held.append((after, lane, data))
+            self._holders.add(lane)
+        else:
+            self._ready.append(data)
+
+    def put_pieces(self, lane: int, pieces: list[Piece], after: int = 0) -> None:
+        """Send `pieces` one after the other, as `put` does. Those of `LARGE` bytes and more are not copied."""
+        self._in_pieces = True
+        for piece in pieces:
+            self.put(lane, piece, after)
+
+    def put_now(self, data: bytes) -> None:
+        """Send `data` at once: it concerns the connection itself and has no order with the lanes."""
+        self.size += len(data)
+        self._ready.append(data)
+
+    def release(self, synced: int) -> bool:
+        """The log is on disk up to `synced`. True while an output still waits."""
+        self._synced = synced
+        held, ready = self._held, self._ready
+        while held and held[0][0] <= synced:
+            ready.append(held.popleft()[2])
+        self._holders = {lane for _, lane, _ in held} if held else set()
+        return bool(held)
+
+    def take(self) -> list[Piece]:
+        """Everything that can be sent now, joined into one piece unless large pieces are among it."""
+        ready = self._ready
+        if not ready:
+            return []
+        self._ready = []
+        if self._in_pieces:
+            self._in_pieces = bool(self._held)
+            ready = gathered(ready)
+            self.size -= sum(map(len, ready))
+            return ready
+        data = ready[0] if len(ready) == 1 else b"".join(ready)
+        self.size -= len(data)
+        return [data]
+
+
+def gathered(pieces: list[Piece]) -> list[Piece]:
+    """The same bytes, with neighbouring pieces under `LARGE` bytes joined."""
+    result: list[Piece] = []
+    small: list[Piece] = []
+    for piece in pieces:
+        if len(piece) < LARGE:
+            small.append(piece)
+            continue
+        if small:
+            result.append(b"".join(small))
+            small.clear()
+        result.append(piece)
+    if small:
+        result.append(b"".join(small))
+    return result
