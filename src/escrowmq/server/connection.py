@@ -21,6 +21,9 @@ UNSENT_LIMIT: Final = 4 << 20
 SHARE: Final = 128 << 10
 """Bytes at one time from which on a connection has had its share of a turn. The event loop would go on reading from it
 while there is more, megabytes, and let all others wait."""
+SMALL: Final = 4096
+"""Bytes that may wait for a later iteration of the event loop while the connection is still read: pausing costs more
+than handling a small request."""
 CLOSING_MS: Final = 5000
 """How long a client may take to read the last bytes of a connection that is being closed."""
 
@@ -45,6 +48,7 @@ class ClientConnection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._start = b""
         self._congested = False
+        self._late = 0  # chunks of bytes that wait for a later iteration of the event loop
         self._pauses = Pause(0)
         self._last_in = self._last_out = 0
         self.opened_ms = 0
@@ -54,6 +58,9 @@ class ClientConnection(asyncio.Protocol):
         self.user = self.vhost = ""
         self.admitted = False
         """The login is complete: from now on the endpoint watches over its peer."""
+        self.blocked_for = ""
+        """The alarm that the client was told as the reason why its publishes wait."""
+        self._held_up_ms = runtime.ticker.held_up_ms
 
     # -- what the transport reports
 
@@ -67,6 +74,28 @@ class ClientConnection(asyncio.Protocol):
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
+        if self._runtime.intake.admit():
+            self._receive(data)
+        else:
+            if self._late or len(data) > SMALL:  # so that little data waits for each connection
+                self.pause(Pause.SHARE, on=True)
+            self._late += 1
+            self._runtime.intake.defer(lambda: self._receive_late(data))
+
+    def eof_received(self) -> bool:
+        """Whether the transport stays open for now; a transport with TLS cannot."""
+        if self.peer.tls or self._runtime.intake.admit():
+            return False
+        self._runtime.intake.defer(self._transport.close)
+        return True
+
+    def _receive_late(self, data: bytes) -> None:
+        self._turns.begin()
+        self._late -= 1
+        self.pause(Pause.SHARE, on=False)
+        self._receive(data)
+
+    def _receive(self, data: bytes) -> None:
         self._turns.begin()
         self._last_in = self._turns.broker.now
         if self.closing_ms:
@@ -101,6 +130,12 @@ class ClientConnection(asyncio.Protocol):
         self._tell_congestion()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._runtime.intake.admit():
+            self._lose(exc)
+        else:
+            self._runtime.intake.defer(lambda: self._lose(exc))
+
+    def _lose(self, exc: Exception | None) -> None:
         self._turns.begin()
         endpoint = self.endpoint
         if endpoint is not None:
@@ -152,12 +187,12 @@ class ClientConnection(asyncio.Protocol):
             self.pause(Pause.ALARM, on=False)
             self._turns.soon(lambda: self.data_received(b""))
 
-    def not_listened(self, ms: int) -> None:
-        """So long nothing was read at all: what the client has said meanwhile may lie in the socket."""
-        self._last_in = min(self._last_in + ms, self._turns.broker.now)
-
     def tick(self, now_ms: int, login_ms: int) -> None:
-        """About once a second."""
+        """Look after a silent or unfinished connection; called about once a second."""
+        held_up_ms = self._runtime.ticker.held_up_ms
+        if held_up_ms != self._held_up_ms:  # bytes that came meanwhile may still wait in the socket
+            self._last_in = min(self._last_in + held_up_ms - self._held_up_ms, now_ms)
+            self._held_up_ms = held_up_ms
         if self.closing_ms:
             if now_ms - self.closing_ms > CLOSING_MS:
                 self._transport.abort()

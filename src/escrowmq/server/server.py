@@ -90,7 +90,8 @@ class Server:
             await self._finish()
             raise
         self._handle_signals()
-        self._runtime.start_ticking()
+        self._turns.begin()
+        self._runtime.ticker.start()
         _tune_collector()
         for each in bound:
             sys.stdout.write(f"ready {each.url} data={self._config.data_dir}\n")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import cast
 
 import pytest
 
-from escrowmq.server.connection import CLOSING_MS, SHARE, UNSENT_LIMIT, Pause
+from escrowmq.server.connection import CLOSING_MS, SHARE, SMALL, UNSENT_LIMIT, Pause
+from escrowmq.server.intake import EVENTS
 from escrowmq.wire.sniff import REFUSAL
 from tests.unit.server.benches import FakeEndpoint, on_loop, until
 from tests.unit.server.scenes import HEADER, Scene
@@ -221,6 +223,85 @@ def test_a_large_read_ends_the_turn_and_waits_for_the_others() -> None:
         assert not transport.is_reading()
         await asyncio.sleep(0)
         assert transport.is_reading()
+        await scene.bench.close()
+
+    on_loop(test)
+
+
+def exhausted(scene: Scene) -> None:
+    """The iteration has handled as many events as it may."""
+    while scene.runtime.intake.admit():
+        pass
+
+
+@pytest.mark.parametrize(("first", "read_on"), [(b"first", True), (bytes(SMALL + 1), False)])
+def test_bytes_over_the_number_of_events_wait_in_order_and_much_is_not_read_meanwhile(
+    first: bytes, read_on: bool
+) -> None:
+    async def test() -> None:
+        scene = Scene()
+        connection, transport, endpoint = scene.connect()
+        exhausted(scene)
+        connection.data_received(first)
+        assert (endpoint.heard, transport.is_reading()) == ([HEADER], read_on)
+        connection.data_received(b"second")
+        assert not transport.is_reading()
+        await until(lambda: len(endpoint.heard) == 3)
+        assert endpoint.heard == [HEADER, first, b"second"]
+        assert transport.is_reading()
+        await scene.bench.close()
+
+    on_loop(test)
+
+
+def test_a_loss_over_the_number_of_events_comes_after_the_bytes_before_it() -> None:
+    async def test() -> None:
+        scene = Scene()
+        connection, _, endpoint = scene.connect()
+        exhausted(scene)
+        connection.data_received(b"last words")
+        connection.connection_lost(None)
+        assert endpoint.told == []
+        await until(lambda: endpoint.told)
+        assert (endpoint.heard[-1], endpoint.told) == (b"last words", ["lost"])
+        assert not scene.runtime.connections
+        await scene.bench.close()
+
+    on_loop(test)
+
+
+def test_the_end_of_a_stream_closes_at_once_or_later_but_always_in_order() -> None:
+    async def test() -> None:
+        scene = Scene()
+        connection, transport, endpoint = scene.connect()
+        assert not connection.eof_received(), "the transport closes itself"
+        exhausted(scene)
+        connection.data_received(b"last words")
+        assert connection.eof_received()
+        assert not transport.closed
+        await until(lambda: transport.closed)
+        assert endpoint.heard[-1] == b"last words"
+        connection.peer = replace(connection.peer, tls=True)
+        exhausted(scene)
+        assert not connection.eof_received(), "a transport with TLS cannot stay open"
+        await scene.bench.close()
+
+    on_loop(test)
+
+
+def test_thousands_of_connections_that_close_together_are_handled_a_bounded_number_at_a_time() -> None:
+    async def test() -> None:
+        scene = Scene(connections=1000)
+        connections = [scene.connect() for _ in range(1000)]
+        await scene.bench.turns.synced()
+        for connection, _, _ in connections:
+            connection.connection_lost(None)
+        handled = [1000 - len(scene.runtime.connections)]
+        while scene.runtime.connections:
+            before = len(scene.runtime.connections)
+            await asyncio.sleep(0)
+            handled.append(before - len(scene.runtime.connections))
+        assert max(handled) == EVENTS
         await scene.bench.close()
 
     on_loop(test)

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from escrowmq.config import LimitsSection
-from escrowmq.core.broker import TIGHT_LIMIT
 from escrowmq.core.records.kinds import RECORD_BYTES
 from escrowmq.journal import format as fmt
-from escrowmq.server import runtime as module
 from escrowmq.server.auth import Authenticator
 from escrowmq.server.connection import Pause
-from escrowmq.server.runtime import ALARM_CHECK_MS, endpoint_limits
+from escrowmq.server.runtime import endpoint_limits
 from escrowmq.wire.endpoint import Verdict
 from escrowmq.wire.sasl import Credentials
 from tests.unit.server.benches import on_loop, until
-from tests.unit.server.scenes import HEADER, Scene
+from tests.unit.server.scenes import Scene
 
 
 @pytest.fixture(autouse=True)
@@ -46,51 +44,6 @@ def test_limits_are_handed_on_in_the_units_of_endpoints() -> None:
     assert (transaction.operations, transaction.bytes, transaction.age) == (3, 4, 1500)
     boundless = endpoint_limits(LimitsSection(transaction_bytes=0)).transaction
     assert boundless.bytes < fmt.MAX_RECORD == RECORD_BYTES, "a transaction is one record, whatever is configured"
-
-
-def test_an_alarm_blocks_those_who_publish_and_ends() -> None:
-    async def test() -> None:
-        scene = Scene()
-        publisher, reader = scene.connect(), scene.connect()
-        scene.runtime.publishing(publisher[2])
-        scene.resident = 2000
-        scene.bench.ahead_ms += ALARM_CHECK_MS
-        await scene.bench.turns.synced()
-        assert publisher[2].told[-1] == ("block", "low on memory")
-        assert not publisher[0].paused, "it may leave"
-        scene.runtime.waiting(publisher[2])
-        assert publisher[0].paused == Pause.ALARM
-        assert not reader[2].told
-        assert not reader[0].paused
-        late = scene.connect()
-        scene.runtime.publishing(late[2])
-        assert late[2].told[-1] == ("block", "low on memory")
-        scene.resident = 0
-        scene.bench.ahead_ms += ALARM_CHECK_MS
-        await scene.bench.turns.synced()
-        for connection, _, endpoint in (publisher, late):
-            assert endpoint.told[-1] == ("block", "")
-            assert not connection.paused
-        await until(lambda: publisher[2].heard[-1] == b"", "the reading of what was kept back")
-        assert late[2].heard == [HEADER], "it has kept nothing back"
-        await scene.bench.close()
-
-    on_loop(test)
-
-
-def test_queues_keep_less_in_memory_before_anybody_must_wait() -> None:
-    async def test() -> None:
-        scene = Scene()
-        broker = scene.bench.broker
-        usual = broker.resident_limit
-        for scene.resident, expected in ((699, usual), (700, TIGHT_LIMIT), (670, TIGHT_LIMIT), (600, usual)):
-            scene.bench.ahead_ms += ALARM_CHECK_MS
-            await scene.bench.turns.synced()
-            assert broker.resident_limit == expected
-            assert not scene.runtime.alarms.reason
-        await scene.bench.close()
-
-    on_loop(test)
 
 
 def test_faults_of_clients_are_logged_with_who_and_why(caplog: pytest.LogCaptureFixture) -> None:
@@ -125,28 +78,6 @@ def test_a_user_is_known_from_the_verdict_on_and_a_virtual_host_from_the_admissi
     on_loop(test)
 
 
-def test_publishers_wait_while_the_disk_does_not_keep_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "UNWRITTEN_LIMIT", 10_000)
-
-    async def test() -> None:
-        scene = Scene()
-        publisher, reader = scene.connect(), scene.connect()
-        scene.runtime.publishing(publisher[2])
-        scene.bench.turns.begin()
-        scene.bench.publish(scene.bench.queue(), bytes(20_000))
-        scene.runtime._watch()
-        assert publisher[0].paused == Pause.JOURNAL
-        assert not reader[0].paused
-        late = scene.connect()
-        scene.runtime.publishing(late[2])
-        assert late[0].paused == Pause.JOURNAL
-        await until(lambda: not publisher[0].paused and not late[0].paused, "the end of the wait")
-        assert scene.bench.journal.pending_bytes < 5_000
-        await scene.bench.close()
-
-    on_loop(test)
-
-
 def test_a_connection_over_the_limit_is_refused() -> None:
     async def test() -> None:
         scene = Scene(connections=1)
@@ -171,54 +102,16 @@ def test_everybody_is_asked_to_leave_also_those_who_are_held_back() -> None:
         scene.runtime.publishing(publisher[2])
         publisher[0].pause(Pause.ALARM, on=True)
         scene.runtime.shut("closing time")
+        await until(lambda: silent[1].closed)
         assert ("shut", "closing time") in publisher[2].told
         assert publisher[1].is_reading(), "its answer must be read"
-        assert silent[1].closed
         assert not scene.runtime.all_closed.is_set()
         scene.runtime.stop()
-        assert publisher[1].aborted()
+        await until(publisher[1].aborted)
         for connection, _, _ in (publisher, silent):
             connection.connection_lost(None)
         assert scene.runtime.all_closed.is_set()
         assert scene.connect(greeting=b"")[1].aborted(), "nobody comes in any more"
-        await scene.bench.close()
-
-    on_loop(test)
-
-
-async def ticking() -> tuple[Scene, Any]:
-    """A connection that the clock has come by a few times."""
-    scene = Scene()
-    _, _, endpoint = scene.connect()
-    scene.runtime.admitted(endpoint, "alice", "/")
-    scene.runtime.start_ticking()
-    await until(lambda: len(endpoint.told) > 2)
-    return scene, endpoint
-
-
-def test_a_broker_that_was_held_up_itself_takes_nobody_for_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TICK_SECONDS", 0.001)
-
-    async def test() -> None:
-        scene, endpoint = await ticking()
-        scene.bench.ahead_ms += 3_600_000  # the machine was asleep, say
-        before = len(endpoint.told)
-        await until(lambda: len(endpoint.told) > before + 2)
-        assert max(silent for _, silent, _ in endpoint.told) < 60_000
-        assert endpoint.told[-1][2] >= 3_600_000, "but a heartbeat is due from here"
-        scene.runtime.stop()
-        await scene.bench.close()
-
-    on_loop(test)
-
-
-def test_connections_are_looked_after_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TICK_SECONDS", 0.001)
-
-    async def test() -> None:
-        scene, endpoint = await ticking()
-        assert {told[0] for told in endpoint.told} == {"tick"}
-        scene.runtime.stop()
         await scene.bench.close()
 
     on_loop(test)

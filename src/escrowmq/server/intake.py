@@ -1,0 +1,57 @@
+"""A bounded number of the connections' events in each iteration of the event loop.
+
+The event loop reports everything that is ready in one iteration: thousands of closed sockets when a host goes down, or
+a request from each of thousands of clients. Handling them all at once would delay every other client. Up to `EVENTS`
+are handled immediately; later ones wait in a queue, in order, and up to `EVENTS` of these follow in each iteration.
+"""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+EVENTS: Final = 128
+"""Events in one iteration. The loss of a connection takes 15 to 40 µs, the bytes of a small request about the same."""
+
+
+class Intake:
+    """Asks for events to be deferred when the event loop has reported too many of them in one iteration."""
+
+    def __init__(self, loop: AbstractEventLoop, events: int = EVENTS) -> None:
+        self._loop = loop
+        self._events = events
+        self._room = events
+        self._scheduled = False
+        self._deferred: deque[Callable[[], None]] = deque()
+
+    def admit(self) -> bool:
+        """Whether the caller may handle an event now. If not, it passes a function that does so to `defer`."""
+        if not self._room:
+            return False
+        self._room -= 1
+        if not self._scheduled:
+            self._schedule()
+        return True
+
+    def defer(self, action: Callable[[], None]) -> None:
+        """Call `action` in a later iteration, after those that were deferred before."""
+        self._deferred.append(action)
+        if not self._scheduled:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        self._scheduled = True
+        self._loop.call_soon(self._next_iteration)
+
+    def _next_iteration(self) -> None:
+        self._scheduled = False
+        self._room = self._events
+        try:
+            while self._deferred and self._room:
+                self._room -= 1
+                self._deferred.popleft()()
+        finally:
+            if self._room < self._events:
+                self._schedule()

@@ -1,0 +1,103 @@
+"""Publishers wait while memory, the disk or the journal's writer runs short."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import Final
+
+from escrowmq.core.broker import Broker
+from escrowmq.server.connection import ClientConnection, Pause
+from escrowmq.server.intake import Intake
+from escrowmq.server.resources import Alarms, resident_bytes
+from escrowmq.server.turn import Turns
+from escrowmq.wire.endpoint import Endpoint
+
+UNWRITTEN_LIMIT: Final = 64 << 20
+"""Bytes that may wait to be written; above, publishers are not read until half of it has been written."""
+ALARM_CHECK_MS: Final = 100
+"""The least time between two looks at memory and disk."""
+_PRESSING: Final = {
+    True: "memory pressure: queues keep only a few messages each in memory",
+    False: "memory pressure ended: queues may again use their full memory limit",
+}
+
+_log = logging.getLogger("escrowmq.server")
+
+
+class Pressure:
+    """Knows the endpoints that publish, and holds them back."""
+
+    def __init__(self, turns: Turns, intake: Intake, alarms: Alarms) -> None:
+        self._turns = turns
+        self._broker: Broker = turns.broker
+        self._intake = intake
+        self._alarms = alarms
+        self._publishers: dict[Endpoint, ClientConnection] = {}
+        self._full = False
+        self._checked_ms = 0
+        turns.after.append(self.watch)
+
+    def add(self, endpoint: Endpoint, connection: ClientConnection) -> None:
+        """The endpoint publishes from now on."""
+        self._publishers[endpoint] = connection
+        self._tell(endpoint)
+        if self._full:
+            connection.pause(Pause.JOURNAL, on=True)
+
+    def forget(self, endpoint: Endpoint) -> None:
+        """The endpoint's connection is gone."""
+        self._publishers.pop(endpoint, None)
+
+    def watch(self) -> None:
+        """Look at the journal, and every `ALARM_CHECK_MS` at memory and disk. Called at the end of each turn."""
+        unwritten = self._turns.journal.pending_bytes
+        full = unwritten > (UNWRITTEN_LIMIT // 2 if self._full else UNWRITTEN_LIMIT)
+        if full != self._full:
+            self._full = full
+            for connection in self._publishers.values():
+                connection.pause(Pause.JOURNAL, on=full)
+        now = self._broker.now
+        if not 0 <= now - self._checked_ms < ALARM_CHECK_MS:
+            self._checked_ms = now
+            self.check_alarms()
+
+    def check_alarms(self) -> None:
+        """Look at memory and disk; block or unblock publishers, a bounded number in each iteration of the loop."""
+        alarms = self._alarms
+        memory, disk, pressing = alarms.memory, alarms.disk, alarms.pressing
+        try:
+            changed = alarms.check()
+        except OSError as error:
+            _log.error("cannot read the free space of the data directory's disk: %s", error)
+            return
+        if alarms.pressing != pressing:
+            _log.info("%s", _PRESSING[alarms.pressing])
+            self._broker.keep_less(on=alarms.pressing)
+        if not changed:
+            return
+        if alarms.memory != memory:
+            _log.warning(
+                "memory alarm %s: %d bytes resident, the limit is %d",
+                "on, publishers are blocked" if alarms.memory else "off",
+                *(resident_bytes(), alarms.memory_limit),
+            )
+        if alarms.disk != disk:
+            _log.warning(
+                "disk alarm %s: the limit is %d free bytes",
+                "on, publishers are blocked" if alarms.disk else "off",
+                alarms.disk_limit,
+            )
+        for endpoint in self._publishers:
+            self._intake.defer(partial(self._tell, endpoint))
+
+    def _tell(self, endpoint: Endpoint) -> None:
+        """Block or unblock a publisher as the alarms stand now, unless it was told so before."""
+        connection, reason = self._publishers.get(endpoint), self._alarms.reason
+        if connection is None or connection.blocked_for == reason:
+            return
+        self._turns.begin()
+        connection.blocked_for = reason
+        endpoint.block(reason)
+        if not reason:
+            connection.read_on()
