@@ -100,7 +100,7 @@ def rollback_forgets(self: Channel) -> None:
 
 
 def prefetch_by_two(self: Consumer, count: int) -> None:
-    self.credit -= count - count // 2
+    self.credit.spend(count - count // 2)
 
 
 def buried_in_two_records(self: Broker, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:

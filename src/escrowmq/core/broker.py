@@ -29,6 +29,7 @@ from escrowmq.core.topology.directory import Directory
 if TYPE_CHECKING:
     from escrowmq.core.branches.watch import Watch
     from escrowmq.core.ports import Log, Random, Receiver
+    from escrowmq.core.queues.credit import Window
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.reservations.reservation import ReservationSettlement
     from escrowmq.core.topology.vhost import VirtualHost
@@ -89,6 +90,7 @@ class Broker(Directory):
         self.headers_of: dict[int, Headers] = {}
         self._sealed: dict[Queue, None] = {}
         self._branches = 0
+        self._windows: dict[Window, None] = {}  # they have credit, and consumers that wait for it
         super().__init__()
         self.coordinator = Coordinator(self)
         self.reservations = Reservations(self)
@@ -177,7 +179,7 @@ class Broker(Directory):
         if queue.consumers:
             queue.refresh()
         exclusive = bool(options.get("exclusive"))
-        if any(other.exclusive for other in queue.consumers) or (exclusive and queue.consumers):
+        if queue.consumers.exclusive is not None or (exclusive and queue.consumers):
             raise BrokerError(
                 Condition.ACCESS_REFUSED, f"queue '{queue.name}' in vhost '{queue.vhost}' in exclusive use"
             )
@@ -185,8 +187,6 @@ class Broker(Directory):
         queue.consumers.add(consumer)
         queue.had_consumer = True
         queue.attached(consumer)
-        if consumer.window is not None:
-            consumer.window.members.append(consumer)
         self.dirty[queue] = None
         return consumer
 
@@ -195,8 +195,6 @@ class Broker(Directory):
         queue = consumer.queue
         if not queue.consumers.remove(consumer):
             return
-        if consumer.window is not None:
-            consumer.window.members.remove(consumer)
         queue.touch()
         if queue.auto_delete and not queue.consumers and not queue.deleted:
             self.delete_queue(queue)
@@ -222,9 +220,15 @@ class Broker(Directory):
                 return entries[0]
         return None
 
-    def wake(self, queue: Queue) -> None:
-        """A consumer of `queue` has room again."""
-        self.dirty[queue] = None
+    def wake(self, consumer: Consumer) -> None:
+        """The receiver of `consumer` is writable again."""
+        consumer.wake()
+
+    def resize(self, window: Window, limit: int) -> None:
+        """Change the limit of credit that consumers share; 0 is unlimited."""
+        window.resize(limit)
+        if window.waiting:
+            self._windows[window] = None
 
     # -- settling
 
@@ -232,10 +236,9 @@ class Broker(Directory):
         """`count` deliveries are in the consumer's hands no longer: it has room for others."""
         queue = consumer.queue
         queue.unsettled -= count
-        consumer.earn(count)
-        if consumer.window is not None and consumer.window.limit:
-            for member in consumer.window.after(consumer):
-                self.dirty[member.queue] = None
+        consumer.settled(count)
+        if consumer.window is not None and consumer.window.waiting:
+            self._windows[consumer.window] = None
         if queue.consumers:
             self.dirty[queue] = None
         return queue
@@ -460,7 +463,9 @@ class Broker(Directory):
 
     def end_turn(self) -> None:
         """Deliver what can be delivered, and write down what was settled."""
-        while self.dirty:
+        while self.dirty or self._windows:
+            if self._windows:
+                self._windows = {window: None for window in self._windows if window.offer()}
             dirty, self.dirty = self.dirty, {}
             for queue in dirty:
                 if not queue.deleted:

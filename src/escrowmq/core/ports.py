@@ -54,11 +54,19 @@ class Receiver(Protocol):
 
     @property
     def writable(self) -> bool:
-        """False while the client takes no more; `Broker.wake` when it does again."""
+        """False while the client takes no more."""
+        ...
+
+    def stalled(self, consumer: Consumer) -> None:
+        """The consumer was not served because the receiver is not writable: wake it (`Broker.wake`) when it is."""
         ...
 
     def deliver(self, consumer: Consumer, entries: list[Entry]) -> None:
         """Hand over entries, in order."""
+        ...
+
+    def drained(self, consumer: Consumer, unused: int) -> None:
+        """A drain has ended: nothing is left that the consumer could have, and `unused` credit is gone."""
         ...
 
     def cancelled(self, consumer: Consumer) -> None:

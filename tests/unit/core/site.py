@@ -12,6 +12,7 @@ from escrowmq.core.broker import Broker, Receipt
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.queues.credit import UNLIMITED, Credit, Replenishment
 from escrowmq.core.queues.queue import Queue, Session
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.recovery.replay import Recovery
@@ -31,10 +32,18 @@ class Sink:
     def __init__(self) -> None:
         self.writable = True
         self.got: list[tuple[Consumer, Entry]] = []
+        self.waiting: list[Consumer] = []
+        self.drains: list[tuple[Consumer, int]] = []
         self.gone: list[Consumer] = []
 
     def deliver(self, consumer: Consumer, entries: list[Entry]) -> None:
         self.got += [(consumer, entry) for entry in entries]
+
+    def stalled(self, consumer: Consumer) -> None:
+        self.waiting.append(consumer)
+
+    def drained(self, consumer: Consumer, unused: int) -> None:
+        self.drains.append((consumer, unused))
 
     def cancelled(self, consumer: Consumer) -> None:
         self.gone.append(consumer)
@@ -155,9 +164,17 @@ class Site:
         made = Envelope(exchange, key, durable=durable)
         return Publication(made, list(contents), self.broker.route(self.vhost, made), mandatory)
 
-    def consume(self, queue: Queue, sink: Sink | None = None, **options: Any) -> tuple[Consumer, Sink]:
+    def consume(
+        self,
+        queue: Queue,
+        sink: Sink | None = None,
+        *,
+        credit: int = UNLIMITED,
+        by: Replenishment = Replenishment.SETTLEMENT,
+        **options: Any,
+    ) -> tuple[Consumer, Sink]:
         sink = sink or Sink()
-        return self.broker.subscribe(queue, sink, **options), sink
+        return self.broker.subscribe(queue, sink, credit=Credit(credit, by), **options), sink
 
     def begin(self, limits: Limits | None = None) -> TransactionBranch:
         return self.broker.begin(limits or Limits(), Watch(self.broker.deadlines, 0, lambda: None))
@@ -185,7 +202,7 @@ class Site:
         return sum(segment.live for segment in self.journal._table)
 
 
-def taken(site: Site, queue: Queue, credit: int = 0) -> tuple[Consumer, list[Entry]]:
+def taken(site: Site, queue: Queue, credit: int = UNLIMITED) -> tuple[Consumer, list[Entry]]:
     """Everything in a queue, in the hands of a consumer that wants no more."""
     consumer, sink = site.consume(queue, credit=credit)
     site.turn()

@@ -1,57 +1,36 @@
-"""Consumers: subscriptions with credit, and whose turn it is on a queue."""
+"""A subscription to a queue: its receiver, its credit, and what it waits for while it cannot be served."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from escrowmq.core.queues.credit import Credit, Window
 from escrowmq.core.topology.arguments.consumer import ConsumerOptions
 
 if TYPE_CHECKING:
     from escrowmq.core.ports import Receiver
     from escrowmq.core.queues.queue import Queue
 
-UNLIMITED: Final = 1 << 60
 _NO_OPTIONS: Final = ConsumerOptions()
 
 
-class Window:
-    """Credit that several consumers share: a channel's global prefetch limit. `limit` 0 is unlimited."""
-
-    __slots__ = ("credit", "limit", "members")
-
-    def __init__(self, limit: int = 0) -> None:
-        self.limit = limit
-        self.members: list[Consumer] = []
-        self.credit = limit or UNLIMITED
-
-    def after(self, consumer: Consumer) -> list[Consumer]:
-        """The members, in the order in which they may use what `consumer` gives back: it comes last itself."""
-        members = self.members
-        i = members.index(consumer) + 1 if consumer in members else 0
-        return members[i:] + members[:i]
-
-    def resize(self, limit: int) -> None:
-        """Change the limit; what is in use stays in use."""
-        used = (self.limit or UNLIMITED) - self.credit
-        self.limit = limit
-        self.credit = (limit or UNLIMITED) - used
-
-
 class Consumer:
-    """A subscription of `receiver` to `queue`.
+    """A subscription of `receiver` to `queue`, without credit unless `credit` says otherwise.
 
-    `credit` is how many more entries it may hold unsettled. With `auto_settle` entries are settled as they are handed
-    over. `tag` and `view` belong to the protocol; `label` is what the log calls it; `cursor` is where it stands in a
-    stream.
+    With `auto_settle` entries are settled as they are handed over. `tag` and `view` belong to the protocol; `label` is
+    what the log calls it; `cursor` is where it stands in a stream. `attached` and `listed` belong to the queue's
+    rotation: whether the consumer is one of the queue's, and whether it is in line to be served.
     """
 
     __slots__ = (
+        "attached",
         "auto_settle",
         "credit",
         "cursor",
+        "draining",
         "exclusive",
         "label",
+        "listed",
         "options",
         "priority",
         "queue",
@@ -67,7 +46,7 @@ class Consumer:
         receiver: Receiver | None,
         tag: str = "",
         *,
-        credit: int = 0,
+        credit: Credit | None = None,
         window: Window | None = None,
         auto_settle: bool = False,
         exclusive: bool = False,
@@ -78,7 +57,7 @@ class Consumer:
         self.receiver = receiver
         self.tag = tag
         self.label = label
-        self.credit = credit or UNLIMITED
+        self.credit = credit or Credit()
         self.window = window
         self.auto_settle = auto_settle
         self.exclusive = exclusive
@@ -86,79 +65,87 @@ class Consumer:
         self.priority = options.priority
         self.cursor = 0
         self.view: Any = None
+        self.attached = False
+        self.listed = False
+        self.draining = False
+
+    # -- what the queue asks
 
     def room(self) -> int:
-        """How many entries it can take now."""
-        if self.receiver is None or not self.receiver.writable:
-            return 0
-        if self.window is None or self.window.credit > self.credit:
-            return self.credit
-        return self.window.credit
+        """How many entries its credit allows now."""
+        left = self.credit.left
+        window = self.window
+        return left if window is None or window.credit > left else window.credit
+
+    def ready(self) -> bool:
+        """Whether it can be served now. If not, whatever it waits for wakes it."""
+        if self.credit.left <= 0 or self.receiver is None:
+            return False
+        window = self.window
+        if window is not None and window.credit <= 0:
+            window.waiting[self] = None
+            return False
+        if not self.receiver.writable:
+            self.receiver.stalled(self)
+            return False
+        return True
 
     def spend(self, count: int) -> None:
-        self.credit -= count
+        """`count` entries are handed over."""
+        self.credit.spend(count)
         if self.window is not None:
             self.window.credit -= count
 
-    def earn(self, count: int) -> None:
-        self.credit += count
-        if self.window is not None:
-            self.window.credit += count
+    # -- what gives it room
 
+    def wake(self) -> None:
+        """It may have room again: the queue is to look at it."""
+        self.queue.wake(self)
 
-class Consumers:
-    """The consumers of one queue: higher priority first, in turn within a priority; one alone if `single`."""
+    def settled(self, count: int) -> None:
+        """`count` of its deliveries are settled, or went back."""
+        self.credit.settled(count)
+        window = self.window
+        if window is not None:
+            window.credit += count
+        if self.listed or not self.attached:
+            return
+        if window is not None and window.waiting:
+            window.line_up(self)  # what it gives back is for the others first
+        else:
+            self.queue.consumers.admit(self)
 
-    __slots__ = ("_groups", "_turns", "active", "single")
+    def completed(self, count: int) -> None:
+        """Its receiver has completed `count` transfers."""
+        self.credit.completed(count)
+        self.wake()
 
-    def __init__(self, *, single: bool = False) -> None:
-        self.single = single
-        self.active: Consumer | None = None  # the one that is served, when only one may be
-        self._groups: dict[int, list[Consumer]] = {}
-        self._turns: dict[int, int] = {}
+    def grant(self, count: int) -> None:
+        """Its receiver asks for `count` entries more."""
+        self.credit.grant(count)
+        self.wake()
 
-    def __len__(self) -> int:
-        return sum(map(len, self._groups.values()))
+    def allow(self, count: int) -> None:
+        """Its receiver asks for `count` entries from now on; a drain that has not ended is forgotten."""
+        self.draining = False
+        self.credit.allow(count)
+        self.wake()
 
-    def __bool__(self) -> bool:
-        return bool(self._groups)
+    def stop(self) -> None:
+        """Its receiver wants nothing more until it grants credit again."""
+        self.draining = False
+        self.credit.cancel()
 
-    def __iter__(self) -> Iterator[Consumer]:
-        for priority in self._groups:
-            yield from self._groups[priority]
+    def drain(self) -> None:
+        """Use up the credit with what there is. `Receiver.drained` is called once, at the end of this or a later turn,
+        when nothing is left that the consumer could have; what is left of the credit is gone then.
+        """
+        self.draining = True
+        self.queue.consumers.draining[self] = None
+        self.wake()
 
-    def add(self, consumer: Consumer) -> None:
-        self._groups.setdefault(consumer.priority, []).append(consumer)
-        self._turns.setdefault(consumer.priority, 0)
-        self._groups = dict(sorted(self._groups.items(), reverse=True))
-        if self.single and self.active is None:
-            self.active = consumer
-
-    def remove(self, consumer: Consumer) -> bool:
-        """Take it out; False if it was not there. With `single`, the next one in line becomes active."""
-        group = self._groups.get(consumer.priority, [])
-        if consumer not in group:
-            return False
-        group.remove(consumer)
-        if not group:
-            del self._groups[consumer.priority], self._turns[consumer.priority]
-        if self.active is consumer:
-            self.active = next(iter(self), None)
-        return True
-
-    def able(self) -> list[Consumer]:
-        """Those who are served next, in turn: all that have room among the highest priority that has any."""
-        if self.single:
-            return [self.active] if self.active is not None and self.active.room() > 0 else []
-        for priority, group in self._groups.items():
-            turn = self._turns[priority] % len(group)
-            ready = [consumer for consumer in group[turn:] + group[:turn] if consumer.room() > 0]
-            if ready:
-                return ready
-        return []
-
-    def served(self, last: Consumer) -> None:
-        """`last` was the last to get something: the one after it is next."""
-        group = self._groups.get(last.priority)
-        if group is not None and last in group:
-            self._turns[last.priority] = group.index(last) + 1
+    def end_drain(self) -> None:
+        """Nothing is left that it could have."""
+        if self.draining and self.receiver is not None:
+            self.draining = False
+            self.receiver.drained(self, self.credit.cancel())

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
-from escrowmq.core.queues.consumer import Consumer, Consumers
+from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.discipline import Discipline, Pager
 from escrowmq.core.queues.fifo import Fifo
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.priority import Priority
+from escrowmq.core.queues.rotation import Consumers
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.queue_state import encode_delivered
 from escrowmq.core.topology.arguments.queue import QueueOptions
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from escrowmq.core.reservations.reservation import Reservation
 
 CHUNK: Final = 1000  # entries handed to a consumer before its receiver is asked again whether it takes more
+GROUP: Final = 50  # consumers that are served together
 EXPIRY_BYTES: Final = 1 << 20  # bodies that leave at one time because they have expired
 
 
@@ -274,9 +276,17 @@ class Queue:
             self.arm_expiry()
         return entries
 
+    def wake(self, consumer: Consumer) -> None:
+        """`consumer` may have room again."""
+        if consumer.attached:
+            self.consumers.admit(consumer)
+            self._host.dirty[self] = None
+
     def dispatch(self) -> None:
         """Hand ready entries to consumers until there are none, or nobody has room; then see to the limits."""
         self._serve()
+        if self.consumers.draining:
+            self._end_drains()
         if self._drop:
             self._drop_head()
 
@@ -292,33 +302,44 @@ class Queue:
 
     def _serve(self) -> None:
         order, consumers = self.order, self.consumers
-        while len(order):
-            able = consumers.able()
-            if not able:
-                return
-            if len(able) == 1:
-                consumer = able[0]
-                room = consumer.room()
-                self._hand(consumer, self.take(min(room, CHUNK)))
-                consumers.served(consumer)
+        while waiting := len(order):
+            group = consumers.next(min(waiting, GROUP))
+            if len(group) > 1:
+                self._deal(group, waiting)
+            elif group:
+                self._hand(group[0], self.take(min(group[0].room(), CHUNK)))
             else:
-                self._share(able)
+                return
 
-    def _share(self, able: list[Consumer]) -> None:
-        """One entry each, in turn."""
-        if len(self.order) < len(able):
-            able = able[: len(self.order)]
-        share = min(CHUNK // len(able), *(consumer.room() for consumer in able))
-        if share > 1 and not any(consumer.window and consumer.window.limit for consumer in able):
-            entries = self.take(share * len(able))
-            for i, consumer in enumerate(able):
-                self._hand(consumer, entries[i :: len(able)])
-            self.consumers.served(able[(len(entries) - 1) % len(able)])
+    def _deal(self, group: list[Consumer], waiting: int) -> None:
+        """One entry each, in turn, or as many rounds of that at once as leave nobody's share to the others."""
+        if any(consumer.window and consumer.window.limit for consumer in group):
+            for consumer in group:
+                if consumer.room() > 0:
+                    self._hand(consumer, self.take(1))
             return
-        for consumer in able:
-            if consumer.room() > 0:
-                self._hand(consumer, self.take(1))
-                self.consumers.served(consumer)
+        size = len(group)
+        share = -(-waiting // self.consumers.in_line(group[0].priority))
+        if share > 1:
+            share = min(share, CHUNK // size, *(consumer.room() for consumer in group))
+        entries = self.take(share * size)
+        if len(entries) % size:
+            self.consumers.defer(group, len(entries) % size)
+        for i, consumer in enumerate(group):
+            self._hand(consumer, entries[i::size])
+
+    def _end_drains(self) -> None:
+        """Tell draining consumers that there is nothing left that they could have."""
+        draining = self.consumers.draining
+        for consumer in list(draining):
+            if consumer.draining and consumer.credit.left > 0 and self._has_for(consumer):
+                continue
+            del draining[consumer]
+            consumer.end_drain()
+
+    def _has_for(self, consumer: Consumer) -> bool:
+        """Whether something waits that `consumer` may have."""
+        return len(self.order) > 0 and (not self.consumers.single or consumer is self.consumers.active)
 
     def _hand(self, consumer: Consumer, entries: list[Entry]) -> None:
         if not entries:
@@ -328,11 +349,13 @@ class Queue:
             raise AssertionError("a consumer without a receiver has no room")
         if self._host.deliveries is not None:
             self._host.deliveries.note(self, consumer.label, entries, settled=consumer.auto_settle)
+        consumer.spend(len(entries))
         if consumer.auto_settle:
             receiver.deliver(consumer, entries)
-            self._host.settlements.add(self, entries, Outcome.ACCEPTED)
+            if not self.is_stream:
+                self._host.settlements.add(self, entries, Outcome.ACCEPTED)
+            consumer.settled(len(entries))
             return
-        consumer.spend(len(entries))
         self.note_delivered(entries)
         receiver.deliver(consumer, entries)
 

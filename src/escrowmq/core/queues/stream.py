@@ -12,6 +12,7 @@ from escrowmq.core.queues.backlog import Backlog
 from escrowmq.core.queues.discipline import ENTRY_COST, Detached, Pager
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.queue import CHUNK, Queue
+from escrowmq.core.queues.rotation import Consumers
 from escrowmq.core.records.references import Reference
 from escrowmq.core.topology.arguments.consumer import StreamOffset
 
@@ -146,7 +147,7 @@ class StreamLog:
 class StreamQueue(Queue):
     """A queue that keeps its entries by age and size, read by position."""
 
-    __slots__ = ("log",)
+    __slots__ = ("_caught_up", "_served_below", "log")
 
     is_stream = True
 
@@ -154,6 +155,9 @@ class StreamQueue(Queue):
         super().__init__(*args, **kwargs)
         self.log = StreamLog(self._host.pager, self._host.resident_limit)
         self.order = self.log
+        self.consumers = Consumers()  # all of them read, whatever the arguments say
+        self._caught_up: dict[Consumer, None] = {}  # they have had everything below `_served_below`
+        self._served_below = 1
         self.limited = True
         self._drop = self.refuses = False
         if self.options.max_age is not None:
@@ -193,14 +197,33 @@ class StreamQueue(Queue):
                 return self.next_position if found is None else found
 
     def dispatch(self) -> None:
-        for consumer in self.consumers:
-            while consumer.cursor < self.visible_end:
-                room = consumer.room()
-                entries = self.log.read(consumer.cursor, min(room, CHUNK)) if room > 0 else []
-                if not entries:
-                    break
+        """Hand entries to consumers that have room and have not seen everything; the others are not looked at."""
+        consumers, end = self.consumers, self.visible_end
+        if end > self._served_below:
+            self._served_below = end
+            for consumer in self._caught_up:
+                consumers.admit(consumer)
+            self._caught_up.clear()
+        while found := consumers.next(1):
+            consumer = found[0]
+            entries = self.log.read(consumer.cursor, min(consumer.room(), CHUNK)) if consumer.cursor < end else []
+            if entries:
                 consumer.cursor = entries[-1].position + 1
                 self._hand(consumer, entries)
+            else:
+                consumers.rest(consumer)
+                self._rest(consumer)
+        if consumers.draining:
+            self._end_drains()
+
+    def _rest(self, consumer: Consumer) -> None:
+        caught_up = self._caught_up
+        caught_up[consumer] = None
+        if len(caught_up) > 2 * len(self.consumers):  # most of them have gone
+            self._caught_up = {consumer: None for consumer in caught_up if consumer.attached}
+
+    def _has_for(self, consumer: Consumer) -> bool:
+        return consumer.cursor < self.visible_end
 
     def note_delivered(self, entries: list[Entry]) -> None:
         """`entries` are in a client's hands; a stream does not tell whether they have been before."""

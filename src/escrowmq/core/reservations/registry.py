@@ -93,7 +93,7 @@ class Reservations:
                 Condition.PRECONDITION_FAILED,
                 f"queue '{queue.name}' in vhost '{queue.vhost}' is a stream, which is read without holding it",
             )
-        if any(consumer.exclusive for consumer in queue.consumers):
+        if queue.consumers.exclusive is not None:
             raise BrokerError(
                 Condition.ACCESS_REFUSED, f"queue '{queue.name}' in vhost '{queue.vhost}' in exclusive use"
             )

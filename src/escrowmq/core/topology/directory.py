@@ -240,8 +240,6 @@ class Directory:
         self._release(queue.order.clear())
         for consumer in list(queue.consumers):
             queue.consumers.remove(consumer)
-            if consumer.window is not None:
-                consumer.window.members.remove(consumer)
             if consumer.receiver is not None:
                 consumer.receiver.cancelled(consumer)
         return count

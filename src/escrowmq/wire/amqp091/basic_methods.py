@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.queues.credit import UNLIMITED, Credit
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.topology.arguments.consumer import consumer_options
 from escrowmq.wire.amqp091 import codes, spec
@@ -30,9 +31,7 @@ def basic_qos(channel: Channel, method: spec.BasicQos) -> None:
     if method.prefetch_size:
         raise SyntaxFault(codes.NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
     if method.global_:
-        channel.window.resize(method.prefetch_count)
-        for consumer in channel.consumers.values():
-            channel.broker.wake(consumer.queue)
+        channel.broker.resize(channel.window, method.prefetch_count)
     else:
         channel.prefetch = method.prefetch_count
     channel.send(spec.BasicQosOk())
@@ -56,7 +55,7 @@ def basic_consume(channel: Channel, method: spec.BasicConsume) -> None:
         queue,
         channel,
         tag=tag,
-        credit=0 if method.no_ack else channel.prefetch,
+        credit=Credit(UNLIMITED if method.no_ack else channel.prefetch or UNLIMITED),
         window=None if method.no_ack else channel.window,
         auto_settle=method.no_ack,
         exclusive=method.exclusive,
@@ -83,7 +82,7 @@ def _consume_replies(channel: Channel, method: spec.BasicConsume, tag: str) -> N
         raise BrokerError(Condition.PRECONDITION_FAILED, "reply consumer already set")
     token = urlsafe_b64encode(channel.broker.random.randbytes(24)).decode()
     address = ReplyAddress(channel, f"{REPLY_TO}.{token}")
-    consumer = Consumer(address, channel, tag, auto_settle=True)
+    consumer = Consumer(address, channel, tag, credit=Credit(UNLIMITED), auto_settle=True)
     consumer.view = Deliveries(channel.number, tag, channel.connection.frame_max)
     address.attach(consumer)
     channel.reply_address = address
@@ -188,8 +187,7 @@ def channel_flow(channel: Channel, method: spec.ChannelFlow) -> None:
     channel.flow = method.active
     channel.send(spec.ChannelFlowOk(method.active))
     if method.active:
-        for consumer in channel.consumers.values():
-            channel.broker.wake(consumer.queue)
+        channel.wake()
 
 
 def channel_flow_ok(channel: Channel, method: spec.ChannelFlowOk) -> None:

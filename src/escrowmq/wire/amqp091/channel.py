@@ -12,7 +12,8 @@ from escrowmq.core.broker import Broker
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
-from escrowmq.core.queues.consumer import Consumer, Window
+from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.queues.credit import Window
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.topology.vhost import VirtualHost
@@ -54,6 +55,7 @@ class Channel:
         self.prefetch = 0
         self.window = Window()
         self.consumers: dict[str, Consumer] = {}
+        self._stalled: dict[Consumer, None] = {}  # to be served when the client takes more
         self.unsettled = Unsettled()
         self.branch: TransactionBranch | None = None
         self.commit_frame = method_frame(number, TxCommit())
@@ -215,6 +217,21 @@ class Channel:
             self.connection.put(self.number, pieces[0])
         else:
             self.connection.put_pieces(self.number, pieces)
+
+    def stalled(self, consumer: Consumer) -> None:
+        """There is something for `consumer`, and the client takes no more."""
+        self._stalled[consumer] = None
+        self.connection.stalled(self)
+
+    def wake(self) -> None:
+        """The client takes more: consumers that waited for that are served again."""
+        if self.flow and self._stalled:
+            stalled, self._stalled = self._stalled, {}
+            for consumer in stalled:
+                self.broker.wake(consumer)
+
+    def drained(self, consumer: Consumer, unused: int) -> None:
+        """AMQP 0-9-1 asks for no drain."""
 
     def cancelled(self, consumer: Consumer) -> None:
         """The queue is gone: the client is told, if it can be."""

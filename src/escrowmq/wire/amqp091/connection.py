@@ -57,7 +57,7 @@ class Connection(Reading):
         self._closing_since: int | None = None
         self._outbox = Outbox()
         self._unsent = 0
-        self._stalled = False
+        self._stalled: dict[Channel, None] = {}  # with consumers that wait until more can be sent
         self._crowded = False
         self._confirming: dict[Channel, None] = {}
         self._rest = b""
@@ -186,10 +186,11 @@ class Connection(Reading):
     @property
     def writable(self) -> bool:
         """Whether consumers may be given more."""
-        if self._unsent + self._outbox.size < self.limits.outbox:
-            return True
-        self._stalled = True
-        return False
+        return self._unsent + self._outbox.size < self.limits.outbox
+
+    def stalled(self, channel: Channel) -> None:
+        """Consumers of `channel` wait until the connection is writable."""
+        self._stalled[channel] = None
 
     def output(self) -> list[Piece]:
         """What is to be sent now."""
@@ -217,12 +218,10 @@ class Connection(Reading):
             self.resume()
 
     def _wake(self) -> None:
-        if self._unsent + self._outbox.size >= self.limits.outbox:
-            return
-        self._stalled = False
-        for channel in self.channels.values():
-            for consumer in channel.consumers.values():
-                self.broker.wake(consumer.queue)
+        if self.writable:
+            stalled, self._stalled = self._stalled, {}
+            for channel in stalled:
+                channel.wake()
 
     def synced(self, lsn: int) -> bool:
         """The log is on disk up to `lsn`. True while output is still held."""

@@ -1,14 +1,12 @@
-"""Credit, windows that several share, and whose turn it is."""
+"""A consumer's room, and the events that wake it."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from escrowmq.core.queues.consumer import UNLIMITED, Consumer, Consumers, Window
+from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.queues.credit import UNLIMITED, Credit, Window
 from escrowmq.core.queues.queue import Queue
-from escrowmq.core.topology.arguments.consumer import ConsumerOptions
 from tests.unit.core.site import Sink, Site
 
 
@@ -17,131 +15,74 @@ def queue() -> Queue:
     return Site().queue()
 
 
-def consumer(queue: Queue, tag: str = "", *, priority: int = 0, credit: int = 0, sink: Sink | None = None) -> Consumer:
-    return Consumer(queue, sink or Sink(), tag, credit=credit, options=ConsumerOptions(priority=priority))
+def consumer(queue: Queue, credit: int, *, sink: Sink | None = None, window: Window | None = None) -> Consumer:
+    return Consumer(queue, sink or Sink(), credit=Credit(credit), window=window)
 
 
-class TestCredit:
-    def test_none_is_unlimited(self, queue: Queue) -> None:
-        assert consumer(queue).room() == UNLIMITED
+class TestRoom:
+    def test_none_unless_credit_is_given(self, queue: Queue) -> None:
+        assert Consumer(queue, Sink()).room() == 0
+        assert not Consumer(queue, Sink()).ready()
 
-    def test_it_is_spent_and_earned(self, queue: Queue) -> None:
-        one = consumer(queue, credit=5)
+    def test_unlimited(self, queue: Queue) -> None:
+        assert consumer(queue, UNLIMITED).room() == UNLIMITED
+
+    def test_it_is_spent_and_comes_back(self, queue: Queue) -> None:
+        one = consumer(queue, 5)
         one.spend(3)
         assert one.room() == 2
-        one.earn(2)
+        one.settled(2)
         assert one.room() == 4
 
     def test_the_smaller_of_its_own_and_the_windows(self, queue: Queue) -> None:
         window = Window(4)
-        one, two = (Consumer(queue, Sink(), credit=3, window=window) for _ in range(2))
+        one, two = (consumer(queue, 3, window=window) for _ in range(2))
         one.spend(3)
         assert (one.room(), two.room()) == (0, 1)
         two.spend(1)
         assert two.room() == 0
-        one.earn(3)
+        one.settled(3)
         assert (one.room(), two.room()) == (3, 2)
 
-    def test_nobody_who_receives_has_no_room(self, queue: Queue) -> None:
+    def test_nothing_is_for_a_queues_getter(self, queue: Queue) -> None:
         assert queue.getter.room() == 0
+        assert not queue.getter.ready()
+        queue.getter.settled(3)
+        assert queue.getter.room() == 0
+
+
+class TestReady:
+    def test_a_receiver_that_takes_no_more_is_told_who_waits(self, queue: Queue) -> None:
         sink = Sink()
         sink.writable = False
-        assert consumer(queue, sink=sink).room() == 0
+        one = consumer(queue, 1, sink=sink)
+        assert not one.ready()
+        assert sink.waiting == [one]
 
-    def test_what_a_member_gives_back_is_for_the_others_first(self, queue: Queue) -> None:
+    def test_one_without_credit_waits_for_nobody(self, queue: Queue) -> None:
+        sink = Sink()
+        sink.writable = False
         window = Window(1)
-        one, two, three = (Consumer(queue, Sink(), str(i), window=window) for i in range(3))
-        window.members += [one, two, three]
-        assert window.after(two) == [three, one, two]
-        window.members.remove(two)
-        assert window.after(two) == [one, three]
+        assert not consumer(queue, 0, sink=sink, window=window).ready()
+        assert not sink.waiting
+        assert not window.waiting
 
-    @given(st.lists(st.integers(0, 9), max_size=6), st.integers(0, 20))
-    def test_a_window_that_changes_keeps_what_is_in_use(self, limits: list[int], used: int) -> None:
-        window = Window(20)
-        window.credit -= used
-        for limit in limits:
-            window.resize(limit)
-            assert window.credit == (limit or UNLIMITED) - used
-            assert window.limit == limit
+    def test_one_without_a_share_of_the_window_waits_for_it(self, queue: Queue) -> None:
+        window = Window(1)
+        one, two = (consumer(queue, 3, window=window) for _ in range(2))
+        assert one.ready()
+        one.spend(1)
+        assert not two.ready()
+        assert list(window.waiting) == [two]
 
 
-class TestTurns:
-    def test_in_the_order_in_which_they_came(self, queue: Queue) -> None:
-        consumers = Consumers()
-        a, b, c = (consumer(queue, tag, credit=1) for tag in "abc")
-        for each in (a, b, c):
-            consumers.add(each)
-        assert consumers.able() == [a, b, c]
-        consumers.served(a)
-        assert consumers.able() == [b, c, a]
-        consumers.served(c)
-        assert consumers.able() == [a, b, c]
-        b.spend(1)
-        assert consumers.able() == [a, c]
-        assert list(consumers) == [a, b, c]
-        assert len(consumers) == 3
-
-    def test_the_highest_priority_that_has_room(self, queue: Queue) -> None:
-        consumers = Consumers()
-        low, high = consumer(queue, priority=-1), consumer(queue, priority=7, credit=1)
-        consumers.add(low)
-        consumers.add(high)
-        assert consumers.able() == [high]
-        high.spend(1)
-        assert consumers.able() == [low]
-        assert list(consumers) == [high, low]
-
-    def test_removing(self, queue: Queue) -> None:
-        consumers = Consumers()
-        a, b = consumer(queue), consumer(queue)
-        consumers.add(a)
-        consumers.add(b)
-        consumers.served(b)
-        assert consumers.remove(b)
-        assert not consumers.remove(b)
-        assert not consumers.remove(consumer(queue, priority=3))
-        consumers.served(b)
-        assert consumers.able() == [a]
-        assert consumers.remove(a)
-        assert not consumers
-        assert consumers.able() == []
-
-    @given(st.lists(st.tuples(st.sampled_from(["add", "remove", "serve"]), st.integers(0, 5)), max_size=60))
-    def test_nobody_is_forgotten(self, steps: list[tuple[str, int]]) -> None:
-        queue = Site().queue()
-        consumers = Consumers()
-        everybody = [consumer(queue, str(i), priority=i % 2) for i in range(6)]
-        inside: set[Consumer] = set()
-        for what, i in steps:
-            each = everybody[i]
-            if what == "add" and each not in inside:
-                consumers.add(each)
-                inside.add(each)
-            elif what == "remove":
-                assert consumers.remove(each) == (each in inside)
-                inside.discard(each)
-            elif what == "serve" and each in inside:
-                consumers.served(each)
-            assert set(consumers) == inside
-            assert bool(consumers) == bool(inside)
-            highest = max((one.priority for one in inside), default=None)
-            assert set(consumers.able()) == {one for one in inside if one.priority == highest}
-
-
-class TestSingleActive:
-    def test_one_alone_is_served_until_it_goes(self, queue: Queue) -> None:
-        consumers = Consumers(single=True)
-        a, b, c = (consumer(queue, tag, credit=1) for tag in "abc")
-        for each in (a, b, c):
-            consumers.add(each)
-        assert consumers.able() == [a]
-        a.spend(1)
-        assert consumers.able() == [], "the next in line does not step in for one that is busy"
-        consumers.remove(b)
-        assert consumers.active is a
-        consumers.remove(a)
-        assert consumers.able() == [c]
-        consumers.remove(c)
-        assert consumers.able() == []
-        assert consumers.active is None
+def test_one_that_has_gone_is_not_woken() -> None:
+    site = Site()
+    queue = site.queue()
+    one, _ = site.consume(queue)
+    site.turn()
+    site.broker.unsubscribe(one)
+    site.turn()
+    one.wake()
+    assert queue not in site.broker.dirty
+    assert not one.listed

@@ -20,7 +20,7 @@ def test_nothing_is_told_unless_asked_for() -> None:
     site = Site()
     queue = site.queue("q")
     site.publish("q", b"a", durable=True)
-    site.broker.subscribe(queue, Sink(), label="c")
+    site.consume(queue, label="c")
     site.turn()
     assert told(site) == []
 
@@ -32,7 +32,7 @@ def test_what_is_delivered_is_told_once_and_what_comes_again_is_marked() -> None
     for content in (b"a", b"b", b"c"):
         site.publish("q", content, durable=True)
     sink = Sink()
-    consumer = site.broker.subscribe(queue, sink, label="c")
+    consumer, _ = site.consume(queue, sink, label="c")
     site.turn()
     site.broker.requeue(consumer, [sink.got[1][1]])
     site.turn()
@@ -48,7 +48,7 @@ def test_a_message_that_a_restart_would_lose_is_not_told_of() -> None:
     queue = site.queue("q")
     site.publish("q", b"a", durable=True)
     site.publish("q", b"b", durable=False)
-    site.broker.subscribe(queue, Sink(), label="c", auto_settle=True)
+    site.consume(queue, label="c", auto_settle=True)
     site.turn()
     assert told(site) == [(queue.ident, [Part("c", SETTLED, [Range(1, 1)])])]
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from escrowmq.core.conditions import BrokerError, Condition
-from escrowmq.core.queues.consumer import Window
+from escrowmq.core.queues.credit import Window
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.queue import Session
 from escrowmq.core.topology.arguments.consumer import ConsumerOptions
@@ -388,7 +388,7 @@ class TestServing:
         site.turn()
         assert sink.contents == []
         sink.writable = True
-        site.broker.wake(queue)
+        site.broker.wake(*sink.waiting)
         site.turn()
         assert sink.contents == [b"x"]
 

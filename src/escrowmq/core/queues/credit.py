@@ -1,0 +1,114 @@
+"""Credit: how many more entries a consumer may be given, and which event gives spent credit back.
+
+| event     | SETTLEMENT | COMPLETION | RECEIVER |
+|-----------|------------|------------|----------|
+| delivered | − n        | − n        | − n      |
+| settled   | + n        |            |          |
+| completed |            | + n        |          |
+| granted   | + n        | + n        | + n      |
+| allowed   | = n        | = n        | = n      |
+| cancelled | = 0        | = 0        | = 0      |
+
+Zero credit means that nothing is delivered; unlimited credit is `UNLIMITED`. Deliveries made before the credit was
+allowed anew or cancelled give nothing back. The unit is a message. A limit in bytes would be a second `Credit` of the
+consumer, asked in `Consumer.room` and spent in `Consumer.spend`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from escrowmq.core.queues.consumer import Consumer
+
+UNLIMITED: Final = 1 << 60
+
+
+class Replenishment(Enum):
+    """The event that gives spent credit back."""
+
+    SETTLEMENT = auto()
+    """A delivery was settled or returned: the prefetch limit of AMQP 0-9-1."""
+    COMPLETION = auto()
+    """The receiver has completed the transfer, settled or not: the window mode of AMQP 0-10."""
+    RECEIVER = auto()
+    """Only a new grant: links of AMQP 1.0, the credit mode of 0-10, a long poll."""
+
+
+class Credit:
+    """The credit of one consumer. `left` is what it may still be given, `used` what may come back."""
+
+    __slots__ = ("by", "left", "used")
+
+    def __init__(self, left: int = 0, by: Replenishment = Replenishment.SETTLEMENT) -> None:
+        self.by = by
+        self.left = left
+        self.used = 0
+
+    def spend(self, count: int) -> None:
+        """`count` entries were delivered."""
+        self.left -= count
+        self.used += count
+
+    def settled(self, count: int) -> None:
+        """`count` deliveries were settled, or went back to their queue."""
+        if self.by is Replenishment.SETTLEMENT:
+            self._restore(count)
+
+    def completed(self, count: int) -> None:
+        """The receiver has completed `count` transfers."""
+        if self.by is Replenishment.COMPLETION:
+            self._restore(count)
+
+    def _restore(self, count: int) -> None:
+        count = min(count, self.used)
+        self.used -= count
+        self.left += count
+
+    def grant(self, count: int) -> None:
+        """The receiver asks for `count` entries more."""
+        self.left += count
+
+    def allow(self, count: int) -> None:
+        """The receiver asks for `count` entries from now on, whatever it asked for before."""
+        self.left = count
+        self.used = 0
+
+    def cancel(self) -> int:
+        """Nothing more is to be delivered; how much credit was left."""
+        unused, self.left, self.used = self.left, 0, 0
+        return unused
+
+
+class Window:
+    """Credit that several consumers share: a channel's global prefetch limit. A `limit` of 0 is unlimited.
+
+    A consumer that could be served but for the window waits here, in the order in which the window is passed on.
+    """
+
+    __slots__ = ("credit", "limit", "waiting")
+
+    def __init__(self, limit: int = 0) -> None:
+        self.limit = limit
+        self.credit = limit or UNLIMITED
+        self.waiting: OrderedDict[Consumer, None] = OrderedDict()
+
+    def resize(self, limit: int) -> None:
+        """Change the limit; what is in use stays in use."""
+        used = (self.limit or UNLIMITED) - self.credit
+        self.limit = limit
+        self.credit = (limit or UNLIMITED) - used
+
+    def line_up(self, consumer: Consumer) -> None:
+        """`consumer` waits behind all others."""
+        self.waiting[consumer] = None
+        self.waiting.move_to_end(consumer)
+
+    def offer(self) -> bool:
+        """Wake as many waiting consumers as there is credit. True if others wait: these may not use all of it."""
+        for _ in range(min(self.credit, len(self.waiting))):
+            consumer, _none = self.waiting.popitem(last=False)
+            consumer.wake()
+        return bool(self.waiting) and self.credit > 0

@@ -1,0 +1,320 @@
+"""Credit by mode and event, and windows that several consumers share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from escrowmq.core.queues.credit import UNLIMITED, Credit, Replenishment, Window
+from escrowmq.core.queues.outcome import Outcome
+from tests.unit.core.site import Site
+
+SETTLEMENT, COMPLETION, RECEIVER = Replenishment
+
+EVENTS: dict[str, Callable[[Credit], object]] = {
+    "settled": lambda credit: credit.settled(2),
+    "completed": lambda credit: credit.completed(2),
+    "granted": lambda credit: credit.grant(2),
+    "allowed": lambda credit: credit.allow(2),
+    "cancelled": lambda credit: credit.cancel(),
+}
+
+
+@pytest.mark.parametrize(
+    ("event", "by", "left"),
+    [
+        ("settled", SETTLEMENT, 9),
+        ("settled", COMPLETION, 7),
+        ("settled", RECEIVER, 7),
+        ("completed", SETTLEMENT, 7),
+        ("completed", COMPLETION, 9),
+        ("completed", RECEIVER, 7),
+        ("granted", SETTLEMENT, 9),
+        ("granted", COMPLETION, 9),
+        ("granted", RECEIVER, 9),
+        ("allowed", SETTLEMENT, 2),
+        ("allowed", COMPLETION, 2),
+        ("allowed", RECEIVER, 2),
+        ("cancelled", SETTLEMENT, 0),
+        ("cancelled", COMPLETION, 0),
+        ("cancelled", RECEIVER, 0),
+    ],
+)
+def test_each_event_in_each_mode(event: str, by: Replenishment, left: int) -> None:
+    credit = Credit(10, by)
+    credit.spend(3)
+    EVENTS[event](credit)
+    assert credit.left == left
+
+
+@pytest.mark.parametrize("by", Replenishment)
+def test_credit_is_zero_unless_it_is_given(by: Replenishment) -> None:
+    assert Credit(by=by).left == 0
+
+
+@pytest.mark.parametrize("end", ["allowed", "cancelled"])
+@pytest.mark.parametrize(("by", "back"), [(SETTLEMENT, "settled"), (COMPLETION, "completed")])
+def test_deliveries_from_before_give_nothing_back(end: str, by: Replenishment, back: str) -> None:
+    credit = Credit(10, by)
+    credit.spend(3)
+    EVENTS[end](credit)
+    before = credit.left
+    EVENTS[back](credit)
+    assert credit.left == before
+
+
+def test_cancelling_tells_how_much_was_left() -> None:
+    credit = Credit(10, RECEIVER)
+    credit.spend(3)
+    assert credit.cancel() == 7
+
+
+@given(st.sampled_from(Replenishment), st.lists(st.tuples(st.sampled_from(["spend", *EVENTS]), st.integers(1, 4))))
+def test_no_more_comes_back_than_was_spent(by: Replenishment, steps: list[tuple[str, int]]) -> None:
+    credit = Credit(5, by)
+    total = 5
+    for event, count in steps:
+        if event == "spend":
+            credit.spend(min(count, credit.left))
+        else:
+            EVENTS[event](credit)
+            total = {"granted": total + 2, "allowed": 2, "cancelled": 0}.get(event, total)
+        assert 0 <= credit.left <= total
+
+
+class TestConsumers:
+    """What a consumer with each kind of credit gets from a queue of five messages."""
+
+    @pytest.mark.parametrize("auto_settle", [False, True])
+    @pytest.mark.parametrize("by", Replenishment)
+    def test_zero_is_nothing(self, by: Replenishment, auto_settle: bool) -> None:
+        site = Site()
+        queue = site.queue()
+        _, sink = site.consume(queue, credit=0, by=by, auto_settle=auto_settle)
+        site.publish("q", *[b"x"] * 5)
+        site.turn()
+        assert sink.got == []
+        assert queue.ready == 5
+
+    @pytest.mark.parametrize(
+        ("by", "auto_settle", "delivered"),
+        [
+            (SETTLEMENT, False, 2),
+            (SETTLEMENT, True, 5),  # settled as they are handed over, so the credit is back at once
+            (COMPLETION, False, 2),
+            (COMPLETION, True, 2),
+            (RECEIVER, False, 2),
+            (RECEIVER, True, 2),
+        ],
+    )
+    def test_deliveries_spend_credit(self, by: Replenishment, auto_settle: bool, delivered: int) -> None:
+        site = Site()
+        queue = site.queue()
+        _, sink = site.consume(queue, credit=2, by=by, auto_settle=auto_settle)
+        site.publish("q", *[b"x"] * 5)
+        site.turn()
+        assert len(sink.got) == delivered
+
+    @pytest.mark.parametrize(
+        ("by", "settled", "completed", "granted"),
+        [(SETTLEMENT, 3, 3, 4), (COMPLETION, 2, 3, 4), (RECEIVER, 2, 2, 3)],
+    )
+    def test_it_comes_back_by_one_event(self, by: Replenishment, settled: int, completed: int, granted: int) -> None:
+        site = Site()
+        queue = site.queue()
+        consumer, sink = site.consume(queue, credit=2, by=by)
+        site.publish("q", *[b"x"] * 5)
+        site.turn()
+        found = []
+        site.broker.settle(consumer, [sink.got[0][1]], Outcome.ACCEPTED)
+        site.turn()
+        found.append(len(sink.got))
+        consumer.completed(1)
+        site.turn()
+        found.append(len(sink.got))
+        consumer.grant(1)
+        site.turn()
+        found.append(len(sink.got))
+        assert found == [settled, completed, granted]
+
+    def test_allowing_replaces_what_was_granted(self) -> None:
+        site = Site()
+        queue = site.queue()
+        consumer, sink = site.consume(queue, credit=100, by=RECEIVER)
+        consumer.allow(2)
+        site.publish("q", *[b"x"] * 5)
+        site.turn()
+        assert len(sink.got) == 2
+
+    def test_stopping_ends_deliveries_until_the_next_grant(self) -> None:
+        site = Site()
+        queue = site.queue()
+        consumer, sink = site.consume(queue, by=COMPLETION)
+        consumer.stop()
+        site.publish("q", *[b"x"] * 5)
+        site.turn()
+        assert sink.got == []
+        consumer.grant(3)
+        site.turn()
+        assert len(sink.got) == 3
+
+
+class TestDraining:
+    @pytest.mark.parametrize("by", Replenishment)
+    def test_the_receiver_is_told_once_when_the_queue_is_empty(self, by: Replenishment) -> None:
+        site = Site()
+        queue = site.queue()
+        consumer, sink = site.consume(queue, credit=5, by=by)
+        site.publish("q", b"a", b"b")
+        site.turn()
+        assert sink.drains == []
+        consumer.drain()
+        site.publish("q", b"c")
+        site.turn()
+        assert sink.contents == [b"a", b"b", b"c"]
+        assert sink.drains == [(consumer, 2)]
+        site.publish("q", b"d")
+        site.turn()
+        assert sink.drains == [(consumer, 2)]
+        assert consumer.room() == 0
+
+    def test_credit_that_is_used_up_ends_it(self) -> None:
+        site = Site()
+        consumer, sink = site.consume(site.queue(), credit=2, by=RECEIVER)
+        site.publish("q", b"a", b"b", b"c")
+        consumer.drain()
+        site.turn()
+        assert sink.contents == [b"a", b"b"]
+        assert sink.drains == [(consumer, 0)]
+
+    def test_without_credit_it_ends_at_once(self) -> None:
+        site = Site()
+        consumer, sink = site.consume(site.queue(), credit=0)
+        site.publish("q", b"a")
+        consumer.drain()
+        site.turn()
+        assert sink.drains == [(consumer, 0)]
+
+    def test_a_receiver_that_takes_no_more_is_waited_for(self) -> None:
+        site = Site()
+        sink = site.consume(site.queue(), credit=5, by=RECEIVER)[1]
+        sink.writable = False
+        site.publish("q", b"a")
+        site.turn()
+        (consumer,) = sink.waiting
+        consumer.drain()
+        site.turn()
+        assert sink.drains == []
+        sink.writable = True
+        site.broker.wake(consumer)
+        site.turn()
+        assert sink.contents == [b"a"]
+        assert sink.drains == [(consumer, 4)]
+
+    def test_a_consumer_that_is_not_the_active_one_could_have_nothing(self) -> None:
+        site = Site()
+        queue = site.queue(arguments={"x-single-active-consumer": True})
+        site.consume(queue, credit=0)
+        second, sink = site.consume(queue, credit=3, by=RECEIVER)
+        site.publish("q", b"a")
+        second.drain()
+        site.turn()
+        assert sink.drains == [(second, 3)]
+
+    @pytest.mark.parametrize("how", ["allow", "stop", "unsubscribe"])
+    def test_it_can_be_given_up(self, how: str) -> None:
+        site = Site()
+        consumer, sink = site.consume(site.queue(), credit=5, by=RECEIVER)
+        consumer.drain()
+        match how:
+            case "allow":
+                consumer.allow(7)
+            case "stop":
+                consumer.stop()
+            case _:
+                site.broker.unsubscribe(consumer)
+        site.turn()
+        assert sink.drains == []
+
+    def test_on_a_stream_it_ends_when_everything_is_read(self) -> None:
+        site = Site()
+        queue = site.queue("s", {"x-queue-type": "stream"})
+        consumer, sink = site.consume(queue, credit=3, by=RECEIVER)
+        site.publish("s", b"a", b"b")
+        consumer.drain()
+        site.turn()
+        assert sink.contents == [b"a", b"b"]
+        assert sink.drains == [(consumer, 1)]
+
+
+class TestWindow:
+    @given(st.lists(st.integers(0, 9), max_size=6), st.integers(0, 20))
+    def test_one_that_changes_keeps_what_is_in_use(self, limits: list[int], used: int) -> None:
+        window = Window(20)
+        window.credit -= used
+        for limit in limits:
+            window.resize(limit)
+            assert window.credit == (limit or UNLIMITED) - used
+            assert window.limit == limit
+
+    def test_what_one_gives_back_is_for_the_others_first(self) -> None:
+        site = Site()
+        window = Window(1)
+        sinks = [site.consume(site.queue(name), window=window)[1] for name in "abc"]
+        for name in "abc":
+            site.publish(name, *[name.encode()] * 3)
+        order: list[bytes] = []
+        for _ in range(9):
+            site.turn()
+            ((consumer, entry),) = [item for sink in sinks for item in sink.got]
+            order.append(entry.content)
+            for sink in sinks:
+                sink.got.clear()
+            site.broker.settle(consumer, [entry], Outcome.ACCEPTED)
+        assert order == [b"a", b"b", b"c"] * 3
+
+    def test_what_one_cannot_use_is_passed_on(self) -> None:
+        """Consumers of a queue that another consumer has emptied meanwhile are offered the window in vain."""
+        site = Site()
+        window = Window(1)
+        one, two = site.queue("one"), site.queue("two")
+        first, sink = site.consume(one, window=window)
+        site.publish("one", *[b"x"] * 2)
+        site.turn()
+        _, rest = site.consume(two, window=window)
+        site.publish("two", b"y")
+        for _ in range(5):
+            site.consume(one, sink, window=window)
+        site.turn()
+        assert (len(sink.got), len(rest.got)) == (1, 0)
+        site.broker.purge(one)
+        site.broker.settle(first, [sink.got[0][1]], Outcome.ACCEPTED)
+        site.turn()
+        assert rest.contents == [b"y"]
+
+    def test_a_larger_limit_serves_those_that_wait(self) -> None:
+        site = Site()
+        window = Window(1)
+        _, sink = site.consume(site.queue(), window=window)
+        site.publish("q", *[b"x"] * 5)
+        site.turn()
+        for limit, expected in ((3, 3), (2, 3), (0, 5)):
+            site.broker.resize(window, limit)
+            site.turn()
+            assert len(sink.got) == expected
+        assert window.credit == UNLIMITED - 5
+
+    def test_a_consumer_that_goes_waits_no_longer(self) -> None:
+        site = Site()
+        window = Window(1)
+        consumers = [site.consume(site.queue(name), window=window)[0] for name in "ab"]
+        for name in "ab":
+            site.publish(name, b"x", b"y")
+        site.turn()
+        assert len(window.waiting) == 2
+        site.broker.unsubscribe(consumers[0])
+        site.broker.delete_queue(site.vhost.queue("b"))
+        assert not window.waiting

@@ -1,0 +1,150 @@
+"""Whose turn it is."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.queues.credit import UNLIMITED, Credit
+from escrowmq.core.queues.queue import Queue
+from escrowmq.core.queues.rotation import Consumers
+from escrowmq.core.topology.arguments.consumer import ConsumerOptions
+from tests.unit.core.site import Sink, Site
+
+
+@pytest.fixture(scope="module")
+def queue() -> Queue:
+    return Site().queue()
+
+
+def consumer(queue: Queue, tag: str = "", *, priority: int = 0, credit: int = UNLIMITED) -> Consumer:
+    return Consumer(queue, Sink(), tag, credit=Credit(credit), options=ConsumerOptions(priority=priority))
+
+
+def filled(consumers: Consumers, *some: Consumer) -> Consumers:
+    for one in some:
+        consumers.add(one)
+    return consumers
+
+
+class TestTurns:
+    def test_in_the_order_in_which_they_came(self, queue: Queue) -> None:
+        a, b, c = (consumer(queue, tag, credit=1) for tag in "abc")
+        consumers = filled(Consumers(), a, b, c)
+        assert consumers.next(1) == [a]
+        assert consumers.next(3) == [b, c, a]
+        assert consumers.next(2) == [b, c]
+        b.spend(1)
+        assert consumers.next(9) == [a, c]
+        assert list(consumers) == [a, b, c]
+        assert len(consumers) == 3
+
+    def test_one_that_has_room_again_comes_to_the_end(self, queue: Queue) -> None:
+        a, b, c = (consumer(queue, tag, credit=1) for tag in "abc")
+        consumers = filled(Consumers(), a, b, c)
+        a.spend(1)
+        assert consumers.next(1) == [b]
+        assert consumers.in_line(0) == 2
+        consumers.admit(a)
+        consumers.admit(a)
+        assert consumers.in_line(0) == 3
+        a.credit.grant(1)
+        assert consumers.next(3) == [c, b, a]
+
+    def test_the_highest_priority_that_has_room(self, queue: Queue) -> None:
+        low, high = consumer(queue, priority=-1), consumer(queue, priority=7, credit=1)
+        consumers = filled(Consumers(), low, high)
+        assert consumers.next(2) == [high]
+        high.spend(1)
+        assert consumers.next(2) == [low]
+        assert list(consumers) == [high, low]
+
+    def test_those_that_got_one_more_come_after_the_rest(self, queue: Queue) -> None:
+        a, b, c, d = (consumer(queue, tag) for tag in "abcd")
+        consumers = filled(Consumers(), d, a, b, c)
+        assert consumers.next(1) == [d]
+        consumers.defer(consumers.next(3), 2)
+        assert consumers.next(4) == [d, c, a, b]
+
+    def test_one_that_rests_leaves_the_line(self, queue: Queue) -> None:
+        a, b = (consumer(queue, tag) for tag in "ab")
+        consumers = filled(Consumers(), a, b)
+        assert consumers.next(1) == [a]
+        consumers.rest(a)
+        assert consumers.next(2) == [b]
+        consumers.admit(a)
+        assert consumers.next(2) == [b, a]
+
+    def test_removing(self, queue: Queue) -> None:
+        a, b = consumer(queue), consumer(queue)
+        consumers = filled(Consumers(), a, b)
+        assert consumers.remove(b)
+        assert not consumers.remove(b)
+        assert not consumers.remove(consumer(queue, priority=3))
+        consumers.admit(b)
+        assert consumers.next(2) == [a]
+        assert consumers.remove(a)
+        assert not consumers
+        assert consumers.next(2) == []
+
+    def test_consumers_that_come_and_go_leave_nothing_behind(self, queue: Queue) -> None:
+        consumers = filled(Consumers(), consumer(queue))
+        for _ in range(100):
+            one = consumer(queue)
+            consumers.add(one)
+            consumers.remove(one)
+        assert consumers.in_line(0) < 20
+
+    @given(st.lists(st.tuples(st.sampled_from(["add", "remove", "serve", "settle"]), st.integers(0, 5)), max_size=60))
+    def test_nobody_is_forgotten(self, steps: list[tuple[str, int]]) -> None:
+        queue = Site().queue()
+        consumers = queue.consumers
+        everybody = [consumer(queue, str(i), priority=i % 2, credit=2) for i in range(6)]
+        inside: set[Consumer] = set()
+        for what, i in steps:
+            each = everybody[i]
+            if what == "add" and each not in inside:
+                consumers.add(each)
+                inside.add(each)
+            elif what == "remove":
+                assert consumers.remove(each) == (each in inside)
+                inside.discard(each)
+            elif what == "serve":
+                for one in consumers.next(i + 1):
+                    assert one.room() > 0
+                    one.spend(1)
+            elif what == "settle":
+                each.settled(1)
+            assert set(consumers) == inside
+            assert len(consumers) == len(inside)
+            assert bool(consumers) == bool(inside)
+            able = {one for one in inside if one.room() > 0}
+            highest = max((one.priority for one in able), default=None)
+            assert set(consumers.next(10)) == {one for one in able if one.priority == highest}
+
+
+class TestExclusive:
+    def test_the_one_that_has_the_queue_for_itself(self, queue: Queue) -> None:
+        one = Consumer(queue, Sink(), exclusive=True)
+        consumers = filled(Consumers(), one)
+        assert consumers.exclusive is one
+        consumers.remove(one)
+        assert consumers.exclusive is None
+
+
+class TestSingleActive:
+    def test_one_alone_is_served_until_it_goes(self, queue: Queue) -> None:
+        a, b, c = (consumer(queue, tag, credit=1) for tag in "abc")
+        consumers = filled(Consumers(single=True), a, b, c)
+        assert consumers.next(3) == [a]
+        a.spend(1)
+        assert consumers.next(3) == [], "the next in line does not step in for one that is busy"
+        consumers.remove(b)
+        assert consumers.active is a
+        consumers.remove(a)
+        assert consumers.next(3) == [c]
+        consumers.remove(c)
+        assert consumers.next(3) == []
+        assert consumers.active is None
