@@ -1,4 +1,4 @@
-"""`make run`, with fewer records: the kills, the doubts, the counts, the audit, and what a user sees."""
+"""`make run` with fewer records: kills, doubts, counts, audit, and output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.broker import running_broker, wait_until
 DEMO = (sys.executable, "-u", "-m", "escrowmq.demo")
 SECONDS = 100
 RUN_SECONDS = 300
-"""For a whole run, mostly starts of Spark, on a machine that is busy."""
+"""The time limit of a whole run on a busy machine; most of it is starting Spark."""
 
 
 def demo(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -70,11 +70,11 @@ def test_every_record_arrives_once_although_broker_and_driver_are_killed(tmp_pat
         r" +published 12,000 = processed by Spark 12,000 = counted in the table 12,000",
     ):
         assert re.search(rf"^{line}$", text, re.MULTILINE), f"no line like {line} in:\n{text}"
-    assert "\n          \n" not in text, "no empty lines with a label"
+    assert "\n          \n" not in text, "there are no empty lines with a label"
     assert "the broker completes what it has confirmed" in text
     assert text.endswith(f"data      {data} is kept\n")
     assert "CLEAN" in (out / "audit" / "report.html").read_text()
-    with running_broker(tmp_path) as broker:  # the journal was closed in order, and can be used again
+    with running_broker(tmp_path) as broker:  # the journal was closed cleanly and can be used again
         assert "cut off" not in broker.log()
 
 
@@ -92,7 +92,7 @@ def test_interrupted_in_the_middle_it_leaves_nothing_behind(tmp_path: Path) -> N
     finally:
         process.kill()
         process.wait()
-    assert len(started) >= 5, "itself, the broker, the publisher, the consumer, Spark's driver"
+    assert len(started) >= 5, "the program, the broker, the publisher, the consumer, Spark's driver"
     wait_until(lambda: not any(one.is_running() for one in started), what="the end of all processes")
     assert not list(folder.iterdir())
     assert output.read_text().endswith("interrupted\n")

@@ -1,4 +1,4 @@
-"""`python -m tests.kill --rounds 200 --seed 2`: rounds of load and kill -9, with a line for each."""
+"""`python -m tests.kill --rounds 200 --seed 2` runs rounds of load and kill -9, and prints a line for each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.kill.rounds import run_rounds
 @click.option("--rounds", default=200, show_default=True, help="How many times the broker is killed.")
 @click.option("--seed", default=2, show_default=True, help="Another seed kills at other moments.")
 def main(rounds: int, seed: int) -> None:
-    """Load the real broker, kill it with -9, and count what its clients were promised."""
+    """Load the real broker, kill it with -9, and check what it had confirmed to its clients."""
     with tempfile.TemporaryDirectory(prefix="escrowmq-kill-") as folder:
         run_rounds(Path(folder), rounds, seed, click.echo)
     click.echo(f"{rounds} rounds: every promise was kept")

@@ -1,4 +1,4 @@
-"""Clients of a kill test, each a thread with a connection of its own (pika), until the broker is gone."""
+"""Clients of a kill test (pika). Each is a thread with a connection of its own, and runs until the broker is gone."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _WINDOW = 400
 
 
 def connect(url: str) -> BlockingChannel:
-    """A channel of a new connection."""
+    """Open a connection and return a channel."""
     return pika.BlockingConnection(pika.URLParameters(url + "?heartbeat=0")).channel()
 
 
 def declare(url: str) -> None:
-    """All queues, durable."""
+    """Declare all queues as durable."""
     channel = connect(url)
     for queue in QUEUES:
         channel.queue_declare(queue, durable=True)
@@ -33,7 +33,7 @@ def declare(url: str) -> None:
 
 
 class Client(threading.Thread):
-    """Runs `work` again and again; ends when the connection breaks, or is told to."""
+    """Runs `work` repeatedly until the connection is lost or it is told to stop."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         super().__init__(daemon=True)
@@ -47,12 +47,12 @@ class Client(threading.Thread):
                 self._work()
         except (AMQPError, OSError):
             return  # the broker was killed
-        except BaseException as error:  # noqa: BLE001 - the test shows it
+        except BaseException as error:  # noqa: BLE001 - the test reports it
             self.error = error
 
 
 class Confirming:
-    """Publishes numbered messages, up to a window of them unconfirmed; notes what is confirmed."""
+    """Publishes numbered messages with a window of unconfirmed ones, and records the confirms."""
 
     def __init__(self, url: str, queue: str, first: int, note: Callable[[int], None]) -> None:
         self.next = first
@@ -61,7 +61,7 @@ class Confirming:
         self._unconfirmed: deque[tuple[int, int]] = deque()
         self._tag = 0
         self._channel = connect(url)
-        # The blocking channel waits for each confirm; its inner one does not.
+        # pika's blocking channel waits for each confirm; its inner channel does not.
         self._inner = self._channel._impl
         self._inner.confirm_delivery(self._confirmed)
 
@@ -85,7 +85,7 @@ class Confirming:
 
 
 class Transacting:
-    """Publishes to several queues in transactions; now and then it rolls one back."""
+    """Publishes to several queues in transactions, and rolls some of them back."""
 
     def __init__(self, url: str, ledger: Ledger, first: int, rng: random.Random) -> None:
         self.next = first
@@ -136,7 +136,7 @@ class Moving:
 
 
 class Acking:
-    """Acknowledges most of what it gets, outside of transactions."""
+    """Acknowledges most of its deliveries, outside transactions."""
 
     def __init__(self, url: str, ledger: Ledger, rng: random.Random) -> None:
         self._ledger = ledger
@@ -155,7 +155,7 @@ class Acking:
 
 
 def feed(url: str, ledger: Ledger, first: int, count: int) -> None:
-    """Messages to be moved, in one transaction."""
+    """Publish messages to be moved, in one transaction."""
     channel = connect(url)
     channel.tx_select()
     bodies = [b"%d" % number for number in range(first, first + count)]
@@ -167,7 +167,7 @@ def feed(url: str, ledger: Ledger, first: int, count: int) -> None:
 
 
 def drain(url: str, queue: str) -> list[bytes]:
-    """Everything in `queue`, in order, consumed in one transaction."""
+    """Consume all messages of `queue` in one transaction and return them in order."""
     channel = connect(url)
     channel.tx_select()
     count = channel.queue_declare(queue, passive=True).method.message_count
@@ -181,6 +181,6 @@ def drain(url: str, queue: str) -> list[bytes]:
                 break
         channel.cancel()
     left = channel.queue_declare(queue, passive=True).method.message_count
-    assert left == 0, f"{queue} said that it had {count} messages, and has {left} more"
+    assert left == 0, f"{queue} reported {count} messages, but has {left} more"
     channel.connection.close()
     return bodies

@@ -1,4 +1,4 @@
-"""Rounds of load, kill -9 and reckoning, on one data directory."""
+"""Rounds of load, kill -9 and checks on one data directory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.broker import BrokerProcess
 from tests.kill.clients import PAIR, Acking, Client, Confirming, Moving, Transacting, declare, drain, feed
 from tests.kill.ledger import Ledger
 
-# Small files and little memory, so that segments, snapshots, compaction and paging all happen within a few rounds.
+# Small files and little memory make segments, snapshots, compaction and paging all occur within a few rounds.
 CONFIG = """
 [memory]
 queue_resident_bytes = "64KiB"
@@ -20,11 +20,11 @@ queue_resident_bytes = "64KiB"
 segment_bytes = "1MiB"
 snapshot_bytes = "1MiB"
 """
-_STEP = 1_000_000  # numbers of one round do not meet those of another
+_STEP = 1_000_000  # keeps the message numbers of different rounds apart
 
 
 def run_rounds(folder: Path, rounds: int, seed: int, report: Callable[[str], object] = len) -> None:
-    """Raises AssertionError, naming round and seed, for the first broken promise."""
+    """Run the rounds. Raises AssertionError with round and seed for the first violated guarantee."""
     config = folder / "escrowmq.toml"
     config.write_text(CONFIG, encoding="utf-8")
     rng = random.Random(seed)
@@ -62,7 +62,7 @@ def _load_and_kill(broker: BrokerProcess, ledger: Ledger, first: int, rng: rando
         client.start()
     lifetime = rng.uniform(0.05, 1.0)
     started = time.monotonic()
-    threading.Event().wait(lifetime)  # the moment of the kill is what is random here
+    threading.Event().wait(lifetime)  # the random moment of the kill
     broker.kill()
     for client in clients:
         client.stopped.set()

@@ -1,4 +1,4 @@
-"""Durability is proved by killing: the real process, kill -9 under load, then its clients' promises are counted."""
+"""Durability is tested by killing the real process with -9 under load and then checking what it had confirmed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.kill.rounds import run_rounds
 @pytest.mark.rule("ORD-4")
 @pytest.mark.rule("ORD-5")
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # sockets that pika did not close
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # pika leaves sockets open
 def test_ten_kills(tmp_path: Path) -> None:
     run_rounds(tmp_path, 10, seed=1)
 
@@ -27,13 +27,13 @@ def test_ten_kills(tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 def test_two_hundred_kills(tmp_path: Path) -> None:
-    """`KILL_ROUNDS` and `KILL_SEED` change how many, and which."""
+    """`KILL_ROUNDS` and `KILL_SEED` set the number of rounds and the seed."""
     rounds, seed = int(os.environ.get("KILL_ROUNDS", "200")), int(os.environ.get("KILL_SEED", "2"))
     run_rounds(tmp_path, rounds, seed, lambda line: print(line, flush=True))
 
 
 class TestTheReckoning:
-    """It finds what it is there to find."""
+    """The checks detect each kind of violation."""
 
     def test_a_lost_message(self) -> None:
         with pytest.raises(AssertionError, match="lost"):

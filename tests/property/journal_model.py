@@ -1,9 +1,8 @@
-"""A broker in miniature over the journal, and the outside view of what it promised: the oracle of the journal's
-properties.
+"""A miniature broker over the journal, and the outside view of its guarantees: the oracle of the journal's properties.
 
-Every operation is one record and carries a running number, so what recovery brings back can be compared with the
-history: it must be a prefix of it, must contain everything that was reported as synced, and each live message must read
-as it was written.
+Every operation is one record with a running number, so that the recovered state can be compared with the history. It
+must be a prefix of the history and contain everything that was reported as synced, and each live message must be
+readable with its original content.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ BUCKETS = 3600
 Op = tuple[str, int]
 
 
-class Violation(AssertionError):  # noqa: N818 - not an error of the program but a finding
-    """The journal broke a promise."""
+class Violation(AssertionError):  # noqa: N818 - a finding, not an error of the program
+    """The journal has violated a guarantee."""
 
 
 class Unreadable(Violation):
-    """A live message is refused as damaged: right if the medium was damaged, else a broken promise."""
+    """A live message is refused as damaged. This is right if the medium was damaged, otherwise a violation."""
 
 
 @dataclass
 class History:
-    """What happened, seen from outside. `states[k]`: the live messages after k operations, by serial number."""
+    """The history seen from outside. `states[k]` are the live messages after k operations, by serial number."""
 
     states: list[dict[int, bytes]] = field(default_factory=lambda: [{}])
     synced: int = 0
@@ -53,7 +52,7 @@ class Broker:
     """One run of the process."""
 
     def __init__(self, storage: MemoryStorage, history: History, *, segment_bytes: int = 6000) -> None:
-        """Open and replay. Raises what the journal raises, and Violation if the state found is none that may be."""
+        """Open and replay. Raises what the journal raises, and Violation if the recovered state is not allowed."""
         self.history = history
         self.journal = Journal.open(
             storage, segment_bytes=segment_bytes, batch_bytes=4000, journal_id=b"property-testing"
@@ -85,11 +84,11 @@ class Broker:
                 self.journal.retain(lsn, 1)
 
     def verify(self, *, allow_loss: bool = False) -> None:
-        """The state found is one of the history's, and not older than what was promised. History continues from it."""
+        """Check that the state is one of the history's and not older than guaranteed. The history continues from it."""
         if self.number > self.history.count:
-            raise Violation(f"{self.number} operations found, {self.history.count} done")
+            raise Violation(f"{self.number} operations recovered, but only {self.history.count} were done")
         if self.number < self.history.synced and not allow_loss:
-            raise Violation(f"{self.number} operations found, {self.history.synced} were synced")
+            raise Violation(f"{self.number} operations recovered, but {self.history.synced} were synced")
         expected = self.history.states[self.number]
         if set(self.live) != set(expected):
             raise Violation(f"live messages {sorted(self.live)}, expected {sorted(expected)}")
@@ -168,7 +167,7 @@ class Broker:
 
 
 class World:
-    """A disk and the processes that come and go on it. `step` raises Violation when a promise is broken."""
+    """A disk, and the processes that run on it one after the other. `step` raises Violation."""
 
     def __init__(self, seed: int) -> None:
         self.content = random.Random(seed)
@@ -212,7 +211,7 @@ class World:
             self.recover(crash=n % 2 == 0)
 
     def recover(self, *, crash: bool) -> None:
-        """After a failure: the process ends, with or without the machine, and starts again on a disk in order."""
+        """After a failure, end the process, with or without the machine, and start it again on a repaired disk."""
         if crash or self.storage.faults.dies_in is not None:
             self.storage.crash()
         self.storage.faults = Faults()
@@ -225,9 +224,9 @@ class World:
             self.recover(crash=True)
             return
         except (errors.JournalDamaged, errors.JournalVersionUnknown) as error:
-            raise Violation(f"refused after a mere crash: {error}") from error
+            raise Violation(f"refused to start although the medium was not damaged: {error}") from error
         except (struct.error, LookupError, ValueError) as error:
-            raise Violation(f"replay gave what was never written: {error!r}") from error
+            raise Violation(f"the replay yielded a record that was never written: {error!r}") from error
         broker.verify()
         self.broker = broker
 
@@ -258,7 +257,7 @@ def random_ops(rng: random.Random, count: int) -> list[Op]:
 
 
 def violations(seeds: range, ops: int = 60) -> Iterator[tuple[int, Violation]]:
-    """Seeds that break a promise, and how."""
+    """Return the seeds that cause a violation, with its text."""
     for seed in seeds:
         try:
             World(seed).run(random_ops(random.Random(seed), ops))

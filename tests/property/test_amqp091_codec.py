@@ -1,4 +1,4 @@
-"""Any octets: accepted, or a SyntaxFault. Any value of the right type: written and read back unchanged."""
+"""Any bytes are accepted or raise SyntaxFault. Any value of the right type is written and read back unchanged."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def properties() -> st.SearchStrategy[Properties]:
 
 @st.composite
 def damaged(draw: st.DrawFn, well_formed: st.SearchStrategy[bytes]) -> bytes:
-    """Octets that were right until some were changed, cut off, put in or appended: closer to home than pure noise."""
+    """Valid bytes after changing, cutting, inserting or appending some: closer to real faults than random bytes."""
     octets = bytearray(draw(well_formed))
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(octets)))
@@ -112,7 +112,7 @@ def damaged(draw: st.DrawFn, well_formed: st.SearchStrategy[bytes]) -> bytes:
 
 
 def same(one: object, other: object) -> bool:
-    """Equal, and of the same types all the way down."""
+    """Whether the values are equal and of the same types at every level."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict) and isinstance(other, dict):
@@ -191,11 +191,11 @@ def test_reply_texts_always_fit(code: int, text: str) -> None:
     assert spec.ConnectionClose(code, reply_text(code, text)).encode()
 
 
-# ---- any octets ----
+# ---- any bytes ----
 
 
 def outcome(read: Callable[[bytes], object], octets: bytes) -> object:
-    """What `read` returns, or the SyntaxFault that it raises; anything else that is raised fails the test."""
+    """Return the result of `read`, or the SyntaxFault that it raises. Any other exception fails the test."""
     try:
         result = read(octets)
     except SyntaxFault as fault:
@@ -244,7 +244,7 @@ def test_scan_and_decode_accept_the_same_octets(props: bytes) -> None:
     assert isinstance(decoded, SyntaxFault) == isinstance(found, SyntaxFault)
     if isinstance(decoded, Properties):
         scanned = scan(props)
-        # What was accepted can be rewritten later: nobody is there then who could be told of a fault.
+        # Accepted properties can be rewritten later, when a fault could no longer be reported to the client.
         for changed in (
             with_header(props, scanned, "x", 1),
             with_headers(props, scanned, None),

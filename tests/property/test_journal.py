@@ -1,4 +1,4 @@
-"""Any history, any crash, any flipped bit: what the journal brings back is a prefix that holds all it promised."""
+"""After any history, crash or flipped bit, the journal recovers a prefix that contains everything it guaranteed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ def test_very_many_histories_by_seed() -> None:
 
 
 def damage(seed: int, ops: list[Op], *, closed: bool, hurt: Callable[[MemoryStorage, random.Random], None]) -> str:
-    """A peaceful history, a damaged medium, a start. Returns what became of it; raises if that may not be."""
+    """Run a history without crashes, damage the medium, and restart.
+
+    Returns the result; raises if it is not allowed.
+    """
     world = World(seed)
     for op in ops:
         world.step(op)
@@ -128,7 +131,7 @@ def test_a_lost_file_is_refused_unless_nothing_in_it_lives(ops: list[Op], seed: 
     assert damage(seed, ops, closed=True, hurt=lose) != "cut"
 
 
-WITHOUT_MOVES = [name for name in PEACEFUL if name != "compact"]  # moves are operations too
+WITHOUT_MOVES = [name for name in PEACEFUL if name != "compact"]  # moves count as operations
 
 
 @pytest.mark.rule("ORD-5")
@@ -151,11 +154,11 @@ def without_checksum(header: fmt.FrameHeader, body: bytes | memoryview) -> bool:
 
 
 def without_repair(storage: Storage, found: recovery.Found) -> None:
-    """Trusts the page cache after a failed sync, leaves the torn tail where it is."""
+    """Plant a bug: trust the page cache after a failed sync, and leave the torn tail in place."""
 
 
 def behind_the_torn_tail(storage: Storage) -> recovery.Found:
-    """Goes on where the garbage ends, as a program does that opens its log for appending."""
+    """Plant a bug: continue where the garbage ends, like a program that opens its log for appending."""
     found = recovery.examine(storage)
     report = found.report
     if report.cut_file is not None and found.last_file is not None:

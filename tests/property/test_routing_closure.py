@@ -1,4 +1,4 @@
-"""Routing through any graph of exchanges is the closure over its bindings, also right after any change."""
+"""Routing through any graph of exchanges is the closure over its bindings, also directly after a change."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ModelExchange:
 
 
 class Topology(RuleBasedStateMachine):
-    """A virtual host beside a model that knows no index, no cache and no order."""
+    """A virtual host, and a model of it without index, cache or order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class Topology(RuleBasedStateMachine):
         assert {exchange.name for exchange in removal.exchanges} == set(self.vanish([source]))
 
     def drop_target(self, target: Target) -> list[str]:
-        """Remove what is bound to `target`; the names of the exchanges that vanish then."""
+        """Remove the bindings to `target`. Returns the names of the exchanges that vanish as a result."""
         lost = []
         for name, exchange in self.exchanges.items():
             left = [binding for binding in exchange.bindings if binding[0] != target]

@@ -1,4 +1,4 @@
-"""The tree of patterns matches as the definition says, whatever was added and removed."""
+"""The pattern tree matches as the definition says, after any additions and removals."""
 
 from __future__ import annotations
 

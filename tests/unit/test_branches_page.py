@@ -1,4 +1,4 @@
-"""docs/internals/branches.md: fresh, and with a cell for everything."""
+"""docs/internals/branches.md is fresh and has a cell for every state and input."""
 
 from __future__ import annotations
 

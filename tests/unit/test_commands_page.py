@@ -1,4 +1,4 @@
-"""docs/commands.md: fresh, and every command and option is on it."""
+"""docs/commands.md is fresh and lists every command and option."""
 
 from __future__ import annotations
 

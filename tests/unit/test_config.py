@@ -1,4 +1,4 @@
-"""The configuration: defaults, what a file and the command line set, and how each fault is named."""
+"""The configuration: defaults, files, the command line, and the text for each fault."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def toml(tmp_path: Path) -> Path:
 
 
 def faults(path: Path | None, text: str = "", **overrides: object) -> list[str]:
-    """What load says, without the file's name in front; `__` in a keyword stands for a dot."""
+    """Return the lines of `load`'s error without the file's name. `__` in a keyword stands for a dot."""
     if path:
         path.write_text(text)
     with pytest.raises(ConfigError) as caught:
@@ -105,7 +105,7 @@ def test_paths_in_a_file_start_beside_it_and_others_where_they_are(toml: Path) -
             ),
         ),
         (
-            "memory.high_watermark = 40",  # per cent, as it was meant
+            "memory.high_watermark = 40",  # meant as a percentage
             (
                 "memory.high_watermark: expected a share of this machine's memory like 0.4, "
                 'or a size of at least 1 MiB like "1GiB", not 40'

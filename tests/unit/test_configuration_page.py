@@ -1,4 +1,4 @@
-"""docs/configuration.md: complete, fresh, and its example loads."""
+"""docs/configuration.md is complete and fresh, and its example loads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The generated modules are what the generator writes, and the generator says so."""
+"""The generated modules are what the generator writes, and `--check` says so."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(generator: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """The generator in a tree of its own, with what it reads and writes."""
+    """Return a copy of the generator in a tree of its own, with its inputs and outputs."""
     for name in ("tools/gen_amqp.py", "tools/overlay_amqp091.xml", *GENERATED):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())

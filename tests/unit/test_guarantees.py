@@ -1,4 +1,4 @@
-"""tools/guarantees.py: rules and marks are found, gaps are refused, the page says what is tested."""
+"""tools/guarantees.py finds rules and marks, refuses gaps, and lists what is tested."""
 
 from __future__ import annotations
 

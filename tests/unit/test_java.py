@@ -1,4 +1,4 @@
-"""The Java and the PySpark that are there, too old, or missing: found, replaced, or refused in one line."""
+"""Java and PySpark are found, or refused in one line if they are too old or missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from escrowmq.java import SparkUnavailableError, java_home, java_version, requir
 
 
 def fake_java(folder: Path, said: str) -> Path:
-    """A program that says, as `java -version` does, which one it is."""
+    """Write a program that prints a version like `java -version`."""
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\necho '{said}' >&2\n", encoding="utf-8")

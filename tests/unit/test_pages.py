@@ -1,4 +1,4 @@
-"""tools/pages.py: a page is written, found fresh, found stale."""
+"""tools/pages.py writes a page and finds it fresh or stale."""
 
 from __future__ import annotations
 

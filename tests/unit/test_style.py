@@ -1,4 +1,4 @@
-"""Properties of the text of the repository that no linter checks."""
+"""Properties of the repository's text that no linter checks."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ def names(paths: list[Path]) -> str:
 
 def test_no_file_is_asking_to_be_split() -> None:
     found = [path for path in python_files() if too_long(path)]
-    assert not found, f"longer than {LONGEST} lines:\n{names(found)}"
+    assert not found, f"these are longer than {LONGEST} lines:\n{names(found)}"
 
 
 def test_nothing_is_left_for_later() -> None:
     found = [path for path in python_files() if LEFT_OVER.search(path.read_text(encoding="utf-8"))]
-    assert not found, f"says that something is not done:\n{names(found)}"
+    assert not found, f"these contain a note about unfinished work:\n{names(found)}"
 
 
 def test_every_module_says_what_it_is() -> None:
     found = [path for path in python_files() if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))]
-    assert not found, f"no docstring:\n{names(found)}"
+    assert not found, f"these lack a docstring:\n{names(found)}"
 
 
 def long_functions(tree: ast.AST, within: str = "") -> Iterator[tuple[str, int]]:
-    """Name and length of each function with more than LONGEST_FUNCTION lines, signature and docstring included."""
+    """Yield name and length of each function of more than LONGEST_FUNCTION lines, signature and docstring included."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
@@ -64,7 +64,7 @@ def long_functions(tree: ast.AST, within: str = "") -> Iterator[tuple[str, int]]
 
 
 def classes_by_name() -> dict[str, list[str]]:
-    """The package or module of every class, below `escrowmq`, by the name of the class."""
+    """Return, for each class name, the packages (or modules) below `escrowmq` that define such a class."""
     found: dict[str, list[str]] = {}
     for module in modules().values():
         for node in ast.walk(module.tree):

@@ -1,4 +1,4 @@
-"""Columns and foreign names as people see them."""
+"""Columns and untrusted names as people see them."""
 
 from __future__ import annotations
 

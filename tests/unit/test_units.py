@@ -1,4 +1,4 @@
-"""Sizes, durations and addresses: what is accepted, what is refused."""
+"""Sizes, durations and addresses: which texts are accepted and which are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A URL is taken apart, and no message has a piece of its password, however badly it is written."""
+"""URLs are split, and no message contains a part of the password, however malformed the URL is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real PostgreSQL for tests: `with PostgreSQL(folder) as server: …`. From Debian's package `postgresql`."""
+"""A real PostgreSQL for tests, from Debian's package `postgresql`: `with PostgreSQL(folder) as server: …`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ START_SECONDS = 60.0
 
 
 def programs() -> Path | None:
-    """Where initdb and postgres are, the newest version of them; None if they are not installed."""
+    """Return the folder of the newest installed initdb and postgres, or None."""
     for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_version, reverse=True):
         if (folder / "initdb").exists():
             return folder
@@ -42,9 +42,9 @@ needs_postgresql = pytest.mark.skipif(
 
 
 class PostgreSQL:
-    """A server with a database `bank` and one `shop`, on 127.0.0.1 and a free port that it keeps over restarts.
+    """A server with the databases `bank` and `shop`, on 127.0.0.1 and a free port that it keeps across restarts.
 
-    root may not run PostgreSQL, so for root it runs as `postgres` or `nobody`, in a folder of that user's.
+    PostgreSQL refuses to run as root, so under root it runs as `postgres` or `nobody`, in a folder of that user.
     """
 
     def __init__(self, folder: Path, *, max_prepared_transactions: int = 100) -> None:
@@ -53,7 +53,7 @@ class PostgreSQL:
         self._bin = bin_folder
         self._log = folder / "postgresql.log"
         self._user = next((user for user in USERS if _exists(user)), None) if os.getuid() == 0 else None
-        # pytest's folders are closed to other users.
+        # Other users cannot access pytest's folders.
         self._home = Path(tempfile.mkdtemp(prefix="escrowmq-pg-"))
         self._data = self._home / "data"
         self._prepared = max_prepared_transactions
@@ -69,7 +69,7 @@ class PostgreSQL:
         return psycopg.connect(self.url(database), **keywords)
 
     def sessions(self, database: str) -> int:
-        """How many clients are connected to it."""
+        """Return the number of connected clients."""
         query = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'"
         with self.connect("postgres") as connection:
             row = connection.execute(query, (database,)).fetchone()
@@ -82,7 +82,7 @@ class PostgreSQL:
         return self._process.pid
 
     def start(self) -> PostgreSQL:
-        """Start it, and return when it takes connections."""
+        """Start the server, and return when it accepts connections."""
         new = not self._data.exists()
         if new:
             options = ("-D", str(self._data), "-U", "escrow", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
@@ -114,9 +114,9 @@ class PostgreSQL:
         return self
 
     def kill(self) -> None:
-        """SIGKILL to all of its processes: the next start has to recover from its log."""
+        """Send SIGKILL to all of its processes, so that the next start must recover from the log."""
         if self._process is not None and self._process.poll() is None:
-            _kill(self._process.pid, signal.SIGSTOP)  # it is not to start another one behind our back
+            _kill(self._process.pid, signal.SIGSTOP)  # so that it cannot start another process meanwhile
             for pid in _with_children(self._process.pid):
                 _kill(pid)
             self._process.wait()
@@ -156,7 +156,7 @@ class PostgreSQL:
 
     def _answers(self) -> bool:
         assert self._process is not None
-        assert self._process.poll() is None, f"PostgreSQL ended: {self._log.read_text(errors='replace')[-3000:]}"
+        assert self._process.poll() is None, f"PostgreSQL exited: {self._log.read_text(errors='replace')[-3000:]}"
         try:
             self.connect("postgres").close()
         except psycopg.OperationalError:
@@ -165,7 +165,7 @@ class PostgreSQL:
 
 
 def _with_children(pid: int) -> list[int]:
-    """The postmaster first, so that it restarts nothing; its processes have sessions of their own."""
+    """Return the postmaster first, so that it restarts nothing, then its processes, each in a session of its own."""
     import psutil
 
     try:

@@ -1,4 +1,4 @@
-"""examples/order_transfer.py does what it says, and `python -m escrowmq.xa` looks into its log."""
+"""examples/order_transfer.py works as described, and `python -m escrowmq.xa` shows its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Python of docs/guides/database-and-queue.md runs, and prints what is said."""
+"""The Python code of docs/guides/database-and-queue.md runs and prints the documented output."""
 
 from __future__ import annotations
 

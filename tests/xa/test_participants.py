@@ -1,4 +1,4 @@
-"""The transaction manager with real participants: PostgreSQL, and EscrowMQ brokers."""
+"""The transaction manager with real participants: PostgreSQL and EscrowMQ brokers."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ def publish(connection: Connection, body: bytes = b"x") -> None:
 
 
 def test_two_databases_of_one_server(server: PostgreSQL, manager: TransactionManager) -> None:
-    """Each lists the other's branches as in doubt, too; recovery keeps to its own."""
+    """Each database lists the other's branches as in doubt too; recovery completes each in its own database."""
     with manager.transaction("bank", "shop") as tx:
         insert(tx["bank"], 1)
         insert(tx["shop"], 1)
         tx.prepare()
-        assert manager.recover().complete, "what lives is left alone"
+        assert manager.recover().complete, "recovery does not touch a transaction in progress"
     assert rows(server, "bank") == rows(server, "shop") == [1]
 
 
@@ -100,7 +100,7 @@ def swallow(tx: Any) -> None:
 def test_a_failed_statement_that_was_swallowed_is_no_commit(
     server: PostgreSQL, broker: BrokerProcess, manager: TransactionManager
 ) -> None:
-    """PostgreSQL answers PREPARE TRANSACTION with a rollback then, and psycopg takes it for a success."""
+    """In this case PostgreSQL answers PREPARE TRANSACTION with a rollback, which psycopg treats as success."""
     tx = manager.transaction("bank", "queue")
     insert(tx["bank"], 1)
     publish(tx["queue"])

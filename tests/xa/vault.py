@@ -1,6 +1,6 @@
-"""A resource manager with PEP 249's two-phase commit, on files: for tests, durable over kills, faulty if asked.
+"""A resource manager for tests with PEP 249's two-phase commit, on files: it survives kills and injects faults.
 
-A vault is a folder. `work` in a branch is a text; `contents` is what was committed.
+A vault is a folder. The `work` of a branch is a text; `contents` is the committed text.
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ class VaultXid(NamedTuple):
 
 
 class Vault:
-    """`fault` is called with `VAULT CALL` before each call has an effect, and with `VAULT CALL done` after it."""
+    """A resource manager.
+
+    `fault` is called with `VAULT CALL` before each call takes effect, and `VAULT CALL done` after.
+    """
 
     def __init__(self, folder: Path, fault: Callable[[str], object] = len) -> None:
         self.folder = folder
         self.fault = fault
         self.open = 0
         self.lists: int | None = None
-        """How many branches `tpc_recover` lists at most."""
+        """The largest number of branches that `tpc_recover` lists."""
         self.mutex = threading.Lock()
         folder.mkdir(exist_ok=True)
 
@@ -46,7 +49,7 @@ class Vault:
         return sorted(path.stem for path in self.folder.glob("*.prepared"))
 
     def by_hand(self, bqual: str, outcome: str) -> None:
-        """Somebody completes a branch: `committed`, `rolled back`, `mixed`, `hazard`, or it `vanished`."""
+        """Complete a branch as an operator: `committed`, `rolled back`, `mixed`, `hazard`, or `vanished`."""
         (path,) = self.folder.glob(f"*,{bqual}.prepared")
         if outcome == "vanished":
             path.unlink()
@@ -68,7 +71,7 @@ class Connection:
         return VaultXid(format_id, gtrid, bqual)
 
     def tpc_begin(self, xid: VaultXid) -> None:
-        assert self._xid is None, "a branch at a time"
+        assert self._xid is None, "a connection has one branch at a time"
         self._call("begin", lambda: None)
         self._xid, self._work, self._prepared = xid, [], False
 
@@ -127,7 +130,7 @@ class Connection:
         self._call("forget", lambda: self._path(xid, "heuristic").unlink())
 
     def rollback(self) -> None:
-        """Outside of a branch there is nothing to roll back."""
+        """Do nothing: outside a branch there is nothing to roll back."""
 
     def close(self) -> None:
         if not self.closed:

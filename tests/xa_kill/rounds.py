@@ -1,4 +1,4 @@
-"""Rounds of transfers with a kill -9 in each, and the reckoning after it."""
+"""Rounds of transfers with a kill -9 in each, followed by checks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LOCKED_SECONDS = 4 * TRANSACTION_SECONDS
 
 
 class Worker:
-    """The process of `worker.py`, led step by step."""
+    """The process of `worker.py`, controlled step by step."""
 
     def __init__(self, mode: str, broker: BrokerProcess, bank: PostgreSQL, folder: Path) -> None:
         command = [sys.executable, "-m", "tests.xa_kill.worker", mode, broker.url, bank.url("bank")]
@@ -46,7 +46,7 @@ class Worker:
             )
 
     def next_step(self) -> str | None:
-        """The step that it waits at; None when it has ended."""
+        """Return the step at which the process waits, or None if it has exited."""
         assert self._process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
@@ -55,12 +55,12 @@ class Worker:
 
     def go(self) -> None:
         assert self._process.stdin is not None
-        # The manager's own thread may have said a step while the program came to its end; its code tells if it is good.
+        # The manager's thread may have printed a step while the program exited; the exit code says if that was normal.
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write("\n")
 
     def run_until(self, wanted: Callable[[str], bool]) -> str | None:
-        """Let it go on until it waits at a step that is wanted; None when it ended before."""
+        """Let the process continue until it waits at a wanted step. Returns None if it exited before."""
         while (step := self.next_step()) is not None:
             if wanted(step):
                 return step
@@ -80,11 +80,11 @@ class Worker:
         self.kill()
 
     def finish(self) -> None:
-        """Let it come to its end, and demand that it is a good one."""
+        """Let the process run to its end, and check its exit code."""
         self.go()
         self.run_until(lambda _step: False)
         code = self._end()
-        assert code == 0, f"the worker ended with {code}\n{self.said()}"
+        assert code == 0, f"the worker exited with {code}\n{self.said()}"
 
     def said(self) -> str:
         return self.log.read_text(errors="replace")[-3000:]
@@ -99,7 +99,7 @@ class Worker:
 
 
 def run_rounds(folder: Path, kills: list[Kill], report: Callable[[str], object] = len) -> None:
-    """Raises AssertionError, naming the round and the kill, when the three do not agree."""
+    """Run the rounds. Raises AssertionError with the round and the kill if queue, table and queue disagree."""
     with BrokerProcess(folder) as broker, PostgreSQL(folder) as bank:
         _set_up(broker, bank)
         moved = 0
@@ -132,14 +132,14 @@ def _kill_at(kill: Kill, worker: Worker, broker: BrokerProcess, bank: PostgreSQL
         order += step == "transaction"
         return order == kill.order and step == kill.step
 
-    assert worker.run_until(here), f"the step never came\n{worker.said()}"
+    assert worker.run_until(here), f"the worker never reached the step\n{worker.said()}"
     match kill.victim:
         case "application":
             worker.kill()
         case "broker":
             broker.kill()
             worker.go()
-            # What follows on the broken connection fails, and shows that the others are not harmed.
+            # Further calls on the broken connection fail, and must not affect the other participants.
             worker.run_until(lambda step: step in ("failed", "done", "recover"))
             broker.start()
             worker.finish()
@@ -152,17 +152,19 @@ def _kill_at(kill: Kill, worker: Worker, broker: BrokerProcess, bank: PostgreSQL
 
 
 def _recover(kill: Kill, broker: BrokerProcess, bank: PostgreSQL, folder: Path) -> None:
-    # What the application has asked for last, PostgreSQL may still be doing: recovery sees what is prepared then.
+    # PostgreSQL may still be executing the application's last call, so recovery must wait for it.
     wait_until(lambda: not bank.sessions("bank"), STEP_SECONDS, "the end of the application's sessions")
     if kill.manager is not None:
         with Worker("recover", broker, bank, folder) as first:
-            assert first.run_until(lambda step: step == kill.manager), f"recovery never came there\n{first.said()}"
+            assert first.run_until(lambda step: step == kill.manager), (
+                f"recovery never reached the step\n{first.said()}"
+            )
     with Worker("recover", broker, bank, folder) as second:
         second.finish()
 
 
 def _check_outcome(kill: Kill, moved: int) -> None:
-    """What the decision log makes of a kill: nothing before the decision is on disk, everything after it."""
+    """Check the effect of a kill: nothing before the decision is on disk, everything after it."""
     if kill.victim == "application":
         decided = kill.step in OUTCOME
         assert moved == kill.order + decided, f"{moved} orders moved"
@@ -171,10 +173,10 @@ def _check_outcome(kill: Kill, moved: int) -> None:
 
 
 def reckon(broker: BrokerProcess, bank: PostgreSQL, fed: int) -> int:
-    """How many orders were moved, after a check that queue, table and other queue agree, and nothing is locked."""
+    """Check that queue, table and other queue agree and nothing is locked. Returns the number of moved orders."""
     with connect(broker.url) as connection:
         assert connection.tpc_recover() == [], "the broker has branches in doubt"
-    # A branch that had ended, but was not asked to prepare, goes when its timeout does (DTX-12).
+    # A branch that has ended but was not prepared is rolled back when its timeout expires (DTX-12).
     wait_until(lambda: sum(map(len, _messages(broker))) == fed, LOCKED_SECONDS, f"{fed} messages in both queues")
     waiting, shipped = _messages(broker)
     with bank.connect() as connection:
@@ -190,7 +192,7 @@ def reckon(broker: BrokerProcess, bank: PostgreSQL, fed: int) -> int:
 
 
 def _messages(broker: BrokerProcess) -> tuple[list[int], list[int]]:
-    """Orders that wait, and shipments; they stay where they are."""
+    """Return the waiting orders and the shipments, without consuming them."""
     with connect(broker.url) as connection:
         return _bodies(connection, "orders"), _bodies(connection, "shipments")
 
@@ -223,7 +225,7 @@ def _feed(broker: BrokerProcess, first: int) -> None:
 
 
 def kills_for(rounds: int, seed: int) -> list[Kill]:
-    """For a short run: some of every victim, at the steps where most can go wrong; for a long one all, in turn."""
+    """Return the kills: for a short run some of every victim at the most critical steps, for a long one all in turn."""
     if rounds >= EVERY:
         return schedule(rounds, seed)
     rng = random.Random(seed)

@@ -1,12 +1,11 @@
-"""Every step between the first message and the last commit, and which of them to be killed at."""
+"""All steps between the first message and the last commit, and which of them to kill at."""
 
 from __future__ import annotations
 
 import random
 from typing import NamedTuple
 
-# What the application says before it goes on, in the order in which it comes to it. The two participants vote, and
-# commit, side by side.
+# The steps that the application prints, in order. The two participants vote, and commit, concurrently.
 WORK = (
     "transaction",
     "begin broker",
@@ -23,7 +22,7 @@ VOTE = ("prepare broker", "prepared broker", "prepare bank", "prepared bank", "d
 OUTCOME = ("decided", "commit broker", "committed broker", "commit bank", "committed bank", "done")
 TRANSFER = (*WORK, *VOTE, *OUTCOME)
 
-# What recovery says; some only if there is anything to commit, or to roll back.
+# The steps that recovery prints; some only if there is anything to commit or to roll back.
 RECOVERY = (
     "open log",
     "ask broker",
@@ -38,16 +37,16 @@ RECOVERY = (
 )
 VICTIMS = ("application", "broker", "postgresql")
 EVERY = len(VICTIMS) * len(TRANSFER) + len(RECOVERY)
-"""So many rounds come to every victim at every step."""
+"""The number of rounds that cover every victim at every step."""
 
 
 class Kill(NamedTuple):
-    """Whom to kill at which step; `manager` is the step of the recovery that is killed after that, if any."""
+    """The victim and the step. `manager` is the step of the recovery that is killed after that, if any."""
 
     victim: str
     step: str
     order: int
-    """In which transfer of the round: 0 on new connections, 1 on those that are used again."""
+    """The transfer of the round: 0 uses new connections, 1 reuses them."""
     manager: str | None
 
     def __str__(self) -> str:
@@ -56,9 +55,9 @@ class Kill(NamedTuple):
 
 
 def schedule(rounds: int, seed: int) -> list[Kill]:
-    """Who is to be killed where in each round: every victim at every step before any comes again.
+    """Return the kill for each round: every victim at every step before any is repeated.
 
-    While recovery is what is to be killed, the application was killed after the vote, so that there is something to do.
+    To kill recovery, the application is killed after the vote first, so that recovery has something to do.
     """
     rng = random.Random(seed)
     kills: list[Kill] = []

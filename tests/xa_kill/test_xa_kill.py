@@ -1,4 +1,4 @@
-"""DTX-15 end to end: queue, table and queue under one global transaction, with kill -9 of any party at any step."""
+"""DTX-15 end to end: queue, table and queue in one global transaction, with kill -9 of any party at any step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_fifteen_kills(tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 def test_kills_at_every_step(tmp_path: Path) -> None:
-    """`XA_KILL_ROUNDS` and `XA_KILL_SEED` change how many, and in which order."""
+    """`XA_KILL_ROUNDS` and `XA_KILL_SEED` set the number of rounds and their order."""
     rounds, seed = int(os.environ.get("XA_KILL_ROUNDS", "150")), int(os.environ.get("XA_KILL_SEED", "2"))
     run_rounds(tmp_path, kills_for(rounds, seed), lambda line: print(line, flush=True))
 

@@ -1,6 +1,6 @@
 """The application of a kill test, in a process of its own: `transfer` moves orders, `recover` only recovers.
 
-Before every step it prints the step's name, and waits for a line on stdin, so that anything can be killed there.
+Before every step it prints the step's name and waits for a line on stdin, so that anything can be killed there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _saying = threading.Lock()
 
 
 def step(name: str) -> None:
-    """Say where we are, and wait for the word to go on."""
+    """Print the step, and wait for permission to continue."""
     with _saying:
         print(name, flush=True)
         if not sys.stdin.readline():
@@ -38,7 +38,7 @@ def step(name: str) -> None:
 
 
 class Broker(Connection):
-    """A connection to the broker that says its steps."""
+    """A connection to the broker that prints its steps."""
 
     def tpc_begin(self, xid: object, **keywords: Any) -> None:
         step("begin broker")
@@ -63,7 +63,7 @@ class Broker(Connection):
 
 
 class Bank(psycopg.Connection[Any]):
-    """A connection to PostgreSQL that says its steps."""
+    """A connection to PostgreSQL that prints its steps."""
 
     def tpc_begin(self, xid: Any) -> None:
         around("begin bank", "begun bank", lambda: super(Bank, self).tpc_begin(xid))
@@ -86,7 +86,7 @@ class Bank(psycopg.Connection[Any]):
 
 
 def around(before: str, after: str, call: Callable[[], T]) -> T:
-    """A call with a step on each side of it."""
+    """Make a call with a step on each side of it."""
     step(before)
     result = call()
     step(after)
@@ -94,7 +94,7 @@ def around(before: str, after: str, call: Callable[[], T]) -> T:
 
 
 def transfer(manager: TransactionManager) -> None:
-    """One order from the queue through the table to the other queue, in one global transaction."""
+    """Move one order from the queue through the table to the other queue, in one global transaction."""
     step("transaction")
     with manager.transaction("broker", "bank", timeout=TRANSACTION_SECONDS) as tx, tx["broker"].channel() as channel:
         step("get")
@@ -113,7 +113,7 @@ def transfer(manager: TransactionManager) -> None:
 
 
 def say_decisions(log: DecisionLog) -> None:
-    """Have the log say its steps, too."""
+    """Make the log print its steps too."""
     write = log.write
 
     def said(decision: Any) -> None:
@@ -123,7 +123,7 @@ def say_decisions(log: DecisionLog) -> None:
 
 
 def main(mode: str, broker: str, database: str, log: str, orders: str) -> None:
-    """Move so many orders, go on after errors; then recover until nothing is left."""
+    """Move a number of orders, continuing after errors, then recover until nothing is left."""
     participants: dict[str, Callable[[], Any]] = {
         "broker": lambda: Broker(parameters(broker)),
         "bank": lambda: Bank.connect(database),
@@ -138,7 +138,7 @@ def main(mode: str, broker: str, database: str, log: str, orders: str) -> None:
         for _ in range(int(orders)):
             try:
                 transfer(manager)
-            except Exception as error:  # noqa: BLE001 - somebody was killed
+            except Exception as error:  # noqa: BLE001 - a participant was killed
                 print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
                 step("failed")
         step("recover")

@@ -1,4 +1,4 @@
-"""One address for all messages, or one for each."""
+"""Bulk publishes take one address for all messages or one for each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_one_for_all() -> None:
 def test_one_for_each() -> None:
     addresses = Addresses(ENCODER, "e", ["a", "b", "a", "a"], iter([PROPS, None, PROPS, PROPS]), False)
     assert addresses.next(2) == [heads("a", PROPS), heads("b")]
-    assert addresses.next(2) is heads("a", PROPS)  # a run
+    assert addresses.next(2) is heads("a", PROPS)  # both messages share their heads
     addresses.finish()
 
 

@@ -1,4 +1,4 @@
-"""Confirms in any order and form come to the same."""
+"""Confirms have the same effect in any order and form."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_as_a_set_of_numbers_would_have_it(answers: list[tuple[int, bool, bool]]
     for tag, multiple, refused in answers:
         meant = {n for n in left if n <= tag} if multiple else {tag} & left
         if not meant:
-            continue  # the broker does not answer twice
+            continue  # the broker confirms each publish only once
         found.settle(tag, multiple=multiple, refused=refused)
         nacked |= meant if refused else set()
         left -= meant

@@ -1,4 +1,4 @@
-"""An inbox gives what was put in, in order, however it is taken."""
+"""An inbox returns its deliveries in order, one at a time or in bulk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Publishes as bytes are what the broker's own codec reads back."""
+"""The broker's own codec reads encoded publishes back unchanged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ bodies_of_any_size = st.lists(
 
 
 def read(data: bytes, channel: int) -> list[Seen]:
-    """The publishes in `data`, frame by frame."""
+    """Decode the publishes in `data`, frame by frame."""
     seen: list[Seen] = []
     at = 0
 

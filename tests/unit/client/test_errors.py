@@ -1,4 +1,4 @@
-"""The hierarchy of PEP 249, and where the broker's codes are in it."""
+"""The client's errors follow PEP 249's hierarchy and the broker's reply codes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_every_code_has_its_place(code: int) -> None:
     assert again is not error
     assert str(again) == str(error)
     if code in (403, 404, 405, 406) or (code in HARD_ERRORS and code in (503, 506, 530, 540, 541)):
-        assert len(type(error).__mro__) > len(mq.ChannelClosed.__mro__), "it is a class of PEP 249, too"
+        assert len(type(error).__mro__) > len(mq.ChannelClosed.__mro__), "each error is also a class of PEP 249"
 
 
 def test_texts() -> None:

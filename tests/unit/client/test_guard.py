@@ -1,4 +1,4 @@
-"""One thread, one process."""
+"""A connection accepts calls from one thread of one process."""
 
 from __future__ import annotations
 

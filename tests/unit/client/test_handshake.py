@@ -1,4 +1,4 @@
-"""What the client answers to start and tune."""
+"""The client's answers to connection.start and connection.tune."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading: the same whatever the segments are, and the same as the codec frame by frame."""
+"""Parsing gives the same result for any segmentation, and the same as the codec frame by frame."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Event = tuple[int, Method, Content | None]
 
 
 class Recorder:
-    """Writes down what came on a channel, deliveries one by one."""
+    """Records the events of a channel, one delivery at a time."""
 
     def __init__(self, number: int, events: list[Event]) -> None:
         self.number = number
@@ -103,7 +103,7 @@ def test_like_deliveries_come_as_one_run() -> None:
     reader = Reader()
     events = [delivery(tag, body=b"x" * (1 + tag // 50)) for tag in range(1, 101)]
     assert reader.feed(b"".join(map(encode, events))) == events
-    assert reader.channels[1].runs == 2  # the first, from which one learns what they look like, and the rest
+    assert reader.channels[1].runs == 2  # the first delivery, from which the form is learned, and the rest
 
 
 def test_heartbeats_are_passed_over() -> None:

@@ -1,4 +1,4 @@
-"""URLs and keyword arguments."""
+"""Connection parameters come from URLs and keyword arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which methods answer which."""
+"""Each request has the answers that the specification names."""
 
 from __future__ import annotations
 

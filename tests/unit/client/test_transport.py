@@ -1,4 +1,4 @@
-"""Bytes through a real pair of sockets."""
+"""The transport sends and receives over a real pair of sockets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.broker import wait_until
 
 
 class Pair:
-    """A transport, what it has received, and the other end."""
+    """A transport, the data it has received, and the peer's socket."""
 
     def __init__(self) -> None:
         mine, self.other = socket.socketpair()
@@ -68,7 +68,7 @@ def test_it_reads_what_comes_while_it_writes(pair: Pair) -> None:
     size = 8 << 20
 
     def peer() -> None:
-        pair.other.sendall(bytes(size))  # it would not end if nobody read it
+        pair.other.sendall(bytes(size))  # blocks until the transport reads
         read(pair.other, size)
 
     thread = threading.Thread(target=peer)
@@ -116,7 +116,7 @@ def test_heartbeats_are_sent_while_waiting(pair: Pair) -> None:
     start = time.monotonic()
     assert not pair.transport.turn(1.9)
     assert time.monotonic() - start >= 1.9
-    # A machine that stood still when one was due goes on with the next wait.
+    # If the machine pauses when a heartbeat is due, the next wait sends it.
     wait_until(lambda: readable(pair.other) or pair.transport.turn(0.1))
     assert read(pair.other, len(HEARTBEAT)) == HEARTBEAT
 

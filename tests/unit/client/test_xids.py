@@ -1,4 +1,4 @@
-"""Whatever names a branch becomes an xid, and nothing else does."""
+"""Everything that names a branch becomes an xid; anything else is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must have come out is computed from the data set; each kind of fault is named."""
+"""The expected results are computed from the data set, and each kind of fault is named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress where there is no terminal."""
+"""Progress is shown on plain lines without a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data set: read without pandas, complete, each record with its number."""
+"""The data set is read completely and without pandas, and each record has its number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The consumer's books: a repeat, a loss or half a transaction cannot hide in them."""
+"""The consumer's ledger notices every repetition, loss and half transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demonstration concludes from what it counted."""
+"""The demonstration draws the right conclusions from its counts."""
 
 from __future__ import annotations
 

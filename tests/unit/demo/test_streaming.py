@@ -1,4 +1,4 @@
-"""What the demonstration concludes from what Spark's driver tells."""
+"""The demonstration draws the right conclusions from the events of Spark's driver."""
 
 from __future__ import annotations
 

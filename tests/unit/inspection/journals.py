@@ -1,4 +1,4 @@
-"""Journals for the tests of the inspection: written by the real journal, then broken by hand."""
+"""Journals for the tests of the inspection: written by the real journal, then damaged on purpose."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MICROSECONDS = 1_700_000_000_000_000
 
 
 def publish(bodies: list[bytes], queue: int = 1, first: int = 0) -> list[bytes]:
-    """The payload of a PUBLISH record."""
+    """Return the payload of a PUBLISH record."""
     return [
         encode_targets([(queue, first)]),
         *encode_block(1_700_000_000_000, Envelope("ex", "key", durable=True), bodies),
@@ -28,7 +28,7 @@ def publish(bodies: list[bytes], queue: int = 1, first: int = 0) -> list[bytes]:
 
 
 class Writer:
-    """Writes records into a journal; each `sync` is a frame."""
+    """Writes records to a journal. Each `sync` writes one frame."""
 
     def __init__(self, folder: Path, segment_bytes: int = 64 << 20) -> None:
         self.journal = Journal.open(FileStorage(folder), segment_bytes=segment_bytes)
@@ -36,7 +36,7 @@ class Writer:
             pass
 
     def sync(self, *records: tuple[int, list[bytes]]) -> list[int]:
-        """Append the records, write them as one frame; their LSNs."""
+        """Append the records and write them as one frame. Returns their LSNs."""
         lsns = [self.journal.append(kind, *parts) for kind, parts in records]
         batch = self.journal.take_batch(MICROSECONDS)
         assert batch
@@ -45,7 +45,7 @@ class Writer:
         return lsns
 
     def snapshot(self) -> None:
-        """Write a snapshot with one record, and put it in force."""
+        """Write a snapshot with one record, and install it."""
         snapshot = self.journal.begin_snapshot([(Kind.COUNTERS, encode_change(queues=1))], MICROSECONDS)
         snapshot.write()
         self.journal.snapshot_done(snapshot)
@@ -55,7 +55,10 @@ class Writer:
 
 
 def small_journal(folder: Path) -> list[int]:
-    """Three frames: a change, two publishes, a commit with a publish and a settlement. The LSNs of the records."""
+    """Write three frames: a change, two publishes, a commit with a publish and a settlement.
+
+    Returns the records' LSNs.
+    """
     writer = Writer(folder)
     operations = [
         (Kind.PUBLISH, publish([b"c"], first=5)),

@@ -1,4 +1,4 @@
-"""Records in words."""
+"""Records are described in words."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_shortened_publish_is_refused(cut: int) -> None:
 
 
 def test_branches() -> None:
-    """Every record of a branch that is prepared and decided, as a broker writes it."""
+    """Covers every record of a prepared and decided branch, as a broker writes it."""
     site = XaSite()
     branch = site.prepared(X, publish=(b"a", b"bc"))
     site.coordinator.force(X, commit=True)

@@ -1,4 +1,4 @@
-"""Reading on past what is broken, and telling a torn tail from damage."""
+"""The scan continues after damage, and distinguishes a torn tail from damage."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.inspection.journals import Writer, flip, publish, small_journal
 
 
 def read(folder: Path, start: int = 0) -> tuple[list[Record], list[FileReport], list[Fault]]:
-    """The records, the files' reports, and what is missing between them."""
+    """Return the records, the files' reports, and the gaps between them."""
     reader = JournalReader.open(folder)
     items = list(scan(reader, start, lambda _: None))
     reader.close()

@@ -20,7 +20,7 @@ def memory() -> MemoryStorage:
 def start(
     storage: Storage, *, segment_bytes: int = 1000, batch_bytes: int = 1 << 20, keep_dead_bytes: int = 0
 ) -> Journal:
-    """Open and replay, forgetting the records."""
+    """Open and replay a journal, ignoring its records."""
     journal, _ = reopen(storage, segment_bytes=segment_bytes, batch_bytes=batch_bytes, keep_dead_bytes=keep_dead_bytes)
     return journal
 
@@ -28,7 +28,7 @@ def start(
 def reopen(
     storage: Storage, *, segment_bytes: int = 1000, batch_bytes: int = 1 << 20, keep_dead_bytes: int = 0
 ) -> tuple[Journal, Replayed]:
-    """Open and replay; the records as bytes."""
+    """Open and replay a journal. Returns it with its records as bytes."""
     journal = Journal.open(
         storage,
         segment_bytes=segment_bytes,
@@ -40,14 +40,14 @@ def reopen(
 
 
 def flush(journal: Journal, now_us: int = 7) -> None:
-    """Write all that is pending."""
+    """Write everything that is pending."""
     while (batch := journal.take_batch(now_us)) is not None:
         batch.write()
         journal.batch_done(batch)
 
 
 def fill(journal: Journal, count: int, size: int = 300) -> list[int]:
-    """`count` batches of one record each, with one live message; their LSNs."""
+    """Write `count` batches of one record with one live message each. Returns their LSNs."""
     lsns = []
     for i in range(count):
         lsns.append(journal.append(1, bytes([i % 256]) * size))
@@ -57,13 +57,13 @@ def fill(journal: Journal, count: int, size: int = 300) -> list[int]:
 
 
 def tidy(journal: Journal) -> None:
-    """Do all housekeeping that is due."""
+    """Run all housekeeping that is due."""
     while (work := journal.housekeeping()) is not None:
         work()
 
 
 def snapshot(journal: Journal, *records: tuple[int, bytes]) -> None:
-    """A snapshot of these records, in force."""
+    """Write a snapshot of these records, and install it."""
     taken = journal.begin_snapshot(records, 9)
     taken.write()
     journal.snapshot_done(taken)

@@ -1,4 +1,4 @@
-"""One group commit: what it writes, what a failure does, what can be read before."""
+"""One group commit: the bytes it writes, the effect of a failure, and reading before it is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames in bulk: the same as one by one, whatever the windows' size; and no broken one among them."""
+"""Bulk reading yields the same frames as reading one by one, for any window size, and no damaged ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def payloads(found: Iterable[Window]) -> list[bytes]:
 
 
 def sealed(count: int) -> tuple[MemoryStorage, JournalReader, int, list[Frame]]:
-    """A journal of one segment, its reader, where it ends, and its frames."""
+    """Return a journal of one segment: its reader, its end, and its frames."""
     storage = memory()
     journal = start(storage, segment_bytes=1 << 20)
     fill(journal, count)

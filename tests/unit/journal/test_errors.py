@@ -1,4 +1,4 @@
-"""Texts that an operator sees."""
+"""The texts that an operator sees."""
 
 from __future__ import annotations
 

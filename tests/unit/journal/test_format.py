@@ -1,4 +1,4 @@
-"""The bytes of the format, against the documentation and against themselves."""
+"""The format's bytes match the documentation and are read back unchanged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CODES = {"u16": "H", "u32": "I", "u64": "Q"}
 
 
 def documented(title: str) -> list[tuple[int, int, str]]:
-    """(offset, size, type) of each row of the table under this heading."""
+    """Return offset, size and type of each row of the table under this heading."""
     section = PAGE.read_text(encoding="utf-8").split(f"### {title}\n")[1].split("\n#")[0]
     rows = re.findall(r"^\| (\d+) \| (\d+) \| (\S+) \|", section, re.MULTILINE)
     return [(int(offset), int(size), kind) for offset, size, kind in rows]

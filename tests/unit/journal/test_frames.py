@@ -1,4 +1,4 @@
-"""Walking through files: frames come back, and what is broken is told from what is merely the end."""
+"""Walking through a file yields its frames, and distinguishes damage from the end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAME = fmt.segment_name(800)
 
 
 def segment(sizes: list[int], *, sealed: bool = False, reserve: int = 0) -> MemoryStorage:
-    """A segment with one frame of one record for each size."""
+    """Return a segment with one frame of one record for each size."""
     storage = memory()
     file = FileWriter(storage, NAME, fmt.FileHeader(fmt.TYPE_SEGMENT, IDENTITY, 800, 1), reserve_limit=reserve)
     file.create()

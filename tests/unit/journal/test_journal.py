@@ -1,4 +1,4 @@
-"""The journal as the loop sees it: appending, batches, reading anywhere, segments, failure; and kill -9 of a writer."""
+"""The journal as the loop sees it: appending, batches, reading, segments, failure; and kill -9 of a writer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_end_lsn_is_what_an_answer_waits_for() -> None:
     assert first > journal.synced_lsn
     batch = journal.take_batch(1)
     assert batch is not None
-    assert journal.end_lsn >= first  # nothing new, but that batch is not on disk
+    assert journal.end_lsn >= first  # nothing new, but the batch is not on disk yet
     journal.append(1, b"x")
     second = journal.end_lsn
     batch.write()
@@ -182,7 +182,7 @@ def test_a_failed_sync_poisons(after: int) -> None:
     journal.append(1, b"x")
     batch = journal.take_batch(1)
     assert batch is not None
-    storage.faults.fail_sync_in = after  # of: sealing, the new segment's header, (its name), the batch
+    storage.faults.fail_sync_in = after  # syncs: sealing, the new segment's header, (its name), the batch
     with pytest.raises(JournalFailed, match="cannot be written"):
         batch.write()
     for call in (
@@ -249,7 +249,7 @@ def test_compaction_keeps_the_order_of_the_log() -> None:
     moved = journal.append(2, journal.read(lsns[1], 300))
     journal.retain(moved, 1)
     journal.release(lsns[1], 1)
-    assert journal.housekeeping() is None  # the copy is not on disk
+    assert journal.housekeeping() is None  # the copy is not on disk yet
     flush(journal)
     tidy(journal)
     assert fmt.segment_name(sparse.first_lsn) not in storage.names()
@@ -341,7 +341,7 @@ def test_killed_writers_lose_nothing_that_they_reported(tmp_path: Path) -> None:
 @pytest.mark.rule("DUR-3")
 @pytest.mark.parametrize("sealed", [True, False])
 def test_a_flipped_bit_below_the_snapshot_is_seen_however_it_is_read(sealed: bool) -> None:
-    """Also by a read that begins where all is well, and in the part of a segment that the replay passes over."""
+    """Covers reads that begin in an intact frame, and the part of a segment that the replay skips."""
     storage = memory()
     journal = start(storage, segment_bytes=300_000 if sealed else 10_000_000)
     lsns = fill(journal, 8, size=60_000)

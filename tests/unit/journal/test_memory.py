@@ -1,4 +1,4 @@
-"""The simulated disk forgets, tears, fails and fills up as it is told to."""
+"""The simulated disk loses, tears, fails and fills up as configured."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_after_a_failed_sync_a_second_one_succeeds_without_the_data() -> None:
         with pytest.raises(OSError, match="simulated sync error"):
             storage.sync("f")
         storage.sync("f")
-        assert storage.read("f", 0, 10) == b"a" * 10  # the cache still has it
+        assert storage.read("f", 0, 10) == b"a" * 10  # the data is still in the cache
         storage.crash()
         lost += storage.read("f", 0, 10) != b"a" * 10
     assert lost > 0

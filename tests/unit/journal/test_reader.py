@@ -1,4 +1,4 @@
-"""Reading from outside: beside a running writer, in pieces, from an address on, and past damage."""
+"""Reading without owning the journal: beside a running writer, in pieces, from an address on, and after damage."""
 
 from __future__ import annotations
 

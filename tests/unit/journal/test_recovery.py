@@ -1,4 +1,4 @@
-"""What a start makes of a directory: whole, torn at the tail, damaged elsewhere, or with files missing."""
+"""Recovery of directories that are intact, torn at the tail, damaged elsewhere, or lack files."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from escrowmq.journal.memory import MemoryStorage
 from tests.unit.journal.journals import IDENTITY, fill, flush, memory, reopen, snapshot, start
 
 FIRST = fmt.segment_name(0)
-FRAME = 360  # bytes of a frame of one record of 300
+FRAME = 360  # bytes of a frame with one record of 300 bytes
 pytestmark = pytest.mark.rule("DUR-3")
 
 
 def filled(batches: int = 3, *, segment_bytes: int = 1 << 20, storage: MemoryStorage | None = None) -> MemoryStorage:
-    """A log of this many frames, not closed."""
+    """Return a log with this many frames that was not closed."""
     storage = storage or memory()
     fill(start(storage, segment_bytes=segment_bytes), batches)
     return storage
@@ -190,7 +190,7 @@ def test_a_newer_version_is_refused() -> None:
 
 
 def with_snapshot() -> MemoryStorage:
-    """Six messages in three segments, the first two dead and deleted, the snapshot at the end, one frame behind it."""
+    """Return six messages in three segments: two deleted as dead, the snapshot at their end, one frame after it."""
     storage = memory()
     journal = start(storage, segment_bytes=700)
     lsns = fill(journal, 6)
@@ -208,10 +208,10 @@ def test_a_damaged_snapshot_without_its_log_is_refused() -> None:
     storage.flip(name, 8 * 110)
     damage = refused(storage, "the log cannot replace the snapshot: .*from LSN 0x0")
     assert damage.file == name
-    assert damage.offset == 64, "where the broken frame begins"
+    assert damage.offset == 64, "the start of the damaged frame"
     for segment in [name for name in storage.names() if name.endswith(".log")]:
         storage.delete(segment)
-    assert refused(storage, "there is no log").file == name, "which is no new journal"
+    assert refused(storage, "there is no log").file == name, "it is not a new journal"
 
 
 def test_a_damaged_snapshot_with_its_log_costs_time_only() -> None:
@@ -257,7 +257,7 @@ def test_what_is_below_the_snapshot_is_checked_when_it_is_read() -> None:
     storage.flip(FIRST, 8 * (offset_of_frame(1) + 50))
     journal, _ = reopen(storage)
     assert journal.read(lsns[2], 300) == bytes([2]) * 300
-    for lsn in lsns[:2]:  # both lie between two entries of the index
+    for lsn in lsns[:2]:  # both lie between two indexed frames
         with pytest.raises(JournalDamaged, match="the frame's checksum"):
             journal.read(lsn, 300)
 
@@ -282,7 +282,7 @@ def test_after_a_failed_sync_a_restart_does_not_trust_the_cache() -> None:
         storage.faults.fail_sync_in = 1
         with pytest.raises(JournalFailed):
             batch.write()
-        _, replayed = reopen(storage)  # the process starts again; the machine has not stopped, so its cache is warm
+        _, replayed = reopen(storage)  # the process restarts without the machine, so the page cache is intact
         assert len(replayed) == 4
         storage.crash()
         assert len(reopen(storage)[1]) == 4

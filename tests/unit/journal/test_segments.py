@@ -1,4 +1,4 @@
-"""The table of segments: finding, counting what lives, letting go of what is dead."""
+"""The table of segments finds addresses, counts live messages, and releases dead segments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FAR = 10_000
 
 
 def table(*lives: int) -> SegmentTable:
-    """Segments of 100 bytes each, and an empty last one."""
+    """Return segments of 100 bytes each, and an empty last one."""
     segments = [Segment(100 * i, 100 * i + 100, live=live, total=10) for i, live in enumerate(lives)]
     made = SegmentTable(segments)
     made.begin(100 * len(lives))

@@ -1,4 +1,4 @@
-"""Snapshots: written beside, put in force at once, and what they make superfluous."""
+"""Snapshots are written in parallel, installed at once, and make segments dispensable."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_older_snapshots_and_dead_segments_go() -> None:
 
 
 def overhead(names: list[str], segments: int) -> int:
-    """All segments but the last are sealed, each with one entry; the last has its reserve."""
+    """Return the bytes besides frames: each segment but the last has a footer with one entry, the last its reserve."""
     return segments * fmt.FILE_HEADER_SIZE + (segments - 1) * (fmt.FOOTER_ENTRY_SIZE + fmt.FOOTER_END_SIZE) + 140
 
 
@@ -158,7 +158,7 @@ def test_failed_housekeeping_costs_only_itself() -> None:
     journal.snapshot_done(taken)
     work = journal.housekeeping()
     assert work is not None
-    assert journal.housekeeping() is None  # not while it runs
+    assert journal.housekeeping() is None  # not while the snapshot is being written
     storage.faults.dies_in = 1
     with contextlib.suppress(OSError):
         work()

@@ -1,4 +1,4 @@
-"""The storage interface, on memory and on a real directory; then what only the real one has."""
+"""The storage interface, in memory and on a real directory; then the features of the real one."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def test_short_reads_are_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_files_can_be_opened_when_clients_have_taken_all_descriptors(tmp_path: Path) -> None:
-    """The log must go on: connections that nobody has accepted yet take descriptors, too."""
+    """The log must keep working although connections that are not accepted yet use up descriptors."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     storage = FileStorage(tmp_path)
     taken: list[int] = []

@@ -1,4 +1,4 @@
-"""Files as they are written: reserved room, publishing, sealing."""
+"""Writing files: preallocation, publishing, sealing."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_full_disk_is_met_before_writing() -> None:
 
 
 def test_the_last_room_on_the_disk_can_be_written_to() -> None:
-    """What is reserved at one time is more than a settlement needs, which may be what makes room again."""
+    """One preallocation takes more space than a settlement needs, and settlements may free space."""
     storage = memory()
     storage.faults.capacity = FIRST_RESERVE // 2
     file = FileWriter(storage, NAME, HEADER, reserve_limit=8 * FIRST_RESERVE)

@@ -1,4 +1,4 @@
-"""Calls side by side, each bounded in time."""
+"""Calls run concurrently, each with a time limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m escrowmq.xa`: what it shows, and how it refuses."""
+"""`python -m escrowmq.xa`: its output and its refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`with transaction.manager:` commits and aborts what was joined, together with other data managers."""
+"""`with transaction.manager:` commits and aborts the joined transaction together with other data managers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.xa.vault import Vault
 
 
 class Other:
-    """Some data manager that votes as it is told, and notes what happens to it."""
+    """A data manager that votes as configured and records its calls."""
 
     def __init__(self, veto: bool = False) -> None:
         self.transaction_manager = transaction.manager

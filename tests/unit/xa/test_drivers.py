@@ -1,4 +1,4 @@
-"""What errors of each driver say about a branch."""
+"""The errors of each driver are classified by their meaning for the branch."""
 
 from __future__ import annotations
 

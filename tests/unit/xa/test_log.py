@@ -1,4 +1,4 @@
-"""The decision log: what it says is on disk, it says after any fault."""
+"""The decision log returns every decision that is on disk, after any fault."""
 
 from __future__ import annotations
 
@@ -112,17 +112,17 @@ def test_a_log_that_lost_something_is_not_believed(path: Path, log: DecisionLog,
         DecisionLog(path, "shop")
 
 
-# ---- power cuts: between a sync and the next, any sectors of what was written may be on disk, and others not ----
+# ---- power failures: between two syncs, any subset of the written sectors may reach the disk ----
 
 
 def image(path: Path) -> dict[str, bytes]:
-    """The files of a log as they are now."""
+    """Return the current files of a log."""
     names = (path, path.with_name(path.name + "-wal"))
     return {name.name: name.read_bytes() for name in names if name.exists()}
 
 
 def cut(before: bytes, after: bytes, kept: list[bool]) -> bytes:
-    """`before`, with those sectors of `after` that came to the disk."""
+    """Return `before` with those sectors of `after` that reached the disk."""
     length = len(after) if kept and kept[-1] else max(len(before), 0)
     result = bytearray(before.ljust(length, b"\0"))
     changed = [at for at in range(0, len(after), SECTOR) if before[at : at + SECTOR] != after[at : at + SECTOR]]
@@ -160,7 +160,7 @@ def test_a_power_cut_leaves_a_decision_whole_or_absent(
     assert found - {"new"} == {f"earlier{number}" for number in range(earlier)}
     if all(kept):
         assert "new" in found
-    # What recovery has read once stays so, whatever happens to the machine after that.
+    # A decision that recovery has read survives any later failure of the machine.
     assert set(read(crashed / "decisions.db").decisions) == found
     shutil.rmtree(folder)
 
@@ -169,7 +169,7 @@ def test_a_power_cut_leaves_a_decision_whole_or_absent(
 def test_damage_never_loses_a_decision_silently_from_the_main_file(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """A byte that flips after all was synced and checkpointed: refused, or without effect."""
+    """A byte that flips after everything was synced and checkpointed is detected, or has no effect."""
     folder = tmp_path_factory.mktemp("log")
     path = folder / "decisions.db"
     log = DecisionLog(path, "shop")
@@ -190,7 +190,7 @@ def test_damage_never_loses_a_decision_silently_from_the_main_file(
     again.close()
 
 
-# ---- a full disk, a failing sync, a kill at any call of the system ----
+# ---- a full disk, a failing sync, a kill at any system call ----
 
 DECIDE = """
 import resource, sys
@@ -246,7 +246,7 @@ def test_a_full_disk(path: Path, limit: int) -> None:
     assert kinds[-4:] == ["failed", "still", "says", "reopened"], lines[-5:]
     assert lines[-4][1] == "True"
     assert lines[-3][1] == "False"
-    assert len(acknowledged(lines)) > 200, "the reserve is room for so many at least"
+    assert len(acknowledged(lines)) > 200, "the reserve has space for at least this many"
     found = set(lines[-1][1:])
     assert acknowledged(lines) <= found <= tried(lines)
     assert set(read(path).decisions) == found
@@ -266,7 +266,7 @@ needs_strace = pytest.mark.skipif(not can_trace(), reason="strace is not install
 @needs_strace
 @pytest.mark.parametrize("number", range(1, 26, 3))
 def test_a_sync_that_fails(path: Path, number: int) -> None:
-    """It is not retried as if nothing had happened: the log says nothing until it was read and written anew."""
+    """A failed sync is not simply retried: the log answers nothing until it has been read and rewritten."""
     fault = ("-e", "trace=fsync,fdatasync", "-e", f"inject=fsync,fdatasync:error=EIO:when={number}+")
     lines = decide(path, 0, 30, "strace", "-f", "-o", "/dev/null", *fault)
     if lines and lines[0] == ["open"]:
@@ -294,7 +294,7 @@ def test_the_system_s_reason_is_said(tmp_path: Path) -> None:
 
 
 def forked(work: Callable[[], object]) -> Callable[[], int]:
-    """Have a forked child do `work`; what is returned waits for it, and tells how it ended."""
+    """Run `work` in a forked child. Returns a function that waits for the child and returns its exit code."""
     pid = os.fork()
     if pid:
         return lambda: os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -336,7 +336,7 @@ def test_children_that_live_on_do_not_keep_the_log_in_use(path: Path, closed: bo
     def owner() -> None:
         log = DecisionLog(path, "shop")
         forked(worker)
-        os.read(told, 1)  # it is past its fork
+        os.read(told, 1)  # the child is running
         if closed:
             log.close()
 

@@ -1,4 +1,4 @@
-"""Recovery: a process that dies anywhere leaves all or nothing behind, whatever else is in doubt at a participant."""
+"""After a process dies at any point, recovery commits all or nothing, and ignores other branches of a participant."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STEPS = [
     for done in ("", " done")
 ]
 
-# Two transactions; the process dies at the given step of the second.
+# Runs two transactions; the process dies at the given step of the second.
 PROGRAM = """
 import os, signal, sys
 from pathlib import Path
@@ -71,7 +71,7 @@ def left(tmp_path: Path) -> Vault:
 
 
 def plant(vault: Vault, gtrid: str, bqual: str = "left.1", format_id: int = FORMAT_ID) -> None:
-    """A prepared branch of whoever."""
+    """Prepare a branch under any name."""
     connection = vault.connect()
     connection.tpc_begin(VaultXid(format_id, gtrid, bqual))
     connection.work(gtrid)
@@ -97,7 +97,7 @@ def test_what_is_foreign_is_left_alone(tmp_path: Path, left: Vault) -> None:
 
 
 def test_a_new_log_decides_nothing_about_the_old_one_s(tmp_path: Path, left: Vault) -> None:
-    """A lost log must not make recovery presume that nothing was ever decided."""
+    """After the loss of a log, recovery must not presume that nothing was decided."""
     log = tmp_path / "decisions.db"
     with TransactionManager("site", log) as manager:
         plant(left, f"site.{manager.log.identity}.1")
@@ -165,7 +165,7 @@ def test_a_branch_completed_by_hand_while_nobody_looked(tmp_path: Path, left: Va
         assert kept.outcome == "rollback"
         assert "committed by hand" in kept.branches["left.1"].value
     with TransactionManager("site", log, {"left": left.connect}) as manager:
-        assert len(manager.unfinished()) == 1, "until it is forgotten"
+        assert len(manager.unfinished()) == 1, "the outcome is kept until it is forgotten"
         with pytest.raises(UsageError, match="no transaction nothing"):
             manager.forget("nothing")
         manager.forget(gtrid)

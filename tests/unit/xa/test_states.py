@@ -1,4 +1,4 @@
-"""What outcomes by hand make of a transaction."""
+"""The outcome of a transaction after heuristic decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Global transactions over two participants on files: all or nothing, and errors that say where each of them is."""
+"""Global transactions over two participants on files: all or nothing, and errors that name each one's state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.xa.vault import Connection, Vault
 
 
 class Faults:
-    """What happens at a call, by its name."""
+    """The faults to inject, by the name of the call."""
 
     def __init__(self) -> None:
         self.at: dict[str, Callable[[], object]] = {}
@@ -252,7 +252,7 @@ def test_what_was_done_by_hand_is_told(
     assert caught.value.outcome == outcome
     assert "by hand" in caught.value.states["right" if right else "left"].value
     manager.recover()
-    assert [decision.gtrid for decision in manager.unfinished()] == [tx.id], "kept until it is forgotten"
+    assert [decision.gtrid for decision in manager.unfinished()] == [tx.id], "the outcome is kept until it is forgotten"
     if left != "vanished":
         manager.forget(tx.id)
         assert manager.unfinished() == []
@@ -279,7 +279,7 @@ def test_a_log_that_cannot_be_written_leaves_all_in_doubt_and_then_decides_for_a
     work(tx)
     tx.prepare()
     assert manager.log._database is not None
-    manager.log._database.execute("PRAGMA query_only = 1")  # as a file system does that has become read-only
+    manager.log._database.execute("PRAGMA query_only = 1")  # like a file system that became read-only
     with pytest.raises(InDoubt, match=r"cannot be written.*left: prepared, right: prepared"):
         tx.decide()
     assert tx.phase is Phase.IN_DOUBT
@@ -298,7 +298,7 @@ def test_an_interrupt_leaves_it_to_recovery(site: Site, manager: TransactionMana
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    manager.callers.run = interrupt  # type: ignore[assignment,method-assign]  # where Ctrl-C finds it
+    manager.callers.run = interrupt  # type: ignore[assignment,method-assign]  # where Ctrl-C interrupts
     with pytest.raises(KeyboardInterrupt):
         tx.decide()
     del manager.callers.run
@@ -318,7 +318,7 @@ def test_many_threads_on_one_manager(site: Site, manager: TransactionManager) ->
     for thread in threads:
         thread.start()
     for _ in range(5):
-        manager.recover()  # leaves alone what lives
+        manager.recover()  # does not touch transactions in progress
     for thread in threads:
         thread.join()
     assert len(site.agree()) == 8 * 7

@@ -1,4 +1,4 @@
-"""Names of transactions and branches: unique, short enough for X/Open XA, and told apart from those of others."""
+"""Names of transactions and branches are unique, short enough for X/Open XA, and distinct from those of others."""
 
 from __future__ import annotations
 
