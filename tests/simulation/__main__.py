@@ -1,4 +1,4 @@
-"""Run histories by seed: `python -m tests.simulation --seeds 1000 --start 0 --jobs 2`."""
+"""Run simulated histories by seed: `python -m tests.simulation --seeds 1000 --start 0 --jobs 2`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.simulation.world import World
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0 if no history broke a promise."""
+    """Run the histories. Returns the exit status, 0 if the broker broke no promise in any of them."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=1000, help="number of histories")
     parser.add_argument("--start", type=int, default=0, help="first seed")
     parser.add_argument("--steps", type=int, default=250, help="length of each history")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--no-shrink", action="store_true", help="show a failing history as it is")
-    parser.add_argument("--events", action="store_true", help="show at the end how often what was seen")
+    parser.add_argument("--jobs", type=int, default=1, help="number of processes")
+    parser.add_argument("--no-shrink", action="store_true", help="show a failing history without shortening it")
+    parser.add_argument("--events", action="store_true", help="show counts of events at the end")
     given = parser.parse_args(arguments)
     started = time.monotonic()
     events: Counter[str] = Counter()
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def both(seed: int, steps: int) -> Failure | dict[str, int]:
-    """The history of clients that belongs to a seed, then that of distributed transactions."""
+    """Run a seed's history of clients, then its history of distributed transactions."""
     events: Counter[str] = Counter()
     for world in (World, BranchWorld):
         result = history(seed, steps, world)
@@ -62,7 +62,7 @@ def both(seed: int, steps: int) -> Failure | dict[str, int]:
 
 
 def report(failure: Failure) -> str:
-    """The failure with its trace: steps, and every message in both directions."""
+    """Describe a failure: its steps with every message in both directions, and the error."""
     told = attempt(failure.seed, failure.steps, failure.make_world, messages=True)
     failure = told if isinstance(told, Failure) else failure
     error = "".join(format_exception(failure.error)) if not failure.is_violation else str(failure.error)

@@ -1,4 +1,4 @@
-"""A simulated client: it knows what it has sent and what it was told, and does what a step asks of it if it can."""
+"""A simulated client. It knows the messages that it has sent and received, and executes steps if it can."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _SIZES: Final = (8, 8, 8, 40, 600, 5000)
 class _Channel:
     number: int
     mode: str
-    waiting: int = 0  # answers that are due
+    waiting: int = 0  # the number of answers due
     unsettled: list[int] = field(default_factory=list)
     in_transaction: list[int] = field(default_factory=list)
-    """Tags settled since the last commit: a rollback gives them back (TX-4)."""
+    """Tags settled since the last commit; a rollback makes them unsettled again (TX-4)."""
     consumers: list[str] = field(default_factory=list)
 
 
 class Actor:
-    """One client's process. `up` is what it has written and the network still has, `down` what is on the way to it."""
+    """One client process. `up` and `down` are the bytes in the network on their way to the server and to the client."""
 
     def __init__(self, number: int, favourites: Sequence[str] = ()) -> None:
         self.number = number
@@ -48,12 +48,12 @@ class Actor:
         self._serials = 0
         self._tags = 0
         self._closing = False
-        self.left = False  # the server has answered our connection.close
+        self.left = False  # whether the server has answered connection.close
 
     # -- connections
 
     def connect(self, port: Port, connection: Connection) -> None:
-        """Log in and open a channel of each mode, all in one go."""
+        """Log in and open a channel of each mode, without waiting for answers."""
         self.port, self.connection = port, connection
         self.up, self.down = bytearray(login_frames()), bytearray()
         self.channels.clear()
@@ -64,7 +64,7 @@ class Actor:
             self._open(number)
 
     def lost(self) -> None:
-        """The connection is gone."""
+        """Note that the connection is lost."""
         self.port = self.connection = None
         self.up.clear()
         self.down.clear()
@@ -80,7 +80,7 @@ class Actor:
             self._ask(channel, spec.ConfirmSelect())
 
     def set_up(self) -> None:
-        """Declare everything."""
+        """Declare the exchange and the queues."""
         for method in declarations():
             self._say(1, method)
 
@@ -89,11 +89,11 @@ class Actor:
             self.up += frames.method_frame(channel, method)
 
     def _ask(self, channel: _Channel, *methods: Method) -> None:
-        """Say something, and nothing more on this channel until it is answered."""
+        """Send methods, after which this channel sends nothing until they are answered."""
         self._say(channel.number, *methods)
         channel.waiting += len(methods)
 
-    # -- what the server says
+    # -- from the server
 
     def read(self, data: bytes) -> None:
         for message in self._reader.feed(data):
@@ -131,10 +131,10 @@ class Actor:
                 channel.in_transaction.clear()
             channel.waiting -= 1
 
-    # -- what steps ask for
+    # -- steps
 
     def act(self, step: Step) -> None:
-        """Do it, or nothing if it makes no sense now."""
+        """Execute a step, or do nothing if it makes no sense at the moment."""
         if self.port is None or self._closing:
             return
         channels = [self.channels[number + 1] for number in range(len(MODES))]

@@ -1,7 +1,7 @@
-"""What may be found after the process or the machine died: the part of the oracle that judges a recovery.
+"""The part of the oracle that judges the state found after the process or the machine died.
 
-An operation is in the log or it is not, and with it all its effects (TX-5). The log is a sequence: what came in a later
-turn is not there unless everything of earlier turns is (DUR-3). What was promised is there (DUR-1, TX-8).
+Either all effects of an operation are in the log, or none is (TX-5). The log is a sequence, so operations of a later
+turn can be there only if all of earlier turns are (DUR-3). Operations that were promised are there (DUR-1, TX-8).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from tests.simulation.ledger import Copy, Found, Identity, Ledger, Operation, Qu
 
 
 class Aftermath:
-    """Judges what one recovery found; `settle` then makes it the truth that everything goes on from.
+    """Judges the state found by one recovery; `settle` then adopts it as the state from which the history continues.
 
-    With `damaged` the medium itself lost something, so that promises do not count; all else does.
+    If the medium was `damaged`, promises may be broken, but all other rules still hold.
     """
 
     def __init__(self, ledger: Ledger, found: dict[str, list[Found]], *, damaged: bool = False) -> None:
@@ -25,7 +25,11 @@ class Aftermath:
         self._queues: dict[str, Queue] = {}
 
     def settle(self) -> None:
-        """Raises Violation."""
+        """Judge and adopt the state.
+
+        Raises:
+            Violation: the broker broke a rule.
+        """
         for queue in list(self._ledger.queues.values()):
             if not queue.durable:
                 self._ledger.queues.pop(queue.name)
@@ -41,13 +45,13 @@ class Aftermath:
         self._adopt()
 
     def _generation(self, name: str, items: list[Found]) -> Queue:
-        """Which of the queues that had this name was found."""
+        """Determine which of the successive queues of this name was found."""
         old = [*self._ledger.forgotten, *self._ledger.old] if self._damaged else self._ledger.old
         known = [queue for queue in old if queue.name == name]
         if name in self._ledger.queues:
             known.append(self._ledger.queues[name])
         if not known:
-            raise Violation(f"queue {name} is there after the restart, it cannot be")
+            raise Violation(f"queue {name} exists after the restart, although it cannot")
         for queue in reversed(known):
             if any(Identity(item.serial, item.via) in {**queue.copies, **queue.gone} for item in items):
                 return queue
@@ -57,38 +61,38 @@ class Aftermath:
         for item in items:
             copy = self._ledger.identify(queue, item.serial, item.via, item.body, item.header)
             if copy in self._there:
-                raise Violation(f"{copy} is there twice after the restart")
+                raise Violation(f"{copy} exists twice after the restart")
             if not copy.durable:
-                raise Violation(f"{copy} is there after the restart, although it is transient")
+                raise Violation(f"{copy} exists after the restart, although it is transient")
             if item.held:
-                raise Violation(f"{copy} is held after the restart")
+                raise Violation(f"{copy} is unsettled after the restart")
             self._there.add(copy)
 
     def _miss(self, queue: Queue) -> None:
-        """A durable queue was not found."""
+        """Judge the absence of a durable queue."""
         if queue.deleted is not None:
-            return  # its deletion may or may not be on disk
+            return  # the deletion may or may not have reached the disk
         if queue.born.promised and not self._damaged:
-            raise Violation(f"queue {queue.name} is lost, its declaration was answered")
+            raise Violation(f"queue {queue.name} is lost, although its declaration was answered")
         for copy in queue.copies.values():
             if copy.durable:
-                self._undone[copy.added] = f"{copy} is not there, nor is its queue"
+                self._undone[copy.added] = f"{copy} and its queue are missing"
 
     def _weigh(self, queue: Queue) -> None:
-        """What the presence or absence of each copy tells of operations."""
+        """Conclude from the presence or absence of each copy which operations were done or undone."""
         for copy in (*queue.copies.values(), *queue.gone.values()):
             if not copy.durable:
                 continue
             here = copy in self._there
             if here:
-                self._done[copy.added] = f"{copy} is there"
+                self._done[copy.added] = f"{copy} exists"
                 if copy.removed is not None:
-                    self._undone[copy.removed] = f"{copy} is there"
+                    self._undone[copy.removed] = f"{copy} exists"
             elif copy.removed is None:
                 if not copy.maybe:
-                    self._undone[copy.added] = f"{copy} is not there"
+                    self._undone[copy.added] = f"{copy} is missing"
                 elif self._must_be_somewhere(copy):
-                    raise Violation(f"{copy} is lost, it is not dead-lettered either")
+                    raise Violation(f"{copy} is lost, and was not dead-lettered either")
             elif copy.added.promised and not self._damaged:
                 self._done[copy.removed] = f"{copy} is gone"
 
@@ -101,7 +105,7 @@ class Aftermath:
             if operation in self._done:
                 raise Violation(f"half of {operation.what}: {why}, but {self._done[operation]}")
             if operation.promised and not self._damaged:
-                raise Violation(f"{operation.what} was answered, and is undone by the restart: {why}")
+                raise Violation(f"{operation.what} was answered, but undone by the restart: {why}")
         done = [operation for operation in self._done if operation.turn is not None]
         undone = [operation for operation in self._undone if operation.turn is not None]
         if not done or not undone:
@@ -110,12 +114,12 @@ class Aftermath:
         first = min(undone, key=lambda operation: operation.turn or 0)
         if (last.turn or 0) > (first.turn or 0):
             raise Violation(
-                f"{last.what} of turn {last.turn} is there ({self._done[last]}), "
-                f"{first.what} of the earlier turn {first.turn} is not ({self._undone[first]})"
+                f"{last.what} of turn {last.turn} survived ({self._done[last]}), but "
+                f"{first.what} of the earlier turn {first.turn} did not ({self._undone[first]})"
             )
 
     def _adopt(self) -> None:
-        """What was found is the truth from now on."""
+        """Adopt the state that was found."""
         ledger = self._ledger
         for operation in self._undone:
             ledger.count("undone by a crash")
@@ -126,13 +130,13 @@ class Aftermath:
         for name, queue in self._queues.items():
             queue.deleted = None
             queue.sealed_by.clear()
-            queue.overfull = True  # what was to be dropped is dropped when the next message comes
+            queue.overfull = True  # the broker drops the excess when the next message arrives
             ledger.queues[name] = queue
             for copy in [*queue.copies.values(), *queue.gone.values()]:
                 if copy in self._there:
                     if copy.state is State.GONE:
                         if copy.removed is not None and copy.removed.promised:
-                            copy.key = None  # lost with the damage; others have got new keys since
+                            copy.key = None  # its key was lost with the damage, and others have been given new keys
                         ledger.restore(copy)
                     copy.state = State.READY
                     copy.delivered = False
@@ -144,6 +148,6 @@ class Aftermath:
         ledger.compare(self._found)
 
     def _is_back_at_its_source(self, copy: Copy) -> bool:
-        """Its dead-lettering was undone, and may happen again."""
+        """Whether a copy's dead-lettering was undone, so that it may happen again."""
         serial, via = copy.identity
         return via in self._found and any(item.serial == serial for item in self._found[via])

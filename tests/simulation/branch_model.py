@@ -1,4 +1,4 @@
-"""What distributed transactions must do, told without the broker's code: queues, branches, and what a crash leaves."""
+"""A model of distributed transactions, independent of the broker's code: queues, branches, and effects of crashes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ HEURISTIC = {"forced commit": "HEUR_COM", "forced rollback": "HEUR_RB"}
 
 @dataclass(slots=True)
 class Item:
-    """A message on a queue; `seal` hides it, and what is behind it, until the log is synced so far.
+    """A message on a queue. It and all messages after it are invisible until the log is synced up to `seal`.
 
-    `holder` is nobody (None), a client (""), a branch (its xid), or nobody again from an LSN on.
+    `holder` is None for a message that waits in its queue, "" for one delivered to a client, the xid of the branch that
+    has settled it, or an LSN: the message waits in its queue again as soon as the log is synced up to there.
     """
 
     serial: int
@@ -30,7 +31,7 @@ class Item:
 
 @dataclass(slots=True)
 class Branch:
-    """`workers` has who is associated: "active", "suspended" or "ended"."""
+    """A branch. `workers` contains the association of each worker: "active", "suspended" or "ended"."""
 
     state: str
     deadline: int
@@ -44,7 +45,7 @@ class Branch:
 
 
 class Model:
-    """Everything as it must be. Calls say what the broker must answer: a status, or the name of a condition."""
+    """The required state. Methods return the answer that the broker must give: a status, or the name of a condition."""
 
     def __init__(self) -> None:
         self.queues: dict[str, list[Item]] = {name: [] for name in QUEUES}
@@ -57,7 +58,7 @@ class Model:
         self.queues[queue].append(Item(serial, durable and queue != TRANSIENT, seal))
 
     def visible(self, queue: str, synced: int) -> list[Item]:
-        """What a client can have, in order."""
+        """The messages that a client can receive, in order."""
         found = []
         for item in self.queues[queue]:
             if item.seal > synced:
@@ -70,7 +71,7 @@ class Model:
         return next(item for item in self.queues[queue] if item.serial == serial)
 
     def settle(self, queue: str, serial: int, how: str, seal: int = 0) -> None:
-        """It is accepted, rejected or sent back."""
+        """Settle a message: accept, reject or requeue it."""
         item = self.item(queue, serial)
         if how == "requeue":
             item.holder = None
@@ -141,7 +142,7 @@ class Model:
                 branch.state, branch.deadline = "timed out", now + REMEMBERED_MS
 
     def asked(self, xid: Xid) -> str:
-        """Why no outcome may be asked for; empty if it may."""
+        """The condition that forbids completing a branch; empty if it can be completed."""
         branch = self.branches.get(xid)
         if branch is None:
             return "NOT_FOUND"
@@ -247,7 +248,7 @@ class Model:
     # -- a crash
 
     def survive(self) -> Model:
-        """What a restart must find, if the log holds exactly what has been done so far."""
+        """The state that a restart must find if the log contains exactly the operations so far."""
         left = Model()
         left.progress = self.progress
         for xid, branch in self.branches.items():

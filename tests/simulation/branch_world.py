@@ -1,7 +1,7 @@
-"""Distributed transactions in a simulated world: channels, a coordinator, an operator, a disk that fails.
+"""Distributed transactions in a simulated world: channels, a coordinator, an operator, and a failing disk.
 
-The broker is called as endpoints call it. The model says what every call must answer and every client may see; as each
-call is one record at most, a restart must find the model's state as of the last record that is on disk, exactly.
+The world calls the broker as endpoints do. The model determines every answer and everything that clients can see. Each
+call writes at most one record, so a restart must find exactly the model's state as of the last record on disk.
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ OUTCOMES: Final = {"accept": Outcome.ACCEPTED, "reject": Outcome.REJECTED, "requ
 
 
 class Worker:
-    """A channel."""
+    """A channel that works for branches."""
 
     def __init__(self) -> None:
         self.branch: XaBranch | None = None
 
     def branch_expired(self, branch: XaBranch) -> None:
-        """It goes on working, for nothing."""
+        """Ignore the expiry: the channel continues to work in vain."""
 
 
 class Clients:
-    """What clients hold outside of branches."""
+    """The unsettled deliveries of clients outside branches."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[Consumer, Entry]] = []
@@ -86,7 +86,7 @@ class Clients:
 
 
 class BranchWorld:
-    """A history of steps, as of `World`."""
+    """Executes a history of steps, like `World`."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(f"branches {seed}")
@@ -101,7 +101,7 @@ class BranchWorld:
         self._start()
 
     def read_along(self) -> None:
-        """There are no messages on a wire; the trace has every call already."""
+        """Do nothing: there are no messages on a wire, and the trace contains every call anyway."""
 
     def note(self, text: str) -> None:
         self.trace.append(text)
@@ -132,21 +132,21 @@ class BranchWorld:
         return self.broker.vhost("/").queue(name)
 
     def _record(self) -> None:
-        """Remember the model as it is now that the log ends here."""
+        """Save a copy of the model for the current end of the log."""
         end = self.server.journal.end_lsn
         while self.states and self.states[-1][0] >= end:
             self.states.pop()
         self.states.append((end, copy.deepcopy(self.model)))
 
     def restart(self, *, power_fails: bool) -> None:
-        """The process ends; what it finds must be what the log holds."""
+        """Restart the process, and check that it finds the state that the log contains."""
         promised = self.server.journal.synced_lsn
         if power_fails:
             self.storage.crash()
         self.storage.faults = Faults()
         self._start()
         if self.found_end < promised:
-            raise Violation(f"the log was on disk up to {promised}, and ends at {self.found_end}")
+            raise Violation(f"the log was on disk up to {promised}, but ends at {self.found_end}")
         before = [model for lsn, model in self.states if lsn <= self.found_end]
         self.model = (before[-1] if before else Model()).survive()
         for branch in self.model.branches.values():
@@ -161,7 +161,7 @@ class BranchWorld:
     # -- looking
 
     def compare(self) -> None:
-        """Queues, branches and progress are as they must be."""
+        """Compare queues, branches and progress with the model."""
         for name in QUEUES:
             if name not in self.broker.vhost("/").queues:
                 continue
@@ -178,24 +178,24 @@ class BranchWorld:
                     found += [(reference.first + i, int(body), None) for i, body in enumerate(bodies)]
             there = [(serial, holder) for _, serial, holder in sorted(found, key=lambda item: item[0])]
             if queue.unsynced:
-                raise Violation(f"{name} hides messages although all is on disk")
+                raise Violation(f"{name} hides messages although everything is on disk")
             expected = [(i.serial, None if isinstance(i.holder, int) else i.holder) for i in self.model.queues[name]]
             if there != expected:
-                raise Violation(f"{name} holds {there}, it must be {expected}")
+                raise Violation(f"{name} contains {there}; expected: {expected}")
             counted = sum(holder is not None for _, holder in expected)
             if queue.unsettled != counted:
-                raise Violation(f"{name} counts {queue.unsettled} unsettled messages, there are {counted}")
+                raise Violation(f"{name} counts {queue.unsettled} unsettled messages; expected: {counted}")
         known = {view.xid: view.state for view in self.coordinator.branches()}
         names = {"forced commit": "heuristic_committed", "forced rollback": "heuristic_rolled_back"}
         states = {x: names.get(b.state, b.state.replace(" ", "_")) for x, b in self.model.branches.items()}
         if known != states:
-            raise Violation(f"branches are {known}, they must be {states}")
+            raise Violation(f"branches are {known}; expected: {states}")
         if (self.coordinator.progress("app") or -1) != (self.model.progress or -1):
-            raise Violation(f"progress is {self.coordinator.progress('app')}, it must be {self.model.progress}")
+            raise Violation(f"progress is {self.coordinator.progress('app')}; expected: {self.model.progress}")
         self._compare_log()
 
     def _compare_log(self) -> None:
-        """The log keeps what queues, clients and branches hold, and nothing else."""
+        """Check that the log retains exactly the messages of queues, clients and branches."""
         kept = sum(segment.live for segment in self.server.journal._table)
         held = sum(bool(entry.run.lsn) for holder in self.broker.holders for _, entry in holder.held())
         for queue in self.broker.vhost("/").queues.values():
@@ -205,10 +205,10 @@ class BranchWorld:
             if isinstance(holder, XaBranch):
                 held += sum(run.retained for run in holder.runs)
         if kept != held:
-            raise Violation(f"the log keeps {kept} messages, {held} are held")
+            raise Violation(f"the log retains {kept} messages; expected: {held}")
 
     def rest(self) -> None:
-        """Everything is on disk, and known to be."""
+        """Write everything to disk, and let the broker know."""
         self.server.end_turn()
         self.server.run_disk()
         self._record()
@@ -216,7 +216,11 @@ class BranchWorld:
     # -- steps
 
     def run(self, steps: Iterable[Step]) -> None:
-        """Do the steps, then look at everything. Raises Violation."""
+        """Execute the steps, then compare everything.
+
+        Raises:
+            Violation: the broker differs from the model.
+        """
         self._declare()
         for step in steps:
             self.note(str(step))
@@ -277,30 +281,30 @@ class BranchWorld:
                 self.model.pass_time(self.now)
             case kind:
                 getattr(self, "_" + kind)(step, self._worker(step), XIDS[step.what % len(XIDS)])
-                server.end_turn()  # so that what was settled has its record at once
+                server.end_turn()  # writes the record of settlements at once
         self._record()
 
     def _worker(self, step: Step) -> Worker:
-        """Mostly one that can do it."""
+        """Choose a worker, mostly one that can execute the step."""
         busy = [i for i in range(WORKERS) if self.model.at_work(i) is not None]
         idle = [i for i in range(WORKERS) if i not in busy]
         fit = {"end": busy, "work": busy, "begin": idle}.get(step.kind)
         return self.workers[fit[step.who % len(fit)] if fit and step.how % 8 else step.who % WORKERS]
 
     def _entry(self, name: str) -> Entry | None:
-        """The next message of a queue, which must be the right one."""
+        """Get the next message of a queue, and check that it is the right one."""
         visible = self.model.visible(name, self.server.journal.synced_lsn)
         entry = self.broker.get(self._queue(name), auto_settle=False)
         if entry is None or not visible:
             if entry is not None or visible:
                 found = entry and entry.content
-                raise Violation(f"{name} gives {found!r}, visible are {[item.serial for item in visible]}")
+                raise Violation(f"{name} returned {found!r}; visible: {[item.serial for item in visible]}")
             return None
         item = visible[0]
         if int(entry.content) != item.serial:
-            raise Violation(f"{name} gives message {int(entry.content)}, {item.serial} comes first")
+            raise Violation(f"{name} returned message {int(entry.content)}; expected: {item.serial}")
         if item.seen and not entry.deliveries:
-            raise Violation(f"message {item.serial} of {name} comes again, not marked as redelivered")
+            raise Violation(f"message {item.serial} of {name} is not marked as redelivered")
         item.holder, item.seen = "", True
         self.clients.entries.append((self._queue(name).getter, entry))
         return entry
@@ -336,7 +340,7 @@ class BranchWorld:
         self.model.settle(name, int(entry.content), how)
 
     def _ask(self, what: str, call: Any, answer: Any) -> Any:
-        """Make the call, and compare: `answer(lsn)` is asked of the model; what the call returned."""
+        """Call the broker, and compare its answer with the model's, `answer(lsn)`. Returns the call's result."""
         before = self.model.survive()
         end = self.server.journal.end_lsn
         result: Any = None
@@ -351,12 +355,12 @@ class BranchWorld:
         self.note(f"  {what}: {said}")
         self.ledger.count(f"{what}: {said}")
         if said != expected:
-            raise Violation(f"{what} says {said}, it must be {expected}")
+            raise Violation(f"{what} was answered with {said}; expected: {expected}")
         after = self.model.survive()
         changed = (before.queues, before.branches, before.progress) != (after.queues, after.branches, after.progress)
         waits = result if isinstance(result, int) else getattr(result, "lsn", 0)
         if changed and (waits < lsn or lsn == end):
-            raise Violation(f"{what} is answered before it is on disk")
+            raise Violation(f"{what} was answered before it was on disk")
         return result
 
     def _begin(self, step: Step, worker: Worker, xid: Xid) -> None:
@@ -422,7 +426,7 @@ class BranchWorld:
             known.settles.append((name, int(entry.content), how))
 
     def _aim(self, step: Step, xid: Xid, *states: str) -> Xid:
-        """Mostly one for which it makes sense."""
+        """Choose a branch, mostly one for which the call makes sense."""
         fit = [x for x, b in self.model.branches.items() if b.state in states and (b.publishes or b.settles)]
         fit = [x for x in fit if not self.model.branches[x].occupied] or fit
         return fit[step.who % len(fit)] if fit and step.how % 8 else xid
@@ -480,4 +484,4 @@ class BranchWorld:
     def _recover(self, step: Step, worker: Worker, xid: Xid) -> None:
         expected = {x for x, b in self.model.branches.items() if b.state in ("prepared", *HEURISTIC)}
         if set(self.coordinator.recover()) != expected:
-            raise Violation(f"recover says {self.coordinator.recover()}, it must be {expected}")
+            raise Violation(f"recover returned {self.coordinator.recover()}; expected: {expected}")

@@ -1,4 +1,4 @@
-"""What the oracle keeps of each connection and channel."""
+"""The oracle's state of each connection and channel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.simulation.ledger import Copy, Operation, Queue, Sent
 
 
 def no_check(message: Message) -> None:
-    """That it is the answer is all that matters."""
+    """Accept any answer of the right kind."""
 
 
 @dataclass(eq=False, slots=True)
@@ -32,7 +32,7 @@ class Delivery:
 
 @dataclass(eq=False, slots=True)
 class Transaction:
-    """What a channel has done since its last commit or rollback."""
+    """The operations of a channel since its last commit or rollback."""
 
     publishes: list[tuple[Sent, list[Queue], bool]] = field(default_factory=list)
     settlements: list[tuple[int, Delivery, str]] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Transaction:
 
 @dataclass(eq=False, slots=True)
 class Answer:
-    """What a client waits for; `check` is called with it. A basic.get takes a message out of `queue`."""
+    """An answer that a client expects. `check` is called with it; a basic.get also takes a message from `queue`."""
 
     kinds: tuple[type[Method], ...]
     check: Callable[[Message], None]
@@ -52,7 +52,7 @@ class Answer:
 
 @dataclass(eq=False, slots=True)
 class Channel:
-    """A channel as the server must see it. `closing`: the reply code that it is being closed with, 0 by the client."""
+    """The expected state of a channel. `closing` is the reply code with which it is being closed, 0 by the client."""
 
     number: int
     mode: str = ""
@@ -71,22 +71,22 @@ class Channel:
 
     @property
     def pending(self) -> bool:
-        """Something is owed to the client, behind which deliveries may wait unseen."""
+        """Whether answers are due, behind which deliveries may be waiting that the oracle has not seen."""
         return bool(self.expected or self.confirms)
 
     @property
     def undecided(self) -> bool:
-        """Only the answer will tell whether the commit was refused."""
+        """Whether a commit is under way that the broker may refuse."""
         return self.committing is not None and any(copy.queue.refuses for copy in self.committing.adds)
 
     def hides(self, queue: Queue) -> bool:
-        """While it is pending, messages of `queue` may be on their way to it."""
+        """Whether messages of `queue` may be on their way to this channel while answers are due."""
         consumes = any(subscription.queue is queue for subscription in self.consumers.values())
         return consumes or any(answer.queue is queue for answer in self.expected)
 
 
 class Connection:
-    """Both directions of one connection."""
+    """The oracle's state of one connection, with a frame reader for each direction."""
 
     def __init__(self, name: str) -> None:
         self.name = name

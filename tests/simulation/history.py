@@ -1,4 +1,4 @@
-"""Histories as a whole: run one, and make a failing one short."""
+"""Run histories, and shorten failing ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.simulation.world import World
 
 
 class AnyWorld(Protocol):
-    """What a history happens in."""
+    """A simulated world in which a history runs."""
 
     ledger: Ledger
     trace: list[str]
@@ -28,12 +28,12 @@ MakeWorld = Callable[[int], AnyWorld]
 
 
 WEIGHTS_OF: Final[dict[MakeWorld, dict[str, int]]] = {BranchWorld: BRANCH_WEIGHTS}
-"""What happens how often, where it is not as in `World`."""
+"""The frequencies of steps in worlds other than `World`."""
 
 
 @dataclass
 class Failure:
-    """A history that ended with an error."""
+    """A history that ended with an error, and its trace."""
 
     seed: int
     steps: list[Step]
@@ -43,14 +43,14 @@ class Failure:
 
     @property
     def is_violation(self) -> bool:
-        """The oracle has found something; else the broker fell over."""
+        """Whether the oracle found a violation; otherwise the broker raised an error."""
         return isinstance(self.error, Violation)
 
 
 def attempt(
     seed: int, steps: Sequence[Step], make_world: MakeWorld = World, *, messages: bool = False
 ) -> Failure | dict[str, int]:
-    """The failure, or how often what was seen. With `messages`, its trace has them all."""
+    """Run a history. Returns the failure, or counts of events. With `messages`, the trace contains all messages."""
     trace: list[str] = []
     try:
         world = make_world(seed)
@@ -58,18 +58,18 @@ def attempt(
         if messages:
             world.read_along()
         world.run(steps)
-    except Exception as error:  # noqa: BLE001 - whatever the broker raises is a finding
+    except Exception as error:  # noqa: BLE001 - any exception of the broker is a finding
         return Failure(seed, list(steps), trace, error, make_world)
     return world.ledger.events
 
 
 def history(seed: int, steps: int = 250, make_world: MakeWorld = World) -> Failure | dict[str, int]:
-    """The history that belongs to a seed."""
+    """Run the history of a seed. Returns the failure, or counts of events."""
     return attempt(seed, steps_of(seed, steps, WEIGHTS_OF.get(make_world, WEIGHTS)), make_world)
 
 
 def shrink(failure: Failure, *, tries: int = 2000) -> Failure:
-    """The same kind of failure with fewer steps: ever smaller pieces are left out while it still fails."""
+    """Find a shorter history with the same kind of failure, by omitting smaller and smaller pieces."""
     best, make_world = failure, failure.make_world
     size = max(1, len(failure.steps) // 2)
     while tries > 0:

@@ -1,7 +1,7 @@
-"""What must be in the queues: the part of the oracle that knows messages, operations, and what a restart may change.
+"""The part of the oracle that knows the expected content of queues, and the operations that a restart may undo.
 
-It stands outside the broker's code. All that it knows is what clients sent, in the order in which it reached the
-server, and what they were answered.
+It is independent of the broker's code. It knows only the clients' requests, in the order in which the server received
+them, and the server's answers.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 
-class Violation(AssertionError):  # noqa: N818 - not an error of the program but a finding
+class Violation(AssertionError):  # noqa: N818 - a finding, not an error of the program
     """The broker broke a promise."""
 
 
 class State(Enum):
-    """Where a copy of a message is."""
+    """The state of a copy of a message."""
 
     READY = auto()
     OUT = auto()
@@ -26,10 +26,10 @@ class State(Enum):
 
 @dataclass(eq=False, slots=True)
 class Operation:
-    """Effects that stand in one record of the log: all of them survive a crash, or none does (TX-5).
+    """The effects of one record of the log. Either all of them survive a crash, or none does (TX-5).
 
-    `turn` is None where the oracle cannot know when the broker did it. `promised` is true once a client was told, or
-    was shown an effect of a transaction.
+    `turn` is None if the oracle cannot know when the broker executed the operation. `promised` becomes true when a
+    client receives the answer, or sees an effect of a transaction.
     """
 
     what: str
@@ -54,7 +54,7 @@ class Sent:
 
 
 class Identity(NamedTuple):
-    """Which copy of a message in a queue: `via` names the queue that it was dead-lettered from."""
+    """Identifies a copy of a message on a queue. `via` is the queue from which it was dead-lettered."""
 
     serial: int
     via: str = ""
@@ -62,9 +62,10 @@ class Identity(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Copy:
-    """One message on one queue. `key` is its place in publication order, None while nobody can know it.
+    """One message on one queue.
 
-    `doubtful`: it may be gone for a reason that the oracle was not told of.
+    `key` is its place in the order of publication, None while that is unknown. A `doubtful` copy may have left its
+    queue for a reason that the oracle has not seen.
     """
 
     sent: Sent
@@ -81,7 +82,7 @@ class Copy:
 
     @property
     def maybe(self) -> bool:
-        """It need not be there."""
+        """Whether the copy may be absent."""
         return self.state is State.READY and (self.doubtful or self.queue.lossy)
 
     def __str__(self) -> str:
@@ -91,10 +92,9 @@ class Copy:
 
 @dataclass(eq=False, slots=True)
 class Queue:
-    """A queue from its declaration to its end.
+    """A queue from its declaration to its deletion.
 
-    `lossy` ones may lose what waits in them, to the dead-letter queue if
-    they have one.
+    A `lossy` queue may lose waiting messages, to the dead-letter queue if it has one.
     """
 
     name: str
@@ -114,20 +114,20 @@ class Queue:
     copies: dict[Identity, Copy] = field(default_factory=dict)
     gone: dict[Identity, Copy] = field(default_factory=dict)
     sealed_by: dict[Operation, None] = field(default_factory=dict)
-    """Commits that are not known to be visible yet."""
+    """Commits that may not be visible yet."""
 
     def ready(self) -> list[Copy]:
         return [copy for copy in self.copies.values() if copy.state is State.READY]
 
     def place(self, copy: Copy) -> tuple[int, int]:
-        """What orders deliveries: priority first (ORD-6), then publication (ORD-1)."""
+        """The sort key of deliveries: priority (ORD-6), then publication (ORD-1)."""
         assert copy.key is not None
         return (-min(copy.sent.priority, self.priorities), copy.key)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A message as the broker holds it, in order of position."""
+    """A message found in the broker. `held` says whether it is delivered and unsettled."""
 
     position: int
     serial: int
@@ -141,16 +141,16 @@ DEAD = "dead"
 
 
 class Ledger:
-    """All queues and copies, and the operations that no client was told of yet."""
+    """All queues and copies of messages, and counts of events."""
 
     def __init__(self) -> None:
         self.turn = 0
         self.sent: dict[int, Sent] = {}
         self.queues: dict[str, Queue] = {}
         self.old: list[Queue] = []
-        """Deleted durable ones whose deletion is not promised."""
+        """Deleted durable queues whose deletion is not promised yet."""
         self.forgotten: list[Queue] = []
-        """Deleted durable ones that only damage to the medium can bring back."""
+        """Deleted durable queues that only damage to the medium can bring back."""
         self.events: dict[str, int] = {}
 
     def count(self, event: str, number: int = 1) -> None:
@@ -172,7 +172,7 @@ class Ledger:
             self.old.append(queue)
 
     def forget(self, queue: Queue) -> None:
-        """Its deletion is promised."""
+        """Note that the deletion of a queue is promised."""
         if queue in self.old:
             self.old.remove(queue)
             self.forgotten.append(queue)
@@ -180,7 +180,7 @@ class Ledger:
     # -- messages
 
     def add(self, queue: Queue, sent: Sent, operation: Operation, *, via: str = "", ordered: bool = True) -> Copy:
-        """A message comes to a queue."""
+        """Enqueue a copy of a message."""
         identity = Identity(sent.serial, via)
         if identity in queue.copies or identity in queue.gone:
             raise AssertionError(f"the workload put message {identity} on {queue.name} twice")
@@ -197,7 +197,7 @@ class Ledger:
         return copy
 
     def remove(self, copy: Copy, operation: Operation) -> None:
-        """A message leaves its queue for good."""
+        """Remove a copy from its queue."""
         copy.state = State.GONE
         copy.removed = operation
         operation.removals.append(copy)
@@ -205,31 +205,35 @@ class Ledger:
         copy.queue.gone[copy.identity] = copy
 
     def restore(self, copy: Copy) -> None:
-        """Its removal did not happen."""
+        """Revert the removal of a copy."""
         copy.state, copy.removed, copy.since = State.READY, None, self.turn
         del copy.queue.gone[copy.identity]
         copy.queue.copies[copy.identity] = copy
 
     def dead_letter(self, copy: Copy, operation: Operation, *, ordered: bool = True) -> None:
-        """A message is rejected: it goes to the dead-letter queue, if its queue has one."""
+        """Reject a copy, and move it to the dead-letter queue if its queue has one."""
         self.remove(copy, operation)
         if copy.queue.dead_letters and not copy.queue.deleted:
             self.add(self.queues[DEAD], copy.sent, operation, via=copy.queue.name, ordered=ordered)
 
     def give_back(self, copy: Copy) -> None:
-        """A delivery returns to its queue."""
+        """Requeue a delivered copy."""
         copy.state, copy.since = State.READY, self.turn
 
     def identify(self, queue: Queue, serial: int, via: str, body: bytes, header: bytes | None) -> Copy:
-        """The copy that is seen in `queue`; without `header`, its properties are not compared. Raises Violation."""
+        """Identify a message seen on a queue. Properties are compared only if `header` is given.
+
+        Raises:
+            Violation: the message was never sent or published there, or has a different content.
+        """
         sent = self.sent.get(serial)
         where = f"message {serial}{' via ' + via if via else ''} on {queue.name}"
         if sent is None:
             raise Violation(f"{where} was never sent")
         if sent.body != body:
-            raise Violation(f"{where} has another body than was sent")
+            raise Violation(f"{where} has a different body than was sent")
         if header is not None and sent.header != header:
-            raise Violation(f"{where} has other properties than were sent")
+            raise Violation(f"{where} has different properties than were sent")
         identity = Identity(serial, via)
         copy = queue.copies.get(identity) or queue.gone.get(identity)
         if copy is not None:
@@ -243,61 +247,61 @@ class Ledger:
         return self.add(queue, sent, operation, via=via, ordered=False)
 
     def _source(self, sent: Sent, via: str) -> Copy | None:
-        """The copy that the broker may have dead-lettered by itself."""
+        """The copy that the broker may have dead-lettered of its own accord; None if there is none."""
         queue = self.queues.get(via)
         copy = queue.copies.get(Identity(sent.serial)) if queue is not None else None
         return copy if copy is not None and copy.maybe and copy.queue.dead_letters else None
 
-    # -- looking at everything
+    # -- comparing everything
 
     def compare(self, found: dict[str, list[Found]]) -> None:
-        """Nothing is under way: what the broker holds must be what is known here, deliveries and order included."""
+        """Compare the broker's content at rest with the expected one, including deliveries and order."""
         for queue in self.queues.values():
             if queue.name not in found:
                 raise Violation(f"queue {queue.name} is gone")
         for name, items in found.items():
             if name not in self.queues:
-                raise Violation(f"queue {name} is there, nobody declared it")
+                raise Violation(f"queue {name} exists, but was never declared")
             queue = self.queues[name]
             for item in items:
                 copy = self.identify(queue, item.serial, item.via, item.body, item.header)
                 if copy.state is State.GONE:
-                    raise Violation(f"{copy} is there after {copy.removed and copy.removed.what}")
+                    raise Violation(f"{copy} still exists after {copy.removed and copy.removed.what}")
                 if item.held != (copy.state is State.OUT):
-                    raise Violation(f"{copy} is {'' if item.held else 'not '}held for a client, but {copy.state.name}")
+                    raise Violation(f"{copy} is {'' if item.held else 'not '}delivered; expected: {copy.state.name}")
         for name, items in found.items():
             queue = self.queues[name]
             there = {Identity(item.serial, item.via) for item in items}
             if len(there) != len(items):
-                raise Violation(f"a message is twice on {name}")
+                raise Violation(f"a message exists twice on {name}")
             waiting = sum(not item.held for item in items)
             if queue.limit is not None and waiting > queue.limit and not queue.overfull:
-                raise Violation(f"{waiting} messages wait on {name}, at most {queue.limit} may")
+                raise Violation(f"{waiting} messages wait on {name}; the limit is {queue.limit}")
             for copy in [copy for identity, copy in queue.copies.items() if identity not in there]:
                 self._miss(copy)
             self._settle_order(queue, items)
         self.promise_all()
 
     def _miss(self, copy: Copy) -> None:
-        """A copy is not there."""
+        """Judge the absence of a copy."""
         if not copy.maybe or (copy.queue.dead_letters and not copy.doubtful):
             raise Violation(f"{copy} is lost (it was {copy.state.name})")
-        self.remove(copy, Operation("loss that is allowed", None))
+        self.remove(copy, Operation("allowed loss", None))
 
     @staticmethod
     def _settle_order(queue: Queue, items: list[Found]) -> None:
-        """ORD-1, ORD-2, ORD-5: positions are the publication order. From now on they are the keys."""
+        """Check that positions follow the order of publication (ORD-1, ORD-2, ORD-5), and adopt them as keys."""
         copies = [queue.copies[Identity(item.serial, item.via)] for item in items]
         keys = [copy.key for copy in copies if copy.key is not None]
         if keys != sorted(keys):
             raise Violation(f"{queue.name} is out of order: {[str(copy) for copy in copies]}, published as {keys}")
-        for key, copy in enumerate(copies, queue.next_key):  # higher than any that a consumer has seen
+        for key, copy in enumerate(copies, queue.next_key):  # higher than any key that a consumer has seen
             copy.key = key
             copy.doubtful = False
         queue.next_key += len(copies)
 
     def promise_all(self) -> None:
-        """Everything is on disk."""
+        """Note that everything is on disk."""
         for queue in self.queues.values():
             queue.born.promised = True
             queue.sealed_by.clear()

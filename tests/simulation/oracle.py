@@ -1,6 +1,6 @@
-"""The observer between clients and server: every frame in both directions, and what follows from it.
+"""The oracle observes every frame between clients and server, and checks the server's output.
 
-Frames count when the server has received them, in the order in which it did; answers when it has said them.
+A client's frame counts when the server has received it, and an answer when the server has sent it.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ class Oracle(Requests):
         return connection
 
     def lose(self, connection: Connection) -> None:
-        """The server has lost the connection."""
+        """Note that the server has lost the connection."""
         if not connection.lost:
             connection.lost = True
             self.connections.pop(connection)
             self._release_all(connection)
 
     def die(self) -> None:
-        """The server process is gone."""
+        """Note that the server process has ended."""
         for connection in list(self.connections):
             self.lose(connection)
         self.held.clear()
         self._seen.clear()
 
     def before_output(self) -> None:
-        """A turn is about to end."""
+        """Prepare for the end of a turn."""
         self.held = {c for connection in self.connections for c in connection.channels.values() if c.pending}
 
     def after_output(self) -> None:
-        """A turn has ended: what was delivered in it must have been the head of its queue (ORD-2)."""
+        """Check at the end of a turn that every message delivered in it was the head of its queue (ORD-2)."""
         for copy, threshold in self._seen:
             if copy.key is not None:
                 self._check_head(copy, threshold)
@@ -47,7 +47,7 @@ class Oracle(Requests):
         self.ledger.turn += 1
 
     def outward(self, connection: Connection, data: bytes) -> None:
-        """The server has said this."""
+        """Process bytes that the server has sent."""
         for message in connection.outward.feed(data):
             self._tell(connection, "<", message)
             if message.channel == 0:
@@ -67,7 +67,7 @@ class Oracle(Requests):
         elif isinstance(method, spec.BasicReturn):
             serial = int(message.body.split(b".")[0])
             if not channel.returns or channel.returns.popleft()[0] != serial:
-                raise Violation(f"message {serial} is returned, which is not expected")
+                raise Violation(f"message {serial} is returned unexpectedly")
             self.ledger.count("returns")
         elif isinstance(method, spec.ChannelClose):
             self._closed(channel, method)
@@ -77,7 +77,7 @@ class Oracle(Requests):
                 raise Violation(f"consumer {method.consumer_tag} is cancelled without a reason")
         else:
             if not channel.expected or not isinstance(method, channel.expected[0].kinds):
-                raise Violation(f"{method} on channel {channel.number} is not the answer that is due")
+                raise Violation(f"{method} on channel {channel.number} is not the expected answer")
             channel.expected.popleft().check(message)
             if isinstance(method, spec.ChannelCloseOk):
                 connection.channels.pop(channel.number, None)
@@ -86,16 +86,18 @@ class Oracle(Requests):
         if method.reply_code == 506 and channel.closing is None:
             self._revoke(channel)
         elif not channel.closing or channel.closing != method.reply_code:
-            raise Violation(f"channel {channel.number} is closed: {method.reply_text}, expected was {channel.closing}")
+            raise Violation(f"channel {channel.number} is closed: {method.reply_text}; expected: {channel.closing}")
         if channel.confirms:
-            raise Violation(f"channel {channel.number} is closed before {list(channel.confirms)} were confirmed")
+            raise Violation(
+                f"channel {channel.number} is closed before publishes {list(channel.confirms)} are confirmed"
+            )
         self.ledger.count(f"channels closed with {method.reply_code}")
 
     def _confirmed(self, channel: Channel, method: spec.BasicAck | spec.BasicNack) -> None:
         tag = method.delivery_tag
         tags = [t for t in channel.confirms if t <= tag] if method.multiple else [tag]
         if tag not in channel.confirms:
-            raise Violation(f"confirm of {tag} on channel {channel.number}, which was not published or is confirmed")
+            raise Violation(f"confirm of {tag} on channel {channel.number}, which has no such unconfirmed publish")
         if channel.returns and channel.returns[0][1] <= tag:
             raise Violation(f"confirm of {tag} before its return")
         for one in tags:
@@ -133,10 +135,12 @@ class Oracle(Requests):
         )
         if copy.key is not None and not method.redelivered and not copy.queue.priorities:
             if copy.key <= subscription.last_key:
-                raise Violation(f"{copy} came to {method.consumer_tag} after a later one, not marked as redelivered")
+                raise Violation(
+                    f"{copy} was delivered to {method.consumer_tag} after a later one, but not marked as redelivered"
+                )
             subscription.last_key = copy.key
         if subscription.prefetch:
             deliveries = [*channel.unsettled.values(), *(d for _, d, _ in channel.transaction.settlements)]
             held = sum(delivery.consumer == method.consumer_tag for delivery in deliveries)
             if held > subscription.prefetch:
-                raise Violation(f"{method.consumer_tag} holds {held} deliveries, its limit is {subscription.prefetch}")
+                raise Violation(f"{method.consumer_tag} has {held} deliveries, its limit is {subscription.prefetch}")

@@ -1,4 +1,4 @@
-"""Bugs to be found: each is a patch of one place of the broker, of a kind that has been made before."""
+"""Planted bugs that the simulator must find. Each patches one place of the broker with a typical mistake."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def no_crc_check(header: fmt.FrameHeader, body: bytes | memoryview) -> bool:
 
 
 def no_truncation(storage: Storage) -> recovery.Found:
-    """Goes on where the garbage ends, as a program does that opens its log for appending."""
+    """Continue after the garbage, like a program that opens its log for appending."""
     found = recovery.examine(storage)
     report = found.report
     if report.cut_file is not None and found.last_file is not None:
@@ -63,7 +63,7 @@ def two_records(self: Decision, operations: list[tuple[Kind, Sequence[bytes]]]) 
 
 
 def ack_record_lost(queue: int, outcome: Outcome, ranges: Sequence[Any]) -> bytes:
-    """The last range of several does not make it into the record."""
+    """Omit the last of several ranges from the record."""
     return encode_settle(queue, outcome, ranges[: max(1, len(ranges) - 1)])
 
 
@@ -76,11 +76,11 @@ def visible_at_once(self: Queue, run: Run, bodies: list[bytes], after: int = 0) 
 
 
 def settle_not_replayed(self: Recovery, lsn: int, payload: bytes) -> None:
-    """Recovery passes over what was settled."""
+    """Ignore settlements during recovery."""
 
 
 def forgetful_moves(moves: Sequence[Move]) -> bytes:
-    """The last of several positions is copied, and not named in the record."""
+    """Copy the last of several positions, but omit it from the record."""
     return encode_moves(
         [move._replace(positions=move.positions[:-1], starts=move.starts[:-1]) for move in moves]
         if sum(len(move.positions) for move in moves) > 1
@@ -95,7 +95,7 @@ def not_redelivered(self: Broker, consumer: Consumer, entries: list[Entry]) -> N
 
 
 def rollback_forgets(self: Channel) -> None:
-    """What was settled in a transaction that is rolled back belongs to nobody."""
+    """Forget the deliveries that were settled in a transaction that is rolled back."""
     self._settled_in_branch = []
 
 
@@ -107,7 +107,7 @@ def buried_in_two_records(self: Broker, queue: Queue, entries: list[Entry], outc
     letters = Decision(self)
     self.place_dead(letters, queue, entries, outcome)
     letters.apply()
-    self.log.append(Kind.PAGE, bytes(6000))  # so that the batch between them ends
+    self.log.append(Kind.PAGE, bytes(6000))  # ends the batch between the two records
     leaving = Decision(self)
     leaving.remove(queue, entries, outcome)
     leaving.apply()
@@ -133,7 +133,7 @@ PLANTED: Final[dict[str, tuple[object, str, object]]] = {
 
 @contextmanager
 def planted(name: str) -> Iterator[None]:
-    """The broker has this bug."""
+    """Plant a bug for the duration of the block."""
     owner, attribute, bug = PLANTED[name]
     with mock.patch.object(owner, attribute, bug):
         yield

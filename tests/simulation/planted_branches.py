@@ -1,4 +1,4 @@
-"""Bugs in distributed transactions, to be found; some of them are known from other brokers."""
+"""Planted bugs in distributed transactions that the simulator must find. Some are known from other brokers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def answered_before_sync(self: Preparation) -> int:
 
 
 def committed_by_recovery(self: FoundBranches) -> None:
-    """What was prepared when the process died is committed when it comes back."""
+    """Commit prepared branches during recovery."""
     _finish(self)
     for xid in self._broker.coordinator.recover():
         if self._broker.coordinator._branches[xid].runs:
@@ -38,12 +38,12 @@ def committed_by_recovery(self: FoundBranches) -> None:
 
 
 def forgotten_by_recovery(self: FoundBranches) -> None:
-    """Nothing is in doubt after a restart, and nothing is locked."""
+    """Forget prepared branches and their locks during recovery."""
     self._found.clear()
 
 
 def seen_before_its_rollback(self: Coordinator, branch: XaBranch, lsn: int) -> None:
-    """What a rollback gives back is there at once."""
+    """Return the messages of a rolled-back branch before the rollback is on disk."""
     discard(self._broker, branch)
     self._undo(branch)
     self._let_go(branch)
@@ -54,12 +54,12 @@ def visible_at_once(self: Outcomes, payloads: Any, end: int) -> None:
 
 
 def lost_settlements(self: Outcomes, next_positions: Any, settled: Any) -> Any:
-    """The record of a commit says what comes, and not what goes."""
+    """Omit settlements from the record of a commit."""
     return [each for each in _operations(self, next_positions, settled) if each[0] != Kind.SETTLE]
 
 
 def forced_and_forgotten(self: Coordinator, xid: Xid, *, commit: bool) -> XaResult:
-    """After an operator's decision nobody is told."""
+    """Forget a branch as soon as an operator has decided it."""
     result = _force(self, xid, commit=commit)
     _forget(self, self._branches[xid])
     return result
@@ -78,7 +78,7 @@ PLANTED: Final[dict[str, tuple[object, str, object]]] = {
 
 @contextmanager
 def planted(name: str) -> Iterator[None]:
-    """The broker has this bug."""
+    """Plant a bug for the duration of the block."""
     owner, attribute, bug = PLANTED[name]
     with mock.patch.object(owner, attribute, bug):
         yield

@@ -1,7 +1,7 @@
-"""A streaming query in miniature, as Spark runs one: planned ranges, partitions, one decision for each epoch (PIPE-1 to
-PIPE-3). It, its tasks and the broker die at any step; what it writes is compared with what it read.
+"""A simulation of a streaming query as Spark runs it, with planned ranges, partitions, and one decision for each epoch.
 
-A query keeps two logs that survive it, as Spark's checkpoint does: where each epoch ends, and which are committed.
+The query, its tasks and the broker can die at any step. In the end its output is compared with its input (PIPE-1 to
+PIPE-3). The query's checkpoint survives: the end of each epoch, and the number of committed epochs.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ M = TypeVar("M", bound=Method)
 
 
 class DiedError(Exception):
-    """Somebody is dead, and what he was about to hear is lost."""
+    """The broker or the query's connection has died; the pending answer is lost."""
 
 
 @dataclass
 class Checkpoint:
-    """What the query's driver has on its own disk."""
+    """The state of the query's driver on its own disk."""
 
     ends: list[int] = field(default_factory=lambda: [1])
     committed: int = 0
 
 
 class World:
-    """A broker, a producer, somebody who takes messages and brings them back, and the query."""
+    """A broker, a producer, a client that requeues messages, and the query."""
 
     def __init__(self, seed: int, *, trouble: float) -> None:
         self.rng = random.Random(f"query {seed}")
@@ -82,7 +82,11 @@ class World:
     # -- asking
 
     def call(self, channel: int, method: Method, answer: type[M]) -> M:
-        """The answer, which may wait for the disk; anybody may die meanwhile."""
+        """Call a method and wait for its answer, which may wait for the disk.
+
+        Raises:
+            DiedError: at random.
+        """
         self._maybe_die()
         self.client.send(channel, method, disk=False)
         while not self.client.inbox:
@@ -101,17 +105,17 @@ class World:
         self.call(self.channels, spec.ChannelOpen(), spec.ChannelOpenOk)
         return self.channels
 
-    # -- what others do
+    # -- other clients
 
     def produce(self, count: int) -> None:
-        """Persistent messages, which are there for good, or not yet sent as far as anybody is concerned."""
+        """Publish persistent messages, and wait until they are durable."""
         for _ in range(count):
             body = b"%05d" % len(self.sent)
             self.client.publish(1, SOURCE, body)
             self.sent.append(body)
 
     def disturb(self) -> None:
-        """Somebody takes messages and dies with them; the broker is looked after."""
+        """Let a client get messages and die, or compact the journal, or take a snapshot."""
         what = self.rng.choice(("take", "tidy", "snapshot"))
         self.events[what] += 1
         if what == "tidy":
@@ -130,7 +134,7 @@ class World:
     # -- the query
 
     def run(self, produced: int) -> None:
-        """Until everything has been read and committed."""
+        """Run the query until `produced` messages have been published, read and committed."""
         while True:
             try:
                 self._epoch()
@@ -148,13 +152,13 @@ class World:
         return done and not self.call(1, spec.EscrowDescribe(SOURCE), spec.EscrowDescribeOk).ready
 
     def _epoch(self) -> None:
-        """Plan an epoch, or take up the one that is planned; do it, and note that it is done."""
+        """Plan an epoch, or continue with the planned one; execute it, and record that it is done."""
         checkpoint = self.checkpoint
         if checkpoint.committed == len(checkpoint.ends) - 1:
             start = checkpoint.ends[-1]
             state = self.call(1, spec.EscrowHold(SOURCE, GROUP), spec.EscrowHoldOk)
             end = state.end
-            if end == start:  # nothing is left over from a plan that was not written down
+            if end == start:  # no reservation is left over from a plan that was not recorded
                 end = self.call(1, spec.EscrowHold(SOURCE, GROUP, self.rng.randrange(1, 7)), spec.EscrowHoldOk).end
             if end == start:
                 return
@@ -162,13 +166,13 @@ class World:
         epoch = checkpoint.committed + 1
         start, end = checkpoint.ends[epoch - 1 : epoch + 1]
         again = self.call(1, spec.EscrowHold(SOURCE, GROUP, 0, end), spec.EscrowHoldOk)
-        assert (again.end, again.count) == (end, 0), "what was planned is held"
+        assert (again.end, again.count) == (end, 0), "the planned range is not reserved"
         progress = self.call(1, spec.EscrowProgress(QUERY), spec.EscrowProgressOk)
         if not progress.known or progress.epoch < epoch:
             assert (again.first, again.settled) == (start, start)
             self._decide(epoch, start, end)
         else:
-            assert again.settled == end, "what was decided is settled"
+            assert again.settled == end, "the decided range is not settled"
             self.events["found decided"] += 1
         checkpoint.committed = epoch
 
@@ -182,13 +186,13 @@ class World:
             part = self._read(begin, stop)
             found += part
             settled = end if number == 0 else 0
-            if self.rng.random() < 0.1:  # an attempt that the driver does not hear of
+            if self.rng.random() < 0.1:  # an attempt whose result the driver does not receive
                 self._task(Xid(1, gtrid, f"{number}.{self.attempt}.lost".encode()), part, settled)
             name = f"{number}.{self.attempt}".encode()
             if self._task(Xid(1, gtrid, name), part, settled):
                 winners.append(name)
         content = [(each.number, each.position, each.body) for each in found]
-        assert self.read.setdefault(epoch, content) == content, "a range has the same content each time"
+        assert self.read.setdefault(epoch, content) == content, "a range has changed its content"
         decide = spec.EscrowDecide(1, gtrid, {"bqual": list(winners)}, QUERY, epoch)
         assert self.call(1, decide, spec.EscrowDecideOk).flags == codes.XA_OK
 
@@ -205,7 +209,7 @@ class World:
         return found
 
     def _task(self, xid: Xid, messages: list[Message], settled: int) -> bool:
-        """What an executor does: a branch with its part of the output, prepared. False if there was no work."""
+        """Execute a task: write its output in a branch, and prepare the branch. Returns False if there was no work."""
         channel = self.channel()
         self.call(channel, spec.DtxDemarcationSelect(), spec.DtxDemarcationSelectOk)
         self.call(channel, spec.DtxDemarcationStart(xid.encode()), spec.DtxDemarcationStartOk)
@@ -218,10 +222,10 @@ class World:
         assert flags in (codes.XA_OK, codes.XA_RDONLY)
         return flags == codes.XA_OK
 
-    # -- what came of it
+    # -- the result
 
     def check(self) -> None:
-        """Each message came through once, and nothing is left behind."""
+        """Check that each message was processed once, and that nothing is reserved, unsettled or in doubt."""
         self.server.run_disk()
         self.server = SimServer(self.storage, OPTIONS, now=self.server.now)
         broker = self.server.broker

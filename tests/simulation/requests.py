@@ -1,4 +1,4 @@
-"""What clients ask for: each frame counts when the server has received it."""
+"""The part of the oracle that follows the clients' requests, which count when the server has received them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.simulation.watch import Watch
 
 
 class Requests(Watch):
-    """The direction from clients to the server."""
+    """Follows the direction from clients to the server."""
 
     def __init__(self, ledger: Ledger) -> None:
         super().__init__(ledger)
@@ -43,7 +43,7 @@ class Requests(Watch):
         }
 
     def inward(self, connection: Connection, data: bytes) -> None:
-        """The server has received these bytes."""
+        """Process bytes that the server has received."""
         for message in connection.inward.feed(data):
             if connection.lost:
                 return
@@ -79,7 +79,7 @@ class Requests(Watch):
         channel.expected.append(Answer(kinds, check))
 
     def _refuse(self, channel: Channel, code: int) -> None:
-        """The server must close the channel."""
+        """Expect the server to close the channel with this reply code."""
         self._release(channel)
         channel.closing = code
 
@@ -96,7 +96,7 @@ class Requests(Watch):
         self._expect(channel, spec.BasicQosOk)
 
     def _queue(self, connection: Connection, channel: Channel, name: str) -> Queue | None:
-        """The queue of that name; without one, or if it is another connection's, the channel must be closed."""
+        """The queue of that name. If it is missing or belongs to another connection, the channel must be closed."""
         queue = self.ledger.queues.get(name)
         if queue is None or (queue.owner is not None and queue.owner is not connection):
             self._refuse(channel, 404 if queue is None else 405)  # EXC-2
@@ -104,11 +104,11 @@ class Requests(Watch):
         return queue
 
     def _exact(self, queue: Queue) -> int | None:
-        """How many messages wait in a queue, if that can be known."""
+        """The number of ready messages on a queue; None if the oracle cannot know it."""
         ready = queue.ready()
-        moves = queue.lossy or queue.refuses or queue.name == DEAD  # at other moments than a client's doing
+        moves = queue.lossy or queue.refuses or queue.name == DEAD  # the count can change without a client's request
         if self._last_work == self.ledger.turn and self._has_consumers(queue):
-            # What came in this turn, or what there is room for since, goes out before messages are counted.
+            # Messages that arrived in this turn, or for which there is credit now, are delivered before the count.
             moves = True
         if queue.sealed_by or moves or any(copy.maybe for copy in ready) or not self.settled:
             return None
@@ -126,7 +126,7 @@ class Requests(Watch):
             if known is not None:
                 self.ledger.count("counts checked")
                 if said != known:
-                    raise Violation(f"{what} of {name} says {said} messages, there are {known}")
+                    raise Violation(f"{what} of {name} counts {said} messages; expected: {known}")
 
         return check
 
@@ -187,7 +187,7 @@ class Requests(Watch):
         operation = self.ledger.operation(f"purge of {queue.name}")
         if known is None:
             for copy in (*queue.copies.values(), *queue.gone.values()):
-                copy.doubtful = True  # it may be on its way to or from a client, or its commit not be on disk yet
+                copy.doubtful = True  # it may be in flight, or its commit may not be on disk yet
         else:
             for copy in queue.ready():
                 self.ledger.remove(copy, operation)
@@ -259,7 +259,7 @@ class Requests(Watch):
             if isinstance(message.method, spec.BasicGetOk):
                 self._seen_delivery(channel, queue, message, message.method, "", threshold, no_ack=method.no_ack)
             elif surely:
-                raise Violation(f"get-empty, although messages wait on {queue.name}")
+                raise Violation(f"get-empty, although {queue.name} has messages")
 
         channel.expected.append(Answer((spec.BasicGetOk, spec.BasicGetEmpty), check, queue))
 

@@ -1,4 +1,4 @@
-"""What happens in a simulated history, as data: made from a seed or by Hypothesis, and shrunk by leaving steps out."""
+"""The steps of a simulated history as data. They come from a seed or from Hypothesis, and can be left out to shrink."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WEIGHTS: Final[dict[str, int]] = {
 
 
 class Step(NamedTuple):
-    """One step. Any numbers make sense: they are taken modulo what there is to choose from."""
+    """One step. All numbers are valid, because they are taken modulo the number of choices."""
 
     kind: str
     who: int
@@ -63,7 +63,7 @@ class Step(NamedTuple):
 
 
 def steps_of(seed: int, number: int, weights: dict[str, int] = WEIGHTS) -> list[Step]:
-    """The history that belongs to a seed."""
+    """The steps of a seed's history."""
     rng = random.Random(f"steps {seed}")
     kinds = rng.choices(list(weights), list(weights.values()), k=number)
     return [Step(kind, rng.randrange(256), rng.randrange(256), rng.randrange(256)) for kind in kinds]

@@ -1,4 +1,4 @@
-"""Histories of the whole server core, by seed and by Hypothesis, with every kind of trouble; the oracle watches."""
+"""Histories of the whole server core with crashes and faults break no rule that the oracle checks."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ NEVER_MISSING = {
 @pytest.mark.rule("ORD-1", "ORD-2", "ORD-3", "ORD-4", "ORD-5", "ORD-6")
 @pytest.mark.rule("EXC-1", "EXC-2", "EXC-3", "DUR-1", "DUR-2", "DUR-3")
 @pytest.mark.parametrize("first", range(0, 120, 20))
-def test_histories_by_seed(first: int) -> None:
+def test_histories_by_seed_break_no_rule(first: int) -> None:
     for seed in range(first, first + 20):
         result = history(seed)
         if isinstance(result, Failure):
@@ -70,11 +70,11 @@ def test_histories_by_seed(first: int) -> None:
 
 
 @pytest.mark.slow
-def test_histories_by_seed_meet_everything() -> None:
+def test_histories_by_seed_cover_all_events() -> None:
     events: Counter[str] = Counter()
     seed = 0
     while not events.keys() >= NEVER_MISSING:
-        assert seed < 400, f"not met in {seed} histories: {NEVER_MISSING - events.keys()}"
+        assert seed < 400, f"not covered by {seed} histories: {NEVER_MISSING - events.keys()}"
         result = history(seed)
         assert not isinstance(result, Failure), result
         events.update({event: number for event, number in result.items() if number})
@@ -84,13 +84,13 @@ def test_histories_by_seed_meet_everything() -> None:
 @pytest.mark.rule("TX-5", "TX-8", "ORD-1", "ORD-2", "ORD-5", "DUR-1", "DUR-2")
 @given(STEPS, st.integers(0, 2**16))
 @settings(max_examples=60)
-def test_histories_that_shrink(steps: list[Step], seed: int) -> None:
+def test_generated_histories_break_no_rule(steps: list[Step], seed: int) -> None:
     World(seed).run(steps)
 
 
 @pytest.mark.rule("ORD-5")
 @pytest.mark.parametrize("seed", range(12))
-def test_a_restart_brings_back_what_was_there(seed: int) -> None:
+def test_a_restart_restores_the_state(seed: int) -> None:
     world = World(seed)
     for step in steps_of(seed, 200):
         if step.kind not in TROUBLE:
@@ -110,7 +110,7 @@ for seed in range(3):
 """
 
 
-def test_one_seed_is_one_history_whatever_the_hash_seed() -> None:
+def test_a_seed_determines_the_history_for_any_hash_seed() -> None:
     digests = {
         subprocess.run(
             [sys.executable, "-c", DIGESTS],
@@ -126,7 +126,7 @@ def test_one_seed_is_one_history_whatever_the_hash_seed() -> None:
 
 
 def damage(seed: int, *, short: bool) -> str:
-    """A history without trouble, a damaged medium, a start; what became of it."""
+    """Run a history without crashes, damage the medium, and restart. Returns what the recovery did."""
     world = World(seed)
     for step in steps_of(seed, 120):
         if step.kind not in TROUBLE:
@@ -152,12 +152,12 @@ def damage(seed: int, *, short: bool) -> str:
 @pytest.mark.slow
 @pytest.mark.rule("DUR-3")
 @pytest.mark.parametrize("short", [False, True], ids=["flipped bit", "short file"])
-def test_damage_is_refused_or_costs_the_end_of_the_log_alone(short: bool) -> None:
+def test_damage_is_refused_or_affects_only_the_end_of_the_log(short: bool) -> None:
     assert {damage(seed, short=short) for seed in range(60)} == {"refused", "cut", "unharmed"}
 
 
 @pytest.mark.soak
-def test_very_many_histories(capfd: pytest.CaptureFixture[str]) -> None:
+def test_very_many_histories_break_no_rule(capfd: pytest.CaptureFixture[str]) -> None:
     with capfd.disabled():
         arguments = ["--seeds", os.environ.get("SOAK_SEEDS", "100000"), "--start", os.environ.get("SOAK_START", "1000")]
         assert main([*arguments, "--jobs", str(os.cpu_count() or 1), "--events"]) == 0

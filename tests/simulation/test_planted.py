@@ -1,4 +1,4 @@
-"""The simulator finds bugs: each planted one within a bounded number of histories."""
+"""The simulator finds each planted bug within a bounded number of histories."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_planted_bugs_are_found(bug: str) -> None:
     pytest.fail(f"not found in {HISTORIES} histories")
 
 
-def test_a_failing_history_is_made_short() -> None:
+def test_a_failing_history_is_shortened() -> None:
     with planted("prefetch counted by half"):
         failures = (history(seed) for seed in range(HISTORIES))
         failure = next(result for result in failures if isinstance(result, Failure))

@@ -1,4 +1,4 @@
-"""Exactly once from queue to queue, whoever dies when (PIPE-1, PIPE-2, PIPE-3)."""
+"""A simulated query moves messages exactly once, whatever dies and when (PIPE-1, PIPE-2, PIPE-3)."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def history(seed: int, trouble: float) -> Counter[str]:
     return world.events
 
 
-def test_without_trouble() -> None:
+def test_a_query_moves_messages_exactly_once_without_faults() -> None:
     assert history(0, 0.0)["power"] == 0
 
 
 @pytest.mark.parametrize("first", range(0, 60, 10))
-def test_everything_comes_through_once(first: int) -> None:
+def test_a_query_moves_messages_exactly_once_despite_faults(first: int) -> None:
     for seed in range(first, first + 10):
         history(seed, 0.02)
 
 
 @pytest.mark.slow
-def test_everything_that_can_happen_does() -> None:
+def test_histories_of_queries_cover_all_events() -> None:
     events: Counter[str] = Counter()
     for seed in range(1000, 1100):
         events += history(seed, 0.03)

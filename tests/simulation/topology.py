@@ -1,4 +1,4 @@
-"""The queues that the simulated clients work with, and what the oracle must know of each."""
+"""The queues of the simulated clients, and their properties for the oracle."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
     "careless": {},  # consumed without acknowledgements
 }
 BOUND: Final = ("a", "short", "b", DEAD, "transient", "c")
-"""Queues that get what goes to the fanout exchange. `short` comes before the queue that its dead letters go to."""
+"""Queues bound to the fanout exchange. `short` precedes the queue that receives its dead letters."""
 DELETED: Final = ("c", "transient")
 PURGED: Final = ("a", "b", "transient", "priority")
 
 
 def declarations() -> list[Method]:
-    """What has to be said until everything is there."""
+    """The methods that declare the exchange, the queues and the bindings."""
     methods: list[Method] = [spec.ExchangeDeclare(EXCHANGE, "fanout", durable=True)]
     for name, arguments in ARGUMENTS.items():
         methods.append(spec.QueueDeclare(name, durable=name != "transient", arguments=dict(arguments)))
@@ -42,7 +42,7 @@ def declarations() -> list[Method]:
 
 
 def new_queue(method: spec.QueueDeclare, operation: Operation, owner: object | None) -> Queue:
-    """What the oracle knows of a queue when it is declared."""
+    """The oracle's view of a newly declared queue."""
     arguments = method.arguments
     length = arguments.get("x-max-length")
     refuses = arguments.get("x-overflow") == "reject-publish"

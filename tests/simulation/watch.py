@@ -1,4 +1,4 @@
-"""What both directions of the observer share: who holds what, and what is certain of transactions."""
+"""The state shared by both directions of the oracle: deliveries, and knowledge about transactions."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.simulation.ledger import Copy, Ledger, Operation, Queue, State, Viola
 
 
 class Watch:
-    """The state of the observation. Raises Violation as soon as the server says what it must not."""
+    """The state of the observation. Methods raise Violation as soon as the server breaks a rule."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self.connections: dict[Connection, None] = {}
         self.held: set[Channel] = set()
         self.tell: Callable[[str], None] | None = None
-        """Is given a line for each message, if somebody wants to read along."""
+        """Called with a line for each message, if set."""
         self._seen: list[tuple[Copy, int]] = []
 
     def _tell(self, connection: Connection, way: str, message: Message) -> None:
@@ -29,7 +29,7 @@ class Watch:
 
     @property
     def settled(self) -> bool:
-        """No answer is owed to anybody, so that all deliveries have been seen."""
+        """Whether no answer is due, so that all deliveries have been seen."""
         return not any(
             c.pending or c.recovering for connection in self.connections for c in connection.channels.values()
         )
@@ -43,10 +43,10 @@ class Watch:
             if other.maybe or other.key is None or other.since > threshold:
                 continue
             if queue.place(other) < place:
-                raise Violation(f"{copy} was delivered before {other}, which waits since turn {other.since}")
+                raise Violation(f"{copy} was delivered before {other}, which has been ready since turn {other.since}")
 
     def _release(self, channel: Channel) -> None:
-        """Everything that the channel holds goes back (ORD-2, TX-10)."""
+        """Requeue all deliveries of a channel (ORD-2, TX-10)."""
         if channel.closing is not None:
             return
         settled = [delivery for _, delivery, _ in channel.transaction.settlements]
@@ -71,7 +71,7 @@ class Watch:
             self.ledger.count("returned")
 
     def _know(self, operation: Operation) -> None:
-        """It is certain that the transaction was committed."""
+        """Note that the transaction is certain to be committed."""
         operation.promised = True
         for copy in operation.adds:
             copy.queue.sealed_by.pop(operation, None)
@@ -79,7 +79,7 @@ class Watch:
                 copy.doubtful = False
 
     def _revoke(self, channel: Channel) -> None:
-        """The commit was refused: nothing of it may ever be seen (TX-13)."""
+        """Note that the commit was refused, so that none of its effects may ever be seen (TX-13)."""
         if channel.committing is None:
             raise Violation(f"channel {channel.number} is closed with 506 without a reason")
         operation = channel.committing
@@ -101,7 +101,7 @@ class Watch:
         channel.closing = 506
 
     def _infer_refusal(self, copy: Copy) -> None:
-        """If a delivery comes from a channel whose commit was refused, this is the first that is seen of it."""
+        """Conclude that a commit was refused, if one of its channel's deliveries is delivered again."""
         for connection in self.connections:
             for channel in connection.channels.values():
                 if channel.undecided:
@@ -116,7 +116,7 @@ class Watch:
             raise Violation(f"{copy} was refused after it had been delivered")
         self.ledger.remove(copy, refusal)
         if copy.identity.via:
-            del copy.queue.gone[copy.identity]  # it may yet be dead-lettered
+            del copy.queue.gone[copy.identity]  # it may still be dead-lettered later
 
     def _seen_delivery(
         self,
@@ -131,7 +131,7 @@ class Watch:
     ) -> Copy:
         if method.delivery_tag != channel.next_tag:
             raise Violation(
-                f"delivery tag {method.delivery_tag} on channel {channel.number}, {channel.next_tag} is due"
+                f"delivery tag {method.delivery_tag} on channel {channel.number}; expected: {channel.next_tag}"
             )
         channel.next_tag += 1
         deaths = (scan(message.header).headers or {}).get("x-death")
@@ -141,18 +141,20 @@ class Watch:
         if copy.state is not State.READY:
             self._infer_refusal(copy)
         if copy.state is State.OUT:
-            raise Violation(f"{copy} is delivered, but another client holds it")
+            raise Violation(f"{copy} is delivered, although it is unsettled at another client")
         if copy.state is State.GONE:
             raise Violation(f"{copy} is delivered after {copy.removed and copy.removed.what}")
         if copy.delivered and not method.redelivered:
-            raise Violation(f"{copy} is delivered again, not marked as redelivered")
+            raise Violation(f"{copy} is delivered again, but not marked as redelivered")
         if copy.added.transaction:
             self._know(copy.added)
         self.ledger.count("redelivered" if method.redelivered else "delivered")
         copy.delivered = True
         self._seen.append((copy, threshold))
         if no_ack:
-            self.ledger.remove(copy, Operation(f"delivery of {copy}", None))  # it left when nobody saw it
+            self.ledger.remove(
+                copy, Operation(f"delivery of {copy}", None)
+            )  # the oracle cannot know the turn of its removal
         else:
             copy.state = State.OUT
             channel.unsettled[method.delivery_tag] = Delivery(copy, consumer)

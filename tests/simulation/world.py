@@ -1,4 +1,4 @@
-"""One simulated world: clients, network, server, disk and clock, moved step by step and watched by the oracle."""
+"""A simulated world of clients, network, server, disk and clock, executed step by step and watched by the oracle."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OPTIONS: Final = Options(
 
 
 class World:
-    """A history is a seed, for the disk and for what has no step of its own, and a list of steps."""
+    """Executes a history. A history is a list of steps, and a seed for the disk and other random choices."""
 
     def __init__(self, seed: int, *, make_broker: Callable[..., Broker] = Broker, options: Options = OPTIONS) -> None:
         self.rng = random.Random(f"world {seed}")
@@ -50,11 +50,11 @@ class World:
         self._set_up()
 
     def read_along(self) -> None:
-        """Write every message into the trace as well."""
+        """Add every message to the trace."""
         self.oracle.tell = self.note
 
     def note(self, text: str) -> None:
-        """Write it into the trace."""
+        """Add a line to the trace."""
         self.trace.append(f"turn {self.ledger.turn}: {text}")
 
     # -- the server's life
@@ -66,7 +66,7 @@ class World:
         return server
 
     def _set_up(self) -> None:
-        """A client that is not part of the history declares everything."""
+        """Declare the exchange and the queues with a client that is not part of the history."""
         actor = Actor(CLIENTS)
         self._connect(actor)
         actor.set_up()
@@ -97,7 +97,7 @@ class World:
         self.oracle.lose(self._connections[port])
 
     def _arrive(self, actor: Actor, size: int) -> None:
-        """The server receives what the network has for it, up to `size` bytes."""
+        """Deliver up to `size` bytes from the network to the server."""
         port, connection = actor.port, actor.connection
         if port is None or connection is None or not actor.up:
             return
@@ -115,7 +115,7 @@ class World:
 
     def _notice_closed(self) -> None:
         for actor in self.actors:
-            if actor.port is not None and actor.left:  # it is the client who closes, once its close is answered
+            if actor.port is not None and actor.left:  # the client closes the socket once its close is answered
                 self.server.lose(actor.port)
             if actor.port is not None and actor.port.closed and not actor.down:
                 if actor.connection is not None:
@@ -123,7 +123,7 @@ class World:
                 actor.lost()
 
     def _answer(self, actor: Actor, size: int) -> None:
-        """A client reads what the network has for it."""
+        """Deliver up to `size` bytes from the network to a client."""
         data = bytes(actor.down[:size])
         del actor.down[:size]
         actor.read(data)
@@ -136,7 +136,7 @@ class World:
             self._end_turn()
 
     def pump(self) -> None:
-        """Everything comes to rest: networks are empty, the disk has all, everybody knows all."""
+        """Run until everything is at rest: networks are empty, and everything is on disk and answered."""
         for _ in range(1000):
             for actor in self.actors:
                 self._arrive(actor, len(actor.up))
@@ -153,7 +153,10 @@ class World:
     # -- dying and coming back
 
     def restart(self, *, power_fails: bool, clean: bool = False, damaged: bool = False) -> None:
-        """The process ends, in good order if `clean`, and begins again with what is on disk."""
+        """Restart the process with the state on disk. With `clean`, it stops in order before.
+
+        With `damaged`, the medium has been damaged.
+        """
         if clean:
             self.pump()
             self.compare()
@@ -176,30 +179,34 @@ class World:
         self._set_up()
 
     def compare(self) -> None:
-        """At rest, the broker must hold exactly what it should."""
+        """Compare the broker's content at rest with the oracle's."""
         if not self.oracle.settled:
             raise Violation("answers are missing although everything is at rest")
         self.ledger.compare(contents(self.server.broker))
         self._compare_log()
 
     def _compare_log(self) -> None:
-        """What the log keeps for the broker is what the broker holds: nothing leaks, nothing is given back early."""
+        """Check that the log retains exactly the broker's messages: it neither leaks nor releases any too early."""
         kept = sum(segment.live for segment in self.server.journal._table)
         held = sum(logged(self.server.broker))
         if kept != held:
-            raise Violation(f"the log keeps {kept} messages, the queues hold {held}")
+            raise Violation(f"the log retains {kept} messages; expected: {held}")
 
     # -- steps
 
     def run(self, steps: Iterable[Step]) -> None:
-        """Do the steps, then look at everything. Raises Violation."""
+        """Execute the steps, then compare everything.
+
+        Raises:
+            Violation: the broker broke a rule.
+        """
         for step in steps:
             self.note(str(step))
             self.step(step)
         self.finish()
 
     def step(self, step: Step) -> None:
-        """Do one step; when the journal fails in it, the process dies as it must (DUR-2)."""
+        """Execute one step. If the journal fails in it, the process must die (DUR-2)."""
         faults = self.storage.faults
         dying = faults.dies_in is not None
         try:
@@ -211,17 +218,17 @@ class World:
             if isinstance(error, JournalFailed):
                 self._must_refuse()
             elif not dying:
-                return  # work on files may fail without harm to the log
+                return  # maintenance of files may fail without harm to the log
             self.ledger.count("power failures" if dying else "failed syncs")
             self.restart(power_fails=dying or step.how % 2 == 0)
 
     def _must_refuse(self) -> None:
-        """After a failed write the journal takes nothing more, whoever asks (DUR-2)."""
+        """Check that the journal refuses all further work after a failed write (DUR-2)."""
         try:
             self.server.journal.take_batch(0)
         except JournalFailed:
             return
-        raise Violation("the journal goes on after a failed write")
+        raise Violation("the journal continues after a failed write")
 
     def _step(self, step: Step) -> None:
         actor = self.actors[step.who % CLIENTS]
@@ -276,7 +283,7 @@ class World:
                 self._client_step(actor, step)
 
     def _maintain(self, kind: str) -> bool:
-        """One piece of the work that keeps the log short; False if there is none of this kind."""
+        """Do one piece of maintenance on the log. Returns False if there is none of this kind."""
         server = self.server
         work = {
             "snapshot": server.begin_snapshot,
@@ -301,7 +308,7 @@ class World:
             self._answer(actor, len(actor.down))
 
     def finish(self) -> None:
-        """Come to rest, compare, start again, compare again."""
+        """Bring everything to rest, compare, restart, and compare again."""
         self.note("finish")
         try:
             self.storage.faults = Faults()
@@ -318,7 +325,7 @@ class World:
 
 
 def contents(broker: Broker) -> dict[str, list[Found]]:
-    """What the broker holds, in order of position, read as it would read it."""
+    """The broker's messages by queue, in order of position, read with the broker's own code."""
     held: dict[str, list[Found]] = {}
     for holder in broker.holders:
         for consumer, entry in holder.held():
@@ -348,7 +355,7 @@ def _seen(position: int, envelope: Envelope, body: bytes, *, held: bool) -> Foun
 
 
 def logged(broker: Broker) -> Iterable[int]:
-    """How many messages each queue and client holds whose content lies in the log."""
+    """The numbers of messages, per queue and client, whose content is in the log."""
     for holder in broker.holders:
         yield sum(bool(entry.run.lsn) for _, entry in holder.held())
     for queue in broker.vhosts["/"].queues.values():

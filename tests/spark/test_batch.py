@@ -149,7 +149,7 @@ def test_errors_are_one_line_without_credentials(desk: Desk) -> None:
     rows = desk.spark.range(1).selectExpr("string(id) body")
     for said, action in (
         ("unknown option of the source: topic", lambda: read.option("topic", source).load()),
-        ("is a classic queue: option group must name", lambda: load(desk, subscribe=source)),
+        ("is a classic queue, which can only be read with option group", lambda: load(desk, subscribe=source)),
         ("404 NOT_FOUND - no queue 'none'", lambda: load(desk, subscribe="none", group="g")),
         ("environment variable UNSET is not set", lambda: load(desk, subscribe=source, connection="UNSET")),
         ("127.0.0.1:1: Connection refused", lambda: load(desk, subscribe=source, url="amqp://me:secret@127.0.0.1:1")),
