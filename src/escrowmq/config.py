@@ -110,7 +110,7 @@ class ListenSection(Section):
 
 
 class TlsSection(Section):
-    """Certificates. Required if `listen.tls_address` is set."""
+    """The certificates for `listen.tls_address`."""
 
     certificate: File | None = Field(default=None, description="The server's certificate chain in PEM format.")
     key: File | None = Field(
@@ -127,7 +127,7 @@ class TlsSection(Section):
 
 
 class LimitsSection(Section):
-    """Limits for each client."""
+    """Limits for connections, messages and transactions."""
 
     connections: int = Field(
         default=10_000, ge=1, description="The number of open connections. Further connections are closed at once."

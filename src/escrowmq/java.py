@@ -114,7 +114,7 @@ def require_worker(python: str) -> None:
     except (OSError, subprocess.SubprocessError) as error:
         raise SparkUnavailableError(
             f"Spark's workers run {found or python}, which cannot import escrowmq and pyarrow; call "
-            "escrowmq.spark.prepare() before the session is made, or set PYSPARK_PYTHON"
+            "escrowmq.spark.prepare() before creating the session, or set PYSPARK_PYTHON"
         ) from error
 
 

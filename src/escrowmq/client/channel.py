@@ -32,10 +32,7 @@ class Channel(Topology, Publishing, Consuming):
         return answer
 
     def tx_commit(self, *, timeout: Timeout = DEFAULT) -> Answer[spec.TxCommitOk]:
-        """Commit the transaction.
-
-        On return all of it is on disk and visible; after an error nothing is (TX-5, TX-8).
-        """
+        """Commit the transaction: all of it becomes durable and visible, or none of it (TX-5, TX-8)."""
         return self.rpc(spec.TxCommit(), timeout=timeout)
 
     def tx_rollback(self, *, timeout: Timeout = DEFAULT) -> Answer[spec.TxRollbackOk]:

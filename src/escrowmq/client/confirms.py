@@ -1,4 +1,4 @@
-"""Publisher confirms: which publishes of a channel the broker has confirmed or refused."""
+"""Publisher confirms: tracks which publishes of a channel the broker has confirmed or refused."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class Connection(Link):
 
         Raises:
             RolledBack: The branch has been rolled back because of its timeout.
-            OperationalError: All channels that were agreed with the broker are open.
+            OperationalError: The number of open channels has reached the limit that was agreed with the broker.
         """
         with self.guard:
             channel = self.open_channel(Channel, timeout)

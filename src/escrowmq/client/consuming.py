@@ -135,7 +135,7 @@ class Consuming(ChannelBase):
                 yield None, None, None
 
     def cancel(self) -> int:
-        """End `consume`. Returns the number of deliveries that had arrived unread and go back to the queue."""
+        """End `consume`. Returns the number of unread deliveries, which go back to the queue."""
         if self._generator is None:
             return 0
         consumer = self._generator[0]

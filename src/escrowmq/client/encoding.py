@@ -20,7 +20,7 @@ from escrowmq.wire.amqp091.frames import (
 from escrowmq.wire.amqp091.spec import BasicPublish
 
 PIECE_BYTES: Final = 256 * 1024
-"""The bytes of bodies that are encoded together, roughly at most. This much is in memory twice."""
+"""The approximate limit for bodies that are encoded together, in bytes. This much is in memory twice."""
 _CACHE_LIMIT: Final = 4096
 
 

@@ -33,7 +33,7 @@ class DataError(DatabaseError):
 
 
 class OperationalError(DatabaseError):
-    """A condition outside the application's control: lost connection, timeout, limit, rolled back branch (PEP 249)."""
+    """A condition outside the application's control: lost connection, timeout, limit, rolled-back branch (PEP 249)."""
 
 
 class IntegrityError(DatabaseError):

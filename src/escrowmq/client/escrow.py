@@ -45,7 +45,7 @@ class HoldState(NamedTuple):
 
 
 class QueueState(NamedTuple):
-    """What can be read from a queue: positions `first` to `next` - 1 of a stream, `ready` messages of a classic queue.
+    """The readable part of a queue: positions `first` to `next` - 1 of a stream, `ready` messages of a classic queue.
 
     `kind` is "classic" or "stream". `ident` changes when a durable queue is deleted and declared again.
     """
@@ -113,7 +113,7 @@ class Escrow:
         return HoldState(answer.first, answer.end, answer.count, answer.settled)
 
     def release(self, queue: str, group: str) -> int:
-        """Return the messages that a group holds to their places. Returns their number.
+        """Put the messages that a group holds back in their places. Returns their number.
 
         Raises:
             ResourceLocked: A prepared branch will settle some of them.
@@ -203,16 +203,17 @@ class Escrow:
         return True
 
     def begin_prepare(self, xid: Xid) -> Any:
-        """Ask for a branch to be prepared, without waiting for it; for `finish_prepare`."""
+        """Request that a branch be prepared, without waiting. Returns the request for `finish_prepare`."""
         channel = self._channel()
         return channel, channel.begin(spec.DtxCoordinationPrepare(xid.encode()))
 
     def finish_prepare(self, xid: Xid, request: Any) -> bool:
-        """Wait for the answer to `begin_prepare`.
+        """Wait for the answer to `begin_prepare`. Returns False if the branch was empty.
 
         On return the branch is on disk and can be committed even after a crash.
 
-        Returns False if the branch was empty. Raises RolledBack if it could not be prepared.
+        Raises:
+            RolledBack: The branch could not be prepared and was rolled back.
         """
         flags = self._finish(*request).flags
         if flags not in (codes.XA_OK, codes.XA_RDONLY):

@@ -175,7 +175,7 @@ class Link(ABC):
     def wait(self, done: Callable[[], object], timeout: Timeout) -> bool:
         """Process the connection until `done()` is true. Returns False after `timeout` seconds.
 
-        It returns True even if the connection ended right after.
+        If `done()` has become true, it returns True even if the connection has ended at the same time.
         """
         left = seconds = self._seconds(timeout)
         deadline = None if seconds is None else time.monotonic() + seconds
@@ -194,7 +194,7 @@ class Link(ABC):
         self._do(lambda: self._transport.turn(seconds))
 
     def wait_for(self, done: Callable[[], object], timeout: Timeout, what: str) -> None:
-        """Wait as `wait` does, but raise Timeout. `what` names what is awaited."""
+        """Wait like `wait`, but raise Timeout after `timeout` seconds. `what` names the awaited event in the error."""
         if not self.wait(done, timeout):
             raise self._late(f"{self.parameters.address}: no {what} within {self._seconds(timeout):g} s")
 

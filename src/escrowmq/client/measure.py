@@ -77,7 +77,7 @@ def consume(url: str, *, messages: int = 500_000, size: int = 100) -> Rate:
 
 
 def _wait_for(connection: Connection, messages: int) -> None:
-    """Wait until the queue holds all messages: publishing is asynchronous."""
+    """Wait until the queue holds all messages, because publishing is asynchronous."""
     with connection.channel() as channel:
         while channel.message_count(_QUEUE) < messages:
             connection.sleep(0.01)

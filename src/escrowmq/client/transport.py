@@ -1,7 +1,4 @@
-"""The connection's socket.
-
-It reads while it writes, so that client and broker never block each other; and heartbeats.
-"""
+"""The connection's socket. It reads while it writes, so neither side can block the other, and it sends heartbeats."""
 
 from __future__ import annotations
 
@@ -27,9 +24,11 @@ _WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteEr
 
 
 def dial(wanted: Parameters, deadline: float) -> socket.socket:
-    """Open a TCP or TLS connection and make it non-blocking. `deadline` is by `time.monotonic`.
+    """Open a TCP or TLS connection and make it non-blocking. `deadline` is a time of `time.monotonic()`.
 
-    Raises ConnectionClosed or Timeout.
+    Raises:
+        ConnectionClosed: The connection could not be opened.
+        Timeout: The deadline has passed.
     """
     left = max(deadline - time.monotonic(), 0.001)
     try:
@@ -105,7 +104,7 @@ class Transport:
             sock.close()
 
     def abort(self) -> None:
-        """Reset the connection: the peer notices without reading, and unread data is discarded."""
+        """Reset the connection. The peer notices even if it does not read, and discards unread data."""
         with contextlib.suppress(OSError):
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
         self.close()

@@ -55,7 +55,7 @@ def command(*, once: bool, limit: int | None, data_dir: Path | None, out: Path |
     The events are the flights that left New York in 2013, as JSON messages in transactions of 500. A client consumes
     them. A Spark query sums up their delays in a table and writes the late flights to another queue. Finally the audit
     checks the history of each message in the broker's journal. Exit code 0 means that every event arrived exactly once
-    and the audit found no violation, 1 that this is not so or that something failed.
+    and that the audit found no violation. Exit code 1 means that this is not so, or that a step failed.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)

@@ -7,8 +7,7 @@ The query has two outputs, of which only one is the broker's. Each message takes
 2. The epoch's sums are written to the folder `epoch=N` of the table. Writing them again replaces the folder with the
    same content.
 3. The late flights are prepared as branches of one global transaction. One decision, which is one record in the
-broker's
-   journal, commits them, settles the range, and records that the application has reached epoch N.
+   broker's journal, commits them, settles the range, and records that the application has reached epoch N.
 
 A crash before step 3 leaves reserved messages, branches that nobody sees, and possibly a folder; the epoch is run again
 and replaces it. After step 3 the broker reports epoch N as decided. Its range is settled and cannot be read again,

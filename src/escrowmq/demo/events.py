@@ -56,7 +56,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """Of the deliveries that were unsettled when the connection was lost: how many came back."""
+    """How many of the deliveries that were unsettled when the connection was lost came back."""
 
     doubtful: int
     doubtful_back: int

@@ -37,7 +37,7 @@ class Ledger:
     def delivered(self, ident: int, checksum: int) -> None:
         """Record a delivery.
 
-        The numbers must grow on one connection, because there is one publisher, queue and consumer (ORD-1).
+        The numbers must increase on one connection, because there is one publisher, queue and consumer (ORD-1).
         """
         if self._counted[ident]:
             self.twice += 1

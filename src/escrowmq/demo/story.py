@@ -34,7 +34,7 @@ EPOCHS: Final = 2
 LATEST: Final = 0.7
 """The share of all transactions after which the broker is killed in any case."""
 HURRY: Final = 4
-"""The number of transactions before the end from which on the broker is killed at once, so that it is killed at all."""
+"""The number of final transactions in which the broker is killed at once, so that it is killed at all."""
 ACKNOWLEDGED: Final = 450
 """The deliveries per transaction of the consumer; not the publisher's number, so that some are usually unsettled."""
 KILLS: Final = 8
@@ -172,7 +172,7 @@ class Story:
             self._streaming.finish()
 
     def _due(self, number: int) -> bool:
-        """Whether to kill the broker in this transaction: in the second half, once Spark works or it gets late."""
+        """Whether to kill the broker in this transaction: in the second half, once Spark works or the end is near."""
         if not self._target <= number < self._last or self._doubts or self._kills >= KILLS:
             return False
         return len(self._streaming.rows) >= EPOCHS or number >= LATEST * self._last

@@ -126,7 +126,7 @@ class Streaming:
             self._doubtful = None
 
     def _kill_within(self, epoch: int) -> None:
-        """Kill the driver at a random moment before the decision, unless it is faster than any before."""
+        """Kill the driver at a random moment of the decision, unless the decision is faster than any before."""
         if self.pipe.poll(random.uniform(0, self._decision_seconds)):  # noqa: S311 - no secret
             return
         assert self._process is not None

@@ -48,9 +48,9 @@ def inspect(journal: Path, *, records: bool, as_json: bool, start: int | None) -
     checked; after a damaged range, reading continues at the next intact frame. Nothing is changed, and a broker may be
     running on it.
 
-    Exit code 1 means that the journal is damaged, 141 that the reader of the output has gone (`… | head`). A torn tail,
-    which is the last frame of the segment that was being written, does not count as damage. A crash during a write
-    looks like that, and so does damage to that one frame; the broker cuts it off when it starts.
+    Exit code 1 means that the journal is damaged, 141 that the reader of the output has gone (`… | head`). A torn tail
+    does not count as damage: it is an incomplete last frame in the segment that was being written. A crash during a
+    write and damage to that one frame look the same; the broker cuts the frame off when it starts.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""Collects what the journal's reader finds by file, and checks the content of every record."""
+"""Collects the findings of the journal's reader by file, and checks the content of every record."""
 
 from __future__ import annotations
 

@@ -76,11 +76,11 @@ class JournalFile:
         self._footer_known = False
 
     def offset_of(self, lsn: int) -> int:
-        """Return the offset in the file of an address."""
+        """Return the file offset of an address."""
         return lsn - self.origin + fmt.FILE_HEADER_SIZE
 
     def lsn_of(self, offset: int) -> int:
-        """Return the address of an offset in the file."""
+        """Return the address of a file offset."""
         return offset - fmt.FILE_HEADER_SIZE + self.origin
 
     @property

@@ -274,7 +274,7 @@ class Journal:
         segment.live -= count
 
     def sparse_segments(self, limit_ratio: float) -> list[SparseSegment]:
-        """Return the sealed segments below the snapshot in which some messages live, but a share below `limit_ratio`.
+        """Return the sealed segments below the snapshot of which some messages live, but a share below `limit_ratio`.
 
         `limit_ratio` is 0 to 1.
         """
@@ -327,9 +327,9 @@ class Journal:
     def housekeeping(self) -> Callable[[], None] | None:
         """Return file work that is due, to be run on another thread. Returns None if there is none or it still runs.
 
-        To be called between turns of the loop, when the records of all released messages have been appended. It
-        installs a written snapshot once the log is synced up to it, then deletes older snapshots and dead segments. The
-        work may raise OSError, after which it is simply incomplete.
+        Call it between turns of the loop, when the records of all released messages have been appended. The work
+        installs a written snapshot once the log is synced up to it, then deletes older snapshots and dead segments. It
+        may raise OSError; then it is incomplete, but nothing else is affected.
 
         Raises:
             JournalFailed: The journal has failed.

@@ -1,6 +1,6 @@
 """A simulated disk that loses unsynced data, tears writes at sectors, fails syncs, fills up and flips bits.
 
-All choices come from the `random.Random` that it is given, so the same seed gives the same behavior.
+All choices come from the `random.Random` that it is given, so the same seed gives the same behaviour.
 """
 
 from __future__ import annotations

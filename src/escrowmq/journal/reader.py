@@ -182,7 +182,7 @@ class JournalReader:
         return JournalFile(self._storage, name)
 
     def segment_starts(self) -> list[tuple[int, str]]:
-        """First LSN and name of each segment, ascending."""
+        """Return the first LSN and the name of each segment, ascending."""
         found = ((fmt.parse_name(name), name) for name in self.names(fmt.TYPE_SEGMENT))
         return [(parsed[1], name) for parsed, name in found if parsed is not None]
 

@@ -111,7 +111,7 @@ def examine(storage: Storage) -> Found:
 
 
 def _newest_snapshot(storage: Storage, names: list[str]) -> tuple[JournalFile | None, list[JournalDamaged]]:
-    """Return the newest intact snapshot, and the damages of those that are newer still, in ascending order."""
+    """Return the newest intact snapshot, and the errors of all newer ones in ascending order."""
     damages: list[JournalDamaged] = []
     for name in reversed(names):
         try:

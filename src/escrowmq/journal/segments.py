@@ -64,7 +64,7 @@ class SegmentTable:
 
     @property
     def before_current(self) -> int:
-        """The number of messages that the last but one segment ever held."""
+        """The number of messages that the second-to-last segment ever held."""
         return self._segments[-2].total if len(self._segments) > 1 else 0
 
     def begin(self, lsn: int) -> None:

@@ -41,7 +41,10 @@ class Storage(Protocol):
         """Create an empty file, or empty an existing one. Its name is durable only after `replace`."""
 
     def reserve(self, name: str, size: int) -> None:
-        """Preallocate space up to `size` bytes, which reads as zeros. ENOSPC if there is not enough space."""
+        """Preallocate space up to `size` bytes, which reads as zeros.
+
+        Raises OSError (ENOSPC) if there is not enough.
+        """
 
     def write(self, name: str, offset: int, *parts: bytes) -> None:
         """Write the parts one after the other at `offset`, in one system call if possible.

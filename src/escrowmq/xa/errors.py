@@ -59,10 +59,11 @@ class TimedOut(RolledBack, TimeoutError):  # noqa: N818 - the state is the name
 
 
 class InDoubt(TransactionError):  # noqa: N818 - the state is the name
-    """The outcome is not known yet. It will be the same for all participants, and recovery brings it about.
+    """The outcome is not known yet. It will be the same for all participants.
 
-    After a failure of the decision log, that happens when the log can be written again, or when the next manager opens
-    it. After a lost answer to a one-phase commit, the only participant has already decided and must be asked.
+    After a failure of the decision log, recovery completes the transaction when the log can be written again, or when
+    the next manager opens it. After a lost answer to a one-phase commit, the only participant has already decided and
+    must be asked.
     """
 
 

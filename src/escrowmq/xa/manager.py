@@ -122,7 +122,7 @@ class TransactionManager:
     ) -> GlobalTransaction:
         """Begin a transaction with the manager's connections for `names` and your own `connections` by participant.
 
-        `timeout` is in seconds; None means the manager's. Raises what the drivers raise when a branch begins.
+        `timeout` is in seconds; None means the manager's. Errors of the drivers are raised unchanged.
 
         Raises:
             UsageError: A participant is unknown or named twice, or the manager is closed.
@@ -248,13 +248,17 @@ class TransactionManager:
         return report
 
     def unfinished(self) -> list[Decision]:
-        """Decided, and not acknowledged by all, or completed by hand. Raises LogError when the log has failed."""
+        """Return the decisions that some participant has not acknowledged, or that an operator has completed.
+
+        Raises:
+            LogError: The log has failed.
+        """
         return list(self.log.decisions().values())
 
     def forget(self, id: str) -> None:
         """Forget a transaction that an operator completed, in the log and at its participants (DTX-10).
 
-        Raises what the drivers raise.
+        Errors of the drivers are raised unchanged.
 
         Raises:
             UsageError: There is no such transaction, or no operator has completed it, or a participant is not

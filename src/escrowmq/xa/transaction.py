@@ -62,7 +62,7 @@ class GlobalTransaction:
         """Add a participant, with your own connection or, if None, one of the manager's. Returns the connection.
 
         Your own connection must not be in a transaction; you can use it again when this one is over. One of the
-        manager's is returned to it then, so do not keep a reference. Raises what the driver raises.
+        manager's is returned to it then, so do not keep a reference. Errors of the driver are raised unchanged.
 
         Raises:
             UsageError: The participant is unknown or already takes part, or the transaction is over.

@@ -1,4 +1,4 @@
-"""The naming of global transactions and branches, by which recovery recognizes its own.
+"""The naming of global transactions and branches, by which recovery recognises its own.
 
 A global transaction id is `MANAGER.LOG.RANDOM`: the manager's name, the identity that the decision log got when it was
 created, and 64 random bits. A manager with a new or different log therefore never decides about branches of the old
