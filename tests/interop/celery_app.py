@@ -1,4 +1,4 @@
-"""Tasks for the worker of test_celery.py; `ESCROWMQ_TEST_URL` and `…_QUEUE` tell where they come from."""
+"""The tasks of the worker in test_celery.py. ESCROWMQ_TEST_URL and ESCROWMQ_TEST_QUEUE name broker and queue."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ app.conf.update(
     result_persistent=True,
 )
 if os.environ.get("ESCROWMQ_TEST_QUEUE_TYPE") == "quorum":
-    # Celery delays tasks for quorum queues in the broker, by a cascade of 28 queues with a TTL each.
+    # For quorum queues, Celery delays tasks in the broker, with a cascade of 28 queues that have TTLs.
     app.conf.update(
         task_queues=None,
         task_default_queue_type="quorum",
@@ -42,14 +42,14 @@ def add(x: int, y: int) -> int:
 
 @app.task
 def note(path: str, line: str) -> None:
-    """Append a line to a file: what happened, for the test to see."""
+    """Append a line to a file that the test reads."""
     with open(path, "a", encoding="utf-8") as file:  # noqa: PTH123
         file.write(f"{line}\n")
 
 
 @app.task(bind=True, max_retries=3)
 def flaky(self: Any) -> int:
-    """Succeeds at the third attempt."""
+    """Succeed at the third attempt."""
     if self.request.retries < 2:
         raise self.retry(countdown=0.05)
     retries: int = self.request.retries

@@ -1,4 +1,4 @@
-"""A certificate authority for tests."""
+"""Issue certificates for the interop tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DAY = dt.timedelta(days=1)
 
 
 class Authority:
-    """Issues certificates into a folder; its own is `file`."""
+    """An authority that writes certificates to a folder. `file` is its own certificate."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -25,7 +25,7 @@ class Authority:
         self._write(self.file, self._certificate(self._name, self._key, authority=True))
 
     def issue(self, common_name: str, *, server: bool = False) -> tuple[Path, Path]:
-        """A certificate and its key, for 127.0.0.1 and localhost if it is a server's."""
+        """Issue a certificate; one for a server includes 127.0.0.1 and localhost. Returns certificate and key."""
         key = ec.generate_private_key(ec.SECP256R1())
         certificate, private = (self._folder / f"{common_name}.{kind}.pem" for kind in ("certificate", "key"))
         self._write(certificate, self._certificate(_name(common_name), key, server=server))

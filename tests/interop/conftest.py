@@ -1,4 +1,4 @@
-"""Brokers for the interop tests: one that a worker's tests share, and one that a test may kill."""
+"""Brokers for the interop tests: one shared by all tests of a process, and one for tests that kill or configure it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ logging.getLogger("pika").setLevel(logging.CRITICAL)  # it reports each error th
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """Shared by all tests of a worker: use names of your own, and leave nothing behind that others could meet."""
+    """A broker shared by all tests of a process. Tests must use unique names, and leave nothing that affects others."""
     with running_broker(tmp_path_factory.mktemp("broker")) as process:
         yield process
 
 
 @pytest.fixture
 def own_broker(tmp_path: Path) -> Iterator[Callable[[str], BrokerProcess]]:
-    """Start a broker of one's own, to kill or to configure: `own_broker(toml)`."""
+    """A function that starts a broker for this test alone: `own_broker(toml)`."""
     started: list[BrokerProcess] = []
 
     def start(config: str = "") -> BrokerProcess:

@@ -1,6 +1,6 @@
-"""The C client, librabbitmq, called as a C program would: as much of it as the tests need.
+"""A minimal binding to the C client librabbitmq, which calls it as a C program would.
 
-The library comes with Debian's amqp-tools; no compiler is needed.
+The library is part of Debian's amqp-tools; no compiler is needed.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class GetOk(Structure):
 
 
 class Properties(Structure):
-    """amqp_basic_properties_t; only what is set here is read."""
+    """amqp_basic_properties_t; the library reads only the fields named in `flags`."""
 
     _fields_ = (
         ("flags", c_uint32),
@@ -88,7 +88,7 @@ class Message(Structure):
 
 
 class ReplyError(Exception):
-    """The broker closed the channel or the connection, with this code and text; code 0: the library's own error."""
+    """The broker closed the channel or the connection with this code and text. Code 0 is an error of the library."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(code, text)
@@ -97,7 +97,7 @@ class ReplyError(Exception):
 
 
 def load() -> Any:
-    """The library, None if it is not installed."""
+    """The library; None if it is not installed."""
     name = ctypes.util.find_library("rabbitmq")
     if name is None:
         return None
@@ -112,7 +112,7 @@ def load() -> Any:
 
 
 def text(value: str) -> Bytes:
-    """A string as amqp_bytes_t; it keeps the characters alive."""
+    """Convert a string to amqp_bytes_t. The result keeps the characters alive."""
     data = value.encode()
     made = Bytes(len(data), ctypes.cast(c_char_p(data), c_void_p))
     made.keep = data
@@ -120,7 +120,7 @@ def text(value: str) -> Bytes:
 
 
 class Client:
-    """A connection. Raises ReplyError."""
+    """A connection. All methods raise ReplyError."""
 
     def __init__(self, library: Any, port: int, password: str = "guest", vhost: str = "/") -> None:
         self._library = library
@@ -155,7 +155,7 @@ class Client:
         raise ReplyError(0, f"reply type {reply.reply_type}, library error {reply.library_error}")
 
     def call(self, function: str, channel: int, *arguments: Any) -> None:
-        """A method with a plain answer: `amqp_tx_commit`, `amqp_channel_open` …"""
+        """Call a function with a plain answer, such as `amqp_tx_commit` or `amqp_channel_open`."""
         getattr(self._library, function)(self._state, c_uint16(channel), *arguments)
         self._check(self._library.amqp_get_rpc_reply(self._state))
 
@@ -164,7 +164,7 @@ class Client:
         self.call("amqp_queue_declare", channel, text(queue), *flags, Table())
 
     def publish(self, channel: int, queue: str, body: str) -> None:
-        """A persistent message, through the default exchange."""
+        """Publish a persistent message through the default exchange."""
         properties = Properties(flags=_DELIVERY_MODE, delivery_mode=2)
         where = (text(""), text(queue), c_int(0), c_int(0))
         publish = self._library.amqp_basic_publish
@@ -173,7 +173,7 @@ class Client:
             raise ReplyError(0, f"library error {error}")
 
     def get(self, channel: int, queue: str, *, no_ack: bool = False) -> tuple[int, bytes] | None:
-        """Tag and body of the next message; None when there is none."""
+        """Get the next message. Returns its tag and body; None if the queue is empty."""
         answer = self._library.amqp_basic_get(self._state, c_uint16(channel), text(queue), c_int(no_ack))
         reply = self._check(answer)
         if reply.reply.id != _GET_OK:

@@ -1,4 +1,4 @@
-"""aio-pika, on asyncio: its robust connections come back by themselves."""
+"""aio-pika on asyncio, including its robust connections, works with the broker."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ async def named_timeout(what: str) -> AsyncIterator[None]:
         async with asyncio.timeout(PATIENCE):
             yield
     except TimeoutError:
-        raise TimeoutError(f"{what} did not come about in {PATIENCE} s") from None
+        raise TimeoutError(f"timed out after {PATIENCE} s waiting for {what}") from None
 
 
 async def until(condition: Callable[[], object], what: str) -> None:
-    """Raises TimeoutError, which names `what`."""
+    """Poll `condition` until it is true. Raises TimeoutError, which names `what`."""
     async with named_timeout(what):
-        while not condition():  # noqa: ASYNC110 - of another process there is no event
+        while not condition():  # noqa: ASYNC110 - another process sets no event
             await asyncio.sleep(0.02)
 
 
@@ -59,7 +59,7 @@ def run(scenario: Callable[[], object]) -> None:
     asyncio.run(scenario())  # type: ignore[arg-type]
 
 
-def test_publish_confirm_consume(broker: BrokerProcess, name: str) -> None:
+def test_published_messages_are_confirmed_and_consumed(broker: BrokerProcess, name: str) -> None:
     async def scenario() -> None:
         async with robust(broker) as connection, connection.channel(on_return_raises=True) as channel:
             await channel.set_qos(prefetch_count=20)
@@ -84,7 +84,7 @@ def test_publish_confirm_consume(broker: BrokerProcess, name: str) -> None:
     run(scenario)
 
 
-def test_transactions(broker: BrokerProcess, name: str) -> None:
+def test_transactions_commit_and_roll_back(broker: BrokerProcess, name: str) -> None:
     async def scenario() -> None:
         async with robust(broker) as connection:
             channel = await connection.channel(publisher_confirms=False)
@@ -121,7 +121,7 @@ def test_errors_close_the_channel_only(broker: BrokerProcess, name: str) -> None
     run(scenario)
 
 
-def test_headers_of_every_type(broker: BrokerProcess, name: str) -> None:
+def test_headers_of_every_type_arrive_unchanged(broker: BrokerProcess, name: str) -> None:
     headers: dict[str, object] = {
         "bool": True,
         "int": -5,
@@ -162,7 +162,7 @@ def test_headers_of_every_type(broker: BrokerProcess, name: str) -> None:
     run(scenario)
 
 
-def test_dead_letters_and_their_history(broker: BrokerProcess, name: str) -> None:
+def test_dead_letters_carry_their_history(broker: BrokerProcess, name: str) -> None:
     async def scenario() -> None:
         async with robust(broker) as connection, connection.channel() as channel:
             dead = await channel.declare_queue(name + " dead", exclusive=True)
@@ -182,7 +182,7 @@ def test_dead_letters_and_their_history(broker: BrokerProcess, name: str) -> Non
     run(scenario)
 
 
-def test_streams(broker: BrokerProcess, name: str) -> None:
+def test_a_stream_is_read_from_an_offset(broker: BrokerProcess, name: str) -> None:
     async def scenario() -> None:
         async with robust(broker) as connection, connection.channel() as channel:
             await channel.set_qos(prefetch_count=5)
@@ -202,7 +202,7 @@ def test_streams(broker: BrokerProcess, name: str) -> None:
     run(scenario)
 
 
-def test_rpc_pattern(broker: BrokerProcess, name: str) -> None:
+def test_the_rpc_pattern_works(broker: BrokerProcess, name: str) -> None:
     async def scenario() -> None:
         async with robust(broker) as connection, connection.channel() as channel:
             rpc = await aio_pika.patterns.RPC.create(channel)
@@ -218,7 +218,7 @@ def test_rpc_pattern(broker: BrokerProcess, name: str) -> None:
 
 
 def test_a_robust_connection_survives_kills(own_broker: Callable[[str], BrokerProcess], name: str) -> None:
-    """Publisher and consumer go on by themselves; of what was confirmed nothing is lost."""
+    """Publisher and consumer reconnect automatically, and no confirmed message is lost."""
     broker = own_broker("")
     confirmed: set[int] = set()
     got: list[int] = []
@@ -255,8 +255,10 @@ def test_a_robust_connection_survives_kills(own_broker: Callable[[str], BrokerPr
                 await asyncio.to_thread(broker.kill)
                 await asyncio.to_thread(broker.start)
             sent, received = len(confirmed), len(got)
-            await until(lambda: len(confirmed) >= sent + 50 and len(got) >= received + 50, "both go on")
+            await until(
+                lambda: len(confirmed) >= sent + 50 and len(got) >= received + 50, "publisher and consumer to continue"
+            )
             publishing.cancel()
-            await until(lambda: confirmed <= set(got), "everything that was confirmed")
+            await until(lambda: confirmed <= set(got), "all confirmed messages")
 
     run(scenario)

@@ -1,4 +1,4 @@
-"""librabbitmq: its command line tools (Debian's amqp-tools), and its transactions, which the tools do not have."""
+"""The command line tools of librabbitmq (Debian's amqp-tools), and its transactions, which the tools do not support."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [
 
 
 def url(broker: BrokerProcess, password: str = "guest", vhost: str = "") -> str:
-    """Without a slash at the end, which would name the virtual host "" in these tools."""
+    """The broker's URL without a final slash, which these tools take for the virtual host ""."""
     return f"amqp://guest:{password}@127.0.0.1:{broker.port}{vhost}"
 
 
@@ -43,7 +43,7 @@ def done(process: subprocess.CompletedProcess[str]) -> str:
     return process.stdout
 
 
-def test_publish_get_consume(broker: BrokerProcess, name: str, tmp_path: Path) -> None:
+def test_messages_are_published_got_and_consumed(broker: BrokerProcess, name: str, tmp_path: Path) -> None:
     assert done(tool(broker, "declare-queue", "-q", name, "-d")) == f"{name}\n"
     done(tool(broker, "publish", "-r", name, "-p", "-b", "one", "-H", "mine: 1", "-C", "text/plain"))
     done(tool(broker, "publish", "-r", name, "-p", "-l", given="two\nthree\n"))
@@ -64,7 +64,9 @@ def test_a_consumer_that_fails_leaves_the_message(broker: BrokerProcess, name: s
     done(tool(broker, "delete-queue", "-q", name))
 
 
-def test_exchanges_and_exclusive_queues(broker: BrokerProcess, name: str, tmp_path: Path) -> None:
+def test_an_exclusive_queue_receives_messages_from_an_exchange(
+    broker: BrokerProcess, name: str, tmp_path: Path
+) -> None:
     out = tmp_path / "got"
     command = [
         "amqp-consume",
@@ -92,7 +94,7 @@ def test_exchanges_and_exclusive_queues(broker: BrokerProcess, name: str, tmp_pa
     assert out.read_text() == "hello"
 
 
-def test_errors(broker: BrokerProcess, name: str) -> None:
+def test_errors_are_reported_with_their_codes(broker: BrokerProcess, name: str) -> None:
     missing = tool(broker, "get", "-q", name)
     assert missing.returncode == 1
     assert f"server channel error 404, message: NOT_FOUND - no queue '{name}' in vhost '/'" in missing.stderr
@@ -116,7 +118,7 @@ def test_errors(broker: BrokerProcess, name: str) -> None:
     assert "530" in lost.stderr
 
 
-def test_large_messages_and_small_ones(broker: BrokerProcess, name: str) -> None:
+def test_messages_of_any_size_arrive_unchanged(broker: BrokerProcess, name: str) -> None:
     done(tool(broker, "declare-queue", "-q", name))
     for body in ("", "x" * 131064, "y" * (10 << 20)):
         done(tool(broker, "publish", "-r", name, given=body))
@@ -124,7 +126,9 @@ def test_large_messages_and_small_ones(broker: BrokerProcess, name: str) -> None
     done(tool(broker, "delete-queue", "-q", name))
 
 
-def test_a_waiting_consumer_is_told_of_the_end(own_broker: Callable[[str], BrokerProcess], name: str) -> None:
+def test_a_waiting_consumer_notices_that_the_broker_stops(
+    own_broker: Callable[[str], BrokerProcess], name: str
+) -> None:
     broker = own_broker("")
     done(tool(broker, "declare-queue", "-q", name, "-d"))
     done(tool(broker, "publish", "-r", name, "-p", "-b", "kept"))
@@ -136,20 +140,23 @@ def test_a_waiting_consumer_is_told_of_the_end(own_broker: Callable[[str], Broke
         assert consumer.stdout.read(4) == "more"
         broker.signal(signal.SIGTERM)
         _, errors = consumer.communicate(timeout=PATIENCE)
-    # It does not look at the reason; and its last ack may come when nobody reads any more.
+    # The tool ignores the reason of the close, and its last ack may arrive too late.
     assert "connection closed unexpectedly" in errors or "a socket error occurred" in errors
     assert broker.wait() == 0
     broker.start()
-    assert tool(broker, "get", "-q", name).stdout in ("", "more")  # the last one may have come, but not been acked
+    assert tool(broker, "get", "-q", name).stdout in (
+        "",
+        "more",
+    )  # the ack of the last message may have arrived too late
 
 
 @pytest.mark.skipif(LIBRARY is None, reason="librabbitmq is not installed")
 class TestLibrary:
-    """What a C program sees."""
+    """The library as a C program uses it."""
 
     @pytest.mark.rule("TX-2")
     @pytest.mark.rule("TX-4")
-    def test_transactions(self, broker: BrokerProcess, name: str) -> None:
+    def test_transactions_commit_and_roll_back(self, broker: BrokerProcess, name: str) -> None:
         with librabbitmq.Client(LIBRARY, broker.port) as client:
             for channel in (1, 2):
                 client.call("amqp_channel_open", channel)
@@ -166,13 +173,13 @@ class TestLibrary:
             assert got[1] == b"1"
             client.ack(1, got[0])
             client.call("amqp_tx_rollback", 1)
-            client.ack(1, got[0])  # it is still ours
+            client.ack(1, got[0])  # the rollback left it unacknowledged
             client.call("amqp_tx_commit", 1)
             assert client.get(2, name, no_ack=True) == (1, b"2")
             assert client.get(2, name) is None
 
     @pytest.mark.rule("TX-1")
-    def test_errors(self, broker: BrokerProcess, name: str) -> None:
+    def test_errors_have_their_codes_and_texts(self, broker: BrokerProcess, name: str) -> None:
         with librabbitmq.Client(LIBRARY, broker.port) as client:
             client.call("amqp_channel_open", 1)
             with pytest.raises(librabbitmq.ReplyError) as caught:

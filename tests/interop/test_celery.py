@@ -1,4 +1,4 @@
-"""A Celery worker, as a process of its own, that takes its tasks from EscrowMQ and answers through it."""
+"""A Celery worker in a separate process receives tasks from the broker, and sends results through it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PATIENCE = 60
 
 @contextmanager
 def worker(broker: BrokerProcess, queue: str, log: Path, *args: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A worker that is ready; stopped in an orderly way at the end."""
+    """Start a worker, and wait until it is ready. It is stopped cleanly at the end."""
     environment = {**os.environ, "ESCROWMQ_TEST_URL": broker.url, "ESCROWMQ_TEST_QUEUE": queue}
     command = [
         *(sys.executable, "-m", "celery", "-A", "tests.interop.celery_app", "worker"),
@@ -48,7 +48,7 @@ def worker(broker: BrokerProcess, queue: str, log: Path, *args: str) -> Iterator
 
 @pytest.fixture
 def app(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
-    """Celery's application on the side of the caller; a fresh one, since it remembers its broker."""
+    """A function that creates the caller's Celery application. Each test needs a new one, bound to its broker."""
     apps: list[Any] = []
 
     def load(broker: BrokerProcess, queue: str) -> Any:
@@ -65,7 +65,9 @@ def app(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
         each.close()
 
 
-def test_tasks_and_results(broker: BrokerProcess, name: str, app: Callable[..., Any], tmp_path: Path) -> None:
+def test_tasks_are_executed_and_return_results(
+    broker: BrokerProcess, name: str, app: Callable[..., Any], tmp_path: Path
+) -> None:
     tasks = app(broker, name)
     with worker(broker, name, tmp_path / "worker.log"):
         assert tasks.add.delay(2, 3).get(PATIENCE) == 5
@@ -78,7 +80,7 @@ def test_tasks_and_results(broker: BrokerProcess, name: str, app: Callable[..., 
         assert group(tasks.add.s(i, i) for i in range(10)).apply_async().get(PATIENCE) == list(range(0, 20, 2))
 
 
-def test_delayed_tasks_of_quorum_queues(
+def test_delayed_tasks_of_quorum_queues_are_executed(
     own_broker: Callable[[str], BrokerProcess],
     name: str,
     app: Callable[..., Any],
@@ -99,8 +101,10 @@ def test_delayed_tasks_of_quorum_queues(
         assert delayed.message_count == 0
 
 
-def test_remote_control(broker: BrokerProcess, name: str, app: Callable[..., Any], tmp_path: Path) -> None:
-    """Inspection and control: fanout exchanges, reply queues, a mailbox for each worker."""
+def test_remote_control_reaches_the_worker(
+    broker: BrokerProcess, name: str, app: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Inspection and control use fanout exchanges, reply queues, and a mailbox for each worker."""
     tasks = app(broker, name)
     with worker(broker, name, tmp_path / "worker.log") as process:
         control = tasks.app.control
@@ -108,7 +112,7 @@ def test_remote_control(broker: BrokerProcess, name: str, app: Callable[..., Any
         def said(answers: list[dict[str, Any]]) -> list[Any]:
             return [reply for answer in answers for reply in answer.values()]
 
-        # Celery waits no longer than that for answers, and does not mind if there are none.
+        # Celery waits for answers only until the timeout, and having none is not an error, so the test retries.
         wait_until(lambda: {"ok": "pong"} in said(control.ping(timeout=2)), PATIENCE, "pong")
         wait_until(
             lambda: process.pid in [stats["pid"] for stats in said([control.inspect(timeout=2).stats() or {}])],
@@ -128,7 +132,7 @@ def test_remote_control(broker: BrokerProcess, name: str, app: Callable[..., Any
         )
 
 
-def test_tasks_of_a_worker_that_dies_are_run_by_another(
+def test_tasks_of_a_killed_worker_are_executed_by_another(
     broker: BrokerProcess, name: str, app: Callable[..., Any], tmp_path: Path
 ) -> None:
     tasks = app(broker, name)
@@ -141,13 +145,13 @@ def test_tasks_of_a_worker_that_dies_are_run_by_another(
         first.wait()
         with worker(broker, name, tmp_path / "second.log"):
             wait_until(lambda: len(set(lines(notes))) == 300, PATIENCE, "the others")
-        first.returncode = 0  # it was killed on purpose
+        first.returncode = 0  # the kill was intended
 
 
 def test_a_worker_survives_a_broker_that_is_killed(
     own_broker: Callable[[str], BrokerProcess], name: str, app: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """Every task that was accepted is run, though the broker dies with kill -9 twice meanwhile."""
+    """Every accepted task is executed, although the broker is killed twice with SIGKILL."""
     broker = own_broker("")
     tasks = app(broker, name)
     notes, log = tmp_path / "notes", tmp_path / "worker.log"

@@ -1,6 +1,6 @@
-"""The same scripts, driven by pika, on EscrowMQ and on RabbitMQ: what clients are answered is the same, but for a list.
+"""The same scripts, executed by pika, get the same answers from EscrowMQ and RabbitMQ, apart from listed differences.
 
-RabbitMQ's answers are recorded, so that its absence does not matter; where it is installed, the records are checked.
+RabbitMQ's answers are recorded, so RabbitMQ need not be installed; where it is, the records are checked.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def prepared(broker: BrokerProcess) -> BrokerProcess:
 
 
 @pytest.mark.parametrize("name", records.SCENARIOS)
-def test_answers_as_rabbitmq_does(name: str, prepared: BrokerProcess) -> None:
+def test_the_broker_answers_like_rabbitmq(name: str, prepared: BrokerProcess) -> None:
     lines = records.run(name, prepared.port)
     recorded = records.recorded(name)
     padded = [*lines, *[""] * len(recorded)]
@@ -43,16 +43,16 @@ def test_answers_as_rabbitmq_does(name: str, prepared: BrokerProcess) -> None:
     assert "\n".join(lines) == "\n".join(wanted)
 
 
-def test_every_difference_is_one() -> None:
+def test_every_listed_difference_is_in_the_records() -> None:
     for name, differences in DIFFERENCES.items():
         assert not differences.keys() - set(records.recorded(name)), name
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not RabbitMQ.installed(), reason="rabbitmq-server is not installed")
-def test_the_records_are_rabbitmqs() -> None:
+def test_the_installed_rabbitmq_answers_as_recorded() -> None:
     with records.rabbitmq() as server:
         if records.FOLDER.name.rpartition("-")[2] not in server.version():
-            pytest.skip(f"the records are of another version than {server.version()}")
+            pytest.skip(f"the records are from another version of RabbitMQ than {server.version()}")
         for name in records.SCENARIOS:
             assert records.run(name, server.port) == records.recorded(name), name

@@ -1,4 +1,4 @@
-"""kombu and the client below it, py-amqp."""
+"""kombu and py-amqp, the client on which it is based, work with the broker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE = 30
 
 @contextmanager
 def plain(broker: BrokerProcess, **how: Any) -> Iterator[Any]:
-    """A connection of py-amqp."""
+    """Open a connection with py-amqp."""
     with amqp.Connection(f"127.0.0.1:{broker.port}", **how) as connection:
         yield connection
 
@@ -55,7 +55,7 @@ def test_kombu_publishes_and_consumes(broker: BrokerProcess, name: str) -> None:
                 simple.get_nowait()
 
 
-def test_kombu_errors(broker: BrokerProcess, name: str) -> None:
+def test_kombu_raises_its_exceptions_for_errors(broker: BrokerProcess, name: str) -> None:
     with Connection(broker.url) as connection:
         channel = connection.channel()
         Queue(name, channel=channel, exclusive=True, durable=False).declare()
@@ -72,7 +72,7 @@ def test_kombu_errors(broker: BrokerProcess, name: str) -> None:
 
 
 class Echo(ConsumerProducerMixin):
-    """Answers requests, and starts again by itself when the connection is lost."""
+    """A service that answers requests, and reconnects automatically when the connection is lost."""
 
     def __init__(self, connection: Any, queue: Any) -> None:
         self.connection = connection
@@ -96,7 +96,7 @@ class Echo(ConsumerProducerMixin):
         message.ack()
 
 
-def test_a_mixin_s_service_comes_back(own_broker: Callable[[str], BrokerProcess], name: str) -> None:
+def test_a_service_reconnects_after_a_kill(own_broker: Callable[[str], BrokerProcess], name: str) -> None:
     broker = own_broker("")
     queue = Queue(name, durable=True)
     echo = Echo(Connection(broker.url, heartbeat=2), queue)
@@ -117,7 +117,7 @@ def test_a_mixin_s_service_comes_back(own_broker: Callable[[str], BrokerProcess]
 
 
 def ask(broker: BrokerProcess, queue: str, number: int) -> int:
-    """A request to a service, the answer by direct reply-to."""
+    """Send a request to a service, and return the answer, which comes by direct reply-to."""
     answers: list[int] = []
     with Connection(broker.url) as connection:
         channel = connection.channel()
@@ -129,7 +129,7 @@ def ask(broker: BrokerProcess, queue: str, number: int) -> int:
     return answers[0]
 
 
-def test_py_amqp_transactions_and_confirms(broker: BrokerProcess, name: str) -> None:
+def test_py_amqp_supports_transactions_and_confirms(broker: BrokerProcess, name: str) -> None:
     with plain(broker, confirm_publish=True) as connection:
         channel = connection.channel()
         channel.queue_declare(name, exclusive=True, auto_delete=False)
@@ -153,7 +153,7 @@ def test_py_amqp_transactions_and_confirms(broker: BrokerProcess, name: str) -> 
         assert other.basic_get(name, no_ack=True).body == "committed"
 
 
-def test_py_amqp_hears_of_cancelled_consumers_and_returns(broker: BrokerProcess, name: str) -> None:
+def test_py_amqp_is_notified_of_cancelled_consumers_and_returns(broker: BrokerProcess, name: str) -> None:
     with plain(broker) as connection:
         channel = connection.channel()
         channel.queue_declare(name, auto_delete=False)
@@ -173,7 +173,7 @@ def test_py_amqp_hears_of_cancelled_consumers_and_returns(broker: BrokerProcess,
         assert (error.reply_code, exchange, key, message.body) == (312, "", name + " none", "x")
 
 
-def test_py_amqp_heartbeats(broker: BrokerProcess, name: str) -> None:
+def test_py_amqp_keeps_an_idle_connection_open_with_heartbeats(broker: BrokerProcess, name: str) -> None:
     with plain(broker, heartbeat=3) as connection:
         connection.channel().queue_declare(name, exclusive=True)
         beats = 0

@@ -1,4 +1,4 @@
-"""node's amqplib, and amqp-connection-manager on top of it. What they do is in node/; `npm ci` there installs them."""
+"""amqplib for Node.js and amqp-connection-manager work with the broker. `npm ci` in node/ installs them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SCENARIOS = re.findall(
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_amqplib(scenario: str, broker: BrokerProcess) -> None:
+def test_a_scenario_of_amqplib_succeeds(scenario: str, broker: BrokerProcess) -> None:
     command = ["node", "scenarios.js", scenario, str(broker.port), f"node.{scenario}"]
     done = subprocess.run(command, cwd=NODE, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr

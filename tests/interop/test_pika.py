@@ -1,4 +1,4 @@
-"""pika, Python's oldest client: blocking connections, and what is to be seen of a broker that ends or runs short."""
+"""pika with blocking connections works with the broker, also when it stops, is killed, or runs short of memory."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def connect(broker: BrokerProcess, **parameters: Any) -> Any:
 
 
 def received(channel: Any, queue: str, count: int) -> list[bytes]:
-    """The next bodies of a queue, acknowledged."""
+    """Consume and acknowledge the next `count` messages of a queue. Returns their bodies."""
     bodies: list[bytes] = []
     for method, _, body in channel.consume(queue, inactivity_timeout=PATIENCE):
-        assert method is not None, f"only {len(bodies)} of {count} came"
+        assert method is not None, f"received only {len(bodies)} of {count} messages"
         bodies.append(body)
         channel.basic_ack(method.delivery_tag)
         if len(bodies) == count:
@@ -51,7 +51,7 @@ def received(channel: Any, queue: str, count: int) -> list[bytes]:
     return bodies
 
 
-def test_publish_confirm_consume(broker: BrokerProcess, name: str) -> None:
+def test_published_messages_are_confirmed_and_consumed(broker: BrokerProcess, name: str) -> None:
     with connect(broker) as connection:
         channel = connection.channel()
         channel.confirm_delivery()
@@ -70,7 +70,7 @@ def test_publish_confirm_consume(broker: BrokerProcess, name: str) -> None:
             channel.basic_publish("", name + " full", b"does not")
 
 
-def test_transactions(broker: BrokerProcess, name: str) -> None:
+def test_transactions_commit_and_roll_back(broker: BrokerProcess, name: str) -> None:
     with connect(broker) as connection:
         channel, other = connection.channel(), connection.channel()
         channel.queue_declare(name, durable=True)
@@ -84,7 +84,7 @@ def test_transactions(broker: BrokerProcess, name: str) -> None:
         assert received(other, name, 3) == [b"1", b"2", b"3"]
 
 
-def test_errors_leave_the_connection(broker: BrokerProcess, name: str) -> None:
+def test_a_channel_error_leaves_the_connection_open(broker: BrokerProcess, name: str) -> None:
     with connect(broker) as connection:
         channel = connection.channel()
         with pytest.raises(ChannelClosedByBroker) as caught:
@@ -93,7 +93,7 @@ def test_errors_leave_the_connection(broker: BrokerProcess, name: str) -> None:
         assert connection.channel().queue_declare("").method.queue.startswith("amq.gen-")
 
 
-def test_logins(broker: BrokerProcess) -> None:
+def test_bad_logins_are_refused_with_their_codes(broker: BrokerProcess) -> None:
     with pytest.raises(ProbableAuthenticationError, match=r"403.*ACCESS_REFUSED - Login was refused"):
         connect(broker, credentials=pika.PlainCredentials("guest", "wrong"))
     with pytest.raises(ProbableAuthenticationError, match="403"):
@@ -102,7 +102,7 @@ def test_logins(broker: BrokerProcess) -> None:
         connect(broker, virtual_host="none")
 
 
-def test_exclusive_queue_goes_with_its_connection(broker: BrokerProcess, name: str) -> None:
+def test_an_exclusive_queue_is_deleted_with_its_connection(broker: BrokerProcess, name: str) -> None:
     with connect(broker) as other:
         with connect(broker) as owner:
             queue = owner.channel().queue_declare("", exclusive=True).method.queue
@@ -114,7 +114,7 @@ def test_exclusive_queue_goes_with_its_connection(broker: BrokerProcess, name: s
         assert caught.value.reply_code == 404
 
 
-def test_large_messages(broker: BrokerProcess, name: str) -> None:
+def test_messages_of_any_size_arrive_unchanged(broker: BrokerProcess, name: str) -> None:
     body = bytes(range(256)) * (10 * MIB // 256)
     with connect(broker) as connection:
         channel = connection.channel()
@@ -130,7 +130,7 @@ def test_large_messages(broker: BrokerProcess, name: str) -> None:
         assert received(channel, name, 1) == [body[:MIB]]
 
 
-def test_as_many_channels_as_there_can_be(broker: BrokerProcess, name: str) -> None:
+def test_the_maximum_number_of_channels_can_be_used(broker: BrokerProcess, name: str) -> None:
     with connect(broker) as connection:
         channels = [connection.channel() for _ in range(2047)]
         channels[0].queue_declare(name)
@@ -139,8 +139,8 @@ def test_as_many_channels_as_there_can_be(broker: BrokerProcess, name: str) -> N
         assert received(channels[-1], name, 21) == [b"%d" % number for number in range(1, 2047, 100)]
 
 
-def test_reply_to(broker: BrokerProcess, name: str) -> None:
-    """RPC over the pseudo-queue, server and client on connections of their own."""
+def test_direct_reply_to_works(broker: BrokerProcess, name: str) -> None:
+    """Server and client of the RPC have separate connections."""
     with connect(broker) as server, connect(broker) as client:
         server.channel().queue_declare(name)
         requests, replies = server.channel(), client.channel()
@@ -164,7 +164,7 @@ def test_reply_to(broker: BrokerProcess, name: str) -> None:
         assert answers == [b"A", b"B"]
 
 
-def test_a_consumer_hears_of_its_queue_s_end(broker: BrokerProcess, name: str) -> None:
+def test_a_consumer_is_cancelled_when_its_queue_is_deleted(broker: BrokerProcess, name: str) -> None:
     with connect(broker) as connection, connect(broker) as other:
         channel = connection.channel()
         channel.queue_declare(name)
@@ -176,7 +176,7 @@ def test_a_consumer_hears_of_its_queue_s_end(broker: BrokerProcess, name: str) -
         assert channel.is_open
 
 
-def test_stream_offsets(broker: BrokerProcess, name: str) -> None:
+def test_a_stream_is_read_repeatedly_from_an_offset(broker: BrokerProcess, name: str) -> None:
     with connect(broker) as connection:
         channel = connection.channel()
         channel.queue_declare(name, durable=True, arguments={"x-queue-type": "stream"})
@@ -198,7 +198,7 @@ def test_stream_offsets(broker: BrokerProcess, name: str) -> None:
             reader.close()
 
 
-def test_idle_connections_live_by_heartbeats(broker: BrokerProcess, name: str) -> None:
+def test_heartbeats_keep_an_idle_connection_open(broker: BrokerProcess, name: str) -> None:
     with connect(broker, heartbeat=3) as connection:
         connection.channel().queue_declare(name)
         connection.sleep(8)
@@ -207,7 +207,7 @@ def test_idle_connections_live_by_heartbeats(broker: BrokerProcess, name: str) -
 
 def test_a_client_without_heartbeats_is_dropped(broker: BrokerProcess, name: str) -> None:
     with connect(broker, heartbeat=2) as connection, connect(broker) as other:
-        connection.channel().queue_declare(name, exclusive=True)  # and now it says nothing any more
+        connection.channel().queue_declare(name, exclusive=True)  # from here on, the client is silent
 
         def gone() -> bool:
             try:
@@ -216,12 +216,12 @@ def test_a_client_without_heartbeats_is_dropped(broker: BrokerProcess, name: str
                 return bool(error.reply_code == 404)
             return False
 
-        wait_until(gone, what="the end of the silent client's exclusive queue")
+        wait_until(gone, what="the silent client's exclusive queue to be deleted")
         with pytest.raises(AMQPConnectionError):
             connection.process_data_events(PATIENCE)
 
 
-def test_publishers_are_blocked_while_memory_runs_short(own_broker: Start, name: str) -> None:
+def test_publishers_are_blocked_while_memory_is_low(own_broker: Start, name: str) -> None:
     broker = own_broker('[memory]\nhigh_watermark = "160MiB"\n')
     with connect(broker) as publisher, connect(broker) as consumer:
         heard: list[str] = []
@@ -231,7 +231,7 @@ def test_publishers_are_blocked_while_memory_runs_short(own_broker: Start, name:
         channel.queue_declare(name)
         holder = consumer.channel()
         held: list[int] = []
-        # What it does not settle cannot wait on disk.
+        # Unacknowledged messages stay in memory.
         holder.basic_consume(name, lambda _, method, *__: held.append(method.delivery_tag))
         sent = 0
 
@@ -243,17 +243,17 @@ def test_publishers_are_blocked_while_memory_runs_short(own_broker: Start, name:
         while heard[-1:] != ["low on memory"]:
             channel.basic_publish("", name, bytes(MIB))
             sent += 1
-            wait_until(arrived, what="the message")  # else pika may be stuck with more than the socket takes
+            wait_until(arrived, what="the message")  # otherwise pika may block with more data than the socket accepts
         holder.close()
         bodies = received(consumer.channel(), name, sent)
         assert all(len(body) == MIB for body in bodies)
         del bodies
         wait_until(lambda: publisher.process_data_events(0.05) or heard[-1] == "unblocked", what="connection.unblocked")
-        # What is on its way weighs as well, so it may have been blocked for a moment before it was for good.
+        # Messages in flight count too, so the publisher may have been blocked briefly before the lasting alarm.
         assert heard == ["low on memory", "unblocked"] * (len(heard) // 2)
         channel.confirm_delivery()
-        channel.basic_publish("", name, b"goes on")
-        assert received(consumer.channel(), name, 1) == [b"goes on"]
+        channel.basic_publish("", name, b"continues")
+        assert received(consumer.channel(), name, 1) == [b"continues"]
 
 
 def test_a_blocked_publisher_may_give_up(own_broker: Start, name: str) -> None:
@@ -264,16 +264,16 @@ def test_a_blocked_publisher_may_give_up(own_broker: Start, name: str) -> None:
         channel.confirm_delivery()
 
         def publish() -> None:
-            channel.basic_publish("", name, b"may be taken: by it the broker learns that this is a publisher")
-            channel.basic_publish("", name, b"is not")
+            channel.basic_publish("", name, b"may be accepted: it makes this connection a publisher")
+            channel.basic_publish("", name, b"is not accepted")
 
         with pytest.raises(ConnectionBlockedTimeout):
             publish()
-    with connect(broker) as consumer:  # others are not held back
+    with connect(broker) as consumer:  # connections that only consume are not blocked
         consumer.channel().queue_delete(name)
 
 
-def test_shutdown_is_told(own_broker: Start, name: str) -> None:
+def test_a_shutdown_closes_connections_with_its_reason(own_broker: Start, name: str) -> None:
     broker = own_broker("")
     connection = connect(broker)
     channel = connection.channel()
@@ -290,8 +290,8 @@ def test_shutdown_is_told(own_broker: Start, name: str) -> None:
         assert received(again.channel(), name, 1) == [b"stays"]
 
 
-def test_kill_and_reconnect(own_broker: Start, name: str) -> None:
-    """The loop that pika's documentation recommends: what was confirmed is there after kill -9, in order and once."""
+def test_confirmed_messages_survive_kills_in_order(own_broker: Start, name: str) -> None:
+    """The publisher uses the loop that pika's documentation recommends. Each message is there once."""
     broker = own_broker("")
     confirmed: list[bytes] = []
     stop = threading.Event()
@@ -330,10 +330,10 @@ def test_kill_and_reconnect(own_broker: Start, name: str) -> None:
         numbers = [int(body) for body in received(channel, name, left)]
     assert numbers == sorted(set(numbers))
     assert {int(body) for body in confirmed} <= set(numbers)
-    assert len(numbers) - len(confirmed) <= 3  # at most the one that was on its way at each kill
+    assert len(numbers) - len(confirmed) <= 3  # at most one message in flight at each kill
 
 
-def test_tls_with_client_certificates(own_broker: Start, name: str, tmp_path: Path) -> None:
+def test_clients_can_log_in_with_tls_certificates(own_broker: Start, name: str, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     certificate, key = authority.issue("localhost", server=True)
     tls_port = reserve_port(authority)
@@ -363,5 +363,5 @@ def test_tls_with_client_certificates(own_broker: Start, name: str, tmp_path: Pa
         secure("stranger", pika.credentials.ExternalCredentials())
     with pytest.raises(AMQPConnectionError):
         secure(None)
-    with pytest.raises(AuthenticationError, match="EXTERNAL"):  # not on offer without a certificate
+    with pytest.raises(AuthenticationError, match="EXTERNAL"):  # not offered without a certificate
         connect(broker, credentials=pika.credentials.ExternalCredentials())

@@ -1,4 +1,4 @@
-"""A user with few rights: what is refused, and with which words."""
+"""A user with few permissions: refused operations, and the texts of the errors."""
 
 from __future__ import annotations
 

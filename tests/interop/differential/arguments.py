@@ -1,4 +1,4 @@
-"""Arguments of queues, bindings and consumers: which values are taken, and what is said of the others."""
+"""Arguments of queues, bindings and consumers: accepted values, and the errors for others."""
 
 from __future__ import annotations
 

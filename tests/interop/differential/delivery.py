@@ -1,4 +1,4 @@
-"""Delivering and settling: order, redelivery, prefetch, priorities of consumers, cancellation, transactions."""
+"""Delivery and settlement: order, redelivery, prefetch, consumer priorities, cancellation, transactions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.interop.differential.script import Script
 
 
 class Collector:
-    """What a consumer got: bodies, `!` behind those that were redelivered."""
+    """Collects the messages of a consumer. `bodies` marks redelivered ones with `!`."""
 
     def __init__(self, name: str = "", *, ack: bool = False) -> None:
         self.name = name

@@ -1,26 +1,26 @@
-"""Where EscrowMQ answers otherwise than RabbitMQ, on purpose; docs/clients.md gives the reasons to users."""
+"""The intended differences between the answers of EscrowMQ and RabbitMQ. docs/clients.md explains them to users."""
 
 from __future__ import annotations
 
 from typing import Final
 
-# By scenario: what RabbitMQ says, and what EscrowMQ says instead.
+# For each scenario: RabbitMQ's answers, and EscrowMQ's answers in their place.
 DIFFERENCES: Final[dict[str, dict[str, str]]] = {
     "access.permissions": {
-        # Topic permissions hold for every key of a message.
+        # Topic permissions apply to every routing key of a message.
         "topic, a copy refused: None": (
             "topic, a copy refused: channel closed, 403 ACCESS_REFUSED - access to topic 'refused.k' in exchange "
             "'amq.topic' in vhost '/' refused for user 'limited'"
         ),
     },
     "errors.not_found": {
-        # A passive declaration without a name is of the queue that the channel declared last, as in other methods.
+        # In a passive declaration, as in other methods, an empty name means the queue that the channel declared last.
         "declare passively, no name: channel closed, 404 NOT_FOUND - no queue '' in vhost '/'": (
             "declare passively, no name: channel closed, 404 NOT_FOUND - no previously declared queue"
         ),
     },
     "errors.locked": {
-        # Nothing of another connection touches an exclusive queue (rule EXC-2).
+        # No other connection can use an exclusive queue in any way (rule EXC-2).
         "unbind: UnbindOk{}": (
             "unbind: channel closed, 405 RESOURCE_LOCKED - cannot obtain exclusive access to locked queue "
             "'errors.locked.q' in vhost '/'. It could be originally declared on another connection or the exclusive "
@@ -28,7 +28,7 @@ DIFFERENCES: Final[dict[str, dict[str, str]]] = {
         ),
     },
     "errors.modes": {
-        # Keys that are no text are refused, not passed over.
+        # Keys that are not strings are refused, not ignored.
         "BCC of numbers: None": (
             "BCC of numbers: channel closed, 406 PRECONDITION_FAILED - unexpected item in header 'BCC': "
             "strings are needed"
@@ -42,7 +42,7 @@ DIFFERENCES: Final[dict[str, dict[str, str]]] = {
         ),
     },
     "arguments.streams": {
-        # What RabbitMQ closes the connection for, costs the channel here.
+        # RabbitMQ closes the connection, EscrowMQ only the channel.
         "no ack: connection closed, 540 NOT_IMPLEMENTED - automatic acknowledgement not supported by stream queues "
         "queue 'arguments.streams.q' in vhost '/'": (
             "no ack: channel closed, 406 PRECONDITION_FAILED - no_ack is not supported for stream queue "
@@ -51,7 +51,7 @@ DIFFERENCES: Final[dict[str, dict[str, str]]] = {
     },
 }
 
-# Refusals with the same code whose words are EscrowMQ's own: the words of RabbitMQ are terms of Erlang, or say less.
+# Refusals with the same code but another text, because RabbitMQ's text is an Erlang term, or says less.
 OWN_WORDS: Final = (
     "expiration no number",
     "expiration negative",
@@ -67,9 +67,12 @@ OWN_WORDS: Final = (
 
 
 def expected(scenario: str, line: str, here: str) -> str:
-    """What EscrowMQ is to say where RabbitMQ said `line`; `here` is what it said."""
+    """The line that EscrowMQ must produce where RabbitMQ produced `line`.
+
+    `here` is the line that EscrowMQ has produced. It is accepted if only its code is determined.
+    """
     step, _, answer = line.partition(": ")
-    if "541 INTERNAL_ERROR" in answer:  # RabbitMQ crashed on a bad value; here it is refused, as others are
+    if "541 INTERNAL_ERROR" in answer:  # RabbitMQ crashed on a bad value, which EscrowMQ refuses
         prefix = f"{step}: channel closed, 406 PRECONDITION_FAILED - "
         return here if here.startswith(prefix) else prefix
     if step in OWN_WORDS and " closed, " in answer:

@@ -1,4 +1,4 @@
-"""What costs a channel or a connection, and with which words."""
+"""Errors that close a channel or a connection, and their texts."""
 
 from __future__ import annotations
 

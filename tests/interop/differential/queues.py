@@ -1,4 +1,4 @@
-"""Queues with time, length, priority: what expires, overflows and is dead-lettered, and the headers that tell of it."""
+"""Queues with TTLs, length limits and priorities: expiry, overflow, dead-lettering, and headers of dead letters."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def dead_cycle(s: Script) -> None:
     s.say("got", got[1])
     ch.basic_ack(got[0].delivery_tag)
     _teardown(s)
-    # Without a rejection in it, a cycle ends by itself.
+    # A cycle without a rejection ends automatically.
     s.step(
         "cycle",
         lambda ch: ch.queue_declare(
@@ -136,7 +136,7 @@ def dead_keys(s: Script) -> None:
 
 
 def republished(s: Script) -> None:
-    """A message that a client publishes again with the x-death that it got."""
+    """A client publishes a dead-lettered message again, with its x-death header."""
     _setup(s, {})
     s.publish(s.queue, "1")
     ch = s.fresh()
@@ -194,7 +194,7 @@ def expiry(s: Script) -> None:
     ch.basic_cancel("t")
     s.publish(s.queue, "long")
     s.publish(s.queue, "short", expiration="20")
-    s.connection.sleep(0.1)  # what must not happen needs time in which it could
+    s.connection.sleep(0.1)  # gives the broker time to expire the message, which it must not do
     s.say("behind the head", s.drain(s.queue))
     s.step("delete", lambda ch: ch.queue_delete(s.queue))
 
@@ -204,7 +204,9 @@ def _gone(s: Script, queue: str) -> bool:
         s.fresh().queue_declare(queue, passive=True)
     except pika.exceptions.ChannelClosedByBroker as error:
         return bool(error.reply_code == 404)
-    s.connection.sleep(0.2)  # asking is using: it must be left alone for as long as it lives
+    s.connection.sleep(
+        0.2
+    )  # a declaration counts as use, so the queue must be left alone for longer than its x-expires
     return False
 
 

@@ -1,6 +1,6 @@
-"""What RabbitMQ answered to the scripts: one text for each, in the folder that is named after its version.
+"""RabbitMQ's recorded answers to the scripts, one file for each, in a folder named after its version.
 
-Write them anew, from the rabbitmq-server that is installed here: `python -m tests.interop.differential.records`
+`python -m tests.interop.differential.records` records them again with the installed rabbitmq-server.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SCENARIOS: dict[str, Callable[[Script], None]] = {
 
 
 def run(name: str, port: int) -> list[str]:
-    """What the broker at `port` answers to a scenario."""
+    """Execute a scenario on the broker at `port`, and return the recorded lines."""
     script = Script(name, port)
     try:
         SCENARIOS[name](script)
@@ -41,7 +41,7 @@ def recorded(name: str) -> list[str]:
 
 @contextmanager
 def rabbitmq() -> Iterator[RabbitMQ]:
-    """The rabbitmq-server that is installed, on a free port and with data of its own."""
+    """Start the installed rabbitmq-server on a free port with an empty data folder."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         server = RabbitMQ(Path(folder))
         server.start()
@@ -53,7 +53,7 @@ def rabbitmq() -> Iterator[RabbitMQ]:
 
 
 def _add_user(server: RabbitMQ) -> None:
-    """The user of `access`, by one call of rabbitmqctl, which is slow."""
+    """Add the user of `access`. This uses a single call of rabbitmqctl, which is slow."""
     user = f'<<"{access.USER}">>'
     topic = ", ".join(f'<<"{right}">>' for right in (access.TOPIC_WRITE, access.TOPIC_READ))
     rights = ", ".join(f'<<"{right}">>' for right in (access.CONFIGURE, access.WRITE, access.READ))

@@ -1,4 +1,4 @@
-"""Exchanges and bindings: where messages go."""
+"""Routing by exchanges and bindings."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def copies(s: Script) -> None:
 
 
 def tables(s: Script) -> None:
-    """Every type of field that pika can send comes back as it was."""
+    """Every type of field that pika can send comes back unchanged."""
     import datetime as dt
     from decimal import Decimal
 

@@ -1,5 +1,5 @@
 'use strict'
-// What amqplib does with a broker: `node scenarios.js SCENARIO PORT NAME` ends with 0 if all of it is as it should be.
+// Scenarios of amqplib: `node scenarios.js SCENARIO PORT NAME` exits with status 0 if the broker behaves as expected.
 // Names of queues and exchanges begin with NAME.
 
 const assert = require('node:assert/strict')
@@ -18,7 +18,7 @@ async function connected (work, options) {
   }
 }
 
-// The next `count` messages of a queue, acknowledged.
+// Consume and acknowledge the next `count` messages of a queue.
 async function take (channel, queue, count, options = {}) {
   const got = []
   await new Promise((resolve, reject) => {
@@ -120,7 +120,7 @@ const scenarios = {
     for (const [key, value] of Object.entries(options)) {
       if (key !== 'headers') assert.deepEqual(message.properties[key], value, key)
     }
-    // As arguments of a queue every type is taken and found again, too.
+    // Queue arguments can also have every type, and are compared on the second declaration.
     await channel.assertQueue(name, { exclusive: true, arguments: headers })
     await channel.assertQueue(name, { exclusive: true, arguments: headers })
   }),
@@ -151,7 +151,7 @@ const scenarios = {
     assert.match((await closed)[0].message, /406 \(PRECONDITION-FAILED\) with message "PRECONDITION_FAILED - unknown delivery tag 99"/)
     await first.checkQueue(name)
     await assert.rejects(amqp.connect(url.replace('guest:guest', 'guest:wrong')), /ACCESS_REFUSED|403/)
-    await assert.rejects(amqp.connect(`${url}none`), /ConnectionClose/) // amqplib does not say why
+    await assert.rejects(amqp.connect(`${url}none`), /ConnectionClose/) // amqplib does not report the reason
   }),
 
   cancelled: () => connected(async connection => {
@@ -231,7 +231,7 @@ const scenarios = {
     const connection = await amqp.connect(`${url}?heartbeat=3`)
     const channel = await connection.createChannel()
     await channel.assertQueue(name, { exclusive: true })
-    await new Promise(resolve => setTimeout(resolve, 8000)) // idle: only heartbeats go to and fro
+    await new Promise(resolve => setTimeout(resolve, 8000)) // idle: only heartbeats are exchanged
     await channel.checkQueue(name)
     await connection.close()
   },

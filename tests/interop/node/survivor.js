@@ -1,5 +1,5 @@
 'use strict'
-// amqp-connection-manager: publishes and consumes through whatever happens to the broker, until its stdin is closed.
+// amqp-connection-manager publishes and consumes, and reconnects to the broker, until stdin is closed.
 // `node survivor.js PORT QUEUE` prints `sent N` for each confirmed publish, `got N` for each delivery, and the number of
 // connections at the end.
 
@@ -30,14 +30,14 @@ async function publish () {
       await publisher.sendToQueue(queue, Buffer.from(String(number)), { persistent: true })
     } catch (error) {
       if (!/channel closed/.test(error.message)) throw error
-      continue // it was on its way when the connection was lost: nobody knows what became of it
+      continue // it was in flight when the connection was lost, so its outcome is unknown
     }
     sent.push(number)
     say(`sent ${number}`)
   }
 }
 
-// What is on its way may still arrive; the test tells what does not.
+// Messages in flight may still arrive; the test reports those that do not.
 async function arrive () {
   const deadline = Date.now() + 20000
   while (Date.now() < deadline && !sent.every(number => got.has(number))) {
