@@ -116,6 +116,8 @@ class Broker(ABC):
             self._ended()
 
     def _ended(self) -> None:
+        if self._process is not None and self._process.stdout is not None:
+            self._process.stdout.close()
         self._process = None
         if self._log is not None:
             self._log.close()
@@ -222,19 +224,18 @@ class EscrowMQ(Broker):
         """Where its journal lies."""
         return self.directory / "data"
 
+    program: tuple[str, ...] = ("escrowmq",)
+    """The module that is run, and what comes before the command."""
+
     def _launch(self, log: IO[str]) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "escrowmq",
-            "serve",
-            "--data-dir",
-            str(self.data_dir),
-            "--listen",
-            "127.0.0.1:0",
-        ]
+        serve = ("serve", "--data-dir", str(self.data_dir), "--listen", "127.0.0.1:0")
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
+            [sys.executable, "-m", *self.program, *serve],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            start_new_session=True,
         )
         self.port = self._read_port(self._process)
 

@@ -18,7 +18,9 @@ from rich.console import Console
 from bench import report
 from bench.brokers import Broker, BrokerError, EscrowMQ, RabbitMQ
 from bench.measure import MeasureError, Measurement, machine, sync_rate
-from bench.scenarios import SCENARIOS, Scenario, Settings
+from bench.scenario import Scenario, Settings
+from bench.scenarios import SCENARIOS
+from bench.turns import TimedEscrowMQ
 
 HERE = Path(__file__).resolve().parent
 FULL = Settings(duration=5.0, scale=1.0)
@@ -101,7 +103,8 @@ class Bench:
     def _start(self, scenario: Scenario, name: str) -> Broker:
         directory = self._directory / scenario.name / name
         shutil.rmtree(directory, ignore_errors=True)
-        broker = self._kinds[name](directory)
+        kind = self._kinds[name]
+        broker = TimedEscrowMQ(directory) if scenario.timed and kind is EscrowMQ else kind(directory)
         self._running.append(broker)
         broker.start()
         return broker
@@ -160,27 +163,47 @@ def _terminated(*_: object) -> NoReturn:
 @click.option(
     "--alternations", type=click.IntRange(min=1), help="How often each broker is measured (5; 1 with --quick)."
 )
+@click.option(
+    "--scale",
+    type=click.FloatRange(min=0, max=1, min_open=True),
+    help="Backlogs and crowds are so many times their full size (1; 0.05 with --quick).",
+)
+@click.option(
+    "--duration", type=click.FloatRange(min=0, min_open=True), help="Seconds of publishing (5; 1 with --quick)."
+)
 @click.option("--quick", is_flag=True, help="Short runs and small backlogs, to see that everything works.")
 @click.option("--only", type=click.Choice(["escrowmq", "rabbitmq"]), help="Measure this broker alone.")
 @click.option(
     "--data", type=click.Path(path_type=Path), default=HERE / "data", help="Where the brokers put their data."
 )
 @click.option(
-    "--output", type=click.Path(path_type=Path), help="The result file (bench/results/latest.json; none with --quick)."
+    "--output",
+    type=click.Path(path_type=Path),
+    help="The result file (bench/results/latest.json for both brokers at full size, else none).",
 )
 def main(
-    scenarios: list[str], alternations: int | None, quick: bool, only: str | None, data: Path, output: Path | None
+    scenarios: list[str],
+    alternations: int | None,
+    scale: float | None,
+    duration: float | None,
+    quick: bool,
+    only: str | None,
+    data: Path,
+    output: Path | None,
 ) -> None:
     """Measure EscrowMQ and RabbitMQ side by side; exit 1 when a measurement failed."""
     console = Console(width=None if sys.stdout.isatty() else 200)
     signal.signal(signal.SIGTERM, _terminated)
-    if output is None and not quick and only is None:
+    full = not quick and scale is None and duration is None and only is None
+    if output is None and full:
         output = HERE / "results" / "latest.json"
     kinds = broker_kinds(console, only)
     data.mkdir(parents=True, exist_ok=True)
     # A folder of our own below it: what we delete at the end must be what we wrote.
     work = Path(tempfile.mkdtemp(prefix="run-", dir=data))
-    bench = Bench(console, work, kinds, QUICK if quick else FULL, alternations or (1 if quick else 5))
+    defaults = QUICK if quick else FULL
+    settings = Settings(duration or defaults.duration, scale or defaults.scale)
+    bench = Bench(console, work, kinds, settings, alternations or (1 if quick else 5))
     facts = machine(work)
     versions = {name: kind(work / name).version() for name, kind in kinds.items()}
     console.print(", ".join(versions.values()), facts, sep="\n", highlight=False)

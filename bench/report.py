@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.measure import Measurement
-from bench.scenarios import Figure, Scenario
+from bench.scenario import Figure, Scenario
 
 Runs = dict[str, list[Measurement]]
 """The measurements of a scenario by broker."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,13 +21,41 @@ END: Final = "<!-- end of figures -->"
 Rows = Mapping[tuple[str, str], str]
 """The titles of the figures that a page shows, by scenario and figure."""
 
+Pairs = Mapping[str, tuple[str, str]]
+"""Scenarios that differ only in their messages, uniform and varied, by the title that they share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The figures that a page shows."""
+
+    rows: Rows
+    pairs: Pairs = field(default_factory=dict)
+    """Shown before the rows, side by side."""
+
+
+_PAIRS: Final[Pairs] = {
+    "transient, acknowledged": ("acked", "varied"),
+    "persistent, confirms, acknowledged": ("confirms", "varied-confirms"),
+    "persistent, transactions of 100": ("tx100", "varied-tx100"),
+}
 _README: Final[Rows] = {
     ("transient", "transient"): "transient, auto-ack",
-    ("acked", "acked"): "transient, acknowledged",
-    ("confirms", "confirms"): "persistent, confirms, acknowledged",
-    ("many", "many"): "the same, 10 producers, 10 consumers, 10 queues",
+    ("correlation-ids", "correlation-ids"): "transient, acknowledged, own correlation-id in each message",
+    ("headers", "headers"): "transient, acknowledged, own header table in each message",
+    ("varied-topic", "varied-topic"): "persistent, confirms, varied, 10,000 routing keys, 1,000 topic bindings",
+    ("many", "many"): "persistent, confirms, 10 producers, 10 consumers, 10 queues",
+    ("random10000", "random10000"): "persistent, confirms, each to a random one of 10,000 queues",
     ("fanout", "fanout"): "persistent, confirms, fanout to 10 queues",
-    ("tx100", "tx100"): "persistent, transactions of 100",
+    ("large-16k", "large-16k"): "transient, acknowledged, bodies of 16 KiB",
+    ("large-256k", "large-256k"): "transient, acknowledged, bodies of 256 KiB",
+    ("large-4m", "large-4m"): "transient, acknowledged, bodies of 4 MiB",
+    ("large-4m-confirms", "large-4m-confirms"): "persistent, confirms, bodies of 4 MiB",
+    ("rpc1", "rpc1"): "requests and replies, 1 outstanding",
+    ("rpc50", "rpc50"): "requests and replies, 50 outstanding",
+    ("get", "get"): "`basic.get`, one by one",
+    ("get-pipelined", "get-pipelined"): "`basic.get`, 100 outstanding",
+    ("crowd1", "crowd1"): "1,000 consumers on one queue, prefetch 1",
     ("tx1", "tx1"): "persistent, transactions of 1, one channel",
     ("tx1x64", "tx1x64"): "persistent, transactions of 1, 64 channels",
     ("latency", "latency"): "publish to deliver at 5,000 confirmed/s, p99",
@@ -64,12 +93,16 @@ _AUDIT: Final[Rows] = {
     ("audit", "audit.memory-twice"): "— memory, relative to half as many messages",
     ("audit", "audit.broker-share"): "rate of confirmed messages during an audit, relative to the rate without one",
 }
+_EXPLAINED: Final = (
+    "Uniform messages are alike except for their bodies. Each varied message has its own size, message-id, "
+    "correlation-id, timestamp and header table, as messages of most applications do."
+)
 _GUIDES: Final = ROOT / "docs" / "guides"
-PAGES: Final[dict[Path, Rows]] = {
-    ROOT / "README.md": _README,
-    _GUIDES / "database-and-queue.md": _KINDS,
-    _GUIDES / "from-queue-to-table.md": _SPARK,
-    _GUIDES / "auditing.md": _AUDIT,
+PAGES: Final[dict[Path, Figures]] = {
+    ROOT / "README.md": Figures(_README, _PAIRS),
+    _GUIDES / "database-and-queue.md": Figures(_KINDS),
+    _GUIDES / "from-queue-to-table.md": Figures(_SPARK),
+    _GUIDES / "auditing.md": Figures(_AUDIT),
 }
 
 
@@ -103,10 +136,32 @@ def table(results: dict[str, Any], wanted: Rows) -> str:
     return "\n".join([*head, *rows])
 
 
-def machines(results: dict[str, Any], wanted: Rows) -> str:
+def pair_table(results: dict[str, Any], pairs: Pairs) -> str:
+    """Format uniform and varied traffic side by side, as a Markdown table and a sentence that says what they are."""
+    rows = []
+    for title, scenarios in pairs.items():
+        cells = []
+        for scenario in scenarios:
+            figure = results["scenarios"].get(scenario, {}).get("figures", {}).get(scenario)
+            if figure is None:
+                cells += ["–"] * 3
+            else:
+                cells += [cell(figure, "EscrowMQ"), cell(figure, "RabbitMQ"), times(figure["ratio"])]
+        rows.append(f"| {title} | {' | '.join(cells)} |")
+    head = [
+        "| | uniform: EscrowMQ | RabbitMQ | ratio | varied: EscrowMQ | RabbitMQ | ratio |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    return "\n".join([*head, *rows, "", _EXPLAINED])
+
+
+def machines(results: dict[str, Any], wanted: Figures) -> str:
     """Describe the machines of the measurements; if there are several, each with its rows."""
+    titles = [(scenario, title) for (scenario, _), title in wanted.rows.items()]
+    for title, (uniform, varied) in wanted.pairs.items():
+        titles += [(uniform, f"{title}, uniform"), (varied, f"{title}, varied")]
     rows: dict[str, list[str]] = {}
-    for (scenario, _), title in wanted.items():
+    for scenario, title in titles:
         if scenario in results["scenarios"]:
             facts = results["scenarios"][scenario].get("machine", results["machine"])
             rows.setdefault(place(facts), []).append(title.removeprefix("— "))
@@ -124,14 +179,17 @@ def place(facts: dict[str, Any]) -> str:
     )
 
 
-def figures(results: dict[str, Any] | None, wanted: Rows) -> str:
+def figures(results: dict[str, Any] | None, wanted: Figures) -> str:
     """Return the text between the marks."""
     if results is None:
         return "No results are recorded yet; `make bench` measures both brokers and writes them."
-    return f"{table(results, wanted)}\n\n{machines(results, wanted)}"
+    parts = [table(results, wanted.rows), machines(results, wanted)]
+    if wanted.pairs:
+        parts.insert(0, pair_table(results, wanted.pairs))
+    return "\n\n".join(parts)
 
 
-def render(text: str, results: dict[str, Any] | None, wanted: Rows) -> str:
+def render(text: str, results: dict[str, Any] | None, wanted: Figures) -> str:
     """Return a page with these figures. Raises ValueError if the marks are missing."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
@@ -140,7 +198,7 @@ def render(text: str, results: dict[str, Any] | None, wanted: Rows) -> str:
     return f"{before}{BEGIN}\n\n{figures(results, wanted)}\n\n{END}{after}"
 
 
-def main(arguments: list[str] | None = None, pages: Mapping[Path, Rows] = PAGES, results: Path = RESULTS) -> int:
+def main(arguments: list[str] | None = None, pages: Mapping[Path, Figures] = PAGES, results: Path = RESULTS) -> int:
     """Write the pages, or with `--check` compare them. Returns the exit code."""
     check = asked_to_check(arguments, "Put the figures of the benchmark into the pages that show some.")
     found = json.loads(results.read_text(encoding="utf-8")) if results.exists() else None

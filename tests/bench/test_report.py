@@ -10,8 +10,11 @@ import pytest
 from rich.console import Console
 
 from bench import report
+from bench.backlogs import Backlog
 from bench.measure import Measurement
-from bench.scenarios import SCENARIOS, Backlog, Rate, steadiness
+from bench.rates import Rate
+from bench.scenario import steadiness
+from bench.scenarios import SCENARIOS
 
 
 def runs(own: list[float], other: list[float]) -> report.Runs:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.sources import ROOT
 from tools import figures
-from tools.figures import BEGIN, END, PAGES
+from tools.figures import BEGIN, END, PAGES, Figures
 
 README = PAGES[ROOT / "README.md"]
 
@@ -35,6 +35,16 @@ RESULTS: dict[str, Any] = {
                 }
             }
         },
+        "varied-confirms": {
+            "figures": {
+                "varied-confirms": {
+                    "unit": "messages/s",
+                    "brokers": {"EscrowMQ": {"median": 23456.0}, "RabbitMQ": {"median": 24691.0}},
+                    "ratio": 0.95,
+                }
+            }
+        },
+        "many": {"figures": {"many": {"unit": "messages/s", "brokers": {"EscrowMQ": {"median": 2345}}, "ratio": None}}},
         "history": {
             "figures": {"history.restart": {"unit": "s", "brokers": {"EscrowMQ": {"median": 0.4321}}, "ratio": None}}
         },
@@ -55,10 +65,22 @@ def test_no_rate_is_quoted_outside_of_the_marks() -> None:
 
 def test_medians_and_their_ratio_become_rows() -> None:
     text = figures.figures(RESULTS, README)
-    assert "| persistent, confirms, acknowledged | 123,457 messages/s | 12,346 messages/s | 10.0× |" in text
+    assert "| persistent, confirms, 10 producers, 10 consumers, 10 queues | 2,345 messages/s | – | – |" in text
     assert "| restart after 10,000,000 messages, 1,000 left | 0.432 s | – | – |" in text
-    assert "transactions of 100" not in text
+    assert "transactions of 1," not in text
     assert "EscrowMQ 0.1.0, RabbitMQ 3.10.8" in text
+
+
+def test_uniform_and_varied_traffic_stand_side_by_side() -> None:
+    text = figures.figures(RESULTS, README)
+    own = "| 123,457 messages/s | 12,346 messages/s | 10.0× |"
+    assert f"| persistent, confirms, acknowledged {own} 23,456 messages/s | 24,691 messages/s | 0.95× |" in text
+    assert "| transient, acknowledged | – | – | – | – | – | – |" in text
+    assert "Each varied message has its own size" in text
+
+
+def test_a_page_without_pairs_has_one_table() -> None:
+    assert figures.figures(RESULTS, Figures(README.rows)).count("|---|") == 1
 
 
 def test_rows_of_several_machines_say_which() -> None:

@@ -24,6 +24,17 @@ _COUNT = click.IntRange(min=0)
 _SECONDS = click.FloatRange(min=0, min_open=True)
 
 
+def _arguments(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, int | str] | None:
+    """Queue arguments; what looks like a number is one."""
+    found: dict[str, int | str] = {}
+    for value in values:
+        name, separator, text = value.partition("=")
+        if not name or not separator:
+            raise click.BadParameter(f"{value!r} is not NAME=VALUE")
+        found[name] = int(text) if text.isascii() and text.isdigit() else text
+    return found or None
+
+
 @click.command()
 @click.option(
     "--url",
@@ -75,6 +86,14 @@ _SECONDS = click.FloatRange(min=0, min_open=True)
     "--rpc", type=_COUNT, help="Consumers reply to each message; a producer has so many requests outstanding."
 )
 @click.option("--queue", help="Use this queue (with several: what their names begin with).")
+@click.option(
+    "--argument",
+    "arguments",
+    multiple=True,
+    callback=_arguments,
+    metavar="NAME=VALUE",
+    help="Declare the queues with this argument, a number or a text; may be given several times.",
+)
 @click.option(
     "--keep",
     is_flag=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from escrowmq.perf.errors import WrongUsage
@@ -75,6 +75,8 @@ class Workload:
     """Measure from publish to delivery."""
     queue: str | None = None
     """Name of the queue (or what the names begin with, if there are several); None: names of its own."""
+    arguments: dict[str, int | str] = field(default_factory=dict)
+    """Arguments that the queues are declared with."""
     keep: bool = False
     """Leave the queues, and what is in them."""
 

@@ -61,6 +61,7 @@ def test_what_goes_wrong_is_one_line(options: list[str], complaint: str) -> None
         ["--producers", "0", "--queue", "q", "--count", "5"],
         ["--confirms", "--tx-size", "5"],
         ["--count", "0"],
+        ["--argument", "x-max-length"],
     ],
 )
 def test_wrong_usage_is_exit_code_two(options: list[str]) -> None:

@@ -47,6 +47,8 @@ QUEUE_DECLARE: Final = method_id(50, 10)
 QUEUE_DECLARE_OK: Final = method_id(50, 11)
 QUEUE_BIND: Final = method_id(50, 20)
 QUEUE_BIND_OK: Final = method_id(50, 21)
+QUEUE_PURGE: Final = method_id(50, 30)
+QUEUE_PURGE_OK: Final = method_id(50, 31)
 QUEUE_DELETE: Final = method_id(50, 40)
 QUEUE_DELETE_OK: Final = method_id(50, 41)
 BASIC_QOS: Final = method_id(60, 10)
@@ -190,6 +192,11 @@ def queue_bind(channel: int, queue: str, exchange: str, routing_key: str = "") -
     """queue.bind."""
     names = shortstr(queue) + shortstr(exchange) + shortstr(routing_key)
     return method(channel, QUEUE_BIND, b"\0\0" + names + b"\0" + table({}))
+
+
+def queue_purge(channel: int, name: str) -> bytes:
+    """queue.purge."""
+    return method(channel, QUEUE_PURGE, b"\0\0" + shortstr(name) + b"\0")
 
 
 def queue_delete(channel: int, name: str) -> bytes:

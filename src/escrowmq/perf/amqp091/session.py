@@ -58,7 +58,9 @@ class Amqp091Session:
     def declare(self) -> int:
         layout, control = self._layout, self._control
         priorities = self._workload.priorities
-        arguments: dict[str, frames.TableValue] = {"x-max-priority": priorities} if priorities else {}
+        arguments: dict[str, frames.TableValue] = {**self._workload.arguments}
+        if priorities:
+            arguments["x-max-priority"] = priorities
         self._declared = True
         requests = [frames.queue_declare(1, name, durable=True, arguments=arguments) for name in layout.queues]
         depth = sum(map(_depth, control.calls(1, requests, frames.QUEUE_DECLARE_OK)))

@@ -37,6 +37,7 @@ def decoded(data: bytes) -> tuple[int, base.Frame]:
         ),
         (frames.basic_get(3, "q", auto_ack=False), commands.Basic.Get(queue="q", no_ack=False)),
         (frames.basic_get(3, "q", auto_ack=True), commands.Basic.Get(queue="q", no_ack=True)),
+        (frames.queue_purge(3, "q"), commands.Queue.Purge(queue="q")),
         (frames.queue_delete(3, "q"), commands.Queue.Delete(queue="q")),
         (
             frames.exchange_declare(3, "x", "fanout", durable=True),

@@ -1,0 +1,94 @@
+"""What a measurement is: figures with their targets, and the procedure that yields them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from bench.brokers import Broker
+from bench.measure import MeasureError, Measurement, perf
+
+MB = 1_000_000
+BACKLOG = "bench-backlog"
+"""The queue that `fill` fills."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One line of the report; targets are for EscrowMQ."""
+
+    name: str
+    title: str
+    unit: str
+    ratio_at_least: float | None = None
+    """Median divided by RabbitMQ's median."""
+    ratio_at_most: float | None = None
+    at_least: float | None = None
+    """The median itself."""
+    below: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How long and how much."""
+
+    duration: float
+    """Seconds of publishing in a rate measurement."""
+    scale: float
+    """Backlogs are so many times their full size."""
+
+
+class Scenario(ABC):
+    """A procedure that yields one or more figures."""
+
+    fresh = False
+    """Whether each measurement starts its own broker on an empty directory; else one serves all alternations."""
+    escrowmq_only = False
+    alternations: int | None = None
+    """How many, if it is not for the user to say."""
+    timed = False
+    """Whether EscrowMQ runs in a loop that notes the longest turn."""
+
+    def __init__(self, name: str, figures: tuple[Figure, ...]) -> None:
+        self.name = name
+        self.figures = figures
+
+    @abstractmethod
+    def measure(self, broker: Broker, settings: Settings) -> Measurement:
+        """Measure a broker that runs. Raises MeasureError, or BrokerError."""
+
+    def warm_up(self, broker: Broker, settings: Settings) -> None:
+        """Run briefly without counting: just-in-time compilers, caches and files that grow need it."""
+        perf(broker, "--scenario", self.name, "--duration", str(min(1.5, settings.duration)))
+
+
+def steadiness(series: list[list[float]]) -> float:
+    """The publish rate over the last tenth of a run divided by that over the first; each the median of its samples."""
+    rates = [
+        (now[1] - before[1]) / (now[0] - before[0])
+        for before, now in pairwise(series)
+        if now[0] - before[0] > 0.05 and now[1] > before[1]
+    ]
+    tenth = max(len(rates) // 10, 1)
+    return median(rates[-tenth:]) / median(rates[:tenth])
+
+
+def fill(
+    broker: Broker, count: int, *options: str, size: int = 100, load: str = "backlog", queue: str = BACKLOG
+) -> dict[str, Any]:
+    """Publish into a queue that stays."""
+    limits = ("--count", str(count), "--size", str(size), "--deadline", "1500", "--interval", "0.2")
+    return perf(broker, "--scenario", load, *limits, "--queue", queue, "--keep", *options)
+
+
+def restart(broker: Broker, expected: int, *, kill: bool = False) -> float:
+    """Seconds until the broker is ready again. MeasureError when it has lost or multiplied messages."""
+    broker.kill() if kill else broker.stop()
+    broker.start()
+    depth = broker.depth(BACKLOG)
+    if depth != expected:
+        raise MeasureError(f"{broker.name} holds {depth} messages after the restart, {expected} before")
+    return broker.started_in

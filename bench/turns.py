@@ -1,0 +1,92 @@
+"""EscrowMQ in a loop that notes its longest turn, for the measurement of stalls.
+
+`python -m bench.turns FILE serve …` runs `escrowmq serve …` on asyncio's own loop. FILE then holds the longest time for
+which the loop's thread has used the processor between two looks at the sockets. All other clients wait at least that
+long. It is the thread's CPU time, so a busy machine does not lengthen it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import mmap
+import runpy
+import selectors
+import sys
+import time
+from pathlib import Path
+from struct import Struct
+
+from bench.brokers import EscrowMQ
+
+_LONGEST = Struct("<d")
+
+
+class LongestTurn:
+    """The longest turn (s) in a file that two processes share."""
+
+    def __init__(self, path: Path) -> None:
+        """The file is created if it is not there."""
+        if not path.exists():
+            path.write_bytes(bytes(mmap.PAGESIZE))
+        with path.open("r+b") as file:
+            self._memory = mmap.mmap(file.fileno(), mmap.PAGESIZE)
+
+    @property
+    def seconds(self) -> float:
+        """The longest since it was set to zero."""
+        longest: float = _LONGEST.unpack_from(self._memory)[0]
+        return longest
+
+    @seconds.setter
+    def seconds(self, value: float) -> None:
+        _LONGEST.pack_into(self._memory, 0, value)
+
+
+class TimedSelector(selectors.DefaultSelector):
+    """Notes how long the thread has been at work each time it looks at the sockets again."""
+
+    def __init__(self, longest: LongestTurn) -> None:
+        super().__init__()
+        self._longest = longest
+        self._began: float | None = None
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if self._began is not None:
+            turn = time.thread_time() - self._began
+            self._longest.seconds = max(self._longest.seconds, turn)
+        ready = super().select(timeout)
+        self._began = time.thread_time()
+        return ready
+
+
+class TimedPolicy(asyncio.DefaultEventLoopPolicy):
+    """Makes loops that note their turns."""
+
+    def __init__(self, longest: LongestTurn) -> None:
+        super().__init__()
+        self._longest = longest
+
+    def new_event_loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.SelectorEventLoop(TimedSelector(self._longest))
+
+
+class TimedEscrowMQ(EscrowMQ):
+    """The broker, and the longest turn of its loop."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        path = directory / "longest-turn"
+        self.longest = LongestTurn(path)
+        self.program = ("bench.turns", str(path))
+
+
+def main(path: Path, arguments: list[str]) -> None:
+    """Run the command of EscrowMQ in a timed loop."""
+    sys.modules["uvloop"] = None  # type: ignore[assignment]  # asyncio's loop has a selector that can be ours
+    asyncio.set_event_loop_policy(TimedPolicy(LongestTurn(path)))
+    sys.argv = ["escrowmq", *arguments]
+    runpy.run_module("escrowmq", run_name="__main__")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

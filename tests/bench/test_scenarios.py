@@ -1,0 +1,74 @@
+"""Each procedure of the benchmark, small, against a broker of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.backlogs import PriorityBacklog
+from bench.brokers import Broker, EscrowMQ
+from bench.idle import cpu_of_lone_messages
+from bench.publish_many import PublishMany
+from bench.rates import Fetch, KeptQueues, Rate, Volume
+from bench.scenario import Scenario, Settings
+from bench.scenarios import SCENARIOS
+from bench.stalls import STALLS
+from bench.turns import TimedEscrowMQ
+
+SMALL = Settings(duration=0.3, scale=0.001)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    started = EscrowMQ(tmp_path_factory.mktemp("escrowmq"))
+    started.start()
+    yield started
+    started.stop()
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        Rate("varied-topic", "title", None),
+        Rate("rpc50", "title", None, "confirm"),
+        Volume("large-256k", "title", 1),
+        Fetch("get-pipelined", "title", 1, 100, 1000),
+        KeptQueues("random400", "title", None),
+        PublishMany(),
+    ],
+    ids=lambda scenario: scenario.name,
+)
+def test_a_steady_load_yields_its_figure(broker: Broker, scenario: Scenario) -> None:
+    assert scenario.measure(broker, SMALL).figures[scenario.name] > 0
+
+
+def test_a_lone_message_costs_little(broker: Broker) -> None:
+    assert 0 <= cpu_of_lone_messages(broker, consumers=25, messages=50) < 20_000
+
+
+@pytest.mark.parametrize("scenario", STALLS, ids=lambda scenario: scenario.name)
+def test_a_stall_is_measured_in_every_situation(tmp_path: Path, scenario: Scenario) -> None:
+    broker = TimedEscrowMQ(tmp_path)
+    broker.start()
+    try:
+        figures = scenario.measure(broker, SMALL).figures
+    finally:
+        broker.stop()
+    assert figures.keys() == {figure.name for figure in scenario.figures}
+    assert all(value > 0 for value in figures.values())
+
+
+def test_a_queue_with_priorities_is_stopped_started_and_drained(tmp_path: Path) -> None:
+    broker = EscrowMQ(tmp_path)
+    broker.start()
+    try:
+        figures = PriorityBacklog().measure(broker, SMALL).figures
+    finally:
+        broker.stop()
+    assert all(value > 0 for value in figures.values())
+
+
+def test_only_scenarios_of_ours_alone_need_the_timed_loop() -> None:
+    assert all(scenario.escrowmq_only for scenario in SCENARIOS.values() if scenario.timed)
