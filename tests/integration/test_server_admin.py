@@ -139,7 +139,7 @@ def test_an_operator_closes_a_connection(tmp_path: Path) -> None:
 def test_a_snapshot_is_taken_when_asked_for(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
         connect(broker).channel().queue_declare("q", durable=True)
-        assert "snapshot: in force at LSN 0x" in command(broker, "journal", "snapshot")
+        assert "snapshot: in effect as of LSN 0x" in command(broker, "journal", "snapshot")
         (snapshot,) = broker.data_dir.glob("*.snapshot")
         assert "compacted: " in command(broker, "journal", "compact")
         broker.kill()

@@ -18,7 +18,7 @@ from escrowmq.cli.tables import show_connections
 @click.pass_context
 @asks
 def connections(ctx: click.Context, data_dir: Path, as_json: bool) -> None:
-    """List the clients' connections, or close one.
+    """List client connections, or close one.
 
     \b
     Examples:
@@ -36,8 +36,10 @@ def connections(ctx: click.Context, data_dir: Path, as_json: bool) -> None:
 @connections.command("close")
 @data_dir_option
 @click.argument("peer", metavar="HOST:PORT")
-@click.option("--reason", default="closed by an operator", show_default=True, help="What the client is told.")
+@click.option(
+    "--reason", default="closed by an operator", show_default=True, help="The reason that the client is told."
+)
 @asks
 def close_connection(data_dir: Path, peer: str, reason: str) -> None:
-    """Close the connection that comes from HOST:PORT. What it had not settled goes back to its queues."""
+    """Close the connection from HOST:PORT. Its unacknowledged messages return to their queues."""
     ask(data_dir, "connection.close", peer=peer, reason=reason)

@@ -1,4 +1,4 @@
-"""`escrowmq holds`: what groups of bulk readers keep, and freeing what nobody will settle."""
+"""`escrowmq holds`: list the reservations of bulk readers, and release those that no reader will settle."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from escrowmq.text import printable
 @click.group(invoke_without_command=True)
 @data_dir_option
 @json_option
-@click.option("--all", "every", is_flag=True, help="Also groups that hold nothing now.")
+@click.option("--all", "every", is_flag=True, help="Also list groups that hold no messages now.")
 @click.pass_context
 @asks
 def holds(ctx: click.Context, data_dir: Path, as_json: bool, every: bool) -> None:
-    """List what groups of bulk readers hold of queues, or release it.
+    """List the messages that groups of bulk readers hold, or release them.
 
-    A group, a Spark query say, keeps the messages `first` up to `end` - 1, by its own numbers, until it settles
-    them; consumers do not get them so long. `in doubt` counts prepared transactions that will settle some of it.
+    A group, such as a Spark query, reserves messages of a queue until it settles them; consumers do not get them. The
+    group numbers the messages of the queue for itself, and holds those from `first` to `end` - 1. `in doubt` is the
+    number of prepared transactions that will settle some of them.
 
     \b
     Examples:
@@ -43,15 +44,15 @@ def holds(ctx: click.Context, data_dir: Path, as_json: bool, every: bool) -> Non
 @click.argument("queue")
 @click.argument("group")
 @click.option("--vhost", default="/", show_default=True, help="The queue's virtual host.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @asks
 def release(data_dir: Path, queue: str, group: str, vhost: str, yes: bool) -> None:
-    """Give back what GROUP holds of QUEUE: to its places, marked as delivered.
+    """Return the messages that GROUP holds to their places in QUEUE, marked as redelivered.
 
-    For a reader that will not come back. One that is still there, or comes back, is told that the messages are gone,
-    and fails rather than read others in their place; what it has made of them already may be made twice.
+    Use this for a reader that will not come back. A reader that is still there, or comes back, fails with an error
+    that the messages are gone. Messages that it has processed without settling them are then processed twice.
     """
-    if not yes and not confirmed(f"Give back what '{printable(group)}' holds of queue '{printable(queue)}'?"):
+    if not yes and not confirmed(f"Return the messages that '{printable(group)}' holds to queue '{printable(queue)}'?"):
         raise click.ClickException("nothing was released")
     count = ask(data_dir, "hold.release", vhost=vhost, queue=queue, group=group)
     click.echo(f"{count:,} messages released")

@@ -14,7 +14,7 @@ from escrowmq.cli.tables import size
 
 @click.group()
 def journal() -> None:
-    """Look after the journal of a running broker; it does so by itself, too.
+    """Snapshot or compact the journal of a running broker; both also happen automatically.
 
     \b
     Example:
@@ -26,7 +26,7 @@ def journal() -> None:
 @data_dir_option
 @asks
 def take_snapshot(data_dir: Path) -> None:
-    """Take a snapshot now, so that the next start has little to read."""
+    """Take a snapshot now, so that the next start has less to read."""
     ask(data_dir, "journal.snapshot")
     click.echo(_journal_line(ask(data_dir, "status")["journal"]))
 
@@ -35,7 +35,7 @@ def take_snapshot(data_dir: Path) -> None:
 @data_dir_option
 @asks
 def compact(data_dir: Path) -> None:
-    """Copy what lives in segments that are partly dead, so that these can go; then take a snapshot."""
+    """Copy live messages out of partly dead segments, so that these can be deleted, then take a snapshot."""
     before = ask(data_dir, "status")["journal"]
     ask(data_dir, "journal.compact")
     after = ask(data_dir, "status")["journal"]
@@ -48,7 +48,7 @@ def compact(data_dir: Path) -> None:
 
 def _journal_line(stats: dict[str, Any]) -> str:
     return (
-        f"snapshot: in force at LSN {stats['snapshot_lsn']:#x}; "
+        f"snapshot: in effect as of LSN {stats['snapshot_lsn']:#x}; "
         f"the journal takes {size(stats['disk_bytes'])} in {_segments(stats)}"
     )
 

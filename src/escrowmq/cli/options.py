@@ -1,4 +1,4 @@
-"""What the commands that talk to a running broker have in common: options, refusals, tables, questions."""
+"""Options, errors, tables and questions that the commands for a running broker share."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ data_dir_option = click.option(
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("escrowmq-data"),
     show_default=True,
-    help="The folder that the broker was started with.",
+    help="The data directory of the broker.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
 
 def asks(command: F) -> F:
-    """Decorate a command: what the broker refuses, or that there is none, becomes one line."""
+    """Decorate a command so that an AdminError becomes one line on stderr."""
 
     @wraps(command)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -39,7 +39,7 @@ def asks(command: F) -> F:
 
 
 def show(rows: Any, columns: Sequence[str], *, as_json: bool) -> None:
-    """Print rows as a table of these columns, or everything of them as JSON."""
+    """Print rows as a table with these columns, or complete as JSON."""
     if as_json:
         click.echo(json.dumps(rows, indent=2))
     else:
@@ -47,7 +47,7 @@ def show(rows: Any, columns: Sequence[str], *, as_json: bool) -> None:
 
 
 def confirmed(question: str) -> bool:
-    """Whether it was answered with yes; the end of the input is a no, Ctrl-C goes on as what it is."""
+    """Ask a question; whether the answer was yes. The end of the input counts as no. Ctrl-C aborts the command."""
     try:
         return click.confirm(question, err=True)
     except click.Abort as error:

@@ -12,12 +12,11 @@ from escrowmq.cli.options import F, asks, data_dir_option, json_option, show
 
 @click.group()
 def permission() -> None:
-    """Manage who may do what on a virtual host.
+    """Manage the permissions of users on virtual hosts.
 
-    Permissions are regular expressions for names of queues and exchanges, as in RabbitMQ: a user may configure
-    (declare, delete), write to (publish, bind), read from (consume, get, purge) what they are found in.
-
-    The commands take `--data-dir`, too: the folder that the broker was started with.
+    As in RabbitMQ, a permission is a regular expression that is searched for in the names of queues and exchanges.
+    Where it is found, `--configure` allows the user to declare and delete, `--write` to publish to an exchange and to
+    bind to a queue or exchange, and `--read` to consume, get and purge, and to bind from an exchange.
 
     \b
     Examples:
@@ -32,9 +31,9 @@ user_argument = click.argument("user")
 
 
 def filter_options(command: F) -> F:
-    """Which of a list are shown."""
-    command = click.option("--vhost", help="Only those on this virtual host.")(command)
-    return click.option("--user", help="Only those of this user.")(command)
+    """Filters of a list."""
+    command = click.option("--vhost", help="Only permissions on this virtual host.")(command)
+    return click.option("--user", help="Only permissions of this user.")(command)
 
 
 @permission.command("list")
@@ -52,12 +51,12 @@ def list_permissions(data_dir: Path, as_json: bool, user: str | None, vhost: str
 @data_dir_option
 @user_argument
 @vhost_argument
-@click.option("--configure", required=True, help="What the user may declare and delete; '' is nothing.")
-@click.option("--write", required=True, help="What the user may publish to; '' is nothing.")
-@click.option("--read", required=True, help="What the user may consume from; '' is nothing.")
+@click.option("--configure", required=True, help="Names that the user may declare and delete; '' allows none.")
+@click.option("--write", required=True, help="Names that the user may publish and bind to; '' allows none.")
+@click.option("--read", required=True, help="Names that the user may consume, get and bind from; '' allows none.")
 @asks
 def set_permission(data_dir: Path, user: str, vhost: str, configure: str, write: str, read: str) -> None:
-    """Set the permissions of USER on VHOST, in place of those that were there."""
+    """Set the permissions of USER on VHOST. They replace earlier ones."""
     ask(data_dir, "permission.set", user=user, vhost=vhost, configure=configure, write=write, read=read)
 
 
@@ -67,13 +66,13 @@ def set_permission(data_dir: Path, user: str, vhost: str, configure: str, write:
 @vhost_argument
 @asks
 def clear_permission(data_dir: Path, user: str, vhost: str) -> None:
-    """Take all permissions of USER on VHOST away."""
+    """Remove all permissions of USER on VHOST."""
     ask(data_dir, "permission.clear", user=user, vhost=vhost)
 
 
 @permission.group("topic")
 def topic() -> None:
-    """Restrict the routing keys on topic exchanges. Where nothing is set, all keys are allowed."""
+    """Restrict the routing keys on topic exchanges. Without a topic permission, all keys are allowed."""
 
 
 @topic.command("list")
@@ -92,11 +91,11 @@ def list_topic_permissions(data_dir: Path, as_json: bool, user: str | None, vhos
 @user_argument
 @vhost_argument
 @click.argument("exchange")
-@click.option("--write", required=True, help="Routing keys that the user may publish with.")
-@click.option("--read", required=True, help="Routing keys that the user may bind with.")
+@click.option("--write", required=True, help="Routing keys that the user may publish with, as a regular expression.")
+@click.option("--read", required=True, help="Routing keys that the user may bind with, as a regular expression.")
 @asks
 def set_topic_permission(data_dir: Path, user: str, vhost: str, exchange: str, write: str, read: str) -> None:
-    """Set the routing keys that USER may use on EXCHANGE; {username} and {vhost} stand for themselves."""
+    """Set the routing keys that USER may use on EXCHANGE. {username} and {vhost} are replaced by the user's own."""
     ask(data_dir, "topic.set", user=user, vhost=vhost, exchange=exchange, write=write, read=read)
 
 
@@ -107,5 +106,5 @@ def set_topic_permission(data_dir: Path, user: str, vhost: str, exchange: str, w
 @click.argument("exchange", required=False)
 @asks
 def clear_topic_permission(data_dir: Path, user: str, vhost: str, exchange: str | None) -> None:
-    """Lift the restriction on EXCHANGE, or on all."""
+    """Lift the restriction on EXCHANGE; on all exchanges without EXCHANGE."""
     ask(data_dir, "topic.clear", user=user, vhost=vhost, exchange=exchange)

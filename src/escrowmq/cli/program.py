@@ -1,8 +1,8 @@
 """The command line: `escrowmq COMMAND`.
 
-Commands are imported when they are called, so that `escrowmq --help` answers at once. Whatever can be foreseen to go
-wrong ends in one line on stderr: exit code 2 for the command line and the configuration, 1 for a failure. When whoever
-reads the output goes away, as `head` does, the command ends in silence with 141.
+A command's module is imported when the command is called, so that `escrowmq --help` answers at once. A foreseeable
+error is one line on stderr. The exit code is 2 for an invalid command line or configuration, 1 for any other failure,
+130 after Ctrl-C, and 141 if the reader of the output closed it (`… | head`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ USAGE = 2
 FAILURE = 1
 INTERRUPTED = 130
 UNREAD = 141
-"""Whoever read our output has gone, like `head`: as if SIGPIPE had ended us."""
+"""The reader of the output closed it. SIGPIPE would have ended the process with the same code."""
 
 
 class Mount(NamedTuple):
-    """Where a command lives, and its line in `escrowmq --help`."""
+    """The module and the name of a command, and its line in `escrowmq --help`."""
 
     module: str
     attribute: str
@@ -37,38 +37,40 @@ COMMANDS: dict[str, Mount] = {
     "status": Mount(
         "escrowmq.cli.status",
         "status",
-        "Show what a running broker is doing: load, journal, memory, alarms.",
+        "Show the state of a running broker: load, journal, memory, alarms.",
     ),
-    "queues": Mount("escrowmq.cli.queues", "queues", "List queues with what waits in them."),
+    "queues": Mount("escrowmq.cli.queues", "queues", "List queues with the numbers of their messages."),
     "holds": Mount(
         "escrowmq.cli.holds",
         "holds",
-        "List what groups of bulk readers hold of queues, or release it.",
+        "List the messages that groups of bulk readers hold, or release them.",
     ),
-    "connections": Mount("escrowmq.cli.connections", "connections", "List the clients' connections, or close one."),
+    "connections": Mount("escrowmq.cli.connections", "connections", "List client connections, or close one."),
     "user": Mount("escrowmq.cli.users", "user", "Manage users of a running broker."),
     "vhost": Mount("escrowmq.cli.vhosts", "vhost", "Manage virtual hosts of a running broker."),
-    "permission": Mount("escrowmq.cli.permissions", "permission", "Manage who may do what on a virtual host."),
+    "permission": Mount("escrowmq.cli.permissions", "permission", "Manage the permissions of users on virtual hosts."),
     "tx": Mount(
         "escrowmq.cli.transactions",
         "tx",
-        "Look at transaction branches (XA) of a running broker, and decide those that are in doubt.",
+        "Show the transaction branches (XA) of a running broker, and decide those in doubt.",
     ),
     "journal": Mount(
         "escrowmq.cli.journal",
         "journal",
-        "Look after the journal of a running broker; it does so by itself, too.",
+        "Snapshot or compact the journal of a running broker; both also happen automatically.",
     ),
-    "inspect": Mount("escrowmq.inspection.command", "inspect", "Show and check what a journal holds."),
+    "inspect": Mount("escrowmq.inspection.command", "inspect", "Show and check the contents of a journal."),
     "audit": Mount(
-        "escrowmq.pipeline.command", "audit", "Prove from the journal that no rule was broken, or show where one was."
+        "escrowmq.pipeline.command",
+        "audit",
+        "Check the journal against the broker's guarantees, and report every violation.",
     ),
     "perf": Mount("escrowmq.perf.command", "perf", "Load an AMQP 0-9-1 broker and measure rates and latency."),
 }
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when one is called; the group's own help imports none."""
+    """A group that imports a command when it is called. The help of the group imports none."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -85,7 +87,7 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # What is still unwritten would be complained about when the interpreter ends.
+            # The interpreter would otherwise report the unwritten output when it ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(UNREAD)
 
@@ -97,7 +99,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
 def cli() -> None:
-    """EscrowMQ, a transactional message broker: a message is held in escrow until both sides have settled.
+    """EscrowMQ, a transactional message broker.
 
     \b
     Examples:
@@ -105,7 +107,7 @@ def cli() -> None:
       escrowmq perf --url amqp://guest:guest@127.0.0.1:5672/ --confirms
       escrowmq inspect /var/lib/escrowmq
 
-    `escrowmq COMMAND --help` tells more of each.
+    `escrowmq COMMAND --help` explains a command.
     """
 
 

@@ -15,14 +15,14 @@ from escrowmq.cli.tables import show_queues
 @click.command()
 @data_dir_option
 @json_option
-@click.option("--vhost", help="Only those of this virtual host.")
+@click.option("--vhost", help="Only queues of this virtual host.")
 @asks
 def queues(data_dir: Path, as_json: bool, vhost: str | None) -> None:
-    """List queues with what waits in them.
+    """List queues with the numbers of their messages.
 
-    `ready` waits for a consumer, `unsettled` is with one and not acknowledged yet, `held` is kept for bulk readers (see
-    `escrowmq holds`). Where transactions are in doubt, `locked` is what they have taken, and `withheld` what they would
-    bring.
+    `ready` messages wait for a consumer. `unsettled` messages are with a consumer and not yet acknowledged. `held`
+    messages are reserved for bulk readers (see `escrowmq holds`). While transactions are in doubt, `locked` messages
+    were settled by one of them, and `withheld` messages were published by one.
 
     \b
     Example:

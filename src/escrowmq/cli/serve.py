@@ -10,21 +10,25 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 class InvalidConfiguration(click.ClickException):
-    """A configuration that the broker does not start with."""
+    """The configuration is invalid, so the broker does not start."""
 
     exit_code = 2
 
 
 @click.command()
-@click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False), help="The folder of the journal.")
-@click.option("--listen", metavar="HOST:PORT", help="Where clients connect; port 0 picks a free one.")
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The data directory, which contains the journal.",
+)
+@click.option("--listen", metavar="HOST:PORT", help="The address for clients; port 0 picks a free port.")
 @click.option("--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="A TOML file with settings.")
-@click.option("--log-level", type=click.Choice(LOG_LEVELS), help="The least that is worth a line on stderr.")
+@click.option("--log-level", type=click.Choice(LOG_LEVELS), help="Log messages of this level and above to stderr.")
 def serve(data_dir: Path | None, listen: str | None, file: Path | None, log_level: str | None) -> None:
     """Run the broker in the foreground.
 
-    Prints `ready amqp://HOST:PORT data=DIR` on stdout once clients can connect, and logs to stderr. SIGTERM and Ctrl-C
-    finish what was promised, sync, and exit with 0. What an option sets wins over the file.
+    Prints `ready amqp://HOST:PORT data=DIR` on stdout once clients can connect, and logs to stderr. On SIGTERM or
+    Ctrl-C the broker closes its connections, syncs the journal and exits with 0. An option overrides the file.
 
     \b
     Examples:
@@ -49,7 +53,7 @@ def serve(data_dir: Path | None, listen: str | None, file: Path | None, log_leve
 
     try:
         run(config)
-    except ConfigError as error:  # what shows only when it is used: the files of TLS, which have no option
+    except ConfigError as error:  # TLS files are checked when they are used; no option sets them
         raise InvalidConfiguration(f"{file}: {error}") from error
     except JournalError as error:
         raise click.ClickException(str(error)) from error

@@ -17,7 +17,7 @@ from escrowmq.cli.tables import show_status
 @json_option
 @asks
 def status(data_dir: Path, as_json: bool) -> None:
-    """Show what a running broker is doing: load, journal, memory, alarms.
+    """Show the state of a running broker: load, journal, memory, alarms.
 
     \b
     Examples:

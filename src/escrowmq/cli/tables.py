@@ -1,4 +1,4 @@
-"""What a broker says of itself, as tables for people."""
+"""Answers of a broker as tables for people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from escrowmq.text import columns, printable
 
 
 def show_rows(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
-    """One line for each item; numbers to the right."""
+    """Print one line for each row, with numbers aligned to the right."""
     right = [bool(rows) and all(type(row.get(name)) in {int, float} for row in rows) for name in names]
     head, *lines = columns(
         [[name.replace("_", " ") for name in names], *([shown(row.get(name)) for name in names] for row in rows)], right
@@ -23,14 +23,14 @@ def show_rows(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
 
 
 def show_queues(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Queues, longest first; what is held, or in doubt, only where something is."""
+    """Print queues, the longest first. Columns for held and in-doubt messages appear only if there are any."""
     ordered = sorted(rows, key=lambda row: (-row["ready"] - row["unsettled"], row["vhost"], row["name"]))
     special = [key for key in ("held", "locked", "withheld") if any(row.get(key) for row in rows)]
     show_rows(ordered, ("vhost", "name", "type", "durable", "ready", "unsettled", *special, "consumers"))
 
 
 def show_connections(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Connections, oldest first."""
+    """Print connections, oldest first."""
     ordered = sorted(rows, key=lambda row: -row["seconds"])
     show_rows(
         ordered, ("peer", "user", "vhost", "protocol", "state", "channels", "tls", "unsent_bytes", "held_back_by")
@@ -38,7 +38,7 @@ def show_connections(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def show_status(status: Mapping[str, Any]) -> None:
-    """The broker at a glance."""
+    """Print the state of the broker."""
     memory, disk, journal, queues = status["memory"], status["disk"], status["journal"], status["queues"]
     alarms = status["alarms"]
     commits = f"{journal['records'] / journal['batches']:.1f} records each" if journal["batches"] else "none yet"
@@ -49,8 +49,11 @@ def show_status(status: Mapping[str, Any]) -> None:
         ("listens on", " ".join(status["listeners"])),
         ("up for", str(timedelta(seconds=int(status["uptime_seconds"])))),
         ("alarms", ", ".join(alarms) + ": publishers are blocked" if alarms else "none"),
-        ("memory", f"{size(memory['resident_bytes'])} resident, publishers wait at {size(memory['limit_bytes'])}"),
-        ("disk", f"{size(disk['free_bytes'])} free, publishers wait below {size(disk['limit_bytes'])}"),
+        (
+            "memory",
+            f"{size(memory['resident_bytes'])} resident, publishers are blocked above {size(memory['limit_bytes'])}",
+        ),
+        ("disk", f"{size(disk['free_bytes'])} free, publishers are blocked below {size(disk['limit_bytes'])}"),
         ("connections", f"{status['connections']} open, {status['connections_accepted']} since the start"),
         ("queues", f"{queues['count']:,} with {counts}"),
         ("branches", branches_line(status["transactions"])),
@@ -70,7 +73,7 @@ def show_status(status: Mapping[str, Any]) -> None:
 
 
 def branches_line(counts: Mapping[str, int]) -> str:
-    """How many branches there are, and which of them want attention."""
+    """The number of branches, and how many of them need attention."""
     if not counts["branches"]:
         return "none"
     text = f"{counts['branches']:,}"
@@ -83,7 +86,7 @@ def branches_line(counts: Mapping[str, int]) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value of JSON as people read it."""
+    """A JSON value as text for people."""
     match value:
         case None:
             return ""
@@ -99,7 +102,7 @@ def shown(value: Any) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes in a unit that leaves few digits: 1536 → "1.5 KiB"."""
+    """A number of bytes in a unit that leaves few digits: 1536 → "1.5 KiB"."""
     amount = float(count)
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if amount < 1024:

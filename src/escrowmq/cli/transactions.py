@@ -1,4 +1,4 @@
-"""`escrowmq tx`: what XA branches hold, and deciding those that are in doubt."""
+"""`escrowmq tx`: show XA branches, and decide those that are in doubt."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ STATES = ("active", "rollback_only", "timed_out", "prepared", "heuristic_committ
 
 @click.group()
 def tx() -> None:
-    """Look at transaction branches (XA) of a running broker, and decide those that are in doubt.
+    """Show the transaction branches (XA) of a running broker, and decide those in doubt.
 
-    A prepared branch is in doubt until its transaction manager decides it; its messages stay locked so long, over
-    restarts too. Committing or rolling back here is a heuristic decision: the transaction manager is told of it when it
-    asks, but what it decided for the other participants may be different. Ask it first.
+    A prepared branch is in doubt until its transaction manager decides it. Its messages stay locked until then, also
+    over restarts. Committing or rolling back here is a heuristic decision: the transaction manager is told when it
+    asks, but it may have decided differently for the other participants. Consult the transaction manager first.
 
     \b
     Examples:
@@ -36,11 +36,13 @@ def tx() -> None:
 @tx.command("list")
 @data_dir_option
 @json_option
-@click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
-@click.option("--in-doubt", is_flag=True, help="Only those that are prepared and not decided.")
-@click.option("--vhost", help="Only those of this virtual host.")
-@click.option("--queue", help="Only those with messages from, or for, this queue.")
-@click.option("--older-than", type=click.IntRange(0), default=0, metavar="SECONDS", help="Only those of this age.")
+@click.option("--state", type=click.Choice(STATES), help="Only branches in this state.")
+@click.option("--in-doubt", is_flag=True, help="Only branches that are prepared and not decided.")
+@click.option("--vhost", help="Only branches of this virtual host.")
+@click.option("--queue", help="Only branches with messages from or for this queue.")
+@click.option(
+    "--older-than", type=click.IntRange(0), default=0, metavar="SECONDS", help="Only branches of this age or older."
+)
 @asks
 def list_branches(
     data_dir: Path,
@@ -53,8 +55,8 @@ def list_branches(
 ) -> None:
     """List branches, oldest first.
 
-    An xid is written FORMAT:GTRID:BQUAL, the last two in hexadecimal. `takes` and `brings` are messages that leave and
-    come to queues when the branch commits.
+    An xid is written FORMAT:GTRID:BQUAL, the last two in hexadecimal. `takes` and `brings` are the numbers of messages
+    that leave queues and arrive in queues when the branch commits.
     """
     rows = [
         row
@@ -80,7 +82,7 @@ def list_branches(
 @click.argument("xid")
 @asks
 def show_branch(data_dir: Path, as_json: bool, xid: str) -> None:
-    """Show what the branch XID is and holds."""
+    """Show the branch XID with its state, owner and messages."""
     branch = ask(data_dir, "tx.show", xid=xid)
     if as_json:
         click.echo(json.dumps(branch, indent=2))
@@ -91,10 +93,10 @@ def show_branch(data_dir: Path, as_json: bool, xid: str) -> None:
         ("bqual", branch["bqual"] or "not printable"),
         ("state", branch["state"].replace("_", " ")),
         ("age", f"{branch['seconds']:,} s"),
-        ("timeout", f"{branch['timeout']} s, while it is not prepared" if branch["timeout"] else "none"),
+        ("timeout", f"{branch['timeout']} s, until it is prepared" if branch["timeout"] else "none"),
         ("vhost", branch["vhost"]),
         ("owner", branch["owner"] or "unknown"),
-        ("worked for by", f"{branch['workers']} channels"),
+        ("channels", f"{branch['workers']} associated"),
         *(("takes", _tally(tally)) for tally in branch["settled"]),
         *(("brings", _tally(tally)) for tally in branch["published"]),
     ]
@@ -103,7 +105,7 @@ def show_branch(data_dir: Path, as_json: bool, xid: str) -> None:
         click.echo(f"{click.style(f'{name:<{width}}', bold=True)}  {printable(text)}")
 
 
-yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 @tx.command("commit", short_help="Commit a branch that is in doubt.")
@@ -112,7 +114,7 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 @yes_option
 @asks
 def commit_branch(data_dir: Path, xid: str, yes: bool) -> None:
-    """Commit the branch XID, which is in doubt, in place of its transaction manager."""
+    """Commit the branch XID, which is in doubt, without its transaction manager."""
     _decide(data_dir, xid, "commit", yes=yes)
 
 
@@ -122,7 +124,7 @@ def commit_branch(data_dir: Path, xid: str, yes: bool) -> None:
 @yes_option
 @asks
 def roll_back_branch(data_dir: Path, xid: str, yes: bool) -> None:
-    """Roll the branch XID back: what it took returns to its place, what it would bring is dropped."""
+    """Roll back the branch XID. Messages that it took return to their queues; those that it would bring are dropped."""
     _decide(data_dir, xid, "rollback", yes=yes)
 
 
@@ -132,13 +134,13 @@ def roll_back_branch(data_dir: Path, xid: str, yes: bool) -> None:
 @yes_option
 @asks
 def forget_branch(data_dir: Path, xid: str, yes: bool) -> None:
-    """Forget the branch XID, which an operator has decided. Its transaction manager is then told that there is none."""
+    """Forget the branch XID, which an operator has decided. Its transaction manager is then told that it is unknown."""
     if not yes:
         branch = ask(data_dir, "tx.show", xid=xid)
-        if branch["state"].startswith("heuristic"):  # others are refused, and nobody needs to be asked
+        if branch["state"].startswith("heuristic"):  # the broker refuses other branches, so there is nothing to confirm
             _confirm(
                 f"Branch {branch['xid']} is {branch['state'].replace('_', ' ')}. "
-                "Forget it, although its transaction manager may not have heard of that?"
+                "Forget it, although its transaction manager may not know of that decision?"
             )
     ask(data_dir, "tx.forget", xid=xid)
 

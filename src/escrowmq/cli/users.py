@@ -16,7 +16,7 @@ from escrowmq.cli.options import F, asks, data_dir_option, json_option, names, s
 def user() -> None:
     """Manage users of a running broker.
 
-    A change is on disk when the command returns.
+    A change is on disk when its command returns.
 
     \b
     Examples:
@@ -27,15 +27,17 @@ def user() -> None:
 
 
 def password_options(command: F) -> F:
-    """Where a password comes from: the option, stdin, else a prompt."""
-    command = click.option("--password-stdin", is_flag=True, help="Read the password from stdin, one line.")(command)
-    return click.option("--password", help="The password; other users of this machine can see it while we run.")(
-        command
-    )
+    """The source of a password: the option or stdin; a prompt if neither is given."""
+    command = click.option(
+        "--password-stdin", is_flag=True, help="Read the password from stdin, which must be one line."
+    )(command)
+    return click.option(
+        "--password", help="The password. Other users of this machine can see it while the command runs."
+    )(command)
 
 
 def _password(password: str | None, *, stdin: bool, none: bool, check: Callable[[], None]) -> str | None:
-    """The password that the options say; `check` may refuse before a person is asked for one."""
+    """The password according to the options. `check` is called before the prompt, and may refuse."""
     if (password is not None) + stdin + none > 1:
         raise click.UsageError("--password, --password-stdin and --no-password exclude each other")
     if none:
@@ -43,10 +45,10 @@ def _password(password: str | None, *, stdin: bool, none: bool, check: Callable[
     if stdin:
         password = sys.stdin.readline().rstrip("\r\n")
         if not sys.stdin.isatty() and sys.stdin.read(1):
-            raise click.UsageError("stdin holds more than one line; a password is one")
+            raise click.UsageError("stdin has more than one line; a password is a single line")
     elif password is None:
         if not sys.stdin.isatty():
-            raise click.UsageError("no terminal to ask for the password: give --password-stdin")
+            raise click.UsageError("there is no terminal to prompt for the password: give --password-stdin")
         check()
         password = click.prompt("Password", hide_input=True, confirmation_prompt=True)
     if not password:
@@ -67,13 +69,13 @@ def list_users(data_dir: Path, as_json: bool) -> None:
 @data_dir_option
 @click.argument("name")
 @password_options
-@click.option("--no-password", is_flag=True, help="The user comes with a client certificate only.")
-@click.option("--tag", "tags", multiple=True, help="A tag; may be repeated.")
+@click.option("--no-password", is_flag=True, help="Allow the user to log in with a client certificate only.")
+@click.option("--tag", "tags", multiple=True, help="A tag. The option may be repeated.")
 @asks
 def add_user(
     data_dir: Path, name: str, password: str | None, password_stdin: bool, no_password: bool, tags: Iterable[str]
 ) -> None:
-    """Add a user, who may do nothing until `escrowmq permission set`."""
+    """Add a user. The user has no permissions until `escrowmq permission set`."""
 
     def check() -> None:
         if name in names(data_dir, "user.list"):
@@ -88,7 +90,7 @@ def add_user(
 @click.argument("name")
 @asks
 def delete_user(data_dir: Path, name: str) -> None:
-    """Delete a user with all permissions, and close the user's connections."""
+    """Delete a user and the user's permissions, and close the user's connections."""
     ask(data_dir, "user.delete", name=name)
 
 
@@ -96,10 +98,10 @@ def delete_user(data_dir: Path, name: str) -> None:
 @data_dir_option
 @click.argument("name")
 @password_options
-@click.option("--no-password", is_flag=True, help="The user comes with a client certificate only.")
+@click.option("--no-password", is_flag=True, help="Allow the user to log in with a client certificate only.")
 @asks
 def change_password(data_dir: Path, name: str, password: str | None, password_stdin: bool, no_password: bool) -> None:
-    """Change a user's password. Connections that are open stay."""
+    """Change a user's password. Open connections stay open."""
 
     def check() -> None:
         if name not in names(data_dir, "user.list"):
@@ -115,5 +117,5 @@ def change_password(data_dir: Path, name: str, password: str | None, password_st
 @click.argument("tags", nargs=-1)
 @asks
 def set_tags(data_dir: Path, name: str, tags: Iterable[str]) -> None:
-    """Set a user's tags; none clears them."""
+    """Set a user's tags. Without TAGS, the user has none."""
     ask(data_dir, "user.tags", name=name, tags=list(tags))

@@ -36,14 +36,14 @@ def list_vhosts(data_dir: Path, as_json: bool) -> None:
 @click.argument("name")
 @asks
 def add_vhost(data_dir: Path, name: str) -> None:
-    """Add a virtual host. Nobody may use it until `escrowmq permission set`."""
+    """Add a virtual host. No user may use it until `escrowmq permission set`."""
     ask(data_dir, "vhost.add", name=name)
 
 
 @vhost.command("delete")
 @data_dir_option
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @asks
 def delete_vhost(data_dir: Path, name: str, yes: bool) -> None:
     """Delete a virtual host with its queues, their messages, exchanges and permissions."""

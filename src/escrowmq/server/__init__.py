@@ -1,1 +1,1 @@
-"""The process around the broker: event loop, sockets, threads, the clock, and who may log in."""
+"""The process around the broker: event loop, sockets, threads, clock and logins."""

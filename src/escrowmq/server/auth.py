@@ -1,4 +1,4 @@
-"""Who is who: passwords, certificates, and what is remembered of logins that were right."""
+"""Logins: passwords, client certificates, and the cache of passwords that were correct."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from escrowmq.wire.endpoint import Peer, Verdict
 from escrowmq.wire.sasl import Credentials
 
 HASHER: Final = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
-"""Argon2id with OWASP's parameters: 19 MiB and about 20 to 30 ms for each check."""
+"""Argon2id with the parameters that OWASP recommends: each check takes 19 MiB and 20 to 30 ms."""
 
 GUEST: Final = "guest"
 REFUSED: Final = "user or password is wrong"
 _REMEMBERED: Final = 10_000
 _AT_ONCE: Final = 2
-"""Checks that are given to the executor at one time."""
+"""Password checks that run at the same time."""
 
 _log = logging.getLogger("escrowmq.auth")
 
 
 def hash_password(password: str) -> str:
-    """What is kept of a password. Takes as long as a check does, so not on the loop."""
+    """The hash under which a password is stored. It takes as long as a check, so it must not run on the event loop."""
     return HASHER.hash(password)
 
 
 class Judge(Protocol):
-    """Waits for a password to be checked."""
+    """Is called with the outcome of a password check."""
 
     def __call__(self, *, right: bool) -> None: ...
 
 
 class Authenticator:
-    """Checks logins off the loop; of those that were right it keeps a keyed digest, so that reconnects cost nothing.
+    """Checks logins, passwords on other threads. A keyed digest of each correct one makes the next login cheap.
 
-    `post` brings a call from any thread back into a turn. A wrong password costs the same work as an unknown user.
+    `post` brings a call from any thread into a turn. An unknown user takes the same time as a wrong password.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Authenticator:
         patience: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`patience`: seconds after which nobody waits for a check any more (`limits.unauthenticated_seconds`)."""
+        """`patience`: the seconds that a client waits for its check (`limits.unauthenticated_seconds`)."""
         self._access = access
         self._executor = executor
         self._post = post
@@ -71,12 +71,12 @@ class Authenticator:
         self._waiting: dict[tuple[bytes, User | None], list[Judge]] = {}
         self._patience = patience
         self._clock = clock
-        # Checks to be made, by host, the next one first: somebody who guesses passwords must not keep others out.
+        # Waiting checks by host; the hosts take turns, so that a host that guesses passwords does not delay others.
         self._lines: dict[str, deque[tuple[float, Callable[[], None], Callable[[], None]]]] = {}
         self._running = 0
 
     def authenticate(self, peer: Peer, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
-        """Call `done` with the verdict: at once, or later in a turn of its own."""
+        """Call `done` with the verdict, either immediately or later in a turn of its own."""
         if credentials.mechanism == "EXTERNAL":
             done(self._judged(peer, credentials.authcid, self._external(peer, credentials)))
         elif credentials.password is None:
@@ -104,7 +104,7 @@ class Authenticator:
         waiting = self._waiting.setdefault(question, [])
         waiting.append(judge)
         if len(waiting) > 1:
-            return  # all clients of a restarted broker come at once, mostly with the same password
+            return  # after a restart of the broker, clients with the same user and password come all at once
 
         def work() -> None:
             right = self._verify(user, password)
@@ -124,21 +124,21 @@ class Authenticator:
         self._next_checks()
 
     def _next_checks(self) -> None:
-        """Give the executor what it can do now, one check of each host in turn."""
+        """Start as many checks as may run, one for each host in turn."""
         while self._lines and self._running < _AT_ONCE:
             host = next(iter(self._lines))
             line = self._lines.pop(host)
             until, work, give_up = line.popleft()
             if line:
-                self._lines[host] = line  # behind the others
+                self._lines[host] = line  # behind the other hosts
             if self._clock() > until:
-                give_up()  # the connection has been closed meanwhile
+                give_up()  # the login time is over, so the connection has been closed
             else:
                 self._running += 1
                 self._executor.submit(work)
 
     def _verify(self, user: User | None, password: str) -> bool:
-        """On another thread. A user that is not there, or has no password, takes the same time."""
+        """Runs on another thread. A user who is unknown or has no password takes the same time."""
         real = user.password_hash if user is not None else ""
         try:
             self._hasher.verify(real or self._decoy, password)
@@ -173,6 +173,6 @@ class Authenticator:
         return hashlib.blake2b(b"%d:%b%b" % (len(secret[0]), *secret), key=self._key, digest_size=32).digest()
 
     def _remember(self, digest: bytes, password_hash: str) -> None:
-        self._right[digest] = password_hash  # a changed password has another hash, so this entry is void by itself
+        self._right[digest] = password_hash  # a changed password has another hash, which makes this entry void
         if len(self._right) > _REMEMBERED:
             self._right.popitem(last=False)

@@ -1,4 +1,4 @@
-"""One client's connection: bytes between a transport and an endpoint, and who must wait for whom."""
+"""One client's connection: moves bytes between a transport and an endpoint, and decides when the client is read."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from escrowmq.server.runtime import Runtime
 
 UNSENT_LIMIT: Final = 4 << 20
-"""Unsent bytes above which nothing more is read from a client: it asks faster than it takes the answers."""
+"""Unsent bytes above which a client is not read: it sends requests faster than it takes the answers."""
 SHARE: Final = 128 << 10
-"""Bytes at one time from which on a connection has had its share of a turn. The event loop would go on reading from it
-while there is more, megabytes, and let all others wait."""
+"""Bytes in one read that use up a connection's share of a turn. The event loop would otherwise read on, for megabytes,
+and let all other connections wait."""
 SMALL: Final = 4096
 """Bytes that may wait for a later iteration of the event loop while the connection is still read: pausing costs more
 than handling a small request."""
 CLOSING_MS: Final = 5000
-"""How long a client may take to read the last bytes of a connection that is being closed."""
+"""The time that a client has to read the last bytes of a connection that is being closed."""
 
 _log = logging.getLogger("escrowmq.connection")
 
 
 class Pause(IntFlag):
-    """Why a connection is not read."""
+    """The reasons why a connection is not read."""
 
     UNSENT = 1
     ALARM = 2
@@ -40,7 +40,7 @@ class Pause(IntFlag):
 
 
 class ClientConnection(asyncio.Protocol):
-    """Gives bytes to an endpoint and sends what it says, once for each turn."""
+    """Passes bytes to an endpoint, and sends the endpoint's output once in each turn."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -62,7 +62,7 @@ class ClientConnection(asyncio.Protocol):
         """The alarm that the client was told as the reason why its publishes wait."""
         self._held_up_ms = runtime.ticker.held_up_ms
 
-    # -- what the transport reports
+    # -- called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._turns.begin()
@@ -110,7 +110,7 @@ class ClientConnection(asyncio.Protocol):
             endpoint.receive(data)
         except JournalError as error:
             die(str(error))
-        except Exception:  # noqa: BLE001 - a fault of ours costs this connection, not the others
+        except Exception:  # noqa: BLE001 - an internal error must end this connection only
             self._fail()
         if len(data) >= SHARE and not self._pauses:
             self.pause(Pause.SHARE, on=True)
@@ -143,20 +143,20 @@ class ClientConnection(asyncio.Protocol):
                 endpoint.lost()
             except JournalError as error:
                 die(str(error))
-            except Exception:  # noqa: BLE001 - a fault of ours costs this connection, not the others
+            except Exception:  # noqa: BLE001 - an internal error must end this connection only
                 _log.exception("internal error while closing %s", endpoint.label)
         self._runtime.closed(self, exc)
 
-    # -- what the server wants
+    # -- called by the server
 
     def flush(self) -> None:
-        """Send what the endpoint has to say; close if that was the last."""
+        """Send the output of the endpoint, and close the connection if that was the last."""
         endpoint = self.endpoint
         if endpoint is None or self.closing_ms:
             return
         try:
             pieces = endpoint.output()
-        except Exception:  # noqa: BLE001 - a fault of ours costs this connection, not the others
+        except Exception:  # noqa: BLE001 - an internal error must end this connection only
             self._fail()
             return
         if pieces:
@@ -171,18 +171,18 @@ class ClientConnection(asyncio.Protocol):
             self.close()
 
     def pause(self, why: Pause, *, on: bool) -> None:
-        """Stop reading for this reason, or go on unless there is another."""
+        """Stop reading for the reason `why`; or end that, and read on unless another reason is left."""
         pauses = self._pauses | why if on else self._pauses & ~why
         if bool(pauses) != bool(self._pauses) and not self.closing_ms and not self._transport.is_closing():
             if pauses:
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
-                self._last_in = self._turns.broker.now  # its silence was our doing
+                self._last_in = self._turns.broker.now  # the client was not read, so it was not silent
         self._pauses = pauses
 
     def read_on(self) -> None:
-        """The alarm is over: what the endpoint has kept back comes first, then what waits in the socket."""
+        """The alarm is over: the endpoint handles the bytes that it kept back, and the client is read again."""
         if self._pauses & Pause.ALARM:
             self.pause(Pause.ALARM, on=False)
             self._turns.soon(lambda: self.data_received(b""))
@@ -204,10 +204,10 @@ class ClientConnection(asyncio.Protocol):
             self.endpoint.tick(now_ms, silent, now_ms - self._last_out)
 
     def close(self) -> None:
-        """Send what is written, then the end of the stream; what the client still says is read away until it closes.
+        """Send the buffered bytes and then the end of the stream. Incoming bytes are discarded until the client closes.
 
-        A socket that is closed while bytes wait in it makes TCP reset the connection, and then the client may lose
-        what it was told last.
+        If a socket is closed while it has unread bytes, TCP resets the connection, and the client may lose the last
+        bytes that were sent to it.
         """
         if self.closing_ms:
             return
@@ -220,22 +220,22 @@ class ClientConnection(asyncio.Protocol):
             transport.write_eof()
             if self._pauses:
                 transport.resume_reading()
-        except OSError:  # the client was faster
+        except OSError:  # the client has closed the connection
             transport.abort()
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close the connection immediately; buffered bytes are lost."""
         self.closing_ms = self.closing_ms or self._turns.broker.now
         self._transport.abort()
 
     @property
     def unsent(self) -> int:
-        """Bytes in the transport's buffer."""
+        """Bytes that wait in the buffer of the socket."""
         return self._transport.get_write_buffer_size()
 
     @property
     def descriptor(self) -> int:
-        """The socket's; -1 where there is none any more."""
+        """The file descriptor of the socket; -1 if it is closed."""
         sock = self._transport.get_extra_info("socket")
         return -1 if sock is None or self._transport.is_closing() else int(sock.fileno())
 
@@ -274,7 +274,7 @@ class ClientConnection(asyncio.Protocol):
             return None
         opener = sniff(start[:HEADER_SIZE])
         if opener is None:
-            what = "TLS, on a port without it" if start.startswith(b"\x16\x03") else "an unknown protocol"
+            what = "TLS, but this port has none" if start.startswith(b"\x16\x03") else "an unknown protocol"
             _log.warning("connection from %s refused: it speaks %s", self.peer, what)
             self._transport.write(REFUSAL)
             self.close()

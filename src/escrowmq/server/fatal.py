@@ -1,4 +1,4 @@
-"""The end of a process that must not answer anything more."""
+"""Ends a process that must not send any more answers."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import os
 from typing import Final, NoReturn
 
 EXIT_CODE: Final = 70
-"""EX_SOFTWARE: an internal fault. Start again to recover from what is on disk."""
+"""EX_SOFTWARE, an internal error. A new start recovers the state that is on disk."""
 
 _log = logging.getLogger("escrowmq.server")
 
 
 def die(text: str, error: BaseException | None = None) -> NoReturn:
-    """Log one line (for a fault of ours with its traceback) and end the process, from any thread, without answering.
+    """Log one line, with a traceback if there is an `error`, and end the process. May be called on any thread.
 
-    Held answers stand on what may not be on disk (DUR-2): no handler runs, no socket is flushed.
+    Answers that wait may depend on records that are not on disk (DUR-2). So no exit handler runs, and no socket is
+    flushed.
     """
     try:
-        _log.critical("%s; the broker stops, start it again to recover from what is on disk", text, exc_info=error)
+        _log.critical("%s; the broker stops, restart it to recover from the journal", text, exc_info=error)
         for handler in logging.getLogger().handlers:
             handler.flush()
     finally:

@@ -1,4 +1,4 @@
-"""Listening sockets, and who is at the other end of an accepted one."""
+"""Listening sockets, and the peers of accepted sockets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from escrowmq.wire.endpoint import Peer
 
 
 class Bound(NamedTuple):
-    """Sockets that have their address, and do not listen yet."""
+    """Sockets that are bound to an address and do not listen yet."""
 
     scheme: str
     host: str
@@ -33,7 +33,7 @@ class Bound(NamedTuple):
 
 
 def bind_all(section: ListenSection) -> list[Bound]:
-    """What the configuration says, the address without TLS first. Raises OSError as `bind` does."""
+    """Bind the configured addresses, the one without TLS first. Raises OSError as `bind` does."""
     bound = [Bound("amqp", section.address.host, bind(*section.address))]
     if section.tls_address is not None:
         try:
@@ -45,9 +45,9 @@ def bind_all(section: ListenSection) -> list[Bound]:
 
 
 def bind(host: str, port: int) -> list[socket.socket]:
-    """Sockets with every address that the host name stands for; with port 0 all on one free port.
+    """Bind a socket to each address of the host name. With port 0, all use the same free port.
 
-    Raises OSError whose text names the address, and what to do.
+    Raises OSError with a text that names the address and what to do.
     """
     sockets: list[socket.socket] = []
     try:
@@ -73,19 +73,19 @@ def bind(host: str, port: int) -> list[socket.socket]:
 
 def _refusal(error: OSError, address: str) -> OSError:
     number = error.errno or 0
-    reason = os.strerror(number) if number > 0 else error.strerror  # those of name resolution are not the system's
+    reason = os.strerror(number) if number > 0 else error.strerror  # negative numbers come from name resolution
     match number:
         case errno.EADDRINUSE:
-            advice = "stop what listens there, or choose another port"
+            advice = "stop the program that listens there, or choose another port"
         case errno.EACCES:
-            advice = "choose a port from 1024 on, or give the process the right to this one"
+            advice = "choose a port above 1023, or give the process the right to use this one"
         case _:
             advice = "choose an address of this machine"
     return OSError(number, f"cannot listen on {address}: {reason}; {advice} (--listen, or [listen] in the file)")
 
 
 def port_of(sock: socket.socket) -> int:
-    """The port that a socket is bound to."""
+    """The port to which a socket is bound."""
     port: int = sock.getsockname()[1]
     return port
 
@@ -103,9 +103,9 @@ async def listen(
     context: ssl.SSLContext | None,
     login: float,
 ) -> list[asyncio.Server]:
-    """Accept connections; with a context a TLS handshake comes first, which may take `login` seconds.
+    """Accept connections. With a context, a TLS handshake comes first and may take `login` seconds.
 
-    Raises OSError if somebody was faster to listen on the address.
+    Raises OSError if another process has begun to listen on the address.
     """
     loop = asyncio.get_running_loop()
     timeout = login if context else None

@@ -1,4 +1,4 @@
-"""Logging, set up in one place: one line on stderr for each event, for people or as JSON."""
+"""Configures logging: one line on stderr for each event, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import IO, Literal
 
 
 class TextFormatter(logging.Formatter):
-    """`2026-01-31T12:00:00.123Z info connection: opened …`; control characters of peers are escaped."""
+    """`2026-01-31T12:00:00.123Z info connection: opened …`; control characters are escaped."""
 
     def format(self, record: logging.LogRecord) -> str:
         name = record.name.removeprefix("escrowmq.")
@@ -21,7 +21,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object on each line: time, level, logger, message, and `exception` where there is one."""
+    """One object on each line: time, level, logger, message, and `exception` if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {
@@ -38,7 +38,7 @@ class JsonFormatter(logging.Formatter):
 def configure(
     level: Literal["debug", "info", "warning", "error"], form: Literal["text", "json"], stream: IO[str] | None = None
 ) -> None:
-    """Send everything from `level` on to `stream` (default: stderr), and nothing anywhere else."""
+    """Send messages of `level` and above to `stream` (default: stderr), and to no other handler."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     root = logging.getLogger()

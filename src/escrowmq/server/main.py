@@ -1,4 +1,4 @@
-"""The life of the process: lock, recover, serve, and leave in order."""
+"""The life of the process: lock the data directory, recover, serve, and stop."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from escrowmq.server.start import advice, make_private, recover
 from escrowmq.server.tls import server_context
 
 SWITCH_SECONDS: Final = 0.0005
-"""How long the loop may keep the interpreter to itself while the journal's writer waits for it."""
+"""The time after which the journal's writer gets the interpreter while the event loop is busy."""
 
 _log = logging.getLogger("escrowmq.server")
 
@@ -33,7 +33,7 @@ _log = logging.getLogger("escrowmq.server")
 def run(config: Config) -> None:
     """Serve until SIGTERM or SIGINT. Raises ConfigError, JournalError, OSError when the broker cannot start.
 
-    What can be refused without the data directory is refused before anything is made or read there.
+    Errors that can be found without the data directory are raised before anything is created or read there.
     """
     config = config.model_copy(update={"data_dir": config.data_dir.absolute()})
     logs.configure(config.log.level, config.log.format)
@@ -58,7 +58,7 @@ def run(config: Config) -> None:
 def _run(config: Config, bound: Sequence[Bound], context: ssl.SSLContext | None) -> None:
     make_private(config.data_dir)
     storage = FileStorage(config.data_dir)
-    gc.disable()  # nothing that recovery makes is garbage
+    gc.disable()  # recovery creates no garbage
     try:
         journal = Journal.open(
             storage, segment_bytes=config.journal.segment_bytes, keep_dead_bytes=config.journal.retain_bytes

@@ -1,7 +1,7 @@
-"""What keeps the log short: snapshots, the deletion of dead segments, compaction of sparse ones.
+"""Keeps the journal short: snapshots, the deletion of dead segments, and the compaction of sparse segments.
 
-One piece of work at a time. Files are written and deleted on a thread of their own; the loop only takes the state.
-A snapshot is never written while compaction moves what it names.
+Only one of these is under way at a time, so a snapshot never refers to messages that compaction is moving. Files are
+written and deleted on a thread of their own; the event loop only captures the state.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from escrowmq.server.turn import Turns
 
 CHECK_MS: Final = 1000
 CALM_MS: Final = 10_000
-"""A sparse segment is compacted when it has lost next to nothing for so long: one that is being consumed empties."""
+"""A sparse segment is compacted after losing few messages for so long. A segment that is consumed empties by itself."""
 PAUSE: Final = 3
-"""A step of a compaction is followed by a pause so many times as long: it has a quarter of the loop at most."""
+"""A step of a compaction is followed by a pause this many times as long, so it takes at most a quarter of the time."""
 _log = logging.getLogger("escrowmq.journal")
 
 
 class Stage(Enum):
-    """What is under way."""
+    """The work that is under way."""
 
     IDLE = auto()
     SNAPSHOT = auto()
-    """A snapshot is being written, or waits to be put in force."""
+    """A snapshot is being written, or waits for the sync after which it takes effect."""
     FILES = auto()
-    """Files are renamed or deleted."""
+    """Files are being renamed or deleted."""
     COMPACTION = auto()
-    """What lives in sparse segments is copied to the end of the log, in steps with turns between them."""
+    """Live messages of sparse segments are copied to the end of the journal, in steps with turns between them."""
 
 
 class Maintenance:
-    """Runs at the end of turns, when all records have been appended."""
+    """Runs at the end of turns, after their records have been appended."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class Maintenance:
         compaction_ratio: float,
         short: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`short` tells whether the disk is: then a snapshot does not wait for `snapshot_bytes` of log, if there is
-        something dead before it.
+        """`short` tells whether the disk is short of space. If it is, and a snapshot would free some, the snapshot does
+        not wait until the journal has grown by `snapshot_bytes`.
         """
         self.stage = Stage.IDLE
         self._idle = asyncio.Event()
@@ -85,9 +85,9 @@ class Maintenance:
         turns.after.append(self._step)
 
     def snapshot_now(self, done: Callable[[str], None], *, compact: bool = False) -> None:
-        """Take a snapshot soon; `done` is called with an empty text when it is in force, else with what went wrong.
+        """Take a snapshot soon. `done` is called with the reason of a failure, or an empty text after success.
 
-        With `compact`, what is sparse is copied first, however little of it is dead.
+        With `compact`, every segment with dead messages is compacted first, however few they are.
         """
         self._turns.begin()
         self._wanted = True
@@ -105,7 +105,7 @@ class Maintenance:
                 if not 0 <= now - self._checked_ms < CHECK_MS:
                     self._checked_ms = now
                     if self._short() and self._journal.awaits_snapshot(self._ratio):
-                        self._take_snapshot()  # publishers wait for the room, and no log comes while they do
+                        self._take_snapshot()  # publishers wait for disk space, so the journal does not grow
                     else:
                         self._tidy()
             case Stage.SNAPSHOT:
@@ -137,29 +137,29 @@ class Maintenance:
         self._journal.snapshot_done(snapshot)
         error = future.exception()
         if error is None:
-            return  # the next step puts it in force
+            return  # the next step lets it take effect
         self._snapshot = None
         self.stage = Stage.IDLE
-        _log.error("%s; the log goes on without, and is longer to read at the next start", error)
+        _log.error("%s; the broker goes on without this snapshot, and the next start takes longer", error)
         self._answer(str(error))
 
     # -- files
 
     def _tidy(self) -> None:
-        """Nothing else is to be done: delete what is dead, or make something die."""
+        """Delete dead segments; if there are none, compact sparse ones."""
         if not self._run_files() and self._ratio:
             self._start_compaction(self._calm(self._promising(self._journal.sparse_segments(self._ratio))))
 
     def _promising(self, sparse: list[SparseSegment]) -> list[SparseSegment]:
-        """Those that have not been tried since the last snapshot, or of which a tenth has died meanwhile.
+        """The segments that were not compacted since the last snapshot, or lost a tenth of their messages since then.
 
-        What wandered through memory while a segment was compacted is left in it. To try it again at once could go on
-        for ever.
+        Messages that are in memory during a compaction may stay in their segment. Compacting such a segment again at
+        once could repeat without end.
         """
         return [s for s in sparse if s.first_lsn not in self._left or s.live < 0.9 * self._left[s.first_lsn]]
 
     def _calm(self, sparse: list[SparseSegment]) -> list[SparseSegment]:
-        """Those of which hardly anything has died for a while."""
+        """The segments that have lost few messages for `CALM_MS`."""
         now, before = self._broker.now, self._seen
         self._seen = {}
         for segment in sparse:
@@ -178,20 +178,20 @@ class Maintenance:
     def _files_done(self, future: Future[None]) -> None:
         error = future.exception()
         if error is not None:
-            _log.error("files of the journal cannot be tidied up: %s", error)
+            _log.error("cannot rename or delete files of the journal: %s", error)
         self.stage = Stage.IDLE
         self._idle.set()
         snapshot, self._snapshot = self._snapshot, None
         if snapshot is None:
             return
-        # What the log learns of its own files, it learns in `housekeeping`; it may find the next thing to do, too.
+        # The journal notices its changed files only in `housekeeping`, which may also find the next work.
         more = self._run_files()
         if self._journal.snapshot_lsn == snapshot.lsn:
             self._left.clear()
-            _log.info("snapshot %s in force, %d records", snapshot.name, snapshot.record_count)
+            _log.info("snapshot %s is in effect, with %d records", snapshot.name, snapshot.record_count)
             self._answer("")
         else:
-            self._answer(f"snapshot {snapshot.name} could not be put in force: {error}")
+            self._answer(f"snapshot {snapshot.name} could not take effect: {error}")
         if not more:
             self._checked_ms = 0
 
@@ -202,7 +202,7 @@ class Maintenance:
             self._sparse = sparse
             self.stage = Stage.COMPACTION
             live, total = sum(s.live for s in sparse), sum(s.total for s in sparse)
-            _log.info("compaction of %d segments: %d of %d messages live", len(sparse), live, total)
+            _log.info("compaction of %d segments begins: %d of %d messages are live", len(sparse), live, total)
             self._copy()
 
     def _copy(self) -> None:
@@ -215,7 +215,7 @@ class Maintenance:
             self._relocation = None
             if not self._sparse:
                 self.stage = Stage.IDLE
-                self._checked_ms = 0  # dead now: the next step deletes them
+                self._checked_ms = 0  # the compacted segments are dead, and the next step deletes them
         self._step_ends = self._journal.end_lsn
         self._pause = self._loop.call_later(PAUSE * (self._loop.time() - started), self._go_on)
 
@@ -224,16 +224,16 @@ class Maintenance:
         self._turns.begin()
 
     def _tried(self, relocation: Relocation) -> None:
-        """Remember what is left of the segment."""
+        """Remember how many messages are left in the segment."""
         for segment in self._journal.sparse_segments(1.0):
             if segment.first_lsn == relocation.first_lsn:
                 self._left[segment.first_lsn] = segment.live
-                _log.info("compaction moved %d messages and left %d", relocation.moved, segment.live)
+                _log.info("compaction moved %d messages and left %d in their segment", relocation.moved, segment.live)
 
     async def rest(self) -> str:
-        """Leave a last snapshot; what went wrong, or an empty text. Nothing is begun afterwards."""
+        """Take a last snapshot, after which no work begins; the reason of a failure, or an empty text."""
         fault = ""
-        if self.stage is Stage.COMPACTION:  # what it has copied so far stays where it is
+        if self.stage is Stage.COMPACTION:  # messages that were copied stay in their new place
             self._sparse.clear()
             self._relocation = None
             self.stage = Stage.IDLE

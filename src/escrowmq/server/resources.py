@@ -1,4 +1,4 @@
-"""Memory and disk: how much there is, how much is used, and when publishers have to wait."""
+"""Memory and disk: sizes, usage, and the alarms that block publishers."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from typing import Final
 _STATM: Final = Path("/proc/self/statm")
 _CGROUP_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
 _OTHER_DESCRIPTORS: Final = 200
-"""Files of the journal, the admin socket and what it needs besides."""
+"""Descriptors for the journal's files, the admin socket and its clients, and the listeners."""
 _M_MMAP_THRESHOLD: Final = -3
 _LARGE_BLOCK: Final = 1 << 20
 _PRESSING: Final = 0.7
-"""The share of the memory limit from which on queues keep hardly anything in memory, long before somebody must wait."""
+"""The share of the memory limit above which queues keep only a few messages in memory; publishers do not wait yet."""
 _CALMER: Final = 0.95
-"""An alarm ends when the figure is this much on the good side, so that it does not flutter."""
+"""An alarm ends only below this share of its limit, so that it does not flap."""
 
 
 def resident_bytes() -> int:
-    """Memory of this process that is in RAM; where the system does not tell, the most it ever was."""
+    """Resident memory of this process; its maximum so far if the system does not tell the current value."""
     try:
         return int(_STATM.read_bytes().split()[1]) * resource.getpagesize()
     except OSError:
@@ -33,15 +33,15 @@ def resident_bytes() -> int:
 
 
 def memory_bytes() -> int:
-    """Memory that this process may use: the machine's, or the control group's if that is less."""
+    """Memory that this process may use: the machine's, or the limit of its control group if that is less."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    with contextlib.suppress(OSError, ValueError):  # none, or "max"
+    with contextlib.suppress(OSError, ValueError):  # there is no control group, or its limit is "max"
         return min(total, int(_CGROUP_LIMIT.read_text(encoding="ascii")))
     return total
 
 
 def allow_descriptors(connections: int) -> int:
-    """Ask the system for the file descriptors that so many connections need; for how many there is room."""
+    """Raise the limit of open files for so many connections; the number of connections that fit."""
     need = connections + _OTHER_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < need:
@@ -56,20 +56,20 @@ def allow_descriptors(connections: int) -> int:
 def return_large_blocks() -> None:
     """Let the C library (glibc) return each large block to the system when it is freed.
 
-    By itself it learns from the first one to keep them, each thread its own: tens of megabytes after a few logins.
+    By default it keeps large blocks for reuse, separately for each thread: tens of megabytes after a few logins.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)
 
 
 def give_back_memory() -> None:
-    """Let the C library return free memory to the system, where it can: it does not always do so by itself."""
+    """Let the C library (glibc) return free memory to the system, which it does not always do by itself."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 class Alarms:
-    """Whether memory or disk run short. Sizes in bytes; a limit of 0 is none."""
+    """Whether memory or disk run short. Sizes are in bytes; a limit of 0 means no limit."""
 
     def __init__(
         self, memory_limit: int, disk_limit: int, resident: Callable[[], int], free: Callable[[], int]
@@ -79,12 +79,12 @@ class Alarms:
         self.memory = False
         self.disk = False
         self.pressing = False
-        """Memory is used to such a part of its limit that what can lie on disk alone should."""
+        """So much of the memory limit is used that queues should keep messages on disk only."""
         self._resident = resident
         self._free = free
 
     def check(self) -> bool:
-        """Look at both; whether anything changed. Raises OSError when the disk cannot be asked."""
+        """Check memory and disk; whether an alarm changed. Raises OSError if the free space cannot be read."""
         before = (self.memory, self.disk)
         if self.memory_limit:
             resident = self._resident()
@@ -97,7 +97,7 @@ class Alarms:
 
     @property
     def reason(self) -> str:
-        """What a blocked publisher is told; empty if all is well."""
+        """The reason that a blocked publisher is told; empty without an alarm."""
         return {
             (False, False): "",
             (True, False): "low on memory",

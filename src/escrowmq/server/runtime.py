@@ -25,7 +25,7 @@ _log = logging.getLogger("escrowmq.connection")
 
 
 def endpoint_limits(limits: LimitsSection) -> EndpointLimits:
-    """The configured limits as endpoints take them."""
+    """The configured limits in the units of endpoints."""
     return EndpointLimits(
         channels=limits.channels_per_connection,
         frame_max=limits.frame_max,
@@ -69,7 +69,7 @@ class Runtime:
         self._by_endpoint: dict[Endpoint, ClientConnection] = {}
         self._faults = Faults()
 
-    # -- what endpoints ask (wire.endpoint.Host)
+    # -- called by endpoints (wire.endpoint.Host)
 
     def authenticate(self, endpoint: Endpoint, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
         """See `Host.authenticate`."""
@@ -112,25 +112,29 @@ class Runtime:
         connection = self._by_endpoint[endpoint]
         _log.debug("user %r on %s sent a new secret", connection.user, connection.peer)
 
-    # -- what connections report
+    # -- called by connections
 
     def opened(self, connection: ClientConnection) -> bool:
-        """A socket was accepted; False if it is one too many."""
+        """A socket was accepted; False if it must be closed, because of the limit or because the broker stops."""
         self.accepted += 1
         self.connections[connection] = None
         if len(self.connections) > self._most:
-            _log.warning("connection from %s refused: there are %d, which is the limit", connection.peer, self._most)
+            _log.warning(
+                "connection from %s refused: the limit of %d connections is reached (limits.connections)",
+                connection.peer,
+                self._most,
+            )
             return False
         _log.debug("connection from %s accepted", connection.peer)
         return not self.stopping
 
     def adopt(self, connection: ClientConnection, endpoint: Endpoint) -> None:
-        """`endpoint` speaks for `connection` from now on."""
+        """`endpoint` handles the bytes of `connection` from now on."""
         self.turns.outlets[endpoint] = connection
         self._by_endpoint[endpoint] = connection
 
     def closed(self, connection: ClientConnection, error: Exception | None) -> None:
-        """The socket is gone."""
+        """The socket is closed."""
         self.connections.pop(connection, None)
         endpoint = connection.endpoint
         if endpoint is not None:

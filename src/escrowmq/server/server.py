@@ -1,4 +1,4 @@
-"""Everything that runs on the loop, put together: from the first turn to the last."""
+"""The broker with its listeners and its admin socket on the event loop, from start to stop."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from escrowmq.server.start import first_start
 from escrowmq.server.turn import Turns
 
 LEAVE_SECONDS: Final = 3.0
-"""How long clients may take to say goodbye when the broker stops."""
+"""The time that clients have to close their connections when the broker stops."""
 GC_THRESHOLDS: Final = (100_000, 50, 1000)
 
 _log = logging.getLogger("escrowmq.server")
 
 
 class Server:
-    """A broker with its listeners. Made and used on the loop."""
+    """A broker with its listeners. It is created and used on the event loop."""
 
     def __init__(self, config: Config, storage: FileStorage, journal: Journal, broker: Broker) -> None:
         loop = asyncio.get_running_loop()
@@ -79,7 +79,7 @@ class Server:
         self._hurry = asyncio.Event()
 
     async def serve(self, bound: Sequence[Bound], context: ssl.SSLContext | None) -> None:
-        """Be ready, say so, and stop in order when a signal says so. Raises OSError when it cannot listen."""
+        """Listen, print `ready`, and stop in order after a signal. Raises OSError if an address cannot be used."""
         self._turns.begin()
         first_start(self._runtime.broker, self._config.security)
         await self._turns.synced()
@@ -99,7 +99,7 @@ class Server:
         await self._stop.wait()
         await self._leave()
 
-    # -- coming
+    # -- starting
 
     async def _listen(self, bound: Sequence[Bound], context: ssl.SSLContext | None) -> None:
         for each in bound:
@@ -117,7 +117,10 @@ class Server:
         try:
             await self._admin.start(socket_path.bind(self._config.data_dir))
         except OSError as error:
-            _log.error("no admin socket, so `escrowmq status` and its like cannot reach this broker: %s", error)
+            _log.error(
+                "the admin socket cannot be opened, so commands such as `escrowmq status` cannot reach this broker: %s",
+                error,
+            )
 
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -130,10 +133,10 @@ class Server:
         self._stop.set()
         _log.info("%s: stopping%s", number.name, ", at once" if self._hurry.is_set() else "")
 
-    # -- leaving
+    # -- stopping
 
     async def _leave(self) -> None:
-        """Accept nobody, let the clients go, put everything on disk, and leave a snapshot for the next start."""
+        """Accept no more clients, close connections, sync the journal, and take a snapshot for the next start."""
         for server in self._listeners:
             server.close()
         self._runtime.shut("broker forced connection closure with reason 'shutdown'")
@@ -149,7 +152,7 @@ class Server:
         await self._turns.synced()
         fault = await self._maintenance.rest()
         if fault:
-            _log.error("no snapshot at the end: %s", fault)
+            _log.error("the last snapshot failed, so the next start takes longer: %s", fault)
         await self._turns.synced()
         self._turns.stop()
         self._files.shutdown()
@@ -170,7 +173,7 @@ async def _first_of(*events: asyncio.Event) -> None:
 
 
 def _tune_collector() -> None:
-    """Collect seldom: entries are freed by counting references, cycles come with closed connections only."""
+    """Collect garbage rarely: reference counts free messages; only closed connections leave cycles."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)

@@ -1,4 +1,4 @@
-"""From what is on disk to a broker that can serve."""
+"""Start of the broker: recovery, the data directory, and the first user."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _server_log = logging.getLogger("escrowmq.server")
 
 
 def recover(journal: Journal, broker: Broker) -> None:
-    """Replay the journal into an empty broker. Raises JournalError, for damage with what can be done about it."""
+    """Replay the journal into an empty broker. Raises JournalError."""
     started = time.perf_counter()
     broker.now = time.time_ns() // 1_000_000
     broker.headers_of.update(HEADERS)
@@ -49,36 +49,36 @@ def recover(journal: Journal, broker: Broker) -> None:
     in_doubt = sum(branch.state is State.PREPARED for branch in broker.coordinator.by_xid.values())
     if in_doubt:
         _log.warning(
-            "%s in doubt, and waiting for a transaction manager: see `escrowmq tx list`",
+            "%s in doubt, waiting for a transaction manager: see `escrowmq tx list --in-doubt`",
             "1 transaction branch is" if in_doubt == 1 else f"{in_doubt} transaction branches are",
         )
 
 
 def advice(error: JournalDamaged, data_dir: object) -> JournalDamaged:
-    """The same damage, with what to do about it."""
+    """The same error, with advice on what to do."""
     why = (
-        f"{error.why}; nothing was changed. Look at it with `escrowmq inspect {data_dir}`, "
-        "and restore the directory from a copy, or the disk it came from"
+        f"{error.why}; nothing was changed. Examine the journal with `escrowmq inspect {data_dir}`, "
+        "and restore the data directory from a backup"
     )
     return JournalDamaged(error.file, error.offset, why)
 
 
 def make_private(data_dir: Path) -> None:
-    """Make the data directory, for its owner only; warn if it is there and others get in. Raises OSError."""
+    """Create the data directory, for its owner only; warn if it exists and others have access. Raises OSError."""
     if not data_dir.exists():
         data_dir.mkdir(mode=0o700, parents=True)
         return
     mode = stat.S_IMODE(data_dir.stat().st_mode)
     if mode & 0o077:
         _server_log.warning(
-            "the data directory %s is accessible to others (mode %04o), and what it holds is not encrypted: "
+            "the data directory %s is accessible to others (mode %04o), and its contents are not encrypted: "
             "chmod 700 %s",
             *(data_dir, mode, data_dir),
         )
 
 
 def first_start(broker: Broker, security: SecuritySection) -> None:
-    """A broker without any user or virtual host gets its first ones."""
+    """Create the first user and virtual host if there are none."""
     if broker.access.users or broker.vhosts:
         return
     user, vhost = security.default_user, security.default_vhost
@@ -86,4 +86,4 @@ def first_start(broker: Broker, security: SecuritySection) -> None:
     password = security.default_password.get_secret_value()
     broker.record_access(broker.access.add_user(user, hash_password(password), ("administrator",)))
     broker.record_access(broker.access.set_permission(user, vhost, ".*", ".*", ".*"))
-    _log.info("first start: made vhost %r and user %r", vhost, user)
+    _log.info("first start: created vhost %r and user %r", vhost, user)

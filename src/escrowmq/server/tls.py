@@ -1,4 +1,4 @@
-"""TLS: the server's context from the configuration, and whom a client's certificate names."""
+"""TLS: the context of the server, and the user that a client certificate names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VERIFY: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require
 
 
 def server_context(tls: TlsSection) -> ssl.SSLContext:
-    """The context of the TLS listener. Raises ConfigError with the key, what was expected, and the file."""
+    """The context of the TLS listener. Raises ConfigError with the setting, the expected content, and the file."""
     assert tls.certificate is not None
     assert tls.key is not None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -28,7 +28,7 @@ def server_context(tls: TlsSection) -> ssl.SSLContext:
     for name, path in (("certificate", tls.certificate), ("key", tls.key), ("ca", tls.ca)):
         if path is not None:
             try:
-                path.read_bytes()  # tells which file it is, which the ssl module's errors do not
+                path.read_bytes()  # errors of the ssl module do not name the file
             except OSError as error:
                 raise _unusable(name, path, error.strerror or str(error)) from error
     try:
@@ -50,8 +50,9 @@ def _unusable(name: str, path: Path, why: str) -> ConfigError:
 
 
 def certificate_user(certificate: Mapping[str, Any] | None) -> str | None:
-    """The user that a verified certificate (as of `SSLSocket.getpeercert`) names: its CN, else the first name in its
-    SAN. None without a certificate, or when it names nobody.
+    """The user that a verified certificate names: its common name, else the first subject alternative name.
+
+    `certificate` is in the form of `SSLSocket.getpeercert`. Returns None without a certificate or a name.
     """
     if not certificate:
         return None

@@ -1,9 +1,9 @@
-"""The turns of the loop: what comes in is handled together, what goes out goes out once, the log is written alongside.
+"""The turns of the broker: all input of a turn is handled together, and each connection's output is sent once.
 
-All sockets that are ready in one iteration of the event loop share a turn. An answer never waits for a tick: a batch
-for which somebody waits goes to the writer as soon as the writer is idle, and answers go out when it reports. What
-nobody waits for (plain acknowledgements, publishes without confirms) is written within `LAZY_SECONDS`, so that its sync
-does not stand in the way of somebody's commit.
+All sockets that are ready in one iteration of the event loop share a turn. The journal is written on another thread at
+the same time. A batch that a client waits for goes to the writer as soon as the writer is idle, and the answers are
+sent when the writer reports. Records that no client waits for (plain acknowledgements, publishes without confirms) are
+written within `LAZY_SECONDS`, so that their sync does not delay a commit.
 """
 
 from __future__ import annotations
@@ -26,47 +26,47 @@ from escrowmq.wire.endpoint import Endpoint
 
 LAZY_SECONDS: Final = 0.01
 LAZY_BYTES: Final = 1 << 20
-"""Bytes in the pending batch above which it is written though nobody waits for it."""
+"""Bytes in the pending batch above which it is written although no client waits for it."""
 
 
 def steady_clock() -> Callable[[], int]:
-    """Nanoseconds since the epoch, which go on evenly when the machine's clock is set to another time.
+    """A clock of nanoseconds since the epoch that ignores changes of the machine's time.
 
-    Heartbeats, logins and the age of messages must not depend on that: a step back would stop them, a step forward
-    would end them all at once.
+    Heartbeats, login times and the age of messages must not depend on such changes: a step back would delay them, and
+    a step forward would let all of them end at once.
     """
-    kind = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # the one that counts a suspended machine's time, too
+    kind = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # counts the time while the machine is suspended, too
     offset = time.time_ns() - time.clock_gettime_ns(kind)
     return lambda: time.clock_gettime_ns(kind) + offset
 
 
 class Outlet(Protocol):
-    """Where an endpoint's output goes."""
+    """Sends the output of an endpoint."""
 
     def flush(self) -> None:
-        """Send what the endpoint has to say."""
+        """Send the output that the endpoint has."""
         ...
 
 
 class Turns:
-    """Runs the broker turn by turn. `begin` comes before anything of the broker is called."""
+    """Runs the broker turn by turn. `begin` must be called before any call on the broker."""
 
     def __init__(
         self, loop: AbstractEventLoop, broker: Broker, journal: Journal, clock: Callable[[], int] | None = None
     ) -> None:
-        """`clock` gives nanoseconds since the epoch; by default a steady one."""
+        """`clock` returns nanoseconds since the epoch (default: `steady_clock`)."""
         self.broker = broker
         self.journal = journal
         self.outlets: dict[Endpoint, Outlet] = {}
         self.dirty: dict[Endpoint, None] = {}
         self.holding: dict[Endpoint, None] = {}
         self.after: list[Callable[[], None]] = []
-        """Called at the end of each turn, when all records of it have been appended."""
+        """Called at the end of each turn, after its records have been appended."""
         self.count = 0
         self._loop = loop
         self._clock = clock or steady_clock()
         self._begun = False
-        self._committed = False  # commits are on disk that the broker has not been told of
+        self._committed = False  # the broker has not been told of the latest sync
         self._waiting: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._timer: TimerHandle | None = None
@@ -75,7 +75,7 @@ class Turns:
         self._writer = Writer(self._report, _write_failed)
 
     def begin(self) -> None:
-        """Something happens: it belongs to this turn, whose end comes when all that is ready has been handled."""
+        """Begin a turn, unless one has begun. It ends when everything that is ready has been handled."""
         if not self._begun:
             self._begun = True
             self.broker.now = self._clock() // 1_000_000
@@ -84,22 +84,22 @@ class Turns:
             self._show()
 
     def end(self) -> None:
-        """End the turn now: it has taken in so much that answers should not wait for the other sockets."""
+        """End the turn now, so that its answers do not wait for the other sockets."""
         if self._begun:
             self._end()
 
     def soon(self, action: Callable[[], None]) -> None:
-        """Call `action` in the next iteration of the event loop, which may be in another turn."""
+        """Call `action` in the next iteration of the event loop, which may belong to another turn."""
         self._loop.call_soon(action)
 
     def forget(self, endpoint: Endpoint) -> None:
-        """The endpoint's connection is gone."""
+        """The endpoint's connection is closed."""
         self.outlets.pop(endpoint, None)
         self.dirty.pop(endpoint, None)
         self.holding.pop(endpoint, None)
 
     def when_synced(self, lsn: int, action: Callable[[], None]) -> None:
-        """Call `action` in a turn as soon as the log is on disk up to `lsn`; at once if it is."""
+        """Call `action` in a turn as soon as the journal is on disk up to `lsn`; immediately if it is."""
         if lsn <= self.journal.synced_lsn:
             action()
         else:
@@ -109,14 +109,14 @@ class Turns:
         """Wait until everything appended so far is on disk."""
         self.begin()
         future: asyncio.Future[None] = self._loop.create_future()
-        # At the end of the turn, when what was settled in it has been appended, too.
+        # After the end of the turn, which appends the settlements of the turn.
         self._loop.call_soon(
             lambda: self.when_synced(self.journal.end_lsn, lambda: None if future.done() else future.set_result(None))
         )
         await future
 
     def post(self, action: Callable[[], None]) -> None:
-        """Call `action` in a turn, from any thread. Nothing happens when the loop has ended."""
+        """Call `action` in a turn. May be called on any thread; does nothing after the event loop has ended."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._posted, action)
 
@@ -129,11 +129,11 @@ class Turns:
 
     @property
     def idle(self) -> bool:
-        """Everything appended is on disk."""
+        """Whether everything appended is on disk."""
         return not self._writer.busy and self.journal.end_lsn == self.journal.synced_lsn
 
     def stop(self) -> None:
-        """No more turns; the writer's thread ends."""
+        """Begin no more turns, and end the writer's thread."""
         for timer in (self._timer, self._lazy):
             if timer is not None:
                 timer.cancel()
@@ -163,10 +163,10 @@ class Turns:
         self._begun = False
         self._write()
         if self.holding and not self._writer.busy:
-            self._release()  # what they wait for is on disk already, and no report will come
+            self._release()  # their records are on disk already, so the writer will not report
             if self.dirty:
                 self.begin()
-        if broker.dirty:  # somebody can take more, now that his output is sent
+        if broker.dirty:  # consumers may have room again, now that their output is sent
             self.begin()
         due = broker.next_deadline() or 0
         if due != self._timer_due:
@@ -216,21 +216,21 @@ class Turns:
         self.begin()
 
     def _report(self, batch: Batch) -> None:
-        # On the writer's thread. The loop may be closed already when the process ends.
+        # Called on the writer's thread. The loop may be closed already while the process ends.
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._synced, batch)
 
     def _synced(self, batch: Batch) -> None:
-        """The writer has reported: answers that waited go out now, and the next batch is handed over at once.
+        """The writer has reported: send the answers that waited for this batch, and give the writer the next one.
 
-        The event loop sends when it has called all that was due, and so the rest of the turn is left to the next
-        iteration: whoever is answered goes on while his messages are delivered.
+        The event loop sends when all due callbacks have returned. The rest of the turn is left to the next iteration,
+        so that the clients can read their answers while messages are delivered.
         """
         self._writer.busy = False
         self.begin()
         try:
             self.journal.batch_done(batch)
-            self._committed = True  # to be seen before anything else is asked; but not before the answers go out
+            self._committed = True  # visible before the next request, but not before the answers are sent
             if self._waiting:
                 self._show()
             self._release()
@@ -242,7 +242,7 @@ class Turns:
             die("internal error in the broker", error)
 
     def _show(self) -> None:
-        """What is committed can be seen from now on."""
+        """Tell the broker of the sync: committed messages become visible."""
         self._committed = False
         try:
             self.broker.synced(self.journal.synced_lsn)

@@ -1,4 +1,4 @@
-"""The one thread that writes the log."""
+"""The thread that writes the journal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Writer:
 
     def __init__(self, done: Callable[[Batch], None], failed: Callable[[BaseException], None]) -> None:
         self.busy = False
-        """A batch is under way. Belongs to the loop, which clears it when it has taken note of the report."""
+        """A batch is being written. Only the event loop changes this, and clears it when it handles the report."""
         self._done = done
         self._failed = failed
         self._batches: SimpleQueue[Batch | None] = SimpleQueue()
@@ -22,13 +22,13 @@ class Writer:
         self._thread.start()
 
     def put(self, batch: Batch) -> None:
-        """Write `batch`; the one before it must have been reported."""
+        """Write `batch`. The previous batch must have been reported."""
         assert not self.busy
         self.busy = True
         self._batches.put(batch)
 
     def stop(self) -> None:
-        """End the thread, and wait for it."""
+        """End the thread and wait for it."""
         self._batches.put(None)
         self._thread.join()
 
@@ -36,7 +36,7 @@ class Writer:
         while (batch := self._batches.get()) is not None:
             try:
                 batch.write()
-            except BaseException as error:  # noqa: BLE001 - whatever it is, nothing may be answered any more (DUR-2)
+            except BaseException as error:  # noqa: BLE001 - after any failure, nothing more may be answered (DUR-2)
                 self._failed(error)
                 return
             self._done(batch)

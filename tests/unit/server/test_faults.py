@@ -26,4 +26,4 @@ def test_a_client_that_repeats_its_fault_does_not_fill_the_log(caplog: pytest.Lo
         faults.note(1_000_000, "x", 406, "again")
     assert len(caplog.records) == AT_ONCE
     faults.note(1_000_000 + PERIOD_MS, "x", 406, "later")
-    assert caplog.messages[-2:] == [f"{2 * AT_ONCE} more faults of clients were not logged", "x: 406 later"]
+    assert caplog.messages[-2:] == [f"{2 * AT_ONCE} more errors of clients were not logged", "x: 406 later"]
