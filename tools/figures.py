@@ -200,7 +200,7 @@ def render(text: str, results: dict[str, Any] | None, wanted: Figures) -> str:
 
 def main(arguments: list[str] | None = None, pages: Mapping[Path, Figures] = PAGES, results: Path = RESULTS) -> int:
     """Write the pages, or with `--check` compare them. Returns the exit code."""
-    check = asked_to_check(arguments, "Put the figures of the benchmark into the pages that show some.")
+    check = asked_to_check(arguments, "Write the figures of the benchmark into the pages that show them.")
     found = json.loads(results.read_text(encoding="utf-8")) if results.exists() else None
     stale = False
     for page, wanted in pages.items():

@@ -13,7 +13,9 @@ ROOT = Path(__file__).resolve().parent.parent
 def asked_to_check(arguments: list[str] | None, description: str) -> bool:
     """Whether the command line (by default that of this process) has `--check`."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--check", action="store_true", help="compare instead of writing; exit 1 on any difference")
+    parser.add_argument(
+        "--check", action="store_true", help="compare instead of writing; exit with 1 on any difference"
+    )
     return bool(parser.parse_args(arguments).check)
 
 

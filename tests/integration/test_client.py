@@ -1,4 +1,4 @@
-"""The client against a real broker: what pika's users expect of the same names."""
+"""The client against a real broker: methods that pika's users know behave as they expect."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_refusal_names_code_text_and_method_and_costs_the_channel_alone(connec
     assert "no queue 'none'" in error.text
     assert isinstance(error, mq.ProgrammingError)
     assert "404" in str(error)
-    with pytest.raises(mq.NotFound):  # the channel stays closed, and says why
+    with pytest.raises(mq.NotFound):  # the channel stays closed and repeats the reason
         channel.basic_qos(prefetch_count=1)
     other.queue_declare("", exclusive=True)
     assert connection.channel().is_open
@@ -212,7 +212,7 @@ def test_keys_and_properties_for_each(channel: Channel) -> None:
     channel.publish_many("amq.topic", keys, bodies, grouped=True)
     got = seen()
     assert sorted(int(body) for _, _, body in got) == list(range(count))
-    for kind in range(3):  # the order of each is kept
+    for kind in range(3):  # the order within each group is kept
         numbers = [int(body) for key, _, body in got if key == f"k{kind}"]
         assert numbers == list(range(kind, count, 3))
     with pytest.raises(mq.ProgrammingError, match="fewer routing keys"):

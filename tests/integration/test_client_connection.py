@@ -1,4 +1,4 @@
-"""Connecting, and what can happen to a connection: TLS, heartbeats, blocking, timeouts, forks, threads."""
+"""Opening connections, and events during their life: TLS, heartbeats, blocking, timeouts, forks, threads."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_a_broker_that_does_not_read_is_waited_for_and_then_given_up(tmp_path: P
 
 
 def test_it_reads_while_it_writes(connection: Connection) -> None:
-    """Else both would wait for each other: the broker reads no more while nobody takes what it returns."""
+    """Otherwise both sides would wait for each other: the broker stops reading while nobody reads its answers."""
     channel = connection.channel()
     count = 60
     assert channel.publish_many("", "nowhere", [bytes(MIB)] * count, mandatory=True) == count
@@ -250,7 +250,7 @@ def test_an_unblocked_connection_publishes_again(connection: Connection) -> None
     assert channel.basic_get(queue, auto_ack=True)[2] == b"sent"
 
 
-# -- who may use it
+# -- threads and processes
 
 
 def test_a_child_process_is_refused_and_harms_nothing(connection: Connection) -> None:
@@ -278,7 +278,7 @@ def test_a_second_thread_is_refused_while_the_first_one_waits(connection: Connec
 
     def wait() -> None:
         while True:
-            with suppress(mq.InterfaceError):  # the first one was faster
+            with suppress(mq.InterfaceError):  # the other thread was first
                 consumer.fetch(timeout=60)
                 return
 

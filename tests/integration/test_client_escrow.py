@@ -91,13 +91,13 @@ def test_one_decision(escrow: Escrow, queue: str, channel: Channel) -> None:
     escrow.hold(queue, "g", 100)
     settle = Xid(FORMAT, b"t", b"settle")
     assert escrow.enlist(settle, [Settle(queue, "g", 50)], 60)
-    assert escrow.enlist(settle, [Settle(queue, "g", 101)], 60), "it can be joined"
+    assert escrow.enlist(settle, [Settle(queue, "g", 101)], 60), "the branch can be joined"
     branch(escrow, queue, b"t", b"1")
     branch(escrow, queue, b"t", b"loser")
     branch(escrow, queue, b"t", b"2")
     assert escrow.prepare(settle)
-    assert escrow.prepare(settle), "it is prepared already"
-    assert not escrow.enlist(settle, [Settle(queue, "g", 101)], 60), "it is prepared"
+    assert escrow.prepare(settle), "the branch is already prepared"
+    assert not escrow.enlist(settle, [Settle(queue, "g", 101)], 60), "the branch is prepared"
     for _ in range(2):
         escrow.decide(FORMAT, b"t", [b"2", b"1", b"settle"], "app", 4)
         assert escrow.progress("app") == 4
@@ -132,7 +132,7 @@ def test_the_end_of_a_branch_says_why_its_channel_was_closed(escrow: Escrow) -> 
     xid = Xid(FORMAT, b"w", b"1")
     channel = escrow.start(xid, 60)
     channel.basic_publish("no-such-exchange", "", b"", PERSISTENT)
-    escrow.connection.wait(lambda: channel.is_closed, 20)  # the refusal comes between two calls
+    escrow.connection.wait(lambda: channel.is_closed, 20)  # the refusal arrives between two calls
     with pytest.raises(mq.NotFound, match="no-such-exchange"):
         escrow.end(xid)
 

@@ -1,4 +1,4 @@
-"""Two-phase commit by PEP 249, against a real broker that is killed on the way."""
+"""Two-phase commit as in PEP 249, against a real broker that is killed in between."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def channel(connection: Connection) -> Channel:
 
 @pytest.fixture
 def watcher(broker: BrokerProcess) -> Iterator[Channel]:
-    """A channel of another connection, with which one sees what is committed."""
+    """A channel of another connection, which sees what is committed."""
     with mq.connect(broker.url, timeout=20) as other:
         yield other.channel()
 
@@ -142,7 +142,7 @@ def test_channels_opened_before_and_after_begin_take_part(
     after = connection.channel()
     for part in (channel, before, after):
         part.basic_publish("", queue, b"", PERSISTENT)
-    before.close()  # what it did stays in the branch
+    before.close()  # its work stays in the branch
     assert ready(watcher, queue) == 0
     connection.tpc_prepare()
     connection.tpc_commit()
@@ -161,7 +161,7 @@ def test_a_branch_without_work_has_nothing_to_commit(connection: Connection) -> 
 
 
 class Misuse(NamedTuple):
-    """Calls that bring the connection there, and the call that is refused there."""
+    """Calls that bring the connection into a state, and the call that is refused in it."""
 
     before: tuple[str, ...]
     call: str
@@ -329,7 +329,7 @@ def test_a_lost_connection_rolls_back_what_is_not_prepared(broker: BrokerProcess
         wait_until(lambda: [row["state"] for row in ask(broker.data_dir, "tx.list")] == ["rollback_only"])
         with pytest.raises(mq.RolledBack):
             other.tpc_commit(XID)
-        with pytest.raises(mq.NotFound):  # it was told, and is forgotten
+        with pytest.raises(mq.NotFound):  # the client has received the outcome, so the broker has forgotten the branch
             other.tpc_rollback(XID)
     assert ready(watcher, queue) == 0
 
@@ -402,7 +402,7 @@ def test_many_branches_are_recovered_by_another_connection(
         connection.tpc_begin(xid)
         channel.basic_publish("", queue, b"", PERSISTENT)
         connection.tpc_prepare()
-        connection._tpc._end()  # as if the connection had been lost here, without making a thousand of them
+        connection._tpc._end()  # simulates a lost connection without opening a thousand of them
     with mq.connect(broker.url) as other:
         assert sorted(other.tpc_recover()) == xids
         for number, xid in enumerate(xids):

@@ -207,5 +207,5 @@ def run(pipe: Connection, job: Job) -> None:
     except BrokenPipeError:
         pass  # the parent process has gone
     except Exception as error:  # noqa: BLE001 - any failure is reported
-        _log.exception("the driver ends")
+        _log.exception("the driver failed")
         pipe.send(Failed(f"driver: {reason(str(error)) or type(error).__name__}"))

@@ -144,7 +144,7 @@ class Story:
         self._direct_spark()
         self._broker.check()
         if time.monotonic() - self._moved > STALL_SECONDS:
-            raise Broken(f"nothing has happened for {STALL_SECONDS:.0f} s")
+            raise Broken(f"no progress for {STALL_SECONDS:.0f} s")
         self._display.show(self._published, self._settled, self._streaming.processed)
 
     def _from_publisher(self, event: Any, pipe: Connection) -> None:

@@ -200,7 +200,7 @@ def _change(data: bytes | memoryview) -> Fields:
 def _block(data: bytes | memoryview, at: int) -> Fields:
     length, time, count, head = BLOCK.unpack_from(data, at)
     if at + 4 + length != len(data):
-        raise RecordError(f"the block has {len(data) - at - 4} bytes of {length}")
+        raise RecordError(f"the block is cut off: {len(data) - at - 4} of {length} bytes")
     at += BLOCK.size
     envelope = Envelope.decode(bytes(data[at : at + head]))
     lengths = array("I", bytes(data[at + head : at + head + 4 * count]))
