@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 CONNECTION: Final = 0
 """The lane that speaks for the connection."""
-LARGE: Final = 8192
+LARGE: Final = 32_768
 """Bytes from which on a piece is sent from where it lies; copying smaller ones together is cheaper."""
 
 Piece: TypeAlias = bytes | memoryview

@@ -12,9 +12,12 @@ from escrowmq.wire.amqp091.channel import Channel
 from escrowmq.wire.amqp091.death import headers_of
 from escrowmq.wire.amqp091.errors import SyntaxFault, reply_text
 from escrowmq.wire.amqp091.frames import (
+    FRAME_HEADER_SIZE,
+    FRAME_OVERHEAD,
     HEARTBEAT,
     PROTOCOL_HEADER,
     content_pieces,
+    frame_size,
     method_frame,
     remainder,
 )
@@ -60,37 +63,58 @@ class Connection(Reading):
         self._stalled: dict[Channel, None] = {}  # with consumers that wait until more can be sent
         self._crowded = False
         self._confirming: dict[Channel, None] = {}
-        self._rest = b""
 
     # -- reading
 
     def receive(self, data: bytes) -> None:
         """Bytes came in; without any, what was kept back is read on."""
-        if self._rest:
-            data = self._rest + data
-        self._rest = b""
+        unread = self._unread
         if self._crowded and self.crowded():
-            self._rest = data
+            unread.add(data)
             return
+        if unread:
+            unread.add(data, unread.need)
+            if data and not unread.ready:
+                return
+            data = unread.take()
         if self.state is State.AUTHENTICATING:
             if len(data) <= codes.FRAME_MIN_SIZE:
-                self._rest = data  # read on when the login has been checked
+                unread.add(data)  # read on when the login has been checked
             else:
                 self.fail(codes.UNEXPECTED_FRAME, "frames before the login was answered")
             return
+        start = 0
         try:
-            at = self._read_header(data) if self.state is State.HEADER else 0
+            if self._partial is not None:
+                start = self._read_partial(self._partial, data)
+                if not start:
+                    return
+            at = self._read_header(data) if self.state is State.HEADER else start
             if at >= 0 and self.state is not State.HEADER:
                 at = self._read(data, at)
+            if at < len(data) and self.state is not State.CLOSED:
+                self._keep(data, at)
         except SyntaxFault as fault:
+            self._partial = None
             self.fail(fault.code, fault.text, fault.index)
-            self._rest = remainder(data)  # where the client's answer will be found
-            return
+            unread.add(remainder(data[start:]))  # where the client's answer will be found
         except LoginFault as error:
             self.login_refused(str(error))
-            return
-        if at < len(data) and self.state is not State.CLOSED:
-            self._rest = data[at:] if at else data
+
+    def _keep(self, data: bytes, at: int) -> None:
+        """Keep what could not be read: of a body frame that is not whole, its octets go into the content at once."""
+        need = 0
+        if len(data) - at >= FRAME_HEADER_SIZE and self.state not in (State.HEADER, State.AUTHENTICATING):
+            need = frame_size(data, at)
+            if need > self.frame_max + FRAME_OVERHEAD:
+                need = 0  # a fault, of which the next read tells
+            elif at + need > len(data) and not self._gate:
+                partial = self._open_partial(data, at)
+                if partial is not None:
+                    partial.feed(data, at + FRAME_HEADER_SIZE)
+                    self._partial = partial
+                    return
+        self._unread.add(data[at:] if at else data, need)
 
     def _read_header(self, data: bytes) -> int:
         if len(data) < len(PROTOCOL_HEADER) and PROTOCOL_HEADER.startswith(data):
@@ -124,7 +148,7 @@ class Connection(Reading):
 
     def resume(self) -> None:
         """Go on with what was kept back: while the login was being checked, or while too much waited to be sent."""
-        if self._rest:
+        if self._unread:
             self.receive(b"")
 
     @property
@@ -313,7 +337,7 @@ class Connection(Reading):
 
     def lost(self) -> None:
         """The connection is gone."""
-        self._rest = b""
+        self._unread.clear()
         if self.state is not State.CLOSED or self.channels:
             self.state = State.CLOSED
             self.release()

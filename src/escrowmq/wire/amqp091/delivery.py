@@ -75,15 +75,16 @@ class Deliveries:
     With `properties`, each entry has properties of its own (a stream's offset, a delivery count).
     """
 
-    __slots__ = ("_channel", "_frame_max", "_heads", "_inline", "_prefix", "_properties")
+    __slots__ = ("_channel", "_frame_max", "_heads", "_inline", "_prefix", "_properties", "_room")
 
     def __init__(self, channel: int, tag: str, frame_max: int, properties: Properties | None = None) -> None:
         self._channel = channel
         name = tag.encode()
         self._prefix = _IDS.pack(BASIC_CLASS, _DELIVER) + bytes((len(name),)) + name
         self._frame_max = frame_max
-        # The longest body that is copied between its frames as fast as can be; 0 for none.
-        self._inline = min(LARGE, frame_max - FRAME_OVERHEAD if frame_max else LARGE) if properties is None else 0
+        # The longest body that fits into one frame, and the longest that is copied between its frames; 0 for none.
+        self._room = (frame_max - FRAME_OVERHEAD if frame_max else 1 << 62) if properties is None else 0
+        self._inline = min(self._room, LARGE - 1)
         self._properties = properties
         self._heads: dict[int, bytes] = {}
 
@@ -101,7 +102,7 @@ class Deliveries:
         # `parts.append` in full is the faster spelling: the interpreter has an instruction of its own for it.
         parts: list[Piece] = []
         pack, pack_size, end = _TAG.pack, _BODY_SIZE.pack, FRAME_END
-        channel, inline = self._channel, self._inline
+        channel, inline, room = self._channel, self._inline, self._room
         tag = first_tag
         envelope: Envelope | None = None
         size = -1
@@ -118,12 +119,16 @@ class Deliveries:
             if len(body) != size:
                 size = len(body)
                 if not 0 < size <= inline:
-                    if size >= LARGE:
-                        pieces.append(b"".join(parts))
-                        parts = []
-                        pieces += self._single(tag, entry)
-                    else:
+                    if 0 < size <= room:  # a large one in one frame
+                        parts += (head, pack(tag), before, pack(size), behind, pack_size(size))
+                        pieces += (b"".join(parts), body)
+                        parts = [end]
+                    elif size < LARGE:
                         parts += self._single(tag, entry)
+                    else:
+                        pieces.append(b"".join(parts))
+                        pieces += self._single(tag, entry)
+                        parts = []
                     tag += 1
                     size = -1
                     continue

@@ -131,6 +131,11 @@ def next_frame(buf: bytes, at: int, frame_max: int) -> tuple[int, int, bytes, in
     return kind, channel, buf[start:end], end + 1
 
 
+def frame_size(buf: bytes, at: int) -> int:
+    """Octets of the frame at `at`, overhead included. Its header must be whole."""
+    return FRAME_OVERHEAD + int(FRAME_HEADER.unpack_from(buf, at)[2])
+
+
 def remainder(buf: bytes) -> bytes:
     """What is behind the last whole frame in `buf`, which begins with a frame; nothing if it is out of step."""
     at, end = 0, len(buf)

@@ -9,13 +9,15 @@ from escrowmq.core.conditions import BrokerError
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.wire.amqp091 import basic_methods, codes, dtx_methods, escrow_methods, handshake, queue_methods, spec
 from escrowmq.wire.amqp091.channel import Channel
-from escrowmq.wire.amqp091.content import Content
+from escrowmq.wire.amqp091.content import Content, PartialFrame
 from escrowmq.wire.amqp091.errors import REPLIES, SyntaxFault
 from escrowmq.wire.amqp091.frames import FRAME_HEADER, METHOD_INDEX, decode_method
 from escrowmq.wire.amqp091.handshake import State
 from escrowmq.wire.amqp091.method import Method
 from escrowmq.wire.amqp091.publication import Form, Forms
 from escrowmq.wire.amqp091.queue_methods import Handler
+from escrowmq.wire.amqp091.unread import Unread
+from escrowmq.wire.outbox import LARGE
 
 if TYPE_CHECKING:
     from escrowmq.wire.amqp091.connection import Connection
@@ -63,6 +65,8 @@ class Reading:
         self._blocked = ""
         self._forms = Forms()
         self._last: Channel | None = None  # the channel of the last publish that came in three frames in a row
+        self._partial: PartialFrame | None = None
+        self._unread = Unread()
 
     @property
     def _whole(self) -> Connection:
@@ -123,7 +127,9 @@ class Reading:
             else:
                 if self._gate and channel is not None and channel.content is not None and self._keeps_back():
                     break
-                self._read_other(kind, number, channel, buf[at + 7 : stop])
+                # A large body is copied only once, into the content.
+                large = size >= LARGE and kind == codes.FRAME_BODY
+                self._read_other(kind, number, channel, (memoryview(buf) if large else buf)[at + 7 : stop])
             at = stop + 1
             if self.state is State.AUTHENTICATING or self.state is State.CLOSED:
                 break
@@ -258,16 +264,16 @@ class Reading:
             channel.refuse(error, spec.BasicAck())
         return at
 
-    def _read_other(self, kind: int, number: int, channel: Channel | None, payload: bytes) -> None:
+    def _read_other(self, kind: int, number: int, channel: Channel | None, payload: bytes | memoryview) -> None:
         """Frames that are not methods of an open channel."""
         if kind == codes.FRAME_HEARTBEAT:
             if number or payload:
                 raise SyntaxFault(codes.FRAME_ERROR, "heartbeat frame with a channel or a payload")
         elif kind == codes.FRAME_METHOD:
             if number == 0:
-                self._connection_method(payload)
+                self._connection_method(bytes(payload))
             else:
-                self._open_channel(number, payload)
+                self._open_channel(number, bytes(payload))
         elif kind not in (codes.FRAME_HEADER, codes.FRAME_BODY):
             raise SyntaxFault(codes.FRAME_ERROR, f"unknown frame type {kind}")
         elif channel is None:
@@ -276,12 +282,35 @@ class Reading:
         elif not channel.closing:
             self._content(channel, kind, payload)
 
-    def _content(self, channel: Channel, kind: int, payload: bytes) -> None:
+    def _content(self, channel: Channel, kind: int, payload: bytes | memoryview) -> None:
         content = channel.content
         if content is None:
             raise SyntaxFault(codes.UNEXPECTED_FRAME, "content frame without a method that has content")
-        if not content.take(kind, payload, self.limits):
-            return
+        if content.take(kind, payload, self.limits):
+            self._finish_content(channel, content)
+
+    def _open_partial(self, buf: bytes, at: int) -> PartialFrame | None:
+        """The body frame at `at`, of which only a part has come; None if it is no body frame that is awaited."""
+        kind, number, size = FRAME_HEADER.unpack_from(buf, at)
+        channel = self.channels.get(number)
+        if kind != codes.FRAME_BODY or channel is None or channel.closing or channel.content is None:
+            return None
+        return PartialFrame(number, channel.content, size)
+
+    def _read_partial(self, partial: PartialFrame, data: bytes) -> int:
+        """More of a body frame; where the next frame begins, 0 if it is not whole yet."""
+        if self._gate and self._keeps_back():
+            self._unread.add(data)
+            return 0
+        at = partial.feed(data, 0)
+        if at:
+            self._partial = None
+            channel = self.channels.get(partial.number)
+            if channel is not None and not channel.closing and channel.content is not None and channel.content.whole:
+                self._finish_content(channel, channel.content)
+        return at
+
+    def _finish_content(self, channel: Channel, content: Content) -> None:
         channel.content = None
         if content.too_large:
             channel.fail(codes.PRECONDITION_FAILED, content.too_large, spec.BasicPublish())

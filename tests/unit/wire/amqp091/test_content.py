@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from escrowmq.wire.amqp091 import codes
-from escrowmq.wire.amqp091.content import Content
+from escrowmq.wire.amqp091.content import Content, PartialFrame
 from escrowmq.wire.amqp091.errors import SyntaxFault
 from escrowmq.wire.amqp091.frames import CONTENT_HEADER
 from escrowmq.wire.endpoint import EndpointLimits
@@ -85,4 +85,38 @@ def test_no_size_is_announced_in_vain() -> None:
     assert not content.take(HEADER, header(2**64 - 1), LIMITS)
     for _ in range(1000):
         assert not content.take(BODY, b"x" * 1000, LIMITS)
-    assert content._parts == []
+    assert content._buffer is None
+
+
+class TestPartialFrame:
+    @pytest.mark.parametrize("cuts", [(), (1,), (5,), (6,), (2, 4), (1, 2, 3, 4, 5, 6)])
+    def test_a_frame_in_any_number_of_reads(self, cuts: tuple[int, ...]) -> None:
+        data = b"hello" + b"\xce" + b"next"
+        content = Content(b"")
+        content.take(HEADER, header(5), LIMITS)
+        partial = PartialFrame(1, content, 5)
+        ends = [*cuts, len(data)]
+        for begin, end in zip([0, *ends], ends, strict=False):
+            at = partial.feed(data[begin:end], 0)
+            if at:
+                assert data[begin + at :] == b"next"[: len(data) - begin - at]
+                break
+            assert end <= 5
+        assert content.whole
+        assert content.body == b"hello"
+
+    def test_a_frame_must_have_its_end(self) -> None:
+        content = Content(b"")
+        content.take(HEADER, header(5), LIMITS)
+        partial = PartialFrame(1, content, 5)
+        assert partial.feed(b"..hello", 2) == 0
+        with pytest.raises(SyntaxFault) as fault:
+            partial.feed(b"\xcd", 0)
+        assert fault.value.code == codes.FRAME_ERROR
+
+    def test_a_frame_that_is_too_long_is_refused_at_its_head(self) -> None:
+        content = Content(b"")
+        content.take(HEADER, header(5), LIMITS)
+        with pytest.raises(SyntaxFault) as fault:
+            PartialFrame(1, content, 6)
+        assert fault.value.code == codes.FRAME_ERROR

@@ -11,8 +11,9 @@ from escrowmq.wire.amqp091.delivery import Deliveries, view_of
 from escrowmq.wire.amqp091.frames import content_frames, method_frame
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp091.spec import BasicDeliver
+from escrowmq.wire.outbox import LARGE
 
-LARGE_SIZES = (8191, 8192, 8193, 140_000)
+LARGE_SIZES = (LARGE - 1, LARGE, LARGE + 1, 140_000)
 short = st.text(max_size=60).filter(lambda text: len(text.encode()) < 256)
 headers = st.builds(Properties, content_type=st.none() | st.just("t"), priority=st.none() | st.integers(0, 255))
 
