@@ -1,8 +1,8 @@
 """`python -m escrowmq.pipeline.archive` makes an archive of Spark's classes, which shortens the start of Java.
 
 Java writes the classes in parsed and verified form to a file of about 200 MB beside the installed packages (class data
-sharing, JEP 350), and maps the file into memory at later starts. The archive's name contains the Java and the PySpark
-that it was made for; other versions do not use it. If it does not fit after all, Java ignores it.
+sharing, JEP 350), and maps the file into memory at later starts. The archive's name identifies the Java and the PySpark
+that it was made for, so that others do not use it. Java ignores an archive that does not fit.
 """
 
 from __future__ import annotations

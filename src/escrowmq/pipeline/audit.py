@@ -66,7 +66,7 @@ class Verdict(NamedTuple):
     """The result of a run.
 
     Args:
-        violations: the number of violations found by this run and all earlier ones.
+        violations: the number of violations, including those that earlier runs have found.
         fresh: the number of violations that are new in this run.
         undecided: the number of branches in doubt.
         run: the number of the run, from 1.
@@ -142,7 +142,7 @@ class Audit:
         self.handed = {ident: [queue.handed] for ident, queue in self.state.queues.items() if queue.handed[0]}
 
     def run(self) -> Verdict:
-        """Execute the run, and record its state. After an exception the tables are as if the run had not begun.
+        """Execute the run, and commit it. If this raises an exception, the run is not committed.
 
         Raises:
             OutrunError: the broker deleted segments while they were being read.
@@ -205,7 +205,7 @@ class Audit:
     def _scan(self) -> None:
         for row in self._mapped(
             tasks.Scan(self.files), tasks.SCAN_DDL
-        ).collect():  # rows grow with queues, not messages
+        ).collect():  # few rows, even for many messages
             if row.kind == 0:
                 if row.snapshot < 0:
                     self.records += row.number

@@ -1,9 +1,9 @@
 """Keep the audit out of the broker's way: let it run only on processor time that no other process wants.
 
 Linux provides the scheduling class SCHED_IDLE for this, but applies it only within a group of processes. Each session
-(`sched_autogroup_enabled`) and each control group is such a group, and an idle process gets a fair share beside the
-processes of other groups. Where it is allowed, the audit therefore joins a control group that is idle as a whole.
-Otherwise it leaves one processor to a broker that runs in another group.
+(`sched_autogroup_enabled`) and each control group is such a group. An idle process still gets a fair share of the time
+that its group competes for with others. Where it is allowed, the audit therefore joins a control group that is idle as
+a whole. Otherwise it leaves one processor to a broker that runs in another group.
 """
 
 from __future__ import annotations

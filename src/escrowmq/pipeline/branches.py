@@ -44,8 +44,8 @@ DDL: Final = (
     "branch long, step string, lsn long, at_us long, operations long, published long, settled long, whole boolean, "
     "snapshot boolean, xid binary, owner string, application string, epoch long, started_ms long, effects array<string>"
 )
-"""`step` is prepared, committed, decided, heuristically committed, and so on. `effects` lists what a branch with two
-phases does: `publish QUEUE COUNT`, `place QUEUE COUNT BLOCK` (`fetch` if the block precedes the records at hand),
+"""`step` is prepared, committed, decided, heuristically committed, and so on. `effects` lists the effects of a
+two-phase branch: `publish QUEUE COUNT`, `place QUEUE COUNT BLOCK` (`fetch` if the block precedes these records),
 `settle QUEUE FIRST COUNT` (accepted), `reject QUEUE FIRST COUNT`, and `release QUEUE NUMBER`. A prepared step may also
 contain `return QUEUE FIRST COUNT`.
 """

@@ -136,7 +136,7 @@ def _verdict(
             raise AuditError(
                 f"--out {out} is inside the journal's folder, which only the broker may write to; choose another"
             )
-        found = plan(journal)  # starting Spark takes seconds, so bad arguments are refused before
+        found = plan(journal)  # starting Spark takes seconds, so bad arguments are refused first
         Store(out).check(found.journal_id)
         _writable(out)
         prepare()

@@ -184,7 +184,7 @@ def together(branch: int, steps: list[dict[str, Any]], world: World = NO_WORLD) 
 
 
 def _needs_preparation(step: dict[str, Any]) -> bool:
-    """Whether this step requires an earlier PREPARE, as every step does but the commit of a branch with one phase."""
+    """Whether this step requires an earlier PREPARE. Every step does, except a one-phase commit."""
     if step["step"] == "prepared":
         return bool(step["snapshot"])
     placed = any(effect.startswith(("place ", "fetch ")) for effect in step["effects"] or ())

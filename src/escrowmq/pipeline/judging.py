@@ -185,7 +185,7 @@ def _of_order(audit: Audit, messages: DataFrame) -> list[tuple[Any, ...]]:
             rule = RULES[Finding.REORDERED]
             where = (queue.vhost, queue.name) if queue else ("", f"queue {row.queue_id}")
             position = row.bucket << BUCKET_BITS
-            text = f"Messages from position {position} of queue {where[1]}: {rule.text}"
+            text = f"A message of queue {where[1]} at position {position} or above: {rule.text}"
             rows.append((rule.rule, rule.name, *where, position, None, [row.low, before[1]], None, text))
         before = (row.queue_id, row.high)
         if queue is not None:

@@ -198,7 +198,7 @@ def _iceberg(spark: SparkSession, journal: str) -> Iceberg:
 def publish(found: Lake, store: Store, schemas: Mapping[str, str]) -> None:
     """Update the published tables with the rows that the current run has written to `store`.
 
-    `schemas` contains the schemas, as DDL, of the tables that may consist of no file at all.
+    `schemas` contains the schemas, as DDL, of the tables that may have no files.
     """
     run = store.run
     for table, by in TABLES.items():

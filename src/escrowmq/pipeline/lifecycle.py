@@ -337,7 +337,7 @@ def _compare(messages: MessageColumns, place: Ints, rows: Rows, lsn: int, start:
 def _check_existence(messages: MessageColumns) -> None:
     """Report events on messages that were never published.
 
-    They may have been published before the log begins; `judging` sorts that out.
+    They may have been published before the log begins; `judging` drops these findings.
     """
     unknown = (messages["publish_lsn"] < 0) & (messages["findings"] & Finding.UNKNOWN == 0)
     lsn = np.where(messages["settle_lsn"] >= 0, messages["settle_lsn"], messages["held"])

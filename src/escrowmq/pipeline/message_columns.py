@@ -46,12 +46,12 @@ COLUMNS: Final[dict[str, int]] = {
     "taken": 0,
     "last_flags": 0,
 }
-"""The columns, each with its value for "unknown" or "none". A name that ends in `_us` or `_ms` gives a time's unit."""
+"""The columns, each with its value for "unknown" or "none". Names of times end in their unit, `_us` or `_ms`."""
 
 
 @dataclass(slots=True)
 class MessageColumns:
-    """What is known of messages, one integer column for each fact.
+    """Facts about messages, one integer column for each kind of fact.
 
     Args:
         columns: the columns of COLUMNS, all of one length.

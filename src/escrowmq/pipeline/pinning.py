@@ -26,7 +26,7 @@ def pinned(journal: Path) -> Iterator[Path]:
     """Yield a folder through which the processes of this machine can read the files that `journal` contains now.
 
     The folder contains links to open descriptors in /proc. An open file stays readable after it has been deleted, and a
-    segment that is still growing stays complete. Where this is impossible, because there is no /proc or there are too
+    growing segment can be read to its current end. Where this is impossible, because there is no /proc or there are too
     many files, the result is `journal` itself.
     """
     with ExitStack() as stack:

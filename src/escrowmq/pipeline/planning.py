@@ -135,7 +135,7 @@ def _plan(reader: JournalReader, path: Path, begin: int, start: int, compared: i
         at = end
     start = max([start, *(hole[1] for hole in holes if hole[1] > begin)])
     lsns, taken = _snapshots(reader, damage)
-    # A snapshot taken exactly where an earlier run stopped is compared with the state that this run left.
+    # A snapshot taken exactly where an earlier run stopped is compared with the state that the earlier run left.
     chosen = [i for i, lsn in enumerate(lsns) if max(begin, start, compared + 1) <= lsn <= at]
     return Plan(
         files[0].header.journal_id.hex(),

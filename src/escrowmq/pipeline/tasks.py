@@ -38,8 +38,10 @@ SCAN_SCHEMA: Final = pa.schema(
     ]
 )
 SCAN_DDL: Final = "file string, snapshot long, lsn long, frame long, time long, kind int, number long, payload binary"
-"""A row is one of three things. A record of QUEUES. With kind 0, the summary of a piece: `number` records, or damage
-described by `payload`. With kind DELIVERED, the position `time` below which the queue `number` has been handed out.
+"""A row is a record of QUEUES, a summary of a piece, or a hand-out.
+
+A summary has kind 0, and either the `number` of records, or damage described by `payload`. A hand-out has kind
+DELIVERED, and says that the queue `number` has been handed out up to below the position `time`.
 """
 
 Batches = Iterable[pa.RecordBatch]
@@ -149,7 +151,7 @@ class Reopen:
 
 @dataclass(frozen=True, slots=True)
 class Lives:
-    """Combines the events of each part to rows of `messages`. The rows of a part arrive together and in order."""
+    """Combines the events of each part into rows of `messages`. The rows of a part arrive together and in order."""
 
     world: lifecycle.World
     names: messages.Names

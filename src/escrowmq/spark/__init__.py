@@ -105,7 +105,7 @@ def held(spark: SparkSession, **options: str) -> AbstractContextManager[DataFram
 
 
 def release(**options: str) -> int:
-    """Return the messages that a group has reserved to their queues, and return their number.
+    """Give a group's reserved messages back to their queues. Returns the number of messages.
 
     Use this for a group that will not read any more.
 

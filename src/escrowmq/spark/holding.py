@@ -54,7 +54,7 @@ def held(spark: SparkSession, options: Mapping[str, str]) -> Iterator[DataFrame]
 
 
 def release(options: Mapping[str, str]) -> int:
-    """Return the group's reserved messages to their queues, marked as redelivered, and return their number.
+    """Give the group's reserved messages back to their queues, marked as redelivered. Returns the number of messages.
 
     Use this for a group that will not read any more: a query that continues afterwards finds its planned messages gone.
 

@@ -77,7 +77,7 @@ def _enlist(broker: Escrow, options: SourceOptions, epoch: Epoch, part: Part) ->
             broker.enlist(epoch.settle, part.settlements, options.seconds)
         except (NotFound, PreconditionFailed) as error:  # the queue was deleted, or the range released
             broker.rollback(epoch.settle)  # Spark's commit settles what can still be settled
-            text = f"epoch {epoch.number} of {epoch.application} cannot settle what it reads: {error.text}"
+            text = f"epoch {epoch.number} of {epoch.application} cannot settle the messages that it reads: {error.text}"
             report_loss(options, text)
             return
         except RolledBack:  # by the timeout, or because a worker was killed in between; an empty branch is left
@@ -88,7 +88,7 @@ def _enlist(broker: Escrow, options: SourceOptions, epoch: Epoch, part: Part) ->
 
 
 def _same(broker: Escrow, options: SourceOptions, span: Span) -> bool:
-    """Whether a stream is still the one for which the range was planned; otherwise, report a loss.
+    """Whether a stream is still the one for which the range was planned. If not, this reports a loss.
 
     The check is made before and after reading. IDs of streams are never reused, so everything read in between belongs
     to the right stream.
@@ -103,7 +103,7 @@ def _same(broker: Escrow, options: SourceOptions, span: Span) -> bool:
 def _missing(broker: Escrow, options: SourceOptions, span: Span, epoch: Epoch | None, first: int, end: int) -> None:
     """Report that the messages `first` to `end` - 1 are missing, unless this epoch is already decided.
 
-    A decided epoch has settled its messages, and its output is ignored.
+    The messages of a decided epoch are settled, and its output has been written.
     """
     if epoch is not None and _settled(broker, options, span, end):
         done = broker.progress(epoch.application)

@@ -53,8 +53,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 class BatchWriter(DataSourceArrowWriter):
     """Implements `write`. The job is one global transaction.
 
-    In foreachBatch, its epoch is that of the query. Otherwise its epoch is option txn.version; without this option the
-    job runs only once, and writes again each time it is started.
+    In foreachBatch, its epoch is that of the query. Otherwise its epoch is option txn.version. Without this option it
+    has no epoch, and writes again each time it is started.
     """
 
     def __init__(self, options: SinkOptions) -> None:

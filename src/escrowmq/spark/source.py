@@ -1,4 +1,4 @@
-"""The streaming source (PIPE-1). Spark calls everything but `read` in one process of the driver, for one query run."""
+"""The streaming source (PIPE-1). For one run of a query, Spark calls all methods but `read` in one driver process."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ident = streams.get(name, 0)
                 if ident and self._queues.streams[name] != ident:
                     self._queues.gone(name, first, stop)
-                elif first < stop:  # otherwise it was declared again, or begins at the latest: the next range is read
+                elif first < stop:  # otherwise the queue was declared again, or is read from its latest position
                     spans.append(Span(name, kind, first, stop, exact, ident))
         pieces = cut(spans, self._options.most_of_partition, self._options.partitions)
         group = self._options.group
