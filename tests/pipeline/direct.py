@@ -16,7 +16,7 @@ from escrowmq.pipeline.columns import plain
 from escrowmq.pipeline.decisions import together
 from escrowmq.pipeline.findings import RULES, BranchRule, Finding
 from escrowmq.pipeline.judging import WRONG
-from escrowmq.pipeline.lifecycle import World
+from escrowmq.pipeline.lifecycle import MessageFacts
 from escrowmq.pipeline.messages import Names
 from escrowmq.pipeline.packing import SCHEMA
 from escrowmq.pipeline.planning import Plan, plan
@@ -55,9 +55,9 @@ def audited(journal: Path, parts: int = 2) -> Audited:
     """Audit a whole journal. `parts` is the number of parts into which the work is divided."""
     found = plan(journal)
     wrong: list[Violation] = [("damaged log", each.file, each.lsn) for each in found.damage]
-    world, names, damage = _scanned(journal, found)
-    messages = _messages(journal, found, parts, world, names)
-    branches, numbers = _branches(journal, found, world)
+    facts, names, damage = _scanned(journal, found)
+    messages = _messages(journal, found, parts, facts, names)
+    branches, numbers = _branches(journal, found, facts)
     wrong += [*damage, *_of_messages(messages, found.start), *numbers]
     wrong += [
         (
@@ -71,7 +71,7 @@ def audited(journal: Path, parts: int = 2) -> Audited:
     return Audited(found, messages, branches, wrong)
 
 
-def _scanned(journal: Path, found: Plan) -> tuple[World, Names, list[Violation]]:
+def _scanned(journal: Path, found: Plan) -> tuple[MessageFacts, Names, list[Violation]]:
     """The facts that apply to all messages, the names of queues, and damage, from a scan of the journal."""
     names: dict[int, tuple[str, str]] = {}
     arguments: dict[int, dict[str, Any]] = {}
@@ -92,7 +92,7 @@ def _scanned(journal: Path, found: Plan) -> tuple[World, Names, list[Violation]]
             deleted[fields["id"]] = (row["lsn"], row["frame"], row["time"])
         elif row["kind"] == 0 and row["payload"]:
             damage.append(("damaged log", row["file"], row["lsn"]))
-    world = World(
+    facts = MessageFacts(
         start=found.start,
         deleted=deleted,
         handed=handed,
@@ -102,15 +102,15 @@ def _scanned(journal: Path, found: Plan) -> tuple[World, Names, list[Violation]]
         streams=frozenset(i for i, each in arguments.items() if each.get("x-queue-type") == "stream"),
         declared=frozenset(arguments) if found.start else None,
     )
-    return world, Names(names), damage
+    return facts, Names(names), damage
 
 
-def _messages(journal: Path, found: Plan, parts: int, world: World, names: Names) -> list[dict[str, Any]]:
+def _messages(journal: Path, found: Plan, parts: int, facts: MessageFacts, names: Names) -> list[dict[str, Any]]:
     packed = [batch for batch in tasks.Happenings(str(journal), parts)(_pieces(found)) if len(batch)]
     if not packed:
         return []
     table = pa.Table.from_batches(packed, SCHEMA).sort_by([("part", "ascending"), ("lsn", "ascending")])
-    return _rows(tasks.Lives(world, names)(table.to_batches()))
+    return _rows(tasks.Lives(facts, names)(table.to_batches()))
 
 
 def _of_messages(messages: list[dict[str, Any]], start: int) -> Iterator[Violation]:
@@ -128,16 +128,16 @@ def _of_messages(messages: list[dict[str, Any]], start: int) -> Iterator[Violati
                     yield RULES[finding].name, f"{row['queue']} {row['position']}", row["finding_lsn"]
 
 
-def _branches(journal: Path, found: Plan, world: World) -> tuple[list[dict[str, Any]], list[Violation]]:
+def _branches(journal: Path, found: Plan, facts: MessageFacts) -> tuple[list[dict[str, Any]], list[Violation]]:
     """Rows of the table `branches`, and violations in the numbers of groups and applications."""
     said = _rows(tasks.Branches(str(journal))(_pieces(found)))
     numbered = [step for step in said if step["step"] in STEPS]
-    follow = Sequences({}, {}, found.start, world.deleted)
+    follow = Sequences({}, {}, found.start, facts.deleted)
     wrong = [(each.rule.name, each.text[2:], each.lsn) for each in follow.check(numbered, found.snapshots)]
     steps: dict[int, list[dict[str, Any]]] = {}
     for step in sorted((step for step in said if step["step"] not in STEPS), key=lambda step: step["lsn"]):
         steps.setdefault(step["branch"], []).append(step)
-    decided = decisions.World(frozenset(world.deleted), tuple(found.snapshots), found.start)
+    decided = decisions.BranchFacts(frozenset(facts.deleted), tuple(found.snapshots), found.start)
     return [together(branch, each, decided) for branch, each in steps.items()], wrong
 
 

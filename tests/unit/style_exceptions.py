@@ -21,7 +21,6 @@ class Shared(NamedTuple):
 _BOTH_SIDES: Final = "the same thing seen from the client and from the broker; a program imports only one of them"
 _FACES: Final = "AMQP's own word, and each package is one side of the protocol"
 _LOCAL: Final = "an ordinary word for two unrelated things in packages that do not import each other"
-_PIPELINE: Final = "an ordinary word for two unrelated things in the same package"
 
 SHARED_CLASS_NAMES: Final[dict[str, Shared]] = {
     "Address": Shared("core units wire", _LOCAL),
@@ -69,7 +68,6 @@ SHARED_CLASS_NAMES: Final[dict[str, Shared]] = {
     "Verdict": Shared("pipeline wire", _LOCAL),
     "Watch": Shared("core pipeline", _LOCAL),
     "Window": Shared("core journal", _LOCAL),
-    "World": Shared("pipeline pipeline", _PIPELINE),
     "Written": Shared("pipeline spark", _LOCAL),
 }
 """Class names that the package uses more than once."""

@@ -17,7 +17,7 @@ from escrowmq.pipeline.branches import DDL as STEPS
 from escrowmq.pipeline.columns import plain
 from escrowmq.pipeline.concurrency import at_once
 from escrowmq.pipeline.frames import SCHEMA as RECORDS
-from escrowmq.pipeline.lifecycle import World
+from escrowmq.pipeline.lifecycle import MessageFacts
 from escrowmq.pipeline.messages import SCHEMA as MESSAGES
 from escrowmq.pipeline.messages import Names
 from escrowmq.pipeline.pinning import pinned
@@ -203,9 +203,7 @@ class Audit:
         return self._pieces().mapInArrow(task, schema)
 
     def _scan(self) -> None:
-        for row in self._mapped(
-            tasks.Scan(self.files), tasks.SCAN_DDL
-        ).collect():  # few rows, even for many messages
+        for row in self._mapped(tasks.Scan(self.files), tasks.SCAN_DDL).collect():  # few rows, even for many messages
             if row.kind == 0:
                 if row.snapshot < 0:
                     self.records += row.number
@@ -238,11 +236,11 @@ class Audit:
 
     # -- silver
 
-    def world(self) -> World:
+    def facts(self) -> MessageFacts:
         """Facts that apply to all messages, gathered from the scan and from earlier runs."""
         queues = self.state.queues
         known = set(self.store.state.holes)
-        return World(
+        return MessageFacts(
             start=self.plan.start,
             begin=self.begin,
             published={ident: queue.published for ident, queue in queues.items() if queue.published},
@@ -265,7 +263,7 @@ class Audit:
             packed = packed.unionAll(left.mapInArrow(tasks.Reopen(parts), packing.DDL))
         names = Names({ident: (queue.vhost, queue.name) for ident, queue in self.state.queues.items()})
         packed = packed.repartition(parts, "part").sortWithinPartitions("part", "lsn")
-        task = tasks.Lives(self.world(), names)
+        task = tasks.Lives(self.facts(), names)
         return self.store.fill(self.spark, "silver.messages", packed, task, _ddl(MESSAGES), "state", "day")
 
     def _branches(self) -> DataFrame:
@@ -278,8 +276,8 @@ class Audit:
         steps = steps.where(~numbered)
         before = self.before("state.branches")
         deleted = frozenset(ident for ident, queue in self.state.queues.items() if queue.deleted)
-        world = decisions.World(deleted, tuple(self.plan.snapshots), self.plan.start)
-        rows = decisions.branches(steps, before, world)
+        facts = decisions.BranchFacts(deleted, tuple(self.plan.snapshots), self.plan.start)
+        rows = decisions.branches(steps, before, facts)
         rows = rows.selectExpr("*", decisions.STATE)
         rows = self.store.write(self.spark, "silver.branches", rows, "state")
         self.store.write(self.spark, "state.branches", decisions.open_steps(steps, before, rows))

@@ -53,7 +53,7 @@ TWO_PHASE: Final = ("prepared", "decided", "rolled back", "forgotten", *COMMITS[
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class BranchFacts:
     """Facts that apply to all branches.
 
     Args:
@@ -74,7 +74,7 @@ class World:
         return self.start == 0 or any(taken < lsn or (taken == lsn and not snapshot) for taken in self.snapshots)
 
 
-def branches(steps: DataFrame, before: DataFrame | None, world: World) -> DataFrame:
+def branches(steps: DataFrame, before: DataFrame | None, facts: BranchFacts) -> DataFrame:
     """One row for each branch with a step in `steps`, or in `before`: steps of branches that earlier runs left open."""
     mine = steps if before is None else steps.unionAll(before.select(steps.columns))
     alone = None
@@ -86,7 +86,7 @@ def branches(steps: DataFrame, before: DataFrame | None, world: World) -> DataFr
         several = several.unionAll(repeated).distinct()
         alone = steps.join(several, "branch", "left_anti").selectExpr(*ALONE)
         mine = mine.join(several, "branch", "left_semi")
-    together = mine.groupBy("branch").agg(_gathered(steps.columns)).mapInArrow(Together(world), DDL)
+    together = mine.groupBy("branch").agg(_gathered(steps.columns)).mapInArrow(Together(facts), DDL)
     return together if alone is None else alone.unionAll(together)
 
 
@@ -107,12 +107,12 @@ def _gathered(columns: list[str]) -> Column:
 class Together:
     """A Spark task that builds rows of `branches` from steps grouped by branch."""
 
-    world: World
+    facts: BranchFacts
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         schema = _schema()
         for batch in batches:
-            rows = [together(found["branch"], found["steps"], self.world) for found in batch.to_pylist()]
+            rows = [together(found["branch"], found["steps"], self.facts) for found in batch.to_pylist()]
             yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
@@ -122,16 +122,16 @@ def _schema() -> pa.Schema:
     return pa.schema([(name, kinds[kind]) for name, kind in (part.split() for part in DDL.split(", "))])
 
 
-NO_WORLD: Final = World()
+NO_FACTS: Final = BranchFacts()
 
 
-def together(branch: int, steps: list[dict[str, Any]], world: World = NO_WORLD) -> dict[str, Any]:
+def together(branch: int, steps: list[dict[str, Any]], facts: BranchFacts = NO_FACTS) -> dict[str, Any]:
     """The row of a branch.
 
     Args:
         branch: the branch's number.
         steps: its steps in the order of the log.
-        world: facts that apply to all branches.
+        facts: facts that apply to all branches.
     """
     row: dict[str, Any] = {"branch": branch, "kind": "transaction", "outcome": "prepared"}
     row |= {"operations": 0, "published": 0, "settled": 0}
@@ -145,10 +145,10 @@ def together(branch: int, steps: list[dict[str, Any]], world: World = NO_WORLD) 
         name, lsn = str(step["step"]), step["lsn"]
         known = "prepare_lsn" in row
         if name == "prepared" and step["snapshot"] and known:
-            if not outcomes and changed(prepared or [], step["effects"] or [], world.deleted):
+            if not outcomes and changed(prepared or [], step["effects"] or [], facts.deleted):
                 wrong = wrong or "changed"
             continue
-        if not known and _needs_preparation(step) and world.tells(lsn, snapshot=step["snapshot"]):
+        if not known and _needs_preparation(step) and facts.tells(lsn, snapshot=step["snapshot"]):
             unprepared = True
         if not step["snapshot"]:
             seen.add(lsn)
@@ -165,10 +165,10 @@ def together(branch: int, steps: list[dict[str, Any]], world: World = NO_WORLD) 
             if known and not (outcomes and outcomes[0].startswith("heuristically")):
                 wrong = wrong or "forgotten"
         else:
-            if step["snapshot"] and (outcomes or (known and row["prepare_lsn"] >= world.start)):
+            if step["snapshot"] and (outcomes or (known and row["prepare_lsn"] >= facts.start)):
                 wrong = wrong or (None if name in outcomes[:1] else "changed")
                 continue
-            wrong = wrong or _judged(step, outcomes, prepared, world.deleted, row.get("prepare_lsn", 0))
+            wrong = wrong or _judged(step, outcomes, prepared, facts.deleted, row.get("prepare_lsn", 0))
             outcomes.append(name)
             if len(outcomes) == 1:
                 row |= {"outcome": "committed" if name == "decided" else name, "decide_lsn": lsn}
@@ -179,7 +179,7 @@ def together(branch: int, steps: list[dict[str, Any]], world: World = NO_WORLD) 
             if step["application"] is not None:
                 row |= {"application": step["application"], "epoch": step["epoch"]}
     row["records"] = sorted(seen)
-    row["wrong"] = wrong or ("unprepared" if unprepared else _compared(row, steps, world, forgotten))
+    row["wrong"] = wrong or ("unprepared" if unprepared else _compared(row, steps, facts, forgotten))
     return row
 
 
@@ -192,7 +192,7 @@ def _needs_preparation(step: dict[str, Any]) -> bool:
 
 
 def _compared(
-    row: dict[str, Any], steps: list[dict[str, Any]], world: World, forgotten: int | None = None
+    row: dict[str, Any], steps: list[dict[str, Any]], facts: BranchFacts, forgotten: int | None = None
 ) -> str | None:
     """Check that every snapshot contains a branch exactly while the log says that it is in doubt or not forgotten.
 
@@ -200,12 +200,12 @@ def _compared(
     """
     held = {step["lsn"]: step["step"] for step in steps if step["snapshot"]}
     prepared, decided = row.get("prepare_lsn"), row.get("decide_lsn")
-    for lsn in world.snapshots:
+    for lsn in facts.snapshots:
         if prepared is None or prepared >= lsn:
             continue
         doubtful = decided is None or decided >= lsn
         kept = doubtful or (row["outcome"].startswith("heuristically") and (forgotten is None or forgotten >= lsn))
-        if kept and lsn not in held and prepared >= world.start:
+        if kept and lsn not in held and prepared >= facts.start:
             return "lost"
         if doubtful and lsn not in held and decided is None:
             row["outcome"] = HISTORY_GONE

@@ -197,8 +197,8 @@ def _of_order(audit: Audit, messages: DataFrame) -> list[tuple[Any, ...]]:
 
 def _of_deliveries(audit: Audit, messages: DataFrame) -> list[tuple[Any, ...]]:
     """Check the order of first deliveries across buckets of a queue, and against earlier runs."""
-    world = audit.world()
-    ranked = ", ".join(map(str, sorted(world.priorities))) or "null"
+    facts = audit.facts()
+    ranked = ", ".join(map(str, sorted(facts.priorities))) or "null"
     summary = messages.sparkSession.sql(
         f"""
         select queue_id, level, bucket, min(lsn) low, max(lsn) high, max_by(position, lsn) latest, max(position) top,
@@ -216,7 +216,7 @@ def _of_deliveries(audit: Audit, messages: DataFrame) -> list[tuple[Any, ...]]:
     group, lowest, top, top_lsn = (-1, -1), 0, 0, 0
     for row in sorted(summary.collect(), key=lambda row: (row.queue_id, row.level, -row.bucket)):
         queue = audit.state.queues.get(row.queue_id)
-        if queue is None or not world.once(np.array([row.queue_id]))[0]:
+        if queue is None or not facts.once(np.array([row.queue_id]))[0]:
             continue
         if group != (row.queue_id, row.level):
             group, lowest = (row.queue_id, row.level), row.high

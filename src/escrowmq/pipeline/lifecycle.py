@@ -34,7 +34,7 @@ The address of its record then says nothing about its order.
 _POSITION_BITS = 44
 
 
-class World(NamedTuple):
+class MessageFacts(NamedTuple):
     """Facts that apply to all messages.
 
     Args:
@@ -68,13 +68,13 @@ class World(NamedTuple):
         return found if self.declared is None else found & np.isin(queues, list(self.declared))
 
 
-def lives(events: Events, open_before: list[MessageColumns], world: World) -> MessageColumns:
+def lives(events: Events, open_before: list[MessageColumns], facts: MessageFacts) -> MessageColumns:
     """The state and findings of all messages with events, and of those that were open before.
 
     Args:
         events: events of this run.
         open_before: messages that earlier runs left open.
-        world: facts that apply to all messages.
+        facts: facts that apply to all messages.
 
     Returns the messages sorted by queue and position.
     """
@@ -103,19 +103,19 @@ def lives(events: Events, open_before: list[MessageColumns], world: World) -> Me
         return place[chosen], rows[owner[chosen]], inner[chosen]
 
     _publish(messages, events, of, len(old.texts))
-    contents.move(messages, events, of, world.start)
+    contents.move(messages, events, of, facts.start)
     held = _settle(messages, of)
     _return(messages, of)
-    _check_holds(messages, held, world.start)
-    _deliver(messages, of, len(old.consumers), world)
-    _delete(messages, world)
-    _check_order(messages, world)
-    _check_delivery_order(messages, world)
-    _check_visibility(messages, rows[rows["what"] == Happened.HANDED_OUT], world)
-    for lsn in world.snapshots:
-        _compare(messages, *of(Happened.HELD_IN_SNAPSHOT)[:2], lsn, world.start)
+    _check_holds(messages, held, facts.start)
+    _deliver(messages, of, len(old.consumers), facts)
+    _delete(messages, facts)
+    _check_order(messages, facts)
+    _check_delivery_order(messages, facts)
+    _check_visibility(messages, rows[rows["what"] == Happened.HANDED_OUT], facts)
+    for lsn in facts.snapshots:
+        _compare(messages, *of(Happened.HELD_IN_SNAPSHOT)[:2], lsn, facts.start)
     _check_existence(messages)
-    _check_content(messages, world.holes)
+    _check_content(messages, facts.holes)
     return messages
 
 
@@ -203,7 +203,7 @@ def _check_holds(messages: MessageColumns, settled: Ints, start: int) -> None:
     messages.report(strange, Finding.NOT_HELD, messages["settle_lsn"][strange])
 
 
-def _deliver(messages: MessageColumns, of: Of, consumers: int, world: World) -> None:
+def _deliver(messages: MessageColumns, of: Of, consumers: int, facts: MessageFacts) -> None:
     place, rows, _ = of(Happened.DELIVERED)
     side = np.argsort(place, kind="stable")  # groups the deliveries of each message, in order
     place, rows = place[side], rows[side]
@@ -214,7 +214,7 @@ def _deliver(messages: MessageColumns, of: Of, consumers: int, world: World) -> 
     flags = messages["last_flags"][place]  # of the previous delivery
     flags[1:] = np.where(follows[1:], code[:-1], flags[1:])
     marked = (code & REDELIVERED) > 0
-    once = world.once(messages["queue"][place])
+    once = facts.once(messages["queue"][place])
     unmarked = again & ~marked & once & ((flags & SETTLED) == 0)
     messages.report(place[unmarked], Finding.NOT_MARKED, lsn[unmarked])
     late = once & (messages["settlements"][place] > 0) & (lsn > messages["settle_lsn"][place])
@@ -231,16 +231,16 @@ def _deliver(messages: MessageColumns, of: Of, consumers: int, world: World) -> 
     messages["consumer"][place] = rows["text"] + consumers
 
 
-def _check_delivery_order(messages: MessageColumns, world: World) -> None:
+def _check_delivery_order(messages: MessageColumns, facts: MessageFacts) -> None:
     """Check that first deliveries are in order of position, within one priority if the queue orders by priority."""
     first = (
         (messages["first_delivered_lsn"] >= 0)
         & (messages["deliveries"] > messages["redeliveries"])
         & (messages["taken"] == 0)
     )
-    by_priority = np.isin(messages["queue"], list(world.priorities))
+    by_priority = np.isin(messages["queue"], list(facts.priorities))
     told = ~by_priority | (messages["text"] >= 0)  # the record with the priority may have been deleted
-    rows = np.flatnonzero(first & told & world.once(messages["queue"]))
+    rows = np.flatnonzero(first & told & facts.once(messages["queue"]))
     group = messages["queue"][rows] << 8
     ranked = by_priority[rows]
     levels = np.array([text[2] if len(text) > 2 else 0 for text in messages.texts] or [0], np.int64)
@@ -252,9 +252,9 @@ def _check_delivery_order(messages: MessageColumns, world: World) -> None:
     messages.report(rows[late], Finding.OUT_OF_ORDER, lsn[late])
 
 
-def _delete(messages: MessageColumns, world: World) -> None:
+def _delete(messages: MessageColumns, facts: MessageFacts) -> None:
     for queue in distinct(messages["queue"]).tolist():
-        deletion = world.deleted.get(queue)
+        deletion = facts.deleted.get(queue)
         if deletion is None:
             continue
         low, high = np.searchsorted(messages["queue"], (queue, queue + 1))
@@ -266,13 +266,13 @@ def _delete(messages: MessageColumns, world: World) -> None:
             messages[name][gone] = value
 
 
-def _check_order(messages: MessageColumns, world: World) -> None:
+def _check_order(messages: MessageColumns, facts: MessageFacts) -> None:
     """Check that LSNs of publication grow with positions (ORD-1)."""
-    fresh = (messages["publish_lsn"] >= world.begin) & (messages["publish_order"] != LATE)
+    fresh = (messages["publish_lsn"] >= facts.begin) & (messages["publish_order"] != LATE)
     for ident in distinct(messages["queue"]).tolist():
         low, high = np.searchsorted(messages["queue"], (ident, ident + 1))
         mine = np.arange(low, high)
-        late = mine[fresh[mine] & (messages["position"][mine] <= world.published.get(ident, 0))]
+        late = mine[fresh[mine] & (messages["position"][mine] <= facts.published.get(ident, 0))]
         messages.report(late, Finding.REORDERED, messages["publish_lsn"][late])
     known = np.flatnonzero((messages["publish_lsn"] >= 0) & (messages["publish_order"] != LATE))
     queue, lsn, order = messages["queue"][known], messages["publish_lsn"][known], messages["publish_order"][known]
@@ -282,7 +282,7 @@ def _check_order(messages: MessageColumns, world: World) -> None:
     messages.report(known[late], Finding.REORDERED, lsn[late])
 
 
-def _check_visibility(messages: MessageColumns, handed: Rows, world: World) -> None:
+def _check_visibility(messages: MessageColumns, handed: Rows, facts: MessageFacts) -> None:
     """Check that a branch's messages are invisible until its commit is on disk (TX-2).
 
     Everything that happens to such a message must therefore be in a later frame.
@@ -296,10 +296,10 @@ def _check_visibility(messages: MessageColumns, handed: Rows, world: World) -> N
     # A HANDED_OUT event covers all positions up to its own, so each of them must have been published before.
     handed = handed[np.argsort(handed["queue"], kind="stable")]
     owner = handed["queue"].copy()  # sorted, for a binary search: there may be as many queues as messages
-    spoken_of = [*distinct(owner).tolist(), *world.handed]
+    spoken_of = [*distinct(owner).tolist(), *facts.handed]
     for queue in np.intersect1d(messages["queue"], spoken_of).tolist():
         here = handed[slice(*np.searchsorted(owner, (queue, queue + 1)))]
-        elsewhere = np.array(world.handed.get(queue, ()), np.int64).reshape(-1, 3)
+        elsewhere = np.array(facts.handed.get(queue, ()), np.int64).reshape(-1, 3)
         said = np.r_[np.c_[here["first"] + 1, here["lsn"], here["frame"]], elsewhere]
         said = said[np.argsort(said[:, 1], kind="stable")]
         below = np.maximum.accumulate(said[:, 0]) - 1

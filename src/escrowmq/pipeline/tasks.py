@@ -153,7 +153,7 @@ class Reopen:
 class Lives:
     """Combines the events of each part into rows of `messages`. The rows of a part arrive together and in order."""
 
-    world: lifecycle.World
+    facts: lifecycle.MessageFacts
     names: messages.Names
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -174,7 +174,7 @@ class Lives:
             yield from self._finish(found, before)
 
     def _finish(self, found: list[Events], before: list[MessageColumns]) -> Iterator[pa.RecordBatch]:
-        known = lifecycle.lives(packing.joined(found), before, self.world)
+        known = lifecycle.lives(packing.joined(found), before, self.facts)
         found.clear()
         yield from messages.batches(known, self.names)
 

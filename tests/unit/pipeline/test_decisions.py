@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from escrowmq.pipeline.decisions import World, together
+from escrowmq.pipeline.decisions import BranchFacts, together
 from escrowmq.pipeline.effects import difference
 
 
@@ -98,7 +98,7 @@ def test_steps_determine_outcome_and_violation(steps: list[dict[str, Any]], outc
 def test_a_snapshot_must_contain_the_branches_in_doubt(
     steps: list[dict[str, Any]], start: int, outcome: str, wrong: str | None
 ) -> None:
-    row = together(7, steps, World(snapshots=(10,), start=start))
+    row = together(7, steps, BranchFacts(snapshots=(10,), start=start))
     assert (row["outcome"], row["wrong"]) == (outcome, wrong)
 
 
@@ -172,4 +172,4 @@ def test_a_commit_whose_effects_are_unknown_is_compared_by_its_counts(
     prepared: list[str], published: int, settled: int, deleted: list[int], what: str | None
 ) -> None:
     commit = {**step("committed", 2), "effects": None, "published": published, "settled": settled}
-    assert together(7, [step("prepared", 1, *prepared), commit], World(frozenset(deleted)))["wrong"] == what
+    assert together(7, [step("prepared", 1, *prepared), commit], BranchFacts(frozenset(deleted)))["wrong"] == what

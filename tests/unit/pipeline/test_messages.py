@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from escrowmq.pipeline.lifecycle import LATE, World, lives
+from escrowmq.pipeline.lifecycle import LATE, MessageFacts, lives
 from escrowmq.pipeline.message_columns import MessageColumns
 from escrowmq.pipeline.messages import Names, batches, from_rows
 from escrowmq.pipeline.packing import joined
@@ -19,6 +19,6 @@ def test_a_message_logged_late_is_exempt_from_the_order_check_in_the_next_run_to
     found["publish_lsn"][:] = found["publish_frame"][:] = 900, 500
     found["publish_order"][:] = LATE, 0
     (batch,) = batches(found, Names({}))
-    again = lives(joined([]), [from_rows(batch)], World(begin=1000, published={1: 2}))
+    again = lives(joined([]), [from_rows(batch)], MessageFacts(begin=1000, published={1: 2}))
     assert again["publish_order"].tolist() == [LATE, 0]
     assert not np.any(again["findings"])
