@@ -10,7 +10,7 @@ from escrowmq.perf.block import WRITE_BYTES, PublishBlock
 from escrowmq.perf.messages import LoadMessage, messages
 from escrowmq.perf.workload import Workload
 
-DISTINCT = 50_000
+DISTINCT = 20_000
 """So many distinct messages all publishers of a load have together if messages differ in more than their bodies."""
 DISTINCT_AT_LEAST = 2000
 """And so many each publisher at least, far more than a broker's caches of properties hold."""

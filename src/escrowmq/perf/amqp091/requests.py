@@ -96,11 +96,22 @@ class Requester(Producer):
 def replies(frame_max: int, size: int) -> Reply:
     """Makes transient replies of `size` bytes, each with the correlation-id of its request."""
     body = body_frames(CHANNEL, bytes(size), frame_max)
+    templates: dict[tuple[str, int], list[bytes]] = {}
+    """What stands before and behind the correlation-id, by the queue to reply to and the length of the id."""
+
+    def template(reply_to: str, length: int) -> list[bytes]:
+        placeholder = "-" * length
+        listed = properties(LoadMessage(b"", correlation_id=placeholder), delivery_mode=1)
+        before, _, after = publish_head(CHANNEL, "", reply_to, size, listed).rpartition(placeholder.encode())
+        return [before, after + body]
 
     def reply(ids: Ids) -> bytes:
-        if ids.reply_to is None:
-            raise PerfError("the broker delivered a request without reply-to")
-        listed = properties(LoadMessage(b"", correlation_id=ids.correlation_id), delivery_mode=1)
-        return publish_head(CHANNEL, "", ids.reply_to, size, listed) + body
+        if not ids.reply_to or not ids.correlation_id:
+            raise PerfError("the broker delivered a request without reply-to or correlation-id")
+        name = ids.correlation_id.encode()
+        parts = templates.get((ids.reply_to, len(name)))
+        if parts is None:
+            parts = templates[ids.reply_to, len(name)] = template(ids.reply_to, len(name))
+        return name.join(parts)
 
     return reply

@@ -68,7 +68,7 @@ def test_uniform_messages_fill_one_large_write() -> None:
         (Workload(headers=True, channels=64), 1, DISTINCT_AT_LEAST),
         (Workload(headers=True, keys=10_000), 10_000, DISTINCT),
         (Workload(headers=True, channels=64, keys=10_000), 10_000, 10_000),
-        (Workload(headers=True, tx_size=300), 1, 50_100),
+        (Workload(headers=True, tx_size=300), 1, 20_100),
         (Workload(queues=400, random=True), 400, DISTINCT),
         (Workload(size=4 * 1024 * 1024), 1, 15),
         (Workload(size=64 * 1024 * 1024), 1, 1),

@@ -84,7 +84,9 @@ def test_a_stopped_requester_waits_for_its_replies() -> None:
 
 
 def test_a_reply_goes_where_the_request_says_with_its_correlation_id() -> None:
-    made = replies(0, 3)(Ids(None, "me", "there"))
+    reply = replies(0, 3)
+    reply(Ids(None, "you", "there"))
+    made = reply(Ids(None, "me", "there"))
     assert frames.shortstr("there") in made
     size = frames.FRAME_HEAD.unpack_from(made)[2]
     header = made[size + frames.FRAME_OVERHEAD + frames.FRAME_HEAD_SIZE :]
@@ -92,6 +94,7 @@ def test_a_reply_goes_where_the_request_says_with_its_correlation_id() -> None:
     assert made.endswith(body_frames(1, bytes(3), 0))
 
 
-def test_a_request_without_reply_to_is_an_error() -> None:
-    with pytest.raises(PerfError, match="without reply-to"):
-        replies(0, 3)(Ids(None, "me", None))
+@pytest.mark.parametrize("ids", [Ids(None, "me", None), Ids(None, None, "there")])
+def test_a_request_that_cannot_be_answered_is_an_error(ids: Ids) -> None:
+    with pytest.raises(PerfError, match="without reply-to or correlation-id"):
+        replies(0, 3)(ids)
