@@ -1,4 +1,4 @@
-"""Connections end in order when the client closes them, and at once when the client is silent."""
+"""Connections end cleanly when the client closes them, and at once when the client is silent."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tests.simulation.requests import Requests
 
 
 class Oracle(Requests):
-    """Connections, turns, and the direction from the server to clients."""
+    """Observes connections and turns, and checks the direction from the server to clients."""
 
     def connect(self, name: str) -> Connection:
         connection = Connection(name)

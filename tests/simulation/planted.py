@@ -103,7 +103,7 @@ def prefetch_by_two(self: Consumer, count: int) -> None:
     self.credit.spend(count - count // 2)
 
 
-def buried_in_two_records(self: Broker, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
+def dead_lettered_in_two_records(self: Broker, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
     letters = Decision(self)
     self.place_dead(letters, queue, entries, outcome)
     letters.apply()
@@ -127,7 +127,7 @@ PLANTED: Final[dict[str, tuple[object, str, object]]] = {
     "requeued and not marked": (Broker, "requeue", not_redelivered),
     "rollback forgets deliveries": (Channel, "_restore_settled", rollback_forgets),
     "prefetch counted by half": (Consumer, "spend", prefetch_by_two),
-    "dead-lettered in two records": (Broker, "dead_letter", buried_in_two_records),
+    "dead-lettered in two records": (Broker, "dead_letter", dead_lettered_in_two_records),
 }
 
 

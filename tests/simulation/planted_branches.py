@@ -69,7 +69,7 @@ PLANTED: Final[dict[str, tuple[object, str, object]]] = {
     "prepare answered before the sync": (Preparation, "apply", answered_before_sync),
     "prepared branches committed by recovery": (FoundBranches, "finish", committed_by_recovery),
     "prepared branches forgotten by recovery": (FoundBranches, "begin", forgotten_by_recovery),
-    "given back before the rollback is on disk": (Coordinator, "_return_later", seen_before_its_rollback),
+    "messages returned before the rollback is on disk": (Coordinator, "_return_later", seen_before_its_rollback),
     "visible before the commit is on disk": (Outcomes, "take_effect", visible_at_once),
     "settlements missing in the commit's record": (Outcomes, "operations", lost_settlements),
     "forced and forgotten": (Coordinator, "force", forced_and_forgotten),

@@ -153,9 +153,15 @@ class World:
     # -- dying and coming back
 
     def restart(self, *, power_fails: bool, clean: bool = False, damaged: bool = False) -> None:
-        """Restart the process with the state on disk. With `clean`, it stops in order before.
+        """Restart the process from the state on disk, and check what it has recovered.
 
-        With `damaged`, the medium has been damaged.
+        Args:
+            power_fails: whether unsynced writes are lost.
+            clean: whether the process stops cleanly, or is killed.
+            damaged: whether the medium has been damaged, so that promises may be broken.
+
+        Raises:
+            Violation: the process has recovered a wrong state.
         """
         if clean:
             self.pump()

@@ -146,7 +146,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     if self._queues.kinds_of(broker, [name])[name] != STREAM:
                         broker.settle(Settle(name, self._options.group, number))
                 except (NotFound, PreconditionFailed) as error:
-                    _log.warning("queue %r below %d: nothing to settle: %s", name, number, error.text)
+                    _log.warning("queue %r: messages below %d were not settled: %s", name, number, error.text)
 
     def stop(self) -> None:
         close(self._options.endpoint, ROLE)
