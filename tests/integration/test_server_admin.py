@@ -18,7 +18,7 @@ from tests.broker import BrokerProcess, running_broker, wait_until
 
 
 def command(broker: BrokerProcess, *args: str, stdin: str = "", code: int = 0) -> str:
-    """Run `escrowmq ARGS --data-dir …`; what it printed, or its line of refusal."""
+    """Run `escrowmq ARGS --data-dir …`; its output, or its error with another exit code than 0."""
     done = subprocess.run(
         [sys.executable, "-m", "escrowmq", *args, "--data-dir", str(broker.data_dir)],
         input=stdin,
@@ -70,7 +70,7 @@ def test_a_user_is_made_permitted_changed_and_deleted_while_the_broker_runs(tmp_
             connect(broker, "alice", "second", "orders")
 
 
-def test_what_a_command_has_done_survives_kill(tmp_path: Path) -> None:
+def test_the_change_of_a_command_survives_kill(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
         command(broker, "vhost", "add", "v")
         command(broker, "permission", "topic", "set", "guest", "v", "amq.topic", "--write", "^a", "--read", "^b")
@@ -96,7 +96,7 @@ def test_a_vhost_goes_with_its_queues_and_connections(tmp_path: Path) -> None:
         assert as_json(broker, "queues") == []
 
 
-def test_status_and_lists_tell_what_there_is(tmp_path: Path) -> None:
+def test_status_and_lists_show_queues_and_connections(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
         connection = connect(broker)
         channel = connection.channel()
@@ -173,7 +173,7 @@ NOTHING = ("--configure", "", "--write", "", "--read", "")
         (("queues", "--vhost", "w"), "no such vhost 'w'"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(running: BrokerProcess, args: tuple[str, ...], refusal: str) -> None:
+def test_a_refusal_is_one_line(running: BrokerProcess, args: tuple[str, ...], refusal: str) -> None:
     said = command(running, *args, code=1)
     assert said.rpartition("\n")[2].startswith("escrowmq: ")
     assert said.removeprefix("escrowmq: ").startswith(refusal)
@@ -246,7 +246,7 @@ def test_a_long_path_has_its_socket_all_the_same(tmp_path: Path) -> None:
 def test_nothing_secret_is_logged(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
         command(broker, "user", "add", "alice", "--password", "hunter2")
-        assert "info admin: user.add name='alice' tags=[]" in broker.log(), "who may log in leaves a trace"
+        assert "info admin: user.add name='alice' tags=[]" in broker.log(), "a change of users is logged"
         with pytest.raises(pika.exceptions.ProbableAuthenticationError):
             connect(broker, "alice", "hunter3")
         wait_until(lambda: "login of user 'alice' from 127.0.0.1" in broker.log())

@@ -57,7 +57,9 @@ class Publisher(threading.Thread):
             channel.basic_publish("", "q", i.to_bytes(4, "big") * (MIB // 4), properties)
             self.confirmed += 1
         connection.sleep(0)  # pika tells of blocking only here
-        while self.unblocked < len(self.blocked):  # what was on its way to the consumer may have been too much again
+        while self.unblocked < len(
+            self.blocked
+        ):  # messages on their way to the consumer may have exceeded the limit again
             connection.process_data_events(0.1)
         connection.close()
 
@@ -164,7 +166,7 @@ def test_the_disk_alarm_blocks_publishers_but_no_consumers(tmp_path: Path) -> No
         assert publisher.confirmed == 0
 
 
-def test_who_is_blocked_may_leave_and_who_is_gone_is_noticed(tmp_path: Path) -> None:
+def test_a_blocked_client_can_close_and_a_lost_one_is_noticed(tmp_path: Path) -> None:
     with limited(tmp_path, "[disk]\nfree_limit = '1000TiB'\n") as broker:
         connections = [pika.BlockingConnection(pika.URLParameters(broker.url)) for _ in range(2)]
         polite, dead = connections

@@ -64,7 +64,7 @@ def counts(broker: BrokerProcess) -> tuple[int, int]:
     return row["ready"], row["held"]
 
 
-def test_what_was_answered_is_true_after_a_kill(broker: BrokerProcess) -> None:
+def test_answered_requests_are_in_effect_after_a_kill(broker: BrokerProcess) -> None:
     connection = connect(broker)
     fill(connection, 10)
     assert Escrow(connection).hold("q", GROUP, 6) == HoldState(1, 7, 6, 1)
@@ -85,7 +85,7 @@ def test_what_was_answered_is_true_after_a_kill(broker: BrokerProcess) -> None:
 
 
 @pytest.mark.parametrize("round_", range(3))
-def test_what_was_not_answered_happened_or_did_not(broker: BrokerProcess, round_: int) -> None:
+def test_an_unanswered_request_took_effect_as_a_whole_or_not_at_all(broker: BrokerProcess, round_: int) -> None:
     connection = connect(broker)
     fill(connection, 10)
     begin(connection, spec.EscrowHold("q", GROUP, 6))

@@ -232,7 +232,7 @@ def limit_files(pid: int, size: int) -> None:
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, size))
 
 
-def test_an_unknown_protocol_is_answered_with_ours(tmp_path: Path) -> None:
+def test_an_unknown_protocol_is_answered_with_the_protocol_header(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker, socket.create_connection(("127.0.0.1", broker.port), timeout=30) as client:
         client.sendall(b"GET / HTTP/1.1\r\n\r\n")
         assert client.recv(100) == b"AMQP\x00\x00\x09\x01"
@@ -252,7 +252,7 @@ def test_a_connection_over_the_limit_is_closed_at_once(tmp_path: Path) -> None:
         second.close()
 
 
-def test_who_does_not_log_in_is_cut_off(tmp_path: Path) -> None:
+def test_a_client_that_does_not_log_in_is_disconnected(tmp_path: Path) -> None:
     config = tmp_path / "broker.toml"
     config.write_text('[limits]\nunauthenticated_seconds = "500ms"\n')
     with running_broker(tmp_path, "--config", str(config)) as broker:
@@ -269,7 +269,7 @@ def test_who_does_not_log_in_is_cut_off(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_does_not_read_costs_no_memory(tmp_path: Path) -> None:
-    """A consumer without prefetch limit and with auto-ack, who stops reading, gets no more than the buffers take."""
+    """A consumer without prefetch limit and with auto-ack that stops reading gets no more than the buffers take."""
     with running_broker(tmp_path) as broker:
         connection = connect(broker)
         channel = connection.channel()

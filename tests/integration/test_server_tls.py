@@ -20,7 +20,7 @@ from tests.certificates import Authority
 
 
 class Secured:
-    """A broker with a TLS listener, an authority, and what clients need."""
+    """A broker with a TLS listener, an authority, and the files that clients need."""
 
     def __init__(self, folder: Path, verify: Literal["none", "optional", "required"]) -> None:
         self.authority = Authority(folder)

@@ -147,7 +147,7 @@ def test_a_prepared_branch_survives_kill_and_so_does_its_outcome(tmp_path: Path,
 
 
 @pytest.mark.rule("DTX-11")
-def test_an_operator_finds_and_decides_what_is_in_doubt(tmp_path: Path) -> None:
+def test_an_operator_finds_and_decides_branches_in_doubt(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
         prepare(broker)
         broker.kill()

@@ -19,7 +19,7 @@ def test_steps_without_a_row_are_left_out() -> None:
     assert asyncio.run(Listing(Pieces(), steps([])).rows()) == [{"number": 1}, {"number": 3}, {"number": 5}]
 
 
-def test_rows_that_nobody_has_asked_for_are_not_made() -> None:
+def test_a_row_is_not_made_before_it_is_read() -> None:
     made: list[int] = []
 
     async def first() -> list[Row]:

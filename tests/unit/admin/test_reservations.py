@@ -44,7 +44,7 @@ def test_every_group_is_listed() -> None:
     }
 
 
-def test_what_is_released_is_ready() -> None:
+def test_released_messages_are_ready() -> None:
     bench = Bench()
     assert bodies(bench.server) == [b"c"]
     assert bench.do("hold.release", vhost="/", queue="q", group="etl") == 2

@@ -56,7 +56,7 @@ class Bench:
         return done(Pieces().result(self.admin.by_queue()))
 
 
-def test_a_branch_is_shown_with_what_it_holds() -> None:
+def test_a_branch_is_shown_with_its_messages() -> None:
     bench = Bench()
     bench.server.after(5000)
     (row,) = bench.do("tx.list")
@@ -130,7 +130,7 @@ def test_an_operator_decides_and_the_transaction_manager_is_told(
     assert bench.do("tx.list") == []
 
 
-def test_a_branch_that_nobody_works_for_is_just_rolled_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_branch_without_associated_channels_can_be_rolled_back(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench(prepared=False)
     with pytest.raises(BrokerError, match="still associated"):
         bench.do("tx.rollback", xid=NAME)
@@ -152,7 +152,7 @@ def test_unknown_branches_are_refused(operation: str) -> None:
         bench.do(operation, xid="nonsense")
 
 
-def test_only_what_was_decided_can_be_forgotten() -> None:
+def test_only_a_decided_branch_can_be_forgotten() -> None:
     bench = Bench()
     with pytest.raises(BrokerError, match="prepared"):
         bench.do("tx.forget", xid=NAME)

@@ -40,7 +40,7 @@ def test_sizes(count: int, text: str) -> None:
     assert size(count) == text
 
 
-def test_what_looks_like_markup_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_that_looks_like_markup_is_shown_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
     show_rows([{"name": "[red]q[/red]"}], ["name"])
     assert "[red]q[/red]" in capsys.readouterr().out
 

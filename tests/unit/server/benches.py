@@ -24,7 +24,7 @@ TIMEOUT = 60.0
 
 
 class FakeEndpoint:
-    """Says what a test puts into `says`, and notes what it is told."""
+    """Outputs the bytes that a test puts into `says`, and records the calls on it."""
 
     def __init__(self) -> None:
         self.label = "fake"
@@ -93,7 +93,7 @@ class Bench:
         return self.broker.declare_queue(self.broker.vhosts["/"], name, Declaration(durable=True), Session("test"))
 
     def publish(self, queue: Queue, *bodies: bytes) -> int:
-        """Persistent messages; what their confirm waits for."""
+        """Publish persistent messages; the LSN for which their confirm waits."""
         return self.broker.publish(envelope(queue.name), list(bodies), (queue,)).lsn
 
     async def close(self) -> None:

@@ -18,7 +18,7 @@ HEADER = b"FAKE\x00\x00\x00\x01"
 
 
 class FakeTransport:
-    """Notes what is done to it."""
+    """Records the calls on it."""
 
     def __init__(self, protocol: ClientConnection) -> None:
         self.protocol = protocol

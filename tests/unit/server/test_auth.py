@@ -1,4 +1,4 @@
-"""Logins: who gets in, what is remembered, and what is said of those who do not."""
+"""Logins: verdicts, remembered passwords, and log lines."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_login_that_was_wrong_is_not() -> None:
 
 
 @pytest.mark.parametrize("change", ["password", "delete", "replace"])
-def test_what_is_remembered_ends_with_a_change_of_the_user(change: str) -> None:
+def test_a_remembered_password_is_void_once_the_user_has_changed(change: str) -> None:
     desk = Desk()
     desk.login("alice", "secret")
     match change:
@@ -192,7 +192,7 @@ def test_hashes_are_of_the_documented_kind() -> None:
     assert HASHER.verify(first, "x")
 
 
-def test_who_guesses_passwords_does_not_keep_other_hosts_out() -> None:
+def test_a_host_that_guesses_passwords_does_not_delay_other_hosts() -> None:
     desk = Desk()
     for i in range(100):
         desk.ask("alice", f"guess {i}", REMOTE)
@@ -205,7 +205,7 @@ def test_who_guesses_passwords_does_not_keep_other_hosts_out() -> None:
     assert [verdict.user for verdict in desk.verdicts].count(None) == 100
 
 
-def test_nothing_is_checked_that_nobody_waits_for_any_more() -> None:
+def test_a_password_is_not_checked_after_its_client_was_disconnected() -> None:
     desk = Desk()
     for i in range(100):
         desk.ask("alice", f"guess {i}")

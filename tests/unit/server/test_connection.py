@@ -90,7 +90,7 @@ def test_the_end_of_a_connection_waits_for_the_client_so_that_nothing_unread_res
         connection.pause(Pause.ALARM, on=True)
         connection.close()
         assert transport.closed == "eof"
-        assert transport.is_reading(), "what it still says is read away"
+        assert transport.is_reading(), "incoming bytes are discarded"
         connection.pause(Pause.JOURNAL, on=True)
         assert transport.is_reading()
         tls, reset = scene.connect()[:2], scene.connect()[:2]
@@ -119,7 +119,7 @@ def test_the_loss_is_told_once_and_the_connection_forgotten() -> None:
     on_loop(test)
 
 
-def test_a_fault_of_ours_costs_one_connection(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_closes_one_connection_only(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         scene = Scene()
         connection, transport, endpoint = scene.connect()
@@ -189,7 +189,7 @@ def test_silence_that_we_impose_is_not_held_against_a_client() -> None:
     on_loop(test)
 
 
-def test_who_says_nothing_or_never_logs_in_is_cut_off() -> None:
+def test_a_client_that_does_not_log_in_in_time_is_disconnected() -> None:
     async def test() -> None:
         scene = Scene()
         silent, silent_transport, _ = scene.connect(greeting=b"")

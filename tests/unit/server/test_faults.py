@@ -9,7 +9,7 @@ import pytest
 from escrowmq.server.faults import AT_ONCE, PERIOD_MS, Faults
 
 
-def test_each_is_a_warning_but_a_question_for_what_is_not_there(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_error_is_a_warning_except_not_found(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     faults = Faults()
     faults.note(5, "10.0.0.7:5 (alice)", 406, "message of 11 bytes")

@@ -28,7 +28,7 @@ def held(sock: socket.socket | None, paused: Pause) -> ClientConnection:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="POLLRDHUP is Linux's")
 @pytest.mark.parametrize("reset", [False, True])
-def test_who_has_closed_or_reset_is_found_also_behind_unread_bytes(reset: bool) -> None:
+def test_a_closed_or_reset_connection_is_found_although_bytes_are_unread(reset: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         pairs = []
         for _ in range(4):

@@ -33,7 +33,7 @@ def test_events_over_the_number_follow_in_order_so_many_in_each_iteration() -> N
     on_loop(test)
 
 
-def test_nothing_is_admitted_before_what_was_deferred() -> None:
+def test_no_event_is_admitted_before_deferred_ones() -> None:
     async def test() -> None:
         intake, done = Intake(asyncio.get_running_loop(), 2), list[int]()
         for event in range(4):

@@ -45,7 +45,7 @@ def test_a_port_in_use_is_named() -> None:
         bind("127.0.0.1", port_of(sock))
 
 
-def test_nothing_is_accepted_before_somebody_listens() -> None:
+def test_no_connection_is_accepted_before_the_broker_listens() -> None:
     (sock,) = bind("127.0.0.1", 0)
     with sock, pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port_of(sock)), timeout=5)

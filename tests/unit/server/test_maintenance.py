@@ -84,7 +84,7 @@ def test_a_snapshot_follows_so_many_bytes_of_log() -> None:
     on_loop(test)
 
 
-def test_what_happens_while_a_snapshot_is_written_is_not_in_it_and_not_lost() -> None:
+def test_changes_while_a_snapshot_is_written_are_not_in_it_and_not_lost() -> None:
     async def test() -> None:
         scene = Scene()
         await scene.publish(300)
@@ -200,7 +200,7 @@ def test_sparse_segments_are_compacted_when_they_have_come_to_rest() -> None:
 
 
 def test_a_segment_that_cannot_be_emptied_is_not_tried_over_and_over(caplog: pytest.LogCaptureFixture) -> None:
-    """Not even if the log were wrong about what lives in it."""
+    """Not even if the journal counted its live messages wrongly."""
 
     def rounds() -> int:
         return sum("compaction of" in record.getMessage() for record in caplog.records)

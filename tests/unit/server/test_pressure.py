@@ -20,7 +20,7 @@ def _fakes(fake_protocol: None) -> None:
     """Endpoints are fakes."""
 
 
-def test_an_alarm_blocks_those_who_publish_and_ends() -> None:
+def test_an_alarm_blocks_publishers_until_it_ends() -> None:
     async def test() -> None:
         scene = Scene()
         publisher, reader = scene.connect(), scene.connect()

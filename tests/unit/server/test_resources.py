@@ -92,7 +92,7 @@ def test_the_figures_are_the_system_s() -> None:
     assert 0 < memory_bytes() <= psutil.virtual_memory().total
 
 
-def test_descriptors_are_asked_for_up_to_what_the_system_allows() -> None:
+def test_the_limit_of_open_files_is_raised_as_far_as_the_system_allows() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))
@@ -107,7 +107,7 @@ def test_descriptors_are_asked_for_up_to_what_the_system_allows() -> None:
 
 
 def test_memory_that_is_freed_leaves_the_process() -> None:
-    # A process of its own: what other tests have freed here would be used again, and nothing would be seen to grow.
+    # A process of its own: memory that other tests have freed would be reused, and no growth would be seen.
     script = """
 from escrowmq.server.resources import give_back_memory, resident_bytes, return_large_blocks
 return_large_blocks()

@@ -46,7 +46,7 @@ def test_limits_are_handed_on_in_the_units_of_endpoints() -> None:
     assert boundless.bytes < fmt.MAX_RECORD == RECORD_BYTES, "a transaction is one record, whatever is configured"
 
 
-def test_faults_of_clients_are_logged_with_who_and_why(caplog: pytest.LogCaptureFixture) -> None:
+def test_errors_of_clients_are_logged_with_user_and_reason(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         scene = Scene()
         _, _, endpoint = scene.connect()
@@ -95,7 +95,7 @@ def test_a_connection_over_the_limit_is_refused() -> None:
     on_loop(test)
 
 
-def test_everybody_is_asked_to_leave_also_those_who_are_held_back() -> None:
+def test_every_client_is_asked_to_leave_also_one_that_is_not_read() -> None:
     async def test() -> None:
         scene = Scene()
         publisher, silent = scene.connect(), scene.connect(greeting=b"")
@@ -111,7 +111,7 @@ def test_everybody_is_asked_to_leave_also_those_who_are_held_back() -> None:
         for connection, _, _ in (publisher, silent):
             connection.connection_lost(None)
         assert scene.runtime.all_closed.is_set()
-        assert scene.connect(greeting=b"")[1].aborted(), "nobody comes in any more"
+        assert scene.connect(greeting=b"")[1].aborted(), "no client is accepted any more"
         await scene.bench.close()
 
     on_loop(test)

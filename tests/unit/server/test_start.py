@@ -1,4 +1,4 @@
-"""From what is on disk to a broker that can serve."""
+"""Start of the broker."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def written(journal: Journal) -> None:
     journal.batch_done(batch)
 
 
-def test_the_first_start_makes_a_user_who_may_do_everything() -> None:
+def test_the_first_start_creates_a_user_with_all_permissions() -> None:
     storage = MemoryStorage(random.Random(1))
     journal, broker = opened(storage)
     security = SecuritySection(default_user="root", default_password=SecretStr("s3cret"), default_vhost="main")
@@ -81,7 +81,7 @@ def test_messages_may_expire_into_a_headers_exchange_before_anybody_connects() -
 
 
 @pytest.mark.rule("DUR-3")
-def test_what_was_cut_off_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_bytes_that_recovery_cut_off_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     storage = MemoryStorage(random.Random(1))
     journal, broker = opened(storage)
     broker.add_vhost("kept")

@@ -27,7 +27,7 @@ async def ticking() -> tuple[Scene, Any]:
     return scene, endpoint
 
 
-def test_a_broker_that_was_held_up_itself_takes_nobody_for_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_was_held_up_takes_no_client_for_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ROUND_MS", 1)
 
     async def test() -> None:

@@ -1,4 +1,4 @@
-"""TLS contexts, and whom a certificate names."""
+"""TLS contexts, and the user that a certificate names."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
     assert str(certificate) in str(raised.value)
 
 
-def test_what_is_no_authority_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_certificates_of_authorities_is_refused(tmp_path: Path) -> None:
     certificate, key = Authority(tmp_path).issue("localhost")
     junk = tmp_path / "junk.pem"
     junk.write_text("nothing")

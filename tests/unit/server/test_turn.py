@@ -34,7 +34,7 @@ def joined(bench: Bench) -> tuple[FakeEndpoint, Outlet]:
     return endpoint, outlet
 
 
-def test_what_is_ready_together_shares_a_turn_and_one_output() -> None:
+def test_input_that_is_ready_together_shares_a_turn_and_one_output() -> None:
     async def test() -> None:
         bench = Bench()
         endpoint, outlet = joined(bench)
@@ -85,7 +85,7 @@ def test_an_answer_waits_for_the_sync_and_goes_out_with_it() -> None:
     on_loop(test)
 
 
-def test_an_answer_that_waits_for_what_is_on_disk_already_is_released() -> None:
+def test_an_answer_whose_record_is_already_on_disk_is_released() -> None:
     async def test() -> None:
         bench = Bench()
         endpoint, _ = joined(bench)
@@ -100,7 +100,7 @@ def test_an_answer_that_waits_for_what_is_on_disk_already_is_released() -> None:
     on_loop(test)
 
 
-def test_what_nobody_waits_for_is_written_a_little_later() -> None:
+def test_records_that_no_client_waits_for_are_written_a_little_later() -> None:
     async def test() -> None:
         bench = Bench()
         bench.turns.begin()
@@ -115,7 +115,7 @@ def test_what_nobody_waits_for_is_written_a_little_later() -> None:
     on_loop(test)
 
 
-def test_what_somebody_waits_for_takes_the_rest_along() -> None:
+def test_a_record_that_a_client_waits_for_is_written_together_with_the_others() -> None:
     async def test() -> None:
         bench = Bench()
         bench.turns.begin()
@@ -131,7 +131,7 @@ def test_what_somebody_waits_for_takes_the_rest_along() -> None:
     on_loop(test)
 
 
-def test_what_gathers_during_a_sync_shares_the_next_one() -> None:
+def test_records_that_are_appended_during_a_sync_share_the_next_one() -> None:
     async def test() -> None:
         gate = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Where the admin socket is, and who may open it."""
+"""The path of the admin socket, and its permissions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_it_is_in_the_data_directory_however_long_the_path(tmp_path: Path, lengt
             assert accepted.recv(1) == b"x"
 
 
-def test_what_a_killed_broker_left_is_replaced(tmp_path: Path) -> None:
+def test_the_socket_of_a_killed_broker_is_replaced(tmp_path: Path) -> None:
     socket_path.bind(tmp_path).close()
     with pytest.raises(ConnectionRefusedError):
         socket_path.connect(tmp_path, 5)

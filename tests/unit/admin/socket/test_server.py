@@ -85,12 +85,12 @@ def test_a_request_has_its_answer(request_: dict[str, Any], answer: dict[str, An
 @pytest.mark.parametrize(
     "line", [b"", b"{", b"[]", b"1", b"{}", b'{"command": "none"}', b'{"command": []}', b'{"command": "add"}', b"\xff"]
 )
-def test_what_is_no_request_is_told_so(line: bytes) -> None:
+def test_a_line_that_is_not_a_request_is_an_error(line: bytes) -> None:
     (key,) = answered(line)
     assert key == "error"
 
 
-def test_a_fault_of_ours_is_logged_and_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_is_logged_and_told(caplog: pytest.LogCaptureFixture) -> None:
     answer = answered(b'{"command": "fail"}')
     assert answer == {"error": "internal error: KeyError('broken'); see the broker's log"}
     assert "internal error in the admin operation fail" in caplog.text
