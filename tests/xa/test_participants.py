@@ -105,7 +105,7 @@ def test_a_failed_statement_that_was_swallowed_is_no_commit(
     insert(tx["bank"], 1)
     publish(tx["queue"])
     swallow(tx)
-    with pytest.raises(RolledBack, match="bank did not prepare: Refused: a statement has failed in it"):
+    with pytest.raises(RolledBack, match="bank did not prepare: Refused: a statement has failed in this transaction"):
         tx.commit()
     alone = manager.transaction("bank")
     insert(alone["bank"], 1)
