@@ -102,13 +102,16 @@ class Connection(Reading):
             self.login_refused(str(error))
 
     def _keep(self, data: bytes, at: int) -> None:
-        """Keep what could not be read: of a body frame that is not whole, its octets go into the content at once."""
+        """Keep what could not be read. Of a large body frame that is not whole, the octets go into the content at once.
+
+        A small one is joined with what follows, so that it is read as a part of a run.
+        """
         need = 0
         if len(data) - at >= FRAME_HEADER_SIZE and self.state not in (State.HEADER, State.AUTHENTICATING):
             need = frame_size(data, at)
             if need > self.frame_max + FRAME_OVERHEAD:
                 need = 0  # a fault, of which the next read tells
-            elif at + need > len(data) and not self._gate:
+            elif at + need > len(data) and need > LARGE and not self._gate:
                 partial = self._open_partial(data, at)
                 if partial is not None:
                     partial.feed(data, at + FRAME_HEADER_SIZE)

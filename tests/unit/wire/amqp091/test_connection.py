@@ -17,7 +17,9 @@ from escrowmq.wire.amqp091.properties import Properties
 from tests.harness.client import SimClient
 from tests.unit.wire.amqp091.clients import (
     PERSISTENT,
+    Server,
     bodies,
+    fails_channel,
     fails_connection,
     message,
     opening,
@@ -394,3 +396,75 @@ class TestFaults:
         made, client = pair()
         client.port.endpoint.shut("closing time")
         assert made.faults == []
+
+
+class TestLargeBodies:
+    """A body frame of more than 32 KiB goes into the content as it comes."""
+
+    BODY = bytes(i % 251 for i in range(200_000))
+
+    def talk(self) -> tuple[Server, SimClient, bytes]:
+        made, client = pair()
+        client.declare(1, "q")
+        client.publish(1, "q", b"first")  # the connection is known as a publisher's
+        head = method_frame(1, PUBLISH) + header_frame(1, PERSISTENT, len(self.BODY))
+        return made, client, head + body_frames(1, self.BODY, 131_072)
+
+    @pytest.mark.parametrize("piece", [100, 8191, 65_536, 131_072, 200_100])
+    def test_the_cutting_makes_no_difference(self, piece: int) -> None:
+        made, client, large = self.talk()
+        stream = large + b"".join(message(1, b"small")) + large
+        for at in range(0, len(stream), piece):
+            made.receive(client.port, stream[at : at + piece])
+        assert bodies(made) == [b"first", self.BODY, b"small", self.BODY]
+
+    @pytest.mark.parametrize("last", [1, 2, 60, 61, 62, 68_000, 68_946, 68_947])
+    def test_the_end_may_come_alone(self, last: int) -> None:
+        made, client, large = self.talk()
+        made.receive(client.port, large[:-last])
+        made.receive(client.port, large[-last:])
+        assert bodies(made) == [b"first", self.BODY]
+
+    def test_what_is_in_the_middle_of_a_body_when_publishers_are_blocked_waits(self) -> None:
+        made, client, large = self.talk()
+        endpoint = client.port.endpoint
+        made.receive(client.port, large[:50_000])
+        endpoint.block("low on memory")
+        made.receive(client.port, large[50_000:150_000])
+        made.receive(client.port, large[150_000:])
+        assert made.waiters == [endpoint, endpoint]
+        assert bodies(made) == [b"first"]
+        endpoint.block("")
+        endpoint.receive(b"")
+        assert bodies(made) == [b"first", self.BODY]
+
+    def test_the_rest_of_a_body_is_passed_over_when_its_channel_was_closed(self) -> None:
+        made, client, large = self.talk()
+        made.receive(client.port, large[:50_000])
+        client.port.endpoint.channels[1].fail(codes.INTERNAL_ERROR, "gone")
+        made.receive(client.port, large[50_000:] + b"".join(message(1, b"late")))
+        fails_channel(client, 1, codes.INTERNAL_ERROR)
+        client.open_channel(1)
+        client.publish(1, "q", b"next")
+        assert bodies(made) == [b"first", b"next"]
+
+    def test_a_frame_without_its_end_costs_the_connection(self) -> None:
+        made, client, large = self.talk()
+        made.receive(client.port, large[:50_000])
+        client.send_bytes(large[50_000:-1] + b"\x00")
+        fails_connection(client, codes.FRAME_ERROR, "0xce")
+
+    def test_the_answer_to_a_close_is_found_behind_the_rest_of_a_body(self) -> None:
+        made, client, large = self.talk()
+        made.receive(client.port, large[:50_000])
+        client.port.endpoint.shut("closing time")
+        client.send_bytes(large[50_000:] + method_frame(0, spec.ConnectionCloseOk()))
+        assert client.port.closed
+
+    def test_a_frame_of_another_channel_may_come_between_two_of_a_body(self) -> None:
+        made, client, large = self.talk()
+        client.open_channel(2)
+        cut = len(large) - (len(self.BODY) - 131_064) - 8
+        made.receive(client.port, large[:60_000])
+        made.receive(client.port, large[60_000:cut] + b"".join(message(2, b"between")) + large[cut:])
+        assert bodies(made) == [b"first", b"between", self.BODY]
