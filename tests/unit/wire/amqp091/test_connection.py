@@ -442,7 +442,7 @@ class TestLargeBodies:
         made, client, large = self.talk()
         made.receive(client.port, large[:50_000])
         client.port.endpoint.channels[1].fail(codes.INTERNAL_ERROR, "gone")
-        made.receive(client.port, large[50_000:] + b"".join(message(1, b"late")))
+        client.send_bytes(large[50_000:] + b"".join(message(1, b"late")))
         fails_channel(client, 1, codes.INTERNAL_ERROR)
         client.open_channel(1)
         client.publish(1, "q", b"next")
