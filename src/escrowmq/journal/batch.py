@@ -7,11 +7,20 @@ import time
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable
+from itertools import groupby
+from typing import Final
 
 from escrowmq.journal import format as fmt
 from escrowmq.journal.errors import JournalFailed, JournalFull
 from escrowmq.journal.storage import Storage
 from escrowmq.journal.writer import FileWriter
+
+LARGE: Final = 32_768
+"""Bytes from which on a part of a record is written from where it lies; copying smaller ones together is cheaper."""
+_SMALL: Final = 4096
+"""With fewer bytes in a part on average, nothing is gained by looking for large ones."""
+_MOST_CHUNKS: Final = 1000
+"""The system takes 1024 pieces in one write."""
 
 
 class Health:
@@ -76,7 +85,7 @@ class LogWriter:
         self._reserve = segment_bytes + fmt.FILE_HEADER_SIZE
         self._file: FileWriter | None = None
 
-    def write(self, batch: Batch, payload: bytes) -> int:
+    def write(self, batch: Batch, payload: list[bytes]) -> int:
         """Write and sync one batch, and begin a new segment if the batch is the first of one.
 
         Returns the size of the frame in bytes. Raises OSError.
@@ -122,7 +131,7 @@ class Batch:
         self.sync_us = 0
         self.written = False
         self._parts = records.payload()
-        self._payload: bytes | None = None
+        self._chunks: list[bytes] | None = None
         self._writer = writer
         self._health = health
 
@@ -131,12 +140,14 @@ class Batch:
         """The size of the frame in bytes."""
         return self.end_lsn - self.first_lsn
 
-    def payload(self) -> bytes:
-        """Return the joined records. Loop and writer thread may race to call this; both get the same bytes."""
-        payload = self._payload
-        if payload is None:
-            payload = self._payload = b"".join(self._parts)
-        return payload
+    def chunks(self) -> list[bytes]:
+        """The records back to back: large parts as they are, small ones joined. Loop and writer may both come first;
+        they get the same.
+        """
+        chunks = self._chunks
+        if chunks is None:
+            chunks = self._chunks = joined(self._parts, self.offsets[-1])
+        return chunks
 
     def write(self) -> None:
         """Join, checksum, write and sync. Blocks; runs on the writer thread.
@@ -148,7 +159,7 @@ class Batch:
         """
         self._health.check()
         try:
-            size = self._writer.write(self, self.payload())
+            size = self._writer.write(self, self.chunks())
         except BaseException as error:
             raise self._health.fail(error) from error
         assert size == self.size
@@ -157,4 +168,32 @@ class Batch:
     def read(self, lsn: int, length: int) -> bytes:
         """Return bytes of a record in this batch."""
         start = lsn - self.first_lsn - fmt.FRAME_HEADER_SIZE
-        return self.payload()[start : start + length]
+        found = []
+        for chunk in self.chunks():
+            if length <= 0:
+                break
+            if start < len(chunk):
+                part = chunk[start : start + length]
+                found.append(part)
+                length -= len(part)
+                start = 0
+            else:
+                start -= len(chunk)
+        return found[0] if len(found) == 1 else b"".join(found)
+
+
+def joined(parts: list[bytes], size: int) -> list[bytes]:
+    """`parts`, which have `size` bytes in all, with neighbours under `LARGE` bytes joined."""
+    if size < _SMALL * len(parts) or len(parts) == 1:
+        return parts if len(parts) == 1 else [b"".join(parts)]
+    chunks: list[bytes] = []
+    for large, group in groupby(parts, _is_large):
+        if large:
+            chunks += group
+        else:
+            chunks.append(b"".join(group))
+    return chunks if len(chunks) <= _MOST_CHUNKS else [b"".join(chunks)]
+
+
+def _is_large(part: bytes) -> bool:
+    return len(part) >= LARGE

@@ -11,6 +11,7 @@ import struct
 import sys
 import zlib
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -146,20 +147,24 @@ def body_is_whole(header: FrameHeader, body: bytes | memoryview) -> bool:
 
 
 def pack_frame(
-    lsn: int, time_us: int, payload: bytes, offsets: array[int], kinds: bytes | bytearray, seed: int
-) -> tuple[bytes, bytes, bytes]:
-    """Encode a frame as three pieces to write one after the other: header, `payload` itself (not copied), the rest.
+    lsn: int, time_us: int, payload: Sequence[bytes], offsets: array[int], kinds: bytes | bytearray, seed: int
+) -> list[bytes]:
+    """A frame in pieces to be written one after the other: header, the pieces of `payload` (not copied), the rest.
 
-    `offsets` has one item more than `kinds`: zero, followed by the end of each record's payload.
+    `offsets` has one item more than `kinds`: zero, then the end of each record's payload.
     """
     if sys.byteorder == "big":
         offsets = array("I", offsets)
         offsets.byteswap()
+    size = body_crc = 0
+    for piece in payload:
+        size += len(piece)
+        body_crc = zlib.crc32(piece, body_crc)
     table = len(kinds) * 5 + 4
-    rest = b"".join((_ZEROS[: pad(len(payload))], offsets.tobytes(), kinds, _ZEROS[: pad(table)]))
-    body_crc = zlib.crc32(rest, zlib.crc32(payload))
-    head = FRAME_HEADER.pack(FRAME_MAGIC, VERSION, 0, lsn, time_us, len(payload), len(kinds), body_crc, 0)[:-4]
-    return head + _CRC.pack(zlib.crc32(head, seed)), payload, rest
+    rest = b"".join((_ZEROS[: pad(size)], offsets.tobytes(), kinds, _ZEROS[: pad(table)]))
+    body_crc = zlib.crc32(rest, body_crc)
+    head = FRAME_HEADER.pack(FRAME_MAGIC, VERSION, 0, lsn, time_us, size, len(kinds), body_crc, 0)[:-4]
+    return [head + _CRC.pack(zlib.crc32(head, seed)), *payload, rest]
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ class Snapshot:
         try:
             file.create()
             for payload, offsets, kinds in _frames(records):
-                file.append(self._header.created_us, payload, offsets, kinds)
+                file.append(self._header.created_us, [payload], offsets, kinds)
                 self.record_count += len(kinds)
             file.seal(0)
         except BaseException as error:

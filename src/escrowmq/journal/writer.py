@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from escrowmq.journal import format as fmt
@@ -78,16 +78,18 @@ class FileWriter:
         self._storage.replace(self.name, name)
         self.name = name
 
-    def append(self, time_us: int, payload: bytes, offsets: array[int], kinds: bytes | bytearray) -> int:
+    def append(self, time_us: int, payload: Sequence[bytes], offsets: array[int], kinds: bytes | bytearray) -> int:
         """Write one frame; it is durable after `publish` or `seal`. Returns its size in bytes."""
         return self._append(self._storage.write, time_us, payload, offsets, kinds)
 
-    def append_durably(self, time_us: int, payload: bytes, offsets: array[int], kinds: bytes | bytearray) -> int:
+    def append_durably(
+        self, time_us: int, payload: Sequence[bytes], offsets: array[int], kinds: bytes | bytearray
+    ) -> int:
         """Write and sync one frame. Returns its size in bytes."""
         return self._append(self._storage.write_through, time_us, payload, offsets, kinds)
 
     def _append(
-        self, write: _Write, time_us: int, payload: bytes, offsets: array[int], kinds: bytes | bytearray
+        self, write: _Write, time_us: int, payload: Sequence[bytes], offsets: array[int], kinds: bytes | bytearray
     ) -> int:
         lsn = self._footer.end_lsn
         parts = fmt.pack_frame(lsn, time_us, payload, offsets, kinds, self._seed)

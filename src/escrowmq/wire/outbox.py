@@ -8,6 +8,7 @@ speaks for the whole connection, so its outputs wait for what all lanes were giv
 from __future__ import annotations
 
 from collections import deque
+from itertools import groupby
 from typing import Final, TypeAlias
 
 CONNECTION: Final = 0
@@ -96,15 +97,13 @@ class Outbox:
 def gathered(pieces: list[Piece]) -> list[Piece]:
     """The same bytes, with neighbouring pieces under `LARGE` bytes joined."""
     result: list[Piece] = []
-    small: list[Piece] = []
-    for piece in pieces:
-        if len(piece) < LARGE:
-            small.append(piece)
-            continue
-        if small:
-            result.append(b"".join(small))
-            small.clear()
-        result.append(piece)
-    if small:
-        result.append(b"".join(small))
+    for large, group in groupby(pieces, _is_large):
+        if large:
+            result += group
+        else:
+            result.append(b"".join(group))
     return result
+
+
+def _is_large(piece: Piece) -> bool:
+    return len(piece) >= LARGE

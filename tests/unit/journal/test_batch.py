@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from escrowmq.journal.batch import Health, PendingRecords
+from escrowmq.journal.batch import LARGE, Health, PendingRecords, joined
 from escrowmq.journal.errors import JournalFailed, JournalFull
 from tests.unit.journal.journals import fill, flush, memory, start
 
@@ -66,9 +66,33 @@ def test_payload_is_joined_once() -> None:
     journal.append(2, b"c")
     batch = journal.take_batch(1)
     assert batch is not None
-    assert batch.payload() == b"abc"
-    assert batch.payload() is batch.payload()
+    assert batch.chunks() == [b"abc"]
+    assert batch.chunks() is batch.chunks()
     assert batch.read(batch.first_lsn + 41, 2) == b"bc"
+
+
+def test_large_parts_are_written_from_where_they_lie_and_read_across() -> None:
+    storage = memory()
+    journal = start(storage)
+    large = bytes(i % 251 for i in range(LARGE))
+    lsn = journal.append(1, b"head", large, b"tail")
+    last = journal.append(2, b"x")
+    batch = journal.take_batch(1)
+    assert batch is not None
+    head, body, rest = batch.chunks()
+    assert body is large
+    assert (head, rest) == (b"head", b"tailx")
+    for offset, length in ((0, 4), (0, 5), (2, LARGE), (4, LARGE), (0, LARGE + 8), (LARGE + 3, 5)):
+        assert batch.read(lsn + offset, length) == (b"head" + large + b"tail")[offset : offset + length]
+    assert batch.read(last, 1) == b"x"
+    batch.write()
+    journal.batch_done(batch)
+    assert journal.read(lsn, LARGE + 8) == b"head" + large + b"tail"
+
+
+def test_there_are_never_more_chunks_than_the_system_writes_at_once() -> None:
+    parts = [b"x", bytes(LARGE)] * 600
+    assert joined(parts, sum(map(len, parts))) == [b"".join(parts)]
 
 
 @pytest.mark.rule("DUR-2")

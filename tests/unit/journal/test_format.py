@@ -71,7 +71,7 @@ def test_documented_example_is_what_the_code_writes() -> None:
     section = PAGE.read_text(encoding="utf-8").split("## Example\n")[1]
     shown = bytes.fromhex("".join(re.findall(r"^[0-9a-f]{4}  ((?:[0-9a-f]{2} ?)+)", section, re.MULTILINE)))
     header = fmt.FileHeader(fmt.TYPE_SEGMENT, b"0123456789abcdef", 0, 1)
-    parts = fmt.pack_frame(0, 2, b"helloyou", array("I", (0, 5, 8)), b"\x01\x02", header.seed)
+    parts = fmt.pack_frame(0, 2, [b"helloyou"], array("I", (0, 5, 8)), b"\x01\x02", header.seed)
     assert shown == header.pack() + b"".join(parts)
 
 
@@ -115,7 +115,7 @@ def test_a_frame_comes_back(records: list[tuple[bytes, int]], place: int) -> Non
     for payload, _ in records:
         offsets.append(offsets[-1] + len(payload))
     payload, kinds = b"".join(p for p, _ in records), bytes(k for _, k in records)
-    data = b"".join(fmt.pack_frame(lsn, 99, payload, offsets, kinds, HEADER.seed))
+    data = b"".join(fmt.pack_frame(lsn, 99, [p for p, _ in records], offsets, kinds, HEADER.seed))
     assert len(data) % fmt.ALIGNMENT == 0
     header = fmt.read_frame_header(data, lsn, HEADER.seed)
     assert header is not None
@@ -127,7 +127,7 @@ def test_a_frame_comes_back(records: list[tuple[bytes, int]], place: int) -> Non
 
 @given(st.data())
 def test_any_flipped_bit_in_a_frame_is_seen(data: st.DataObject) -> None:
-    frame = bytearray(b"".join(fmt.pack_frame(0, 1, b"payload", array("I", (0, 7)), b"\x01", HEADER.seed)))
+    frame = bytearray(b"".join(fmt.pack_frame(0, 1, [b"payload"], array("I", (0, 7)), b"\x01", HEADER.seed)))
     bit = data.draw(st.integers(0, 8 * len(frame) - 1))
     frame[bit >> 3] ^= 1 << (bit & 7)
     header = fmt.read_frame_header(bytes(frame), 0, HEADER.seed)
@@ -135,7 +135,7 @@ def test_any_flipped_bit_in_a_frame_is_seen(data: st.DataObject) -> None:
 
 
 def test_a_frame_counts_only_at_its_place_and_in_its_file() -> None:
-    frame = b"".join(fmt.pack_frame(8, 1, b"payload", array("I", (0, 7)), b"\x01", HEADER.seed))
+    frame = b"".join(fmt.pack_frame(8, 1, [b"payload"], array("I", (0, 7)), b"\x01", HEADER.seed))
     other = replace(HEADER, lsn=8192)
     assert fmt.read_frame_header(frame, 8, HEADER.seed) is not None
     assert fmt.read_frame_header(frame, 16, HEADER.seed) is None

@@ -23,7 +23,7 @@ def segment(sizes: list[int], *, sealed: bool = False, reserve: int = 0) -> Memo
     file = FileWriter(storage, NAME, fmt.FileHeader(fmt.TYPE_SEGMENT, IDENTITY, 800, 1), reserve_limit=reserve)
     file.create()
     for i, size in enumerate(sizes):
-        file.append(i, bytes([i + 1]) * size, array("I", (0, size)), b"\x05")
+        file.append(i, [bytes([i + 1]) * size], array("I", (0, size)), b"\x05")
     if sealed:
         file.seal(3)
     return storage
@@ -33,7 +33,7 @@ def test_frames_and_records_come_back() -> None:
     storage = memory()
     file = FileWriter(storage, NAME, fmt.FileHeader(fmt.TYPE_SEGMENT, IDENTITY, 800, 1))
     file.create()
-    file.append(11, b"onethree", array("I", (0, 3, 3, 8)), b"\x01\x02\x03")
+    file.append(11, [b"onethree"], array("I", (0, 3, 3, 8)), b"\x01\x02\x03")
     walk = JournalFile(storage, NAME).walk()
     (frame,) = walk
     assert [(lsn, kind, bytes(payload)) for lsn, kind, payload in frame.records()] == [
@@ -120,11 +120,11 @@ def test_later_frames_are_found_across_windows(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_a_body_that_looks_like_a_frame_is_none() -> None:
-    inner = b"".join(fmt.pack_frame(848, 1, b"x", array("I", (0, 1)), b"\1", seed=0))
+    inner = b"".join(fmt.pack_frame(848, 1, [b"x"], array("I", (0, 1)), b"\1", seed=0))
     storage = memory()
     file = FileWriter(storage, NAME, fmt.FileHeader(fmt.TYPE_SEGMENT, IDENTITY, 800, 1))
     file.create()
-    file.append(1, bytes(8) + inner, array("I", (0, 8 + len(inner))), b"\1")
+    file.append(1, [bytes(8) + inner], array("I", (0, 8 + len(inner))), b"\1")
     storage.flip(NAME, 8 * fmt.FILE_HEADER_SIZE)
     assert JournalFile(storage, NAME).tail(800).later_frame is None
 

@@ -18,7 +18,7 @@ NAME = fmt.segment_name(0)
 
 
 def record(file: FileWriter, size: int) -> int:
-    return file.append(1, bytes(size), array("I", (0, size)), b"\1")
+    return file.append(1, [bytes(size)], array("I", (0, size)), b"\1")
 
 
 def test_reserve_doubles_up_to_the_limit() -> None:
@@ -72,7 +72,7 @@ def test_a_frame_can_be_durable_at_once() -> None:
         file = FileWriter(storage, NAME + ".tmp", HEADER)
         file.create()
         file.publish(NAME)
-        file.append_durably(1, bytes(5000), array("I", (0, 5000)), b"\1")
+        file.append_durably(1, [bytes(5000)], array("I", (0, 5000)), b"\1")
         storage.crash()
         assert len(list(JournalFile(storage, NAME).walk())) == 1
 
