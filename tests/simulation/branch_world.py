@@ -185,7 +185,7 @@ class BranchWorld:
             counted = sum(holder is not None for _, holder in expected)
             if queue.unsettled != counted:
                 raise Violation(f"{name} counts {queue.unsettled} unsettled messages; expected: {counted}")
-        known = {view.xid: view.state for view in self.coordinator.branches()}
+        known = {view.xid: view.state for view in self.broker.branches.views()}
         names = {"forced commit": "heuristic_committed", "forced rollback": "heuristic_rolled_back"}
         states = {x: names.get(b.state, b.state.replace(" ", "_")) for x, b in self.model.branches.items()}
         if known != states:
@@ -373,13 +373,14 @@ class BranchWorld:
         suspended = [x for x, b in self.model.branches.items() if b.workers.get(who) == "suspended"]
         if suspended and step.what % 8:
             how, xid = "resume", suspended[0]
+        start = self.broker.demarcations.start
         result = self._ask(
             how,
-            lambda: self.coordinator.start(worker, xid, join=how == "join", resume=how == "resume", limits=Limits())[0],
+            lambda: start(worker, xid, join=how == "join", resume=how == "resume", limits=Limits())[0],
             lambda _: self.model.start(who, xid, how, self.now),
         )
         if result is not None and result.status.name == "OK":
-            worker.branch = self.coordinator._branches[xid]
+            worker.branch = self.broker.branches.find(xid)
 
     def _end(self, step: Step, worker: Worker, xid: Xid) -> None:
         who = self.workers.index(worker)
@@ -389,7 +390,7 @@ class BranchWorld:
         how = ("end", "end", "end", "end", "suspend", "fail")[step.what % 6]
         self._ask(
             how,
-            lambda: self.coordinator.end(worker, xid, fail=how == "fail", suspend=how == "suspend"),
+            lambda: self.broker.demarcations.end(worker, xid, fail=how == "fail", suspend=how == "suspend"),
             lambda _: self.model.end(who, xid, how, self.now),
         )
         if self.model.at_work(who) is None:
@@ -409,7 +410,7 @@ class BranchWorld:
             for serial in self._bodies(step):
                 queues = tuple(self._queue(name) for name in names)
                 envelope = Envelope("", names[0], durable=durable)
-                self.broker.enlist(branch, Publication(envelope, [b"%d" % serial], queues))
+                self.broker.transactions.enlist(branch, Publication(envelope, [b"%d" % serial], queues))
                 if live:
                     known.publishes.append((serial, names, durable))
             return
@@ -420,7 +421,7 @@ class BranchWorld:
         self.clients.entries.pop()
         how = ("accept", "accept", "reject", "requeue")[step.how // 2 % 4]
         work = Settlement(self._queue(name).getter, [entry], OUTCOMES[how], requeue=how == "requeue")
-        self.broker.enlist(branch, work)
+        self.broker.transactions.enlist(branch, work)
         self.model.item(name, int(entry.content)).holder = at_work if live else None
         if live:
             known.settles.append((name, int(entry.content), how))
@@ -449,7 +450,7 @@ class BranchWorld:
         self._ask("rollback", lambda: self.coordinator.rollback(xid), lambda lsn: self.model.rollback(xid, lsn))
 
     def _leave(self, step: Step, worker: Worker, xid: Xid) -> None:
-        self.coordinator.leave(worker)
+        self.broker.demarcations.leave(worker)
         self.model.leave(self.workers.index(worker))
         worker.branch = None
 
@@ -483,5 +484,5 @@ class BranchWorld:
 
     def _recover(self, step: Step, worker: Worker, xid: Xid) -> None:
         expected = {x for x, b in self.model.branches.items() if b.state in ("prepared", *HEURISTIC)}
-        if set(self.coordinator.recover()) != expected:
-            raise Violation(f"recover returned {self.coordinator.recover()}; expected: {expected}")
+        if set(self.broker.branches.recover()) != expected:
+            raise Violation(f"recover returned {self.broker.branches.recover()}; expected: {expected}")

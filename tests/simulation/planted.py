@@ -94,9 +94,8 @@ def not_redelivered(self: Broker, consumer: Consumer, entries: list[Entry]) -> N
         entry.deliveries = 0
 
 
-def rollback_forgets(self: Channel) -> None:
+def rollback_forgets(self: Channel, consumer: Consumer, tags: Sequence[int], entries: Sequence[Entry]) -> None:
     """Forget the deliveries that were settled in a transaction that is rolled back."""
-    self._settled_in_branch = []
 
 
 def prefetch_by_two(self: Consumer, count: int) -> None:
@@ -125,7 +124,7 @@ PLANTED: Final[dict[str, tuple[object, str, object]]] = {
     "settle replay forgotten": (Recovery, "_settle", settle_not_replayed),
     "relocation forgets a position": (relocation, "encode_moves", forgetful_moves),
     "requeued and not marked": (Broker, "requeue", not_redelivered),
-    "rollback forgets deliveries": (Channel, "_restore_settled", rollback_forgets),
+    "rollback forgets deliveries": (Channel, "keep", rollback_forgets),
     "prefetch counted by half": (Consumer, "spend", prefetch_by_two),
     "dead-lettered in two records": (Broker, "dead_letter", dead_lettered_in_two_records),
 }

@@ -8,9 +8,9 @@ from typing import Any, Final
 from unittest import mock
 
 from escrowmq.core.branches.coordinator import Coordinator
+from escrowmq.core.branches.decision import Decision
 from escrowmq.core.branches.preparation import Preparation, discard
 from escrowmq.core.branches.recovery import FoundBranches
-from escrowmq.core.branches.resolution import Outcomes
 from escrowmq.core.branches.xa import XaResult
 from escrowmq.core.branches.xa_branch import XaBranch
 from escrowmq.core.branches.xid import Xid
@@ -18,9 +18,8 @@ from escrowmq.core.records.kinds import Kind
 
 _apply = Preparation.apply
 _finish = FoundBranches.finish
-_forget = Coordinator._forget
-_operations = Outcomes.operations
-_take_effect = Outcomes.take_effect
+_operations = Decision.operations
+_take_effect = Decision.take_effect
 _force = Coordinator.force
 
 
@@ -32,8 +31,8 @@ def answered_before_sync(self: Preparation) -> int:
 def committed_by_recovery(self: FoundBranches) -> None:
     """Commit prepared branches during recovery."""
     _finish(self)
-    for xid in self._broker.coordinator.recover():
-        if self._broker.coordinator._branches[xid].runs:
+    for xid in self._broker.branches.recover():
+        if self._broker.branches.find(xid).runs:
             self._broker.coordinator.commit(xid, one_phase=False)
 
 
@@ -44,16 +43,16 @@ def forgotten_by_recovery(self: FoundBranches) -> None:
 
 def seen_before_its_rollback(self: Coordinator, branch: XaBranch, lsn: int) -> None:
     """Return the messages of a rolled-back branch before the rollback is on disk."""
-    discard(self._broker, branch)
-    self._undo(branch)
-    self._let_go(branch)
+    discard(self._engine, branch)
+    branch.undo()
+    self._registry.let_go(branch)
 
 
-def visible_at_once(self: Outcomes, payloads: Any, end: int) -> None:
+def visible_at_once(self: Decision, payloads: Any, end: int) -> None:
     _take_effect(self, payloads, 0)
 
 
-def lost_settlements(self: Outcomes, next_positions: Any, settled: Any) -> Any:
+def lost_settlements(self: Decision, next_positions: Any, settled: Any) -> Any:
     """Omit settlements from the record of a commit."""
     return [each for each in _operations(self, next_positions, settled) if each[0] != Kind.SETTLE]
 
@@ -61,7 +60,7 @@ def lost_settlements(self: Outcomes, next_positions: Any, settled: Any) -> Any:
 def forced_and_forgotten(self: Coordinator, xid: Xid, *, commit: bool) -> XaResult:
     """Forget a branch as soon as an operator has decided it."""
     result = _force(self, xid, commit=commit)
-    _forget(self, self._branches[xid])
+    self._registry.forget(self._registry.find(xid))
     return result
 
 
@@ -70,8 +69,8 @@ PLANTED: Final[dict[str, tuple[object, str, object]]] = {
     "prepared branches committed by recovery": (FoundBranches, "finish", committed_by_recovery),
     "prepared branches forgotten by recovery": (FoundBranches, "begin", forgotten_by_recovery),
     "messages returned before the rollback is on disk": (Coordinator, "_return_later", seen_before_its_rollback),
-    "visible before the commit is on disk": (Outcomes, "take_effect", visible_at_once),
-    "settlements missing in the commit's record": (Outcomes, "operations", lost_settlements),
+    "visible before the commit is on disk": (Decision, "take_effect", visible_at_once),
+    "settlements missing in the commit's record": (Decision, "operations", lost_settlements),
     "forced and forgotten": (Coordinator, "force", forced_and_forgotten),
 }
 

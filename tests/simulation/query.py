@@ -235,6 +235,6 @@ class World:
             out += [entry.content for entry in sink.order.take(1000)]
         assert sorted(out) == sorted(body for content in self.read.values() for _, _, body in content)
         assert sorted(out) == self.sent
-        assert [view.state for view in broker.coordinator.branches()] == []
+        assert [view.state for view in broker.branches.views()] == []
         assert (source.ready, source.unsettled, sum(map(len, source.reservations.values()))) == (0, 0, 0)
         assert sum(segment.live for segment in self.server.journal._table) == len(out)

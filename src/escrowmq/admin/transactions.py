@@ -81,7 +81,7 @@ class TransactionAdmin:
     def by_queue(self) -> Generator[None, None, ByQueue]:
         """By virtual host and queue: what prepared branches lock and withhold there."""
         found: ByQueue = {}
-        for branch in list(self._broker.coordinator.by_xid.values()):
+        for branch in list(self._broker.branches.by_xid.values()):
             yield
             if branch.state is State.PREPARED:
                 view = yield from viewing(branch, self._broker.now)
@@ -107,7 +107,7 @@ class TransactionAdmin:
         return {"outcome": _OUTCOMES[result.status], "branch": described(view)}
 
     def _rows(self) -> Iterator[Row | None]:
-        branches = self._broker.coordinator.by_xid
+        branches = self._broker.branches.by_xid
         for branch in list(branches.values()):
             view = yield from viewing(branch, self._broker.now)
             yield described(view) if branches.get(branch.xid) is branch else None
@@ -115,7 +115,7 @@ class TransactionAdmin:
     def _counting(self) -> Generator[None, None, dict[str, int]]:
         counts = {"branches": 0, "in_doubt": 0, "in_doubt_seconds": 0, "heuristic": 0}
         oldest_ms = 0
-        for counted, branch in enumerate(list(self._broker.coordinator.by_xid.values())):
+        for counted, branch in enumerate(list(self._broker.branches.by_xid.values())):
             if counted % COUNTED == 0:
                 yield
             counts["branches"] += 1
@@ -129,7 +129,7 @@ class TransactionAdmin:
         return await self._pieces.result(viewing(branch, self._broker.now))
 
     def _find(self, xid: Xid) -> XaBranch:
-        branch = self._broker.coordinator.by_xid.get(xid)
+        branch = self._broker.branches.by_xid.get(xid)
         if branch is None:
             raise OperationRefused(f"no branch {xid}; `escrowmq tx list` shows the branches that exist")
         return branch

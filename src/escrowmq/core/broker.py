@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from escrowmq.core.branches.branch import CommitResult, Input, Limits, Publication, Settlement, State, TransactionBranch
 from escrowmq.core.branches.coordinator import Coordinator
-from escrowmq.core.branches.decision import Decision, place_one
+from escrowmq.core.branches.decision import Decision
+from escrowmq.core.branches.demarcation import Demarcations
+from escrowmq.core.branches.registry import Registry
+from escrowmq.core.branches.transactions import Transactions
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.deadlines import Deadlines
 from escrowmq.core.messages.entry import Entry, Run
@@ -27,11 +29,9 @@ from escrowmq.core.reservations.registry import Reservations
 from escrowmq.core.topology.directory import Directory
 
 if TYPE_CHECKING:
-    from escrowmq.core.branches.watch import Watch
-    from escrowmq.core.ports import Log, Random, Receiver
+    from escrowmq.core.ports import Holder, Log, Random, Receiver
     from escrowmq.core.queues.credit import Window
     from escrowmq.core.queues.queue import Queue
-    from escrowmq.core.reservations.reservation import ReservationSettlement
     from escrowmq.core.topology.vhost import VirtualHost
 
 RESIDENT_LIMIT: Final = 16 * 1024 * 1024
@@ -48,18 +48,6 @@ class Receipt(NamedTuple):
 
     lsn: int = 0
     refused: tuple[int, ...] = ()
-
-
-class Holder(Protocol):
-    """Something that holds deliveries for clients: a channel, a link."""
-
-    def held(self) -> Iterable[tuple[Consumer, Entry]]:
-        """Every delivery that is not settled."""
-        ...
-
-    def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry] | None]:
-        """The same from place number `start` on, at most `most` places; None where there is nothing any more."""
-        ...
 
 
 Headers = Callable[[Envelope], Mapping[str, Any]]
@@ -89,10 +77,12 @@ class Broker(Directory):
         self.direct: dict[tuple[str, str], Queue] = {}  # reached by (vhost, name) through the default exchange alone
         self.headers_of: dict[int, Headers] = {}
         self._sealed: dict[Queue, None] = {}
-        self._branches = 0
         self._windows: dict[Window, None] = {}  # they have credit, and consumers that wait for it
         super().__init__()
-        self.coordinator = Coordinator(self)
+        self.transactions = Transactions(self)
+        self.branches = Registry(self, self.transactions)
+        self.demarcations = Demarcations(self.branches)
+        self.coordinator = Coordinator(self, self.branches, self.transactions)
         self.reservations = Reservations(self)
 
     def record_deliveries(self) -> None:
@@ -320,129 +310,6 @@ class Broker(Directory):
         if limit is None or queue.is_stream or queue.deleted:
             return [], entries
         return [e for e in entries if e.deliveries >= limit], [e for e in entries if e.deliveries < limit]
-
-    # -- transactions
-
-    def next_branch(self) -> int:
-        """A number for a branch, which no branch of this journal has had."""
-        self._branches += 1
-        return self._branches
-
-    def branch_seen(self, number: int) -> None:
-        """A record names this branch: the number is not given out again."""
-        self._branches = max(self._branches, number)
-
-    def counters(self) -> dict[str, int]:
-        return {**super().counters(), "next_branch": self._branches + 1}
-
-    def begin(self, limits: Limits, watch: Watch) -> TransactionBranch:
-        """A new branch. Its age counts from its first work on (TX-13); `watch` may serve one branch after the other."""
-        self._branches += 1
-        return TransactionBranch(self._branches, limits, watch)
-
-    def begin_again(self, branch: TransactionBranch) -> None:
-        """`branch`, which has ended, is the next one (TX-12)."""
-        self._branches += 1
-        branch.renew(self._branches)
-
-    def enlist(self, branch: TransactionBranch, work: Publication | Settlement) -> None:
-        """Add work to a branch. Raises LIMIT_EXCEEDED over its bounds (TX-13)."""
-        if branch.watch.since is None:
-            branch.watch.start(self.now)
-        branch.enlist(work)
-
-    def settle_reservation(self, branch: TransactionBranch, work: ReservationSettlement) -> None:
-        """Enlist the settlement of held messages (`holds.settlement`). Raises as `enlist`."""
-        if branch.watch.since is None:
-            branch.watch.start(self.now)
-        branch.settle_reservation(work)
-
-    def expire(self, branch: TransactionBranch) -> None:
-        """A branch is over its age: nothing of it is applied (TX-13)."""
-        branch.step(Input.EXPIRE)
-        branch.end()
-
-    def commit(self, branch: TransactionBranch) -> CommitResult:
-        """One-phase commit: all effects of the branch in one record (TX-5).
-
-        Raises LIMIT_EXCEEDED, with nothing applied, when a queue that refuses at its limit (`reject-publish`) is full,
-        and when it does not fit in one record.
-        """
-        if branch.empty:
-            branch.step(Input.COMMIT_ONE_PHASE)
-            branch.end()
-            return CommitResult()
-        only = branch.only_run
-        if only is not None:
-            (queue,) = only.queues
-            if not queue.deleted and not queue.refuses:
-                branch.step(Input.COMMIT_ONE_PHASE)
-                lsn = place_one(self, branch.number, only.envelope, only.contents, queue, sealed=True)
-                branch.end()
-                return CommitResult(lsn)
-        returned: list[Publication] = []
-        bereft = False  # a queue of it is deleted, and the answer stands on that being on disk as well (TX-8)
-        decision = Decision(self, branch.number)
-        for publication in branch.publications:
-            queues = publication.queues
-            for queue in queues:
-                if queue.deleted:
-                    queues = tuple(queue for queue in queues if not queue.deleted)
-                    bereft = True
-                    break
-            if queues:
-                decision.place(publication.envelope, publication.contents, queues)
-            elif publication.mandatory:
-                returned.append(publication)
-        decision.check_room()
-        for work in branch.reservations:
-            work.check()
-            decision.settle_reservation(work)
-            bereft = bereft or work.reservation.queue.deleted
-        self.place_rejected(decision, branch)
-        decision.check_size(branch.operations)
-        if branch.step(Input.COMMIT_ONE_PHASE) is not State.COMMITTED:
-            branch.end()
-            return CommitResult()
-        self.settlements.flush()
-        back: list[tuple[Consumer, list[Entry]]] = []
-        for settlement in branch.settlements:
-            consumer, entries, outcome = settlement.consumer, settlement.entries, settlement.outcome
-            if settlement.requeue:
-                # Those that may not go back once more are dead-lettered, which is an effect of this branch too.
-                entries, returning = self.spent(consumer.queue, entries)
-                outcome = Outcome.DELIVERY_LIMIT
-                back.append((consumer, returning))
-                if not entries:
-                    continue
-            queue = self.leave(consumer, len(entries))
-            if queue.is_stream:
-                continue
-            if queue.deleted:
-                bereft = True
-            decision.remove(queue, entries, outcome)
-        lsn = decision.apply(sealed=True)
-        if bereft:
-            lsn = self.log.end_lsn
-        for consumer, returning in back:
-            self.requeue(consumer, returning)
-        branch.end()
-        return CommitResult(lsn, tuple(returned))
-
-    def place_rejected(self, decision: Decision, branch: TransactionBranch) -> None:
-        """What the branch's settlements dead-letter, as a part of its decision."""
-        for settlement in branch.settlements:
-            queue, entries, outcome = settlement.consumer.queue, settlement.entries, settlement.outcome
-            if queue.is_stream or queue.deleted or (outcome is Outcome.ACCEPTED and not settlement.requeue):
-                continue
-            if settlement.requeue:
-                entries, outcome = self.spent(queue, entries)[0], Outcome.DELIVERY_LIMIT
-            self.place_dead(decision, queue, entries, outcome)
-
-    def rollback(self, branch: TransactionBranch) -> None:
-        """Drop what the branch published; its settlements never happened (TX-4)."""
-        branch.step(Input.ROLLBACK)
-        branch.end()
 
     # -- the turn
 

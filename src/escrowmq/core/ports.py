@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from escrowmq.core.messages.entry import Entry
     from escrowmq.core.queues.consumer import Consumer
 
@@ -71,4 +73,16 @@ class Receiver(Protocol):
 
     def cancelled(self, consumer: Consumer) -> None:
         """The queue is gone; the consumer with it."""
+        ...
+
+
+class Holder(Protocol):
+    """Something that holds deliveries for clients: a channel, a link, a branch."""
+
+    def held(self) -> Iterable[tuple[Consumer, Entry]]:
+        """Every delivery that is not settled."""
+        ...
+
+    def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry] | None]:
+        """The same from place number `start` on, at most `most` places; None where there is nothing any more."""
         ...

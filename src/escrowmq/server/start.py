@@ -46,7 +46,7 @@ def recover(journal: Journal, broker: Broker) -> None:
         sum(queue.ready for queue in queues),
         time.perf_counter() - started,
     )
-    in_doubt = sum(branch.state is State.PREPARED for branch in broker.coordinator.by_xid.values())
+    in_doubt = sum(branch.state is State.PREPARED for branch in broker.branches.by_xid.values())
     if in_doubt:
         _log.warning(
             "%s in doubt, waiting for a transaction manager: see `escrowmq tx list --in-doubt`",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from escrowmq.core.branches.branch import Limits, Publication, TransactionBranch
@@ -58,6 +58,16 @@ class Sink:
 
     def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry] | None]:
         return list(self.got[start : start + most])
+
+
+class Hand:
+    """A client that holds deliveries, and has them again when their settlement is undone."""
+
+    def __init__(self) -> None:
+        self.kept: list[Entry] = []
+
+    def keep(self, consumer: Consumer, tags: Sequence[int], entries: Sequence[Entry]) -> None:
+        self.kept += entries
 
 
 class Site:
@@ -177,7 +187,7 @@ class Site:
         return self.broker.subscribe(queue, sink, credit=Credit(credit, by), **options), sink
 
     def begin(self, limits: Limits | None = None) -> TransactionBranch:
-        return self.broker.begin(limits or Limits(), Watch(self.broker.deadlines, 0, lambda: None))
+        return self.broker.transactions.begin(limits or Limits(), Watch(self.broker.deadlines, 0, lambda: None))
 
     # -- what tests look at
 

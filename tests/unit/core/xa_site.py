@@ -6,6 +6,8 @@ from typing import Any
 
 from escrowmq.core.branches.branch import Limits, Settlement, State
 from escrowmq.core.branches.coordinator import Coordinator
+from escrowmq.core.branches.demarcation import Demarcations
+from escrowmq.core.branches.registry import Registry
 from escrowmq.core.branches.xa import XaStatus
 from escrowmq.core.branches.xa_branch import XaBranch
 from escrowmq.core.branches.xid import Xid
@@ -47,18 +49,26 @@ class XaSite(Site):
         return self.broker.coordinator
 
     @property
+    def branches(self) -> Registry:
+        return self.broker.branches
+
+    @property
+    def demarcations(self) -> Demarcations:
+        return self.broker.demarcations
+
+    @property
     def q(self) -> Queue:
         return self.vhost.queue("q")
 
     def start(self, xid: Xid = X, worker: Channel | None = None, **flags: Any) -> XaBranch:
         limits = flags.pop("limits", Limits())
-        result, branch = self.coordinator.start(worker or self.worker, xid, limits=limits, **flags)
+        result, branch = self.demarcations.start(worker or self.worker, xid, limits=limits, **flags)
         assert result.status is OK
         assert branch is not None
         return branch
 
     def end(self, xid: Xid = X, worker: Channel | None = None, **flags: Any) -> XaStatus:
-        return self.coordinator.end(worker or self.worker, xid, **flags).status
+        return self.demarcations.end(worker or self.worker, xid, **flags).status
 
     def settle(
         self, branch: XaBranch, count: int = 1, outcome: Outcome = Outcome.ACCEPTED, *, requeue: bool = False
@@ -66,7 +76,7 @@ class XaSite(Site):
         """Settle the next messages of `q` in the branch, as a client that gets them one by one."""
         entries = [self.broker.get(self.q, auto_settle=False) for _ in range(count)]
         found = [entry for entry in entries if entry is not None]
-        self.broker.enlist(branch, Settlement(self.q.getter, found, outcome, requeue))
+        self.broker.transactions.enlist(branch, Settlement(self.q.getter, found, outcome, requeue))
         return found
 
     def worked(
@@ -80,7 +90,7 @@ class XaSite(Site):
         if settle:
             self.settle(branch, settle, **options)
         if publish:
-            self.broker.enlist(branch, self.publication("to", *publish))
+            self.broker.transactions.enlist(branch, self.publication("to", *publish))
         assert self.end(xid) is OK
         return branch
 
@@ -98,7 +108,7 @@ class XaSite(Site):
         """
         if state in ("active", "suspended", "timed out, associated"):
             branch = self.start()
-            self.broker.enlist(branch, self.publication("to", b"new"))
+            self.broker.transactions.enlist(branch, self.publication("to", b"new"))
             if state == "suspended":
                 assert self.end(suspend=True) is OK
             if state == "timed out, associated":

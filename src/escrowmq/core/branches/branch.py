@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, auto
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.outcome import Outcome
@@ -111,14 +112,37 @@ class Publication:
         )
 
 
+class Keeper(Protocol):
+    """Who holds deliveries for a client, and gets them back when their settlement is undone: a channel."""
+
+    def keep(self, consumer: Consumer, tags: Sequence[int], entries: Sequence[Entry]) -> None:
+        """The client holds `entries` again, under the tags that they had."""
+        ...
+
+
+class Keep(NamedTuple):
+    """The undo of a settlement that leaves the deliveries with the client, under their old tags (TX-4)."""
+
+    keeper: Keeper
+    tags: Sequence[int]
+
+
+RETURN: Final = None
+"""The undo of a settlement that sends the deliveries back to their places in the queue (DTX-14)."""
+
+
 @dataclass(slots=True)
 class Settlement:
-    """Deliveries settled in a branch; `requeue` sends them back to their places."""
+    """Deliveries settled in a branch, which holds them from then on; `requeue` sends them back to their places.
+
+    `undo` says what becomes of them if the branch does not commit: a `Keep`, or RETURN.
+    """
 
     consumer: Consumer
     entries: list[Entry]
     outcome: Outcome
     requeue: bool = False
+    undo: Keep | None = RETURN
 
 
 @dataclass(slots=True)
@@ -138,9 +162,14 @@ class CommitResult(NamedTuple):
 
 
 class TransactionBranch:
-    """Work that takes effect together or not at all."""
+    """Work that takes effect together or not at all.
+
+    It is the holder of the deliveries that were settled in it (`Broker.holders`), until its outcome. So it can outlive
+    the channel or link that they came on.
+    """
 
     __slots__ = (
+        "_give_back",
         "bytes",
         "limits",
         "number",
@@ -152,7 +181,9 @@ class TransactionBranch:
         "watch",
     )
 
-    def __init__(self, number: int, limits: Limits, watch: Watch) -> None:
+    def __init__(self, number: int, limits: Limits, watch: Watch, give_back: Callable[[Settlement], None]) -> None:
+        """`give_back` undoes a settlement by RETURN."""
+        self._give_back = give_back
         self.number = number
         self.limits = limits
         self.watch = watch
@@ -165,13 +196,17 @@ class TransactionBranch:
 
     def step(self, given: Input) -> State:
         """Move by the table. Raises ILLEGAL_STATE for a blank cell."""
+        self.state = self.after(given)
+        return self.state
+
+    def after(self, given: Input) -> State:
+        """Where a step would lead, for a caller that writes a record before it takes the step. Raises as `step`."""
         after = TRANSITIONS[self.state].get(given)
         if after is None:
             raise BrokerError(
                 Condition.ILLEGAL_STATE,
                 f"transaction {self.number} is {self.state.name.lower().replace('_', ' ')}, it cannot {_verb(given)}",
             )
-        self.state = after
         return after
 
     def renew(self, number: int) -> None:
@@ -181,13 +216,14 @@ class TransactionBranch:
         self.operations = self.bytes = 0
 
     def enlist(self, work: Publication | Settlement) -> None:
-        """Add work, behind what is there. Raises LIMIT_EXCEEDED over the bounds (TX-13)."""
+        """Add work, behind what is there. Raises LIMIT_EXCEEDED over the bounds (TX-13); a settlement that is refused
+        is undone.
+        """
+        if isinstance(work, Settlement):
+            self._settle(work)
+            return
         if self.state is not State.ACTIVE:  # which enlisting does not change
             self.step(Input.ENLIST)
-        if isinstance(work, Settlement):
-            self._grow(len(work.entries), 0)
-            self.settlements.append(work)
-            return
         last = self.publications[-1] if self.publications else None
         if last is not None and last.continues_with(work):
             self._grow(len(work.contents), sum(map(len, work.contents)))
@@ -195,6 +231,16 @@ class TransactionBranch:
         else:
             self._grow(len(work.contents), len(work.envelope.header) + sum(map(len, work.contents)))
             self.publications.append(work)
+
+    def _settle(self, work: Settlement) -> None:
+        try:
+            if self.state is not State.ACTIVE:
+                self.step(Input.ENLIST)
+            self._grow(len(work.entries), 0)
+        except BrokerError:
+            self.take_back(work)
+            raise
+        self.settlements.append(work)
 
     def settle_reservation(self, work: ReservationSettlement) -> None:
         """The same for held messages, however many: they count as one operation."""
@@ -215,6 +261,40 @@ class TransactionBranch:
             raise BrokerError(
                 Condition.LIMIT_EXCEEDED, f"transaction has more than {limits.bytes} bytes, the configured limit"
             )
+
+    def take_back(self, settlement: Settlement) -> None:
+        """A settlement has not happened: undo it."""
+        if settlement.undo is RETURN:
+            self._give_back(settlement)
+        else:
+            keeper, tags = settlement.undo
+            keeper.keep(settlement.consumer, tags, settlement.entries)
+
+    def undo(self) -> None:
+        """Nothing of it has happened: what was published is dropped, what was settled is undone (TX-4, DTX-14)."""
+        settlements = list(self.settlements)
+        self.end()
+        for settlement in settlements:
+            self.take_back(settlement)
+
+    def held(self) -> Iterator[tuple[Consumer, Entry]]:
+        """Every delivery that is settled in it."""
+        for settlement in self.settlements:
+            for entry in settlement.entries:
+                yield settlement.consumer, entry
+
+    def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry] | None]:
+        """The same from place number `start` on, at most `most` places, for whom it is too much at once."""
+        found: list[tuple[Consumer, Entry] | None] = []
+        for settlement in self.settlements:
+            count = len(settlement.entries)
+            if start < count:
+                some = settlement.entries[start : start + most - len(found)]
+                found += [(settlement.consumer, entry) for entry in some]
+                if len(found) >= most:
+                    break
+            start = max(start - count, 0)
+        return found
 
     def end(self) -> None:
         """Let go of the work."""

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from escrowmq.core.branches.association import Worker
-from escrowmq.core.branches.branch import Input, Limits, State
-from escrowmq.core.branches.demarcation import DemarcatedBranches
+from escrowmq.core.branches import preparation
+from escrowmq.core.branches.branch import Input, State
 from escrowmq.core.branches.preparation import Preparation, captured, discard
-from escrowmq.core.branches.registry import IN_DOUBT, MAX_BRANCHES, words
+from escrowmq.core.branches.registry import IN_DOUBT, words
 from escrowmq.core.branches.resolution import resolve
 from escrowmq.core.branches.xa import XaResult, XaStatus
 from escrowmq.core.conditions import BrokerError, Condition
@@ -25,12 +24,11 @@ from escrowmq.core.records.kinds import Kind
 
 if TYPE_CHECKING:
     from escrowmq.core.branches.branch import Publication
+    from escrowmq.core.branches.registry import Registry
+    from escrowmq.core.branches.transactions import Transactions
     from escrowmq.core.branches.xa_branch import XaBranch
     from escrowmq.core.branches.xid import Xid
-    from escrowmq.core.broker import Broker
-    from escrowmq.core.records.branches import Operations, Prepared
-
-__all__ = ["Coordinator", "Worker"]
+    from escrowmq.core.records.branches import Operations
 
 _HEURISTIC: Final = {
     State.HEURISTIC_COMMITTED: XaStatus.HEUR_COM,
@@ -38,11 +36,17 @@ _HEURISTIC: Final = {
 }
 
 
-class Coordinator(DemarcatedBranches):
-    """Branches and their outcomes. Errors as of `Branches`."""
+class Host(preparation.Host, Protocol):
+    """What the coordinator needs of the engine."""
 
-    def __init__(self, broker: Broker, *, max_branches: int = MAX_BRANCHES) -> None:
-        super().__init__(broker, max_branches=max_branches)
+
+class Coordinator:
+    """The outcomes of branches. Errors as of `Registry`."""
+
+    def __init__(self, engine: Host, registry: Registry, transactions: Transactions) -> None:
+        self._engine = engine
+        self._registry = registry
+        self._transactions = transactions
         self.returning: deque[tuple[int, XaBranch]] = deque()
         """Rolled back, prepared branches: what they held goes back when the log is synced so far."""
         self._progress: dict[str, tuple[int, int]] = {}  # epoch, and what an answer has to wait for that names it
@@ -59,24 +63,20 @@ class Coordinator(DemarcatedBranches):
             return self._timed_out(branch)
         if branch.empty and before is State.ACTIVE:
             branch.step(Input.COMMIT_ONE_PHASE)
-            self._over(branch)
+            self._registry.over(branch)
             return XaResult(XaStatus.RDONLY)
-        preparation = None
+        if branch.after(Input.PREPARE) is not State.PREPARED:
+            return self._rolled_back(branch, Input.PREPARE)
         if before is State.ACTIVE:
-            preparation = Preparation(self._broker, branch)
+            work = Preparation(self._engine, branch)
             try:
-                preparation.check()
+                work.check()
             except BrokerError as full:
-                self._fail(branch)
-                branch.step(Input.PREPARE)
-                self._over(branch)
-                return XaResult(XaStatus.RB_ROLLBACK, reason=full.text)
-        if branch.step(Input.PREPARE) is not State.PREPARED:
-            self._over(branch)
-            return XaResult(XaStatus.RB_ROLLBACK)
-        if preparation is not None:
-            self._disarm(branch)
-            branch.lsn = preparation.apply()
+                self._registry.fail(branch)
+                return self._rolled_back(branch, Input.PREPARE, full.text)
+            branch.lsn = work.apply()
+            branch.step(Input.PREPARE)
+            self._registry.disarm(branch)
         return XaResult(XaStatus.OK, branch.lsn)
 
     def commit(self, xid: Xid, *, one_phase: bool) -> XaResult:
@@ -89,38 +89,34 @@ class Coordinator(DemarcatedBranches):
             return self._timed_out(branch)
         if one_phase:
             return self._commit_one_phase(branch)
-        after = branch.step(Input.COMMIT)
+        after = branch.after(Input.COMMIT)
         if after in _HEURISTIC:
             return XaResult(_HEURISTIC[after], branch.lsn)
         if after is not State.COMMITTED:
-            self._over(branch)
-            return XaResult(XaStatus.RB_ROLLBACK)
-        broker = self._broker
+            return self._rolled_back(branch, Input.COMMIT)
+        engine = self._engine
 
         def write(found: list[Operations]) -> list[list[int]]:
             (operations,) = found
             parts, offsets = encode_commit(branch.number, operations)
-            lsn = broker.log.append(Kind.COMMIT, *parts)
+            lsn = engine.log.append(Kind.COMMIT, *parts)
             return [[lsn + offset for offset in offsets]]
 
-        (outcome,) = resolve(broker, [branch], write)
-        discard(broker, branch)
-        self._over(branch)
-        return XaResult(XaStatus.OK, broker.log.end_lsn, tuple(outcome.returned))
+        returned = resolve(engine, [branch], write)
+        branch.step(Input.COMMIT)
+        discard(engine, branch)
+        self._registry.over(branch)
+        return XaResult(XaStatus.OK, engine.log.end_lsn, tuple(returned))
 
     def _commit_one_phase(self, branch: XaBranch) -> XaResult:
         if branch.state is not State.ACTIVE:
-            branch.step(Input.COMMIT_ONE_PHASE)
-            self._over(branch)
-            return XaResult(XaStatus.RB_ROLLBACK)
+            return self._rolled_back(branch, Input.COMMIT_ONE_PHASE)
         try:
-            result = self._broker.commit(branch)
+            result = self._transactions.commit(branch)
         except BrokerError as full:  # nothing was applied
-            self._fail(branch)
-            branch.step(Input.COMMIT_ONE_PHASE)
-            self._over(branch)
-            return XaResult(XaStatus.RB_ROLLBACK, reason=full.text)
-        self._over(branch)
+            self._registry.fail(branch)
+            return self._rolled_back(branch, Input.COMMIT_ONE_PHASE, full.text)
+        self._registry.over(branch)
         return XaResult(XaStatus.OK, result.lsn, result.returned)
 
     def rollback(self, xid: Xid) -> XaResult:
@@ -129,57 +125,61 @@ class Coordinator(DemarcatedBranches):
         before = branch.state
         if before is State.TIMED_OUT:
             return self._timed_out(branch)
-        after = branch.step(Input.ROLLBACK)
+        after = branch.after(Input.ROLLBACK)
         if after in _HEURISTIC:
             return XaResult(_HEURISTIC[after], branch.lsn)
         lsn = 0
         if before is State.PREPARED:
-            self._broker.log.append(Kind.ROLLBACK, encode_number(branch.number))
-            lsn = self._broker.log.end_lsn
+            self._engine.log.append(Kind.ROLLBACK, encode_number(branch.number))
+            lsn = self._engine.log.end_lsn
+            branch.step(Input.ROLLBACK)
             self._return_later(branch, lsn)
-            self._forget(branch)
+            self._registry.forget(branch)
         else:
-            self._undo(branch)
-            self._over(branch)
+            branch.step(Input.ROLLBACK)
+            branch.undo()
+            self._registry.over(branch)
         return XaResult(XaStatus.OK, lsn)
 
     def forget(self, xid: Xid) -> int:
         """An operator's decision has been taken note of; what the answer has to wait for (DTX-10)."""
-        branch = self._find(xid)
+        branch = self._registry.find(xid)
+        branch.after(Input.FORGET)  # which raises
+        self._engine.log.append(Kind.FORGET, encode_number(branch.number))
         branch.step(Input.FORGET)
-        self._broker.log.append(Kind.FORGET, encode_number(branch.number))
-        self._forget(branch)
-        return self._broker.log.end_lsn
+        self._registry.forget(branch)
+        return self._engine.log.end_lsn
 
     def force(self, xid: Xid, *, commit: bool) -> XaResult:
         """An operator decides for the transaction manager, which is told when it asks (DTX-11)."""
-        branch = self._find(xid)
-        broker = self._broker
-        branch.step(Input.FORCE_COMMIT if commit else Input.FORCE_ROLLBACK)
-        returned: tuple[Publication, ...] = ()
+        branch = self._registry.find(xid)
+        engine = self._engine
+        given = Input.FORCE_COMMIT if commit else Input.FORCE_ROLLBACK
+        branch.after(given)  # which raises
+        returned: list[Publication] = []
 
         def write(found: list[Operations]) -> list[list[int]]:
             operations = found[0] if found else []
             parts, offsets = encode_heuristic(branch.number, operations, commit=commit)
-            lsn = broker.log.append(Kind.HEURISTIC, *parts)
+            lsn = engine.log.append(Kind.HEURISTIC, *parts)
             return [[lsn + offset for offset in offsets]]
 
         if commit:
-            (outcome,) = resolve(broker, [branch], write)
-            returned = tuple(outcome.returned)
+            returned = resolve(engine, [branch], write)
         else:
             write([])
-        branch.lsn = broker.log.end_lsn
+        branch.step(given)
+        branch.lsn = engine.log.end_lsn
         if commit:
-            discard(broker, branch)
-            self._let_go(branch)
+            discard(engine, branch)
+            self._registry.let_go(branch)
         else:
             self._return_later(branch, branch.lsn)
-        return XaResult(_HEURISTIC[branch.state], branch.lsn, returned)
+        return XaResult(_HEURISTIC[branch.state], branch.lsn, tuple(returned))
 
     def _ended(self, xid: Xid) -> XaBranch:
         """A branch whose outcome may be asked for (DTX-4)."""
-        branch = self._find(xid)
+        branch = self._registry.find(xid)
         if branch.state is not State.TIMED_OUT and branch.occupied:
             raise BrokerError(
                 Condition.ILLEGAL_STATE, f"xid {xid} is still associated with a channel, which has to end it first"
@@ -189,8 +189,14 @@ class Coordinator(DemarcatedBranches):
     def _timed_out(self, branch: XaBranch) -> XaResult:
         """Who asks is told, and it is over."""
         branch.step(Input.ROLLBACK)
-        self._over(branch)
+        self._registry.over(branch)
         return XaResult(XaStatus.RB_TIMEOUT)
+
+    def _rolled_back(self, branch: XaBranch, given: Input, reason: str = "") -> XaResult:
+        """It could only be rolled back, and it is."""
+        branch.step(given)
+        self._registry.over(branch)
+        return XaResult(XaStatus.RB_ROLLBACK, reason=reason)
 
     # -- many at once
 
@@ -211,8 +217,8 @@ class Coordinator(DemarcatedBranches):
         progress is noted: that is for a transaction that happens once. With `vhost`, branches of other virtual hosts
         are unknown. Raises NOT_FOUND and ILLEGAL_STATE for a winner that is unknown, or not prepared.
         """
-        broker = self._broker
-        known = [b for x, b in self._branches.items() if x.gtrid == gtrid and x.format_id == format_id]
+        engine = self._engine
+        known = [b for b in self._registry.by_xid.values() if b.xid.gtrid == gtrid and b.xid.format_id == format_id]
         if vhost is not None:
             known = [branch for branch in known if branch.vhost == vhost]
         by_name = {branch.xid.bqual: branch for branch in known}
@@ -236,34 +242,34 @@ class Coordinator(DemarcatedBranches):
             committed = [(branch.number, operations) for branch, operations in zip(chosen, found, strict=True)]
             numbers = [branch.number for branch in prepared]
             parts, offsets = encode_decide(application, max(epoch, done), numbers, committed)
-            record = broker.log.append(Kind.DECIDE, *parts)
+            record = engine.log.append(Kind.DECIDE, *parts)
             return [[record + offset for offset in some] for some in offsets]
 
-        outcomes = resolve(broker, chosen, write)
-        lsn = broker.log.end_lsn
+        returned = resolve(engine, chosen, write)
+        lsn = engine.log.end_lsn
         if application:
             self._progress[application] = (max(epoch, done), lsn)
         for branch in chosen:
             branch.step(Input.COMMIT)
-            discard(broker, branch)
-            self._over(branch)
+            discard(engine, branch)
+            self._registry.over(branch)
         self._drop(losers, lsn)
-        return XaResult(XaStatus.OK, lsn, tuple(p for outcome in outcomes for p in outcome.returned))
+        return XaResult(XaStatus.OK, lsn, tuple(returned))
 
     def _drop(self, losers: Sequence[XaBranch], lsn: int) -> None:
         """Roll back, as the record that ends at `lsn` says; whoever still works for one is told when he ends."""
         for branch in losers:
             if branch.occupied:
-                self._fail(branch)
+                self._registry.fail(branch)
                 continue
             before = branch.state
             branch.step(Input.ROLLBACK)
             if before is State.PREPARED:
                 self._return_later(branch, lsn)
-                self._forget(branch)
+                self._registry.forget(branch)
             else:
-                self._undo(branch)
-                self._over(branch)
+                branch.undo()
+                self._registry.over(branch)
 
     def progress(self, application: str) -> int | None:
         """The last epoch that was decided; who answers with it waits for `log.end_lsn`."""
@@ -276,27 +282,17 @@ class Coordinator(DemarcatedBranches):
         """What a prepared branch locked goes back when the log is synced up to `lsn`, where its rollback stands: after
         a crash before that it would be locked again, so nobody may have seen it.
         """
-        discard(self._broker, branch)
+        discard(self._engine, branch)
         self.returning.append((lsn, branch))
 
     def synced(self, lsn: int) -> None:
         """The log is on disk up to `lsn`."""
         while self.returning and self.returning[0][0] <= lsn:
             branch = self.returning.popleft()[1]
-            self._undo(branch)
-            self._let_go(branch)
+            branch.undo()
+            self._registry.let_go(branch)
 
     # -- recovery and snapshots
-
-    def restore(self, found: Prepared, xid: Xid) -> XaBranch:
-        """A branch comes back, without its work, as a PREPARE record has it."""
-        branch = self._branch(found.number, xid, Limits(), found.started, found.owner, found.vhost)
-        branch.state = State(found.state)
-        branch.timeout = found.timeout
-        branch.prepared_at = found.time
-        if branch.state in _HEURISTIC:
-            self._let_go(branch)
-        return branch
 
     def restore_progress(self, application: str, epoch: int) -> None:
         """It has come so far, as a record says."""
@@ -307,6 +303,6 @@ class Coordinator(DemarcatedBranches):
         """Records that rebuild what is to survive a restart, for a snapshot."""
         for application, (epoch, _) in self._progress.items():
             yield Kind.PROGRESS, [encode_change(application=application, epoch=epoch)]
-        for branch in self._branches.values():
+        for branch in self._registry.by_xid.values():
             if branch.state in IN_DOUBT:
                 yield Kind.PREPARE, captured(branch)

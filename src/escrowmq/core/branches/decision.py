@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from escrowmq.core.conditions import BrokerError, Condition
@@ -11,6 +12,7 @@ from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.settlement import durable_positions, release
 from escrowmq.core.records import kinds as records
 from escrowmq.core.records.blocks import encode_block
+from escrowmq.core.records.branches import encode_placed
 from escrowmq.core.records.commits import encode_commit, encode_lone
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.publishing import encode_single, encode_targets
@@ -18,12 +20,19 @@ from escrowmq.core.records.references import ranges_of
 from escrowmq.core.records.settling import encode_settle
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from escrowmq.core.branches.xa_branch import PreparedRun
     from escrowmq.core.ports import Log
     from escrowmq.core.queues.queue import Queue
+    from escrowmq.core.records.branches import Operations
     from escrowmq.core.reservations.reservation import Reservation, ReservationSettlement
 
+INLINE_BYTES: Final = 64 * 1024
+"""Bodies that the record of an outcome holds for one prepared branch; more precede it in records of their own, so that
+it never gets too long, however many branches are decided at once."""
+BLOCK_BYTES: Final = 16 * 1024 * 1024
+"""Bodies of one such record, of dead letters; one message more may come on top."""
 
 # What a record holds beside envelopes and bodies, at most: for itself, a run, a queue of it, a body, a settlement.
 _FRAME_BYTES: Final = 64
@@ -33,8 +42,13 @@ _LENGTH_BYTES: Final = 4
 _SETTLED_BYTES: Final = 26
 
 
+if TYPE_CHECKING:
+    Write = Callable[[list[Operations]], list[list[int]]]
+    """Append the record that has these operations, of each decision; the LSNs of their payloads."""
+
+
 class Host(Protocol):
-    """What a decision needs of the broker."""
+    """What a decision needs of the engine."""
 
     now: int
     log: Log
@@ -44,18 +58,37 @@ class Host(Protocol):
         ...
 
 
-class Decision:
-    """Effects that are gathered first, then written as one record and applied at once.
+@dataclass(slots=True)
+class _Placement:
+    """A run that comes to queues.
 
-    `branch` is the number of the transaction branch, 0 where there is none (dead-lettering).
+    Its block lies in the log already, at `lsn`, or stands in its operation from `offset` on; with neither, the run is
+    in memory alone.
     """
 
-    __slots__ = ("_branch", "_host", "_placements", "_removals", "_reservations")
+    envelope: Envelope
+    contents: Sequence[bytes]
+    queues: Sequence[Queue]
+    prepared: PreparedRun | None = None
+    lsn: int = 0
+    offset: int = 0
 
-    def __init__(self, host: Host, branch: int = 0) -> None:
+
+class Decision:
+    """Effects that are gathered first, then written as one record and applied: nothing in memory changes before the log
+    has accepted the record.
+
+    `branch` is the number of the transaction branch, 0 where there is none (dead-lettering). A decision on a prepared
+    branch is `short`: its record names blocks that lie elsewhere in the log, since it may be shared with many others.
+    """
+
+    __slots__ = ("_branch", "_host", "_placements", "_removals", "_reservations", "_short")
+
+    def __init__(self, host: Host, branch: int = 0, *, short: bool = False) -> None:
         self._host = host
         self._branch = branch
-        self._placements: list[tuple[Envelope, Sequence[bytes], Sequence[Queue]]] = []
+        self._short = short
+        self._placements: list[_Placement] = []
         self._removals: dict[tuple[Queue, Outcome], list[Entry]] = {}
         self._reservations: list[ReservationSettlement] = []
 
@@ -63,7 +96,12 @@ class Decision:
         """A run comes to `queues`, behind what is there and what was placed before."""
         if not envelope.durable and any(queue.persists_all for queue in queues):
             envelope = envelope.lasting()
-        self._placements.append((envelope, contents, queues))
+        for part in _in_blocks(contents) if self._short else (contents,):
+            self._placements.append(_Placement(envelope, part, queues))
+
+    def place_prepared(self, run: PreparedRun, queues: Sequence[Queue]) -> None:
+        """The same with a run whose block a PREPARE record has, if it is durable."""
+        self._placements.append(_Placement(run.envelope, run.contents, queues, run))
 
     def remove(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
         """Entries, which the caller has taken out of `queue`, are gone for good."""
@@ -73,29 +111,12 @@ class Decision:
         """Held messages are accepted."""
         self._reservations.append(work)
 
-    def check_room(self) -> None:
-        """A decision is all or nothing: raises LIMIT_EXCEEDED if one of its queues would refuse a message."""
-        wanted: dict[Queue, list[int]] = {}
-        for _, contents, queues in self._placements:
-            for queue in queues:
-                if queue.refuses:
-                    total = wanted.setdefault(queue, [0, 0])
-                    total[0] += len(contents)
-                    total[1] += sum(map(len, contents))
-        for queue, (count, size) in wanted.items():
-            if not queue.accepts(count, size):
-                raise BrokerError(
-                    Condition.LIMIT_EXCEEDED,
-                    f"queue '{queue.name}' in vhost '{queue.vhost}' is full and refuses {count} messages "
-                    "of this transaction; nothing of it was applied",
-                )
-
     def check_size(self, settled: int) -> None:
         """A decision is one record: raises LIMIT_EXCEEDED if that would be too long; `settled` entries go in it."""
         size = _FRAME_BYTES + _SETTLED_BYTES * settled
-        for envelope, contents, queues in self._placements:
-            size += _PLACED_BYTES + len(envelope.encode()) + _TARGET_BYTES * len(queues)
-            size += _LENGTH_BYTES * len(contents) + sum(map(len, contents))
+        for placement in self._placements:
+            size += _PLACED_BYTES + len(placement.envelope.encode()) + _TARGET_BYTES * len(placement.queues)
+            size += _LENGTH_BYTES * len(placement.contents) + sum(map(len, placement.contents))
         if size > records.RECORD_BYTES:
             raise BrokerError(
                 Condition.LIMIT_EXCEEDED,
@@ -108,54 +129,93 @@ class Decision:
 
         With `sealed`, what comes stays invisible until the record is on disk (TX-2, TX-8).
         """
-        if (
-            len(self._placements) == 1
-            and not (self._removals or self._reservations)
-            and len(self._placements[0][2]) == 1
-        ):
-            envelope, contents, (queue,) = self._placements[0]
-            return place_one(self._host, self._branch, envelope, contents, queue, sealed=sealed)
-        host = self._host
-        next_positions: dict[Queue, int] = {}
-        operations: list[tuple[Kind, Sequence[bytes]]] = []
-        block_offsets: list[int | None] = []
-        for envelope, contents, queues in self._placements:
+        if len(self._placements) == 1 and not (self._removals or self._reservations):
+            (lone,) = self._placements
+            if len(lone.queues) == 1:
+                return place_one(self._host, self._branch, lone.envelope, lone.contents, lone.queues[0], sealed=sealed)
+        operations = self.operations({}, {})
+        payloads = self._write(operations)
+        end = self._host.log.end_lsn if operations else 0
+        self.take_effect(payloads, end if sealed else 0)
+        return end
+
+    # -- the two halves, for a record that holds several decisions
+
+    def operations(
+        self, next_positions: dict[Queue, int], settled: dict[Reservation, int]
+    ) -> list[tuple[Kind, Sequence[bytes]]]:
+        """Its part of the record. `next_positions` and `settled` go on from one decision to the next."""
+        found: list[tuple[Kind, Sequence[bytes]]] = []
+        inline = 0
+        for placement in self._placements:
+            envelope, contents = placement.envelope, placement.contents
             targets = []
-            head = b""
-            for queue in queues:
+            for queue in placement.queues:
                 first = next_positions.get(queue, queue.next_position)
                 next_positions[queue] = first + len(contents)
                 if queue.durable and envelope.durable:
                     targets.append((queue.ident, first))
-            if targets:
-                head = encode_targets(targets)
-                operations.append((Kind.PUBLISH, [head, *encode_block(host.now, envelope, contents)]))
-            block_offsets.append(len(head) or None)
+            if not targets:
+                continue
+            if placement.prepared is None or self._has_to_be_written_again(placement):
+                placement.prepared = None
+                if self._short:
+                    inline += sum(map(len, contents))
+                block = encode_block(self._host.now, envelope, contents)
+                if inline <= INLINE_BYTES:
+                    head = encode_targets(targets)
+                    placement.offset = len(head)
+                    found.append((Kind.PUBLISH, [head, *block]))
+                    continue
+                placement.lsn = self._host.log.append(Kind.PAGE, *block)
+            else:
+                placement.lsn = placement.prepared.lsn
+            found.append((Kind.PLACED, [encode_placed(targets, placement.lsn, len(contents))]))
         for (queue, outcome), entries in self._removals.items():
             positions = durable_positions(queue, entries)
             if positions and not queue.deleted:
-                operations.append((Kind.SETTLE, [encode_settle(queue.ident, outcome, ranges_of(positions))]))
-        operations += self.reservation_operations({})
-        lsns = iter(self._write(operations))
-        end = host.log.end_lsn if operations else 0
-        for (envelope, contents, queues), offset in zip(self._placements, block_offsets, strict=True):
-            lsn = 0 if offset is None else next(lsns) + offset
-            for queue in queues:
-                kept = lsn if queue.durable else 0
-                if kept:
-                    host.log.retain(kept, len(contents))
-                queue.enqueue(Run(envelope, 0, host.now, kept), contents, end if sealed else 0)
+                found.append((Kind.SETTLE, [encode_settle(queue.ident, outcome, ranges_of(positions))]))
+        return found + [operation for work in self._reservations for operation in work.operations(settled)]
+
+    def _has_to_be_written_again(self, placement: _Placement) -> bool:
+        """Whether the time in the block of a prepared run matters and is not that of the commit.
+
+        A message lives from its commit on, and a stream, which is read by time, has it from then on.
+        """
+        run = placement.prepared
+        if run is None or run.time == self._host.now:
+            return False
+        return run.envelope.ttl is not None or any(
+            queue.is_stream or queue.options.message_ttl is not None for queue in placement.queues
+        )
+
+    def take_effect(self, payloads: Sequence[int], end: int) -> None:
+        """Messages come and go; `payloads` are the LSNs of the operations. With `end`, what comes is invisible until
+        the log is synced so far.
+        """
+        host, log = self._host, self._host.log
+        written = iter(payloads)
+        for placement in self._placements:
+            envelope, contents, run = placement.envelope, placement.contents, placement.prepared
+            lsn, time = placement.lsn, host.now
+            if lsn or placement.offset:
+                payload = next(written)
+                lsn = lsn or payload + placement.offset
+                count = len(contents) * sum([queue.durable for queue in placement.queues])
+                if run is None:
+                    log.retain(lsn, count)
+                else:
+                    time = run.time
+                    run.retained -= count
+            for queue in placement.queues:
+                kept = list(contents) if queue.is_stream else contents  # a stream is read many times
+                queue.enqueue(Run(envelope, 0, time, lsn if queue.durable else 0), kept, end)
                 if queue.unsynced:
                     host.seal(queue)
         for entries in self._removals.values():
-            release(host.log, entries)
+            release(log, entries)
         for work in self._reservations:
-            work.apply(host.log)
-        return end
-
-    def reservation_operations(self, before: dict[Reservation, int]) -> list[tuple[Kind, Sequence[bytes]]]:
-        """What settles held messages; `before` is how far others in the same record go."""
-        return [operation for work in self._reservations for operation in work.operations(before)]
+            work.apply(log)
 
     def _write(self, operations: list[tuple[Kind, Sequence[bytes]]]) -> list[int]:
         """Append the record; the LSN of each operation's payload."""
@@ -167,6 +227,46 @@ class Decision:
         parts, offsets = encode_commit(self._branch, operations)
         lsn = log.append(Kind.COMMIT, *parts)
         return [lsn + offset for offset in offsets]
+
+
+def _in_blocks(contents: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    begin = size = 0
+    for i, content in enumerate(contents, 1):
+        size += len(content)
+        if size >= BLOCK_BYTES or i == len(contents):
+            yield contents[begin:i]
+            begin, size = i, 0
+
+
+def check_room(wanted: Iterable[tuple[Sequence[bytes], Sequence[Queue]]]) -> None:
+    """A transaction is all or nothing: raises LIMIT_EXCEEDED if a queue would refuse one of its runs.
+
+    `wanted` has the bodies of each run and the queues that it goes to.
+    """
+    totals: dict[Queue, list[int]] = {}
+    for contents, queues in wanted:
+        for queue in queues:
+            if queue.refuses:
+                total = totals.setdefault(queue, [0, 0])
+                total[0] += len(contents)
+                total[1] += sum(map(len, contents))
+    for queue, (count, size) in totals.items():
+        if not queue.accepts(count, size):
+            raise BrokerError(
+                Condition.LIMIT_EXCEEDED,
+                f"queue '{queue.name}' in vhost '{queue.vhost}' is full and refuses {count} messages "
+                "of this transaction; nothing of it was applied",
+            )
+
+
+def decide(log: Log, decisions: Sequence[Decision], write: Write) -> None:
+    """Several decisions in one record, written by `write`; what comes is invisible until that is on disk."""
+    next_positions: dict[Queue, int] = {}
+    settled: dict[Reservation, int] = {}
+    payloads = write([decision.operations(next_positions, settled) for decision in decisions])
+    end = log.end_lsn
+    for decision, places in zip(decisions, payloads, strict=True):
+        decision.take_effect(places, end)
 
 
 def place_one(

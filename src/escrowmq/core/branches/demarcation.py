@@ -6,20 +6,24 @@ from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.branches.association import Association, Demarcation, Worker, associated
 from escrowmq.core.branches.branch import Limits, State
-from escrowmq.core.branches.registry import IN_DOUBT, Branches, unknown, words
+from escrowmq.core.branches.registry import IN_DOUBT, unknown, words
 from escrowmq.core.branches.xa import XaResult, XaStatus
 from escrowmq.core.branches.xa_branch import UNDONE
 from escrowmq.core.conditions import BrokerError, Condition
 
 if TYPE_CHECKING:
+    from escrowmq.core.branches.registry import Registry
     from escrowmq.core.branches.xa_branch import XaBranch
     from escrowmq.core.branches.xid import Xid
 
 _TOLD: Final = {State.ROLLBACK_ONLY: XaStatus.RB_ROLLBACK, State.TIMED_OUT: XaStatus.RB_TIMEOUT}
 
 
-class DemarcatedBranches(Branches):
-    """Branches, and who works for them."""
+class Demarcations:
+    """Which worker works for which branch. Errors as of `Registry`."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
 
     def start(
         self,
@@ -41,13 +45,13 @@ class DemarcatedBranches(Branches):
             raise BrokerError(Condition.COMMAND_INVALID, "join and resume do not go together")
         given = Demarcation.JOIN if join else Demarcation.RESUME if resume else Demarcation.START
         at_work = self._at_work(worker)
-        branch = self._branches.get(xid)
+        branch = self._registry.by_xid.get(xid)
         if branch is None:
             if join:
                 raise unknown(xid)
             self._check_free(at_work, xid)
             after = associated(Association.NOT_ASSOCIATED, given, str(xid))
-            branch = self._begin(xid, limits, owner, vhost)
+            branch = self._registry.begin(xid, limits, owner, vhost)
         else:
             if given is Demarcation.START:
                 raise BrokerError(Condition.NOT_ALLOWED, f"xid {xid} is known already; join it, or resume")
@@ -62,7 +66,7 @@ class DemarcatedBranches(Branches):
                 before = Association.NOT_ASSOCIATED
             after = associated(before, given, str(xid))
         branch.associations[worker] = after
-        self._workers.setdefault(worker, {})[branch] = None
+        self._registry.workers.setdefault(worker, {})[branch] = None
         return XaResult(XaStatus.OK), branch
 
     def end(self, worker: Worker, xid: Xid, *, fail: bool = False, suspend: bool = False) -> XaResult:
@@ -71,26 +75,26 @@ class DemarcatedBranches(Branches):
         """
         if fail and suspend:
             raise BrokerError(Condition.COMMAND_INVALID, "fail and suspend do not go together")
-        branch = self._find(xid)
+        branch = self._registry.find(xid)
         given = Demarcation.FAIL if fail else Demarcation.SUSPEND if suspend else Demarcation.END
         before = branch.associations.get(worker, Association.NOT_ASSOCIATED)
         branch.associations[worker] = associated(before, given, str(xid))
         if fail:
-            self._fail(branch)
+            self._registry.fail(branch)
         if branch.state in UNDONE:
             return XaResult(_TOLD[branch.state])
         return XaResult(XaStatus.OK)
 
     def leave(self, worker: Worker) -> None:
         """`worker` is gone: branches that it has not ended are rolled back (DTX-7); whoever asks is told so."""
-        for branch in self._workers.pop(worker, {}):
+        for branch in self._registry.workers.pop(worker, {}):
             before = branch.associations.pop(worker)
             if before is not Association.ENDED:
-                self._fail(branch)
+                self._registry.fail(branch)
 
     def _at_work(self, worker: Worker) -> XaBranch | None:
         """The branch that it works for just now."""
-        for branch in self._workers.get(worker, ()):
+        for branch in self._registry.workers.get(worker, ()):
             if branch.associations[worker] is Association.ACTIVE:
                 return branch
         return None

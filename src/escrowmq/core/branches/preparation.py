@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from escrowmq.core.branches.branch import State
-from escrowmq.core.branches.decision import Decision
+from escrowmq.core.branches import resolution
+from escrowmq.core.branches.branch import RETURN, State
+from escrowmq.core.branches.resolution import BranchEffects
 from escrowmq.core.branches.xa_branch import LoggedContents, PreparedRun
 from escrowmq.core.queues.settlement import durable_positions
 from escrowmq.core.records.blocks import encode_block
@@ -25,7 +26,7 @@ from escrowmq.core.records.reservations import encode_released
 
 if TYPE_CHECKING:
     from escrowmq.core.branches.xa_branch import XaBranch
-    from escrowmq.core.broker import Broker
+    from escrowmq.core.queues.discipline import Pager
     from escrowmq.core.queues.queue import Queue
 
 
@@ -33,11 +34,18 @@ KEEP_BYTES: Final = 64 * 1024
 """Bodies of a run that stay in memory while it is prepared; longer ones are read from the log when they are needed."""
 
 
+class Host(resolution.Host, Protocol):
+    """What preparing needs of the engine."""
+
+    pager: Pager
+    promised: dict[Queue, tuple[int, int]]
+
+
 class Preparation:
     """What a branch will be when it is prepared."""
 
-    def __init__(self, broker: Broker, branch: XaBranch) -> None:
-        self._broker = broker
+    def __init__(self, engine: Host, branch: XaBranch) -> None:
+        self._engine = engine
         self._branch = branch
         self._runs: list[PreparedRun] = []
         for publication in branch.publications:
@@ -46,7 +54,7 @@ class Preparation:
                 envelope = envelope.lasting()
             contents = publication.contents
             run = PreparedRun(
-                envelope, contents, queues, publication.mandatory, broker.now, size=sum(map(len, contents))
+                envelope, contents, queues, publication.mandatory, engine.now, size=sum(map(len, contents))
             )
             self._runs.append(run)
 
@@ -56,21 +64,12 @@ class Preparation:
         Raises LIMIT_EXCEEDED if a queue has no room for its messages or it does not fit in one record,
         PRECONDITION_FAILED if held messages that it settles are not held any more.
         """
-        branch = self._branch
-        decision = Decision(self._broker)
-        for publication in branch.publications:
-            queues = [queue for queue in publication.queues if not queue.deleted]
-            decision.place(publication.envelope, publication.contents, queues)
-        decision.check_room()
-        for work in branch.reservations:
-            work.check()
-        self._broker.place_rejected(decision, branch)
-        decision.check_size(branch.operations)
+        BranchEffects(self._engine, self._branch).check()
 
     def apply(self) -> int:
         """Write the record, lock what was settled, give its consumers their credit; what the answer has to wait for."""
-        broker, branch = self._broker, self._branch
-        log = broker.log
+        engine, branch = self._engine, self._branch
+        log = engine.log
         items: list[tuple[Item, Sequence[bytes]]] = []
         heads: list[int | None] = []
         for run in self._runs:
@@ -82,9 +81,9 @@ class Preparation:
             else:
                 heads.append(None)
         items += settlement_items(branch)
-        branch.prepared_at = broker.now
-        parts, offsets = encode_prepare(head_of(branch), items)
+        parts, offsets = encode_prepare(head_of(branch, State.PREPARED, engine.now), items)
         lsn = log.append(Kind.PREPARE, *parts)
+        branch.prepared_at = engine.now
         places = iter(offsets)
         for run, offset in zip(self._runs, heads, strict=True):
             if offset is not None:
@@ -92,15 +91,16 @@ class Preparation:
                 run.retained = len(run.contents) * max(len(lasting(run)), 1)
                 log.retain(run.lsn, run.retained)
         for run in self._runs:
-            promise_room(broker, run)
+            promise_room(engine, run)
             if run.lsn and run.size > KEEP_BYTES:
-                run.contents = LoggedContents(broker.pager, run.lsn, len(run.contents))
+                run.contents = LoggedContents(engine.pager, run.lsn, len(run.contents))
         branch.runs = self._runs
         branch.publications.clear()
         for settlement in branch.settlements:
-            queue = broker.leave(settlement.consumer, len(settlement.entries))
+            queue = engine.leave(settlement.consumer, len(settlement.entries))
             queue.unsettled += len(settlement.entries)
             settlement.consumer = queue.getter
+            settlement.undo = RETURN  # whoever held it
         for work in branch.reservations:
             work.pledge(branch.number)
         return log.end_lsn
@@ -111,13 +111,13 @@ def lasting(run: PreparedRun) -> list[Queue]:
     return [queue for queue in run.queues if queue.durable and not queue.deleted] if run.envelope.durable else []
 
 
-def head_of(branch: XaBranch) -> Prepared:
+def head_of(branch: XaBranch, state: State, prepared_at: int) -> Prepared:
     """What precedes the items in its record."""
     return Prepared(
         branch.number,
-        branch.state,
+        state,
         branch.started,
-        branch.prepared_at,
+        prepared_at,
         branch.timeout,
         branch.xid.encode(),
         branch.owner,
@@ -145,36 +145,36 @@ def captured(branch: XaBranch) -> list[bytes]:
     """Its record for a snapshot: with the addresses of its blocks; of one that is decided just that it was."""
     items: list[tuple[Item, Sequence[bytes]]] = []
     if branch.state is not State.PREPARED:  # what it locks until the log is synced is back after a restart
-        return encode_prepare(head_of(branch), items)[0]
+        return encode_prepare(head_of(branch, branch.state, branch.prepared_at), items)[0]
     for run in branch.runs:
         if run.lsn:
             head = run_head([queue.ident for queue in lasting(run)], mandatory=run.mandatory)
             items.append((Item.ADDRESSED_RUN, [head, ADDRESS.pack(run.lsn, len(run.contents))]))
     items += settlement_items(branch)
-    return encode_prepare(head_of(branch), items)[0]
+    return encode_prepare(head_of(branch, branch.state, branch.prepared_at), items)[0]
 
 
-def promise_room(broker: Broker, run: PreparedRun) -> None:
+def promise_room(engine: Host, run: PreparedRun) -> None:
     """Keep room for it where messages are refused at a limit: a commit must not be."""
     for queue in run.queues:
         if queue.refuses:
-            count, size = broker.promised.get(queue, (0, 0))
-            broker.promised[queue] = (count + len(run.contents), size + run.size)
+            count, size = engine.promised.get(queue, (0, 0))
+            engine.promised[queue] = (count + len(run.contents), size + run.size)
 
 
-def _release_room(broker: Broker, run: PreparedRun) -> None:
+def _release_room(engine: Host, run: PreparedRun) -> None:
     for queue in run.queues:
         if queue.refuses:
-            count, size = broker.promised.pop(queue)
+            count, size = engine.promised.pop(queue)
             if count > len(run.contents):
-                broker.promised[queue] = (count - len(run.contents), size - run.size)
+                engine.promised[queue] = (count - len(run.contents), size - run.size)
 
 
-def discard(broker: Broker, branch: XaBranch) -> None:
+def discard(engine: Host, branch: XaBranch) -> None:
     """The branch is decided: the log need not keep for it what nobody has taken over."""
     for run in branch.runs:
-        _release_room(broker, run)
+        _release_room(engine, run)
         if run.retained:
-            broker.log.release(run.lsn, run.retained)
+            engine.log.release(run.lsn, run.retained)
             run.retained = 0
     branch.runs = []

@@ -36,12 +36,12 @@ class FoundBranches:
     def prepared(self, lsn: int, payload: Payload) -> None:
         """A PREPARE record."""
         found = decode_prepare(payload, lsn)
-        self._broker.branch_seen(found.number)
+        self._broker.transactions.seen(found.number)
         self._found[found.number] = found
 
     def over(self, number: int) -> None:
         """The branch is committed, rolled back or forgotten."""
-        self._broker.branch_seen(number)
+        self._broker.transactions.seen(number)
         self._found.pop(number, None)
 
     def forced(self, number: int, *, commit: bool) -> None:
@@ -54,7 +54,7 @@ class FoundBranches:
     def begin(self) -> None:
         """All records are applied: branches come back."""
         for number, found in self._found.items():
-            self._branches[number] = self._broker.coordinator.restore(found, Xid.decode(found.xid))
+            self._branches[number] = self._broker.branches.restore(found, Xid.decode(found.xid))
             for item in found.settlements:
                 self._locks.setdefault(item.queue, []).append((number, item))
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from escrowmq.core.branches.association import Association, Worker
-from escrowmq.core.branches.branch import Input, Limits, Settlement, State
+from escrowmq.core.branches.branch import Input, Limits, State
 from escrowmq.core.branches.watch import Watch
 from escrowmq.core.branches.xa import BranchView
 from escrowmq.core.branches.xa_branch import DEFAULT_TIMEOUT, XaBranch
@@ -15,8 +15,11 @@ from escrowmq.core.conditions import BrokerError, Condition
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from escrowmq.core.branches.transactions import Transactions
     from escrowmq.core.branches.xid import Xid
-    from escrowmq.core.broker import Broker
+    from escrowmq.core.deadlines import Deadlines
+    from escrowmq.core.ports import Holder
+    from escrowmq.core.records.branches import Prepared
 
 MAX_BRANCHES: Final = 10_000
 """Branches that are not over; more are refused."""
@@ -27,28 +30,44 @@ REMEMBER_MS: Final = 30 * 60_000
 IN_DOUBT: Final = frozenset((State.PREPARED, State.HEURISTIC_COMMITTED, State.HEURISTIC_ROLLED_BACK))
 
 
-class Branches:
+class Host(Protocol):
+    """What the registry needs of the engine."""
+
+    now: int
+    deadlines: Deadlines
+    holders: dict[Holder, None]
+
+
+class Registry:
     """All branches that have an xid. Errors are BrokerError; a call that raises has changed nothing.
 
     NOT_FOUND: the xid, or the association, is unknown. NOT_ALLOWED: the xid is known. COMMAND_INVALID: flags or calls
     that do not go together. ILLEGAL_STATE: the branch is where this cannot be done, or a worker has not ended.
     """
 
-    def __init__(self, broker: Broker, *, max_branches: int = MAX_BRANCHES) -> None:
+    def __init__(self, engine: Host, transactions: Transactions, *, max_branches: int = MAX_BRANCHES) -> None:
         self.max_branches = max_branches
-        self._broker = broker
+        self.workers: dict[Worker, dict[XaBranch, None]] = {}
+        self._engine = engine
+        self._transactions = transactions
         self._branches: dict[Xid, XaBranch] = {}
         self._overdue: dict[Xid, None] = {}
-        self._workers: dict[Worker, dict[XaBranch, None]] = {}
 
     @property
     def by_xid(self) -> Mapping[Xid, XaBranch]:
         """Every branch that is not over, in the order in which they began; not to be changed by the caller."""
         return self._branches
 
-    def branches(self) -> list[BranchView]:
+    def find(self, xid: Xid) -> XaBranch:
+        """The branch of that name. Raises NOT_FOUND."""
+        branch = self._branches.get(xid)
+        if branch is None:
+            raise unknown(xid)
+        return branch
+
+    def views(self) -> list[BranchView]:
         """Every branch that is not over, in the order in which they began."""
-        return [view_of(branch, self._broker.now) for branch in self._branches.values()]
+        return [view_of(branch, self._engine.now) for branch in self._branches.values()]
 
     def check_vhost(self, xid: Xid, vhost: str) -> None:
         """Raises NOT_FOUND for a branch of another virtual host: there it is as good as unknown."""
@@ -64,36 +83,48 @@ class Branches:
             xid for xid, branch in self._branches.items() if branch.state in IN_DOUBT and vhost in {None, branch.vhost}
         ]
 
-    def _begin(self, xid: Xid, limits: Limits, owner: str, vhost: str) -> XaBranch:
+    def begin(self, xid: Xid, limits: Limits, owner: str, vhost: str) -> XaBranch:
+        """A new branch. Raises LIMIT_EXCEEDED if there are too many."""
         if len(self._branches) - len(self._overdue) >= self.max_branches:
             raise BrokerError(Condition.LIMIT_EXCEEDED, f"there are {self.max_branches} transaction branches already")
-        broker = self._broker
-        branch = self._branch(broker.next_branch(), xid, limits, broker.now, owner, vhost)
+        number, now = self._transactions.next_number(), self._engine.now
+        branch = self._branch(number, xid, limits, now, owner, vhost)
         branch.timeout = branch.bounded(DEFAULT_TIMEOUT)
         self._arm(branch)
         return branch
 
-    def _branch(self, number: int, xid: Xid, limits: Limits, started: int, owner: str, vhost: str) -> XaBranch:
-        watch = Watch(self._broker.deadlines, 0, _never)  # its age counts from its start, not from its first work
-        watch.start(started)
-        branch = XaBranch(
-            number, xid, limits, watch, started=started, owner=owner, vhost=vhost, give_back=self._give_back
-        )
-        self._branches[xid] = branch
-        self._broker.holders[branch] = None
+    def restore(self, found: Prepared, xid: Xid) -> XaBranch:
+        """A branch comes back, without its work, as a PREPARE record has it."""
+        branch = self._branch(found.number, xid, Limits(), found.started, found.owner, found.vhost)
+        branch.state = State(found.state)
+        branch.timeout = found.timeout
+        branch.prepared_at = found.time
+        if branch.state is not State.PREPARED:
+            self.let_go(branch)
         return branch
 
-    def _find(self, xid: Xid) -> XaBranch:
-        branch = self._branches.get(xid)
-        if branch is None:
-            raise unknown(xid)
+    def _branch(self, number: int, xid: Xid, limits: Limits, started: int, owner: str, vhost: str) -> XaBranch:
+        watch = Watch(self._engine.deadlines, 0, _never)  # its age counts from its start, not from its first work
+        watch.start(started)
+        branch = XaBranch(
+            number,
+            xid,
+            limits,
+            watch,
+            started=started,
+            owner=owner,
+            vhost=vhost,
+            give_back=self._transactions.give_back,
+        )
+        self._branches[xid] = branch
+        self._engine.holders[branch] = None
         return branch
 
     # -- timeouts
 
     def set_timeout(self, xid: Xid, seconds: int) -> None:
         """The branch may be active for so long, from now on; 0: as long as its bounds allow (DTX-12, TX-13)."""
-        branch = self._find(xid)
+        branch = self.find(xid)
         if branch.state is State.TIMED_OUT:
             raise BrokerError(Condition.ILLEGAL_STATE, f"xid {xid} has timed out")
         branch.timeout = branch.bounded(seconds)
@@ -102,16 +133,17 @@ class Branches:
 
     def get_timeout(self, xid: Xid) -> int:
         """In seconds."""
-        return self._find(xid).timeout
+        return self.find(xid).timeout
 
     def _arm(self, branch: XaBranch) -> None:
-        self._disarm(branch)
+        self.disarm(branch)
         if branch.timeout:
-            broker = self._broker
-            at = broker.now + 1000 * branch.timeout
-            branch.deadline = broker.deadlines.set(at, lambda: self._expire(branch))
+            engine = self._engine
+            at = engine.now + 1000 * branch.timeout
+            branch.deadline = engine.deadlines.set(at, lambda: self._expire(branch))
 
-    def _disarm(self, branch: XaBranch) -> None:
+    def disarm(self, branch: XaBranch) -> None:
+        """It does not expire any more."""
         if branch.deadline is not None:
             branch.deadline.cancel()
             branch.deadline = None
@@ -119,55 +151,48 @@ class Branches:
     def _expire(self, branch: XaBranch) -> None:
         """It is older than its timeout: undone at once, and remembered for those who will ask."""
         branch.step(Input.EXPIRE)
-        self._undo(branch)
-        broker = self._broker
-        branch.deadline = broker.deadlines.set(broker.now + REMEMBER_MS, lambda: self._over(branch))
+        branch.undo()
+        engine = self._engine
+        branch.deadline = engine.deadlines.set(engine.now + REMEMBER_MS, lambda: self.over(branch))
         self._overdue[branch.xid] = None
         if len(self._overdue) > MAX_OVERDUE:
-            self._over(self._branches[next(iter(self._overdue))])
+            self.over(self._branches[next(iter(self._overdue))])
         for worker, association in list(branch.associations.items()):
             if association is Association.ACTIVE:
                 worker.branch_expired(branch)
 
     # -- the end
 
-    def _fail(self, branch: XaBranch) -> None:
+    def fail(self, branch: XaBranch) -> None:
+        """It can only be rolled back, and its work is undone at once (DTX-14)."""
         if branch.state is State.TIMED_OUT:
             return
         branch.step(Input.FAIL)
-        self._undo(branch)
+        branch.undo()
         if branch.deadline is None and branch.state is State.ROLLBACK_ONLY:
             branch.timeout = branch.timeout or DEFAULT_TIMEOUT
             self._arm(branch)  # nobody need ask for it
 
-    def _undo(self, branch: XaBranch) -> None:
-        settlements = list(branch.settlements)
-        branch.end()
-        for settlement in settlements:
-            self._give_back(settlement)
-
-    def _give_back(self, settlement: Settlement) -> None:
-        self._broker.requeue(settlement.consumer, settlement.entries)
-
-    def _over(self, branch: XaBranch) -> None:
+    def over(self, branch: XaBranch) -> None:
         """Nothing is left of it."""
-        self._let_go(branch)
-        self._forget(branch)
+        self.let_go(branch)
+        self.forget(branch)
 
-    def _let_go(self, branch: XaBranch) -> None:
+    def let_go(self, branch: XaBranch) -> None:
+        """Its work is done or undone."""
         branch.end()
-        self._broker.holders.pop(branch, None)
+        self._engine.holders.pop(branch, None)
 
-    def _forget(self, branch: XaBranch) -> None:
+    def forget(self, branch: XaBranch) -> None:
         """Its xid is unknown from now on."""
-        self._disarm(branch)
+        self.disarm(branch)
         del self._branches[branch.xid]
         self._overdue.pop(branch.xid, None)
         for worker in branch.associations:
-            engaged = self._workers[worker]
+            engaged = self.workers[worker]
             del engaged[branch]
             if not engaged:
-                del self._workers[worker]
+                del self.workers[worker]
         branch.associations.clear()
 
 

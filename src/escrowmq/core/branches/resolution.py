@@ -1,172 +1,157 @@
-"""The outcome of prepared branches: what each does, and all of it in one record (TX-5, ORD-4, DTX-9)."""
+"""The outcome of branches: what the commit of each does, and all of it in one record (TX-5, ORD-4, DTX-9)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
-from escrowmq.core.branches.branch import Publication
-from escrowmq.core.branches.decision import Decision
-from escrowmq.core.messages.entry import Run
+from escrowmq.core.branches import decision
+from escrowmq.core.branches.branch import CommitResult, Input, Publication
+from escrowmq.core.branches.decision import Decision, check_room, decide
 from escrowmq.core.queues.outcome import Outcome
-from escrowmq.core.queues.settlement import durable_positions, release
-from escrowmq.core.records.blocks import encode_block
-from escrowmq.core.records.branches import encode_placed
-from escrowmq.core.records.kinds import Kind
-from escrowmq.core.records.publishing import encode_targets
-from escrowmq.core.records.references import ranges_of
-from escrowmq.core.records.settling import encode_settle
 
 if TYPE_CHECKING:
+    from escrowmq.core.branches.branch import TransactionBranch
+    from escrowmq.core.branches.decision import Write
     from escrowmq.core.branches.xa_branch import PreparedRun, XaBranch
-    from escrowmq.core.broker import Broker
     from escrowmq.core.messages.entry import Entry
     from escrowmq.core.queues.consumer import Consumer
     from escrowmq.core.queues.queue import Queue
-    from escrowmq.core.records.branches import Operations
-    from escrowmq.core.reservations.reservation import Reservation
-
-INLINE_BYTES: Final = 64 * 1024
-"""Bodies that the record of an outcome holds for one branch; more precede it in records of their own, so that it never
-gets too long, however many branches are decided at once."""
-BLOCK_BYTES: Final = 16 * 1024 * 1024
-"""Bodies of one such record, of dead letters; one message more may come on top."""
-
-Operation = tuple[Kind, Sequence[bytes]]
-Write = Callable[[list["Operations"]], list[list[int]]]
-"""Append the record that has these operations, of each branch; the LSNs of their payloads."""
+    from escrowmq.core.queues.settlement import Settlements
 
 
-class Outcomes(Decision):
-    """What the commit of one prepared branch does. Its blocks are in the log already."""
+class Host(decision.Host, Protocol):
+    """What an outcome needs of the engine."""
 
-    __slots__ = ("_offsets", "_runs", "_written", "back", "branch", "returned")
+    settlements: Settlements
 
-    def __init__(self, broker: Broker, branch: XaBranch) -> None:
-        super().__init__(broker, branch.number)
-        self.branch = branch
+    def place_dead(self, decision: Decision, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
+        """Add to `decision` what the dead-letter exchange of `queue` makes of entries."""
+        ...
+
+    def spent(self, queue: Queue, entries: list[Entry]) -> tuple[list[Entry], list[Entry]]:
+        """Those that would be over the queue's delivery limit if they went back, and the others."""
+        ...
+
+    def leave(self, consumer: Consumer, count: int) -> Queue:
+        """`count` deliveries are in the consumer's hands no longer."""
+        ...
+
+    def requeue(self, consumer: Consumer, entries: list[Entry]) -> None:
+        """Deliveries go back to their places."""
+        ...
+
+
+class BranchEffects:
+    """What the commit of one branch does. Gathering it changes nothing; `decision` is written and applied first, and
+    `finish` does the rest.
+
+    `returned` has no queue left and was mandatory (TX-11). `bereft`: a queue of it is deleted, and an answer stands on
+    that being on disk as well (TX-8).
+    """
+
+    __slots__ = ("_back", "_branch", "_engine", "_left", "bereft", "decision", "returned")
+
+    def __init__(self, engine: Host, branch: TransactionBranch, prepared: Sequence[PreparedRun] | None = None) -> None:
+        """`prepared` is what a branch publishes that is prepared."""
+        self._engine = engine
+        self._branch = branch
+        self._back: list[tuple[Consumer, list[Entry]]] = []
+        self._left: list[tuple[Consumer, int]] = []
+        self.bereft = False
         self.returned: list[Publication] = []
-        self.back: list[tuple[Consumer, list[Entry]]] = []
-        self._runs: dict[int, PreparedRun] = {}
-        self._offsets: list[int | None] = []
-        self._written: dict[int, int] = {}  # LSNs of blocks in records of their own
-        for run in branch.runs:
-            queues = tuple(queue for queue in run.queues if not queue.deleted)
+        self.decision = Decision(engine, branch.number, short=prepared is not None)
+        if prepared is None:
+            self._publish()
+        else:
+            self._place(prepared)
+        for work in branch.reservations:
+            self.decision.settle_reservation(work)
+            self.bereft = self.bereft or work.reservation.queue.deleted
+        self._settle()
+
+    def _publish(self) -> None:
+        for publication in self._branch.publications:
+            queues = self._living(publication.queues)
             if queues:
-                self._runs[len(self._placements)] = run
-                self._placements.append((run.envelope, run.contents, queues))
+                self.decision.place(publication.envelope, publication.contents, queues)
+            elif publication.mandatory:
+                self.returned.append(publication)
+
+    def _place(self, runs: Sequence[PreparedRun]) -> None:
+        for run in runs:
+            queues = self._living(run.queues)
+            if queues:
+                self.decision.place_prepared(run, queues)
             elif run.mandatory:
                 self.returned.append(Publication(run.envelope, list(run.contents), (), mandatory=True))
-        placed = len(self._placements)
-        broker.place_rejected(self, branch)
-        self._placements[placed:] = [
-            (envelope, part, queues)
-            for envelope, contents, queues in self._placements[placed:]
-            for part in _in_blocks(contents)
-        ]
-        for settlement in branch.settlements:
+
+    def _living(self, queues: tuple[Queue, ...]) -> tuple[Queue, ...]:
+        for queue in queues:
+            if queue.deleted:
+                self.bereft = True
+                return tuple(queue for queue in queues if not queue.deleted)
+        return queues
+
+    def _settle(self) -> None:
+        engine = self._engine
+        for settlement in self._branch.settlements:
             consumer, entries, outcome = settlement.consumer, settlement.entries, settlement.outcome
+            queue = consumer.queue
             if settlement.requeue:
-                entries, returning = broker.spent(consumer.queue, entries)
+                # Those that may not go back once more are dead-lettered, which is an effect of this branch too.
+                entries, returning = engine.spent(queue, entries)
                 outcome = Outcome.DELIVERY_LIMIT
-                self.back.append((consumer, returning))
+                self._back.append((consumer, returning))
                 if not entries:
                     continue
-            queue = broker.leave(consumer, len(entries))
-            if not queue.is_stream:
-                self.remove(queue, entries, outcome)
-        self._reservations += branch.reservations
+            self._left.append((consumer, len(entries)))
+            if queue.is_stream:
+                continue
+            if queue.deleted:
+                self.bereft = True
+            elif outcome is not Outcome.ACCEPTED:
+                engine.place_dead(self.decision, queue, entries, outcome)
+            self.decision.remove(queue, entries, outcome)
 
-    def operations(self, next_positions: dict[Queue, int], settled: dict[Reservation, int]) -> list[Operation]:
-        """The record's operations. `next_positions` and `settled` go on from branch to branch."""
-        found: list[Operation] = []
-        inline = 0
-        for i, (envelope, contents, queues) in enumerate(self._placements):
-            targets = []
-            for queue in queues:
-                first = next_positions.get(queue, queue.next_position)
-                next_positions[queue] = first + len(contents)
-                if queue.durable and envelope.durable:
-                    targets.append((queue.ident, first))
-            run = self._runs.get(i)
-            offset: int | None = None
-            if targets and run is not None and not self._ages(run, queues):
-                found.append((Kind.PLACED, [encode_placed(targets, run.lsn, len(contents))]))
-            elif targets:
-                inline += sum(map(len, contents))
-                block = encode_block(self._host.now, envelope, contents)
-                if inline > INLINE_BYTES:
-                    lsn = self._written[i] = self._host.log.append(Kind.PAGE, *block)
-                    found.append((Kind.PLACED, [encode_placed(targets, lsn, len(contents))]))
-                else:
-                    head = encode_targets(targets)
-                    found.append((Kind.PUBLISH, [head, *block]))
-                    offset = len(head)
-            self._offsets.append(offset)
-        for (queue, outcome), entries in self._removals.items():
-            positions = durable_positions(queue, entries)
-            if positions and not queue.deleted:
-                found.append((Kind.SETTLE, [encode_settle(queue.ident, outcome, ranges_of(positions))]))
-        return found + self.reservation_operations(settled)
-
-    def _ages(self, run: PreparedRun, queues: Sequence[Queue]) -> bool:
-        """Whether the time in its block matters and is not that of the commit.
-
-        A message lives from its commit on, and a stream, which is read by time, has it from then on.
+    def check(self) -> None:
+        """Raises LIMIT_EXCEEDED if a queue that refuses at its limit (`reject-publish`) has no room for what was
+        published, or it does not fit in one record; PRECONDITION_FAILED if held messages that it settles are not held
+        any more.
         """
-        if run.time == self._host.now:
-            return False
-        return run.envelope.ttl is not None or any(
-            queue.is_stream or queue.options.message_ttl is not None for queue in queues
-        )
+        branch = self._branch
+        check_room((work.contents, self._living(work.queues)) for work in branch.publications)
+        for work in branch.reservations:
+            work.check()
+        self.decision.check_size(branch.operations)
 
-    def take_effect(self, payloads: Sequence[int], end: int) -> None:
-        """Messages come and go; they are invisible until the log is synced up to `end`."""
-        host, log = self._host, self._host.log
-        written = iter(payloads)
-        for i, (envelope, contents, queues) in enumerate(self._placements):
-            run, offset = self._runs.get(i), self._offsets[i]
-            durable = [queue for queue in queues if queue.durable and envelope.durable]
-            lsn, time = 0, host.now
-            if durable:
-                payload = next(written)
-                if offset is not None or i in self._written:
-                    lsn = self._written[i] if offset is None else payload + offset
-                    log.retain(lsn, len(contents) * len(durable))
-                elif run is not None:
-                    lsn, time = run.lsn, run.time
-                    run.retained -= len(contents) * len(durable)
-            for queue in queues:
-                kept = list(contents) if queue.is_stream else contents  # a stream is read many times
-                queue.enqueue(Run(envelope, 0, time, lsn if queue.durable else 0), kept, end)
-                if queue.unsynced:
-                    host.seal(queue)
-        for entries in self._removals.values():
-            release(log, entries)
-        for work in self._reservations:
-            work.apply(log)
+    def finish(self) -> None:
+        """What was settled is in its consumers' hands no longer, and what was requeued goes back."""
+        for consumer, count in self._left:
+            self._engine.leave(consumer, count)
+        for consumer, entries in self._back:
+            self._engine.requeue(consumer, entries)
 
 
-def _in_blocks(contents: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    begin = size = 0
-    for i, content in enumerate(contents, 1):
-        size += len(content)
-        if size >= BLOCK_BYTES or i == len(contents):
-            yield contents[begin:i]
-            begin, size = i, 0
+def commit(engine: Host, branch: TransactionBranch) -> CommitResult:
+    """Commit a branch that is not prepared. Raises as `BranchEffects.check`, with nothing applied."""
+    effects = BranchEffects(engine, branch)
+    effects.check()
+    engine.settlements.flush()
+    lsn = effects.decision.apply(sealed=True)
+    branch.step(Input.COMMIT_ONE_PHASE)
+    effects.finish()
+    if effects.bereft:
+        lsn = engine.log.end_lsn
+    branch.end()
+    return CommitResult(lsn, tuple(effects.returned))
 
 
-def resolve(broker: Broker, branches: Sequence[XaBranch], write: Write) -> list[Outcomes]:
-    """Commit prepared branches: one record, written by `write`, then all of their effects."""
-    broker.settlements.flush()
-    outcomes = [Outcomes(broker, branch) for branch in branches]
-    next_positions: dict[Queue, int] = {}
-    settled: dict[Reservation, int] = {}
-    payloads = write([outcome.operations(next_positions, settled) for outcome in outcomes])
-    end = broker.log.end_lsn
-    for outcome, places in zip(outcomes, payloads, strict=True):
-        outcome.take_effect(places, end)
-    for outcome in outcomes:
-        for consumer, entries in outcome.back:
-            broker.requeue(consumer, entries)
-    return outcomes
+def resolve(engine: Host, branches: Sequence[XaBranch], write: Write) -> list[Publication]:
+    """Commit prepared branches: one record, written by `write`, then all of their effects. What is returned."""
+    engine.settlements.flush()
+    found = [BranchEffects(engine, branch, branch.runs) for branch in branches]
+    decide(engine.log, [effects.decision for effects in found], write)
+    for effects in found:
+        effects.finish()
+    return [publication for effects in found for publication in effects.returned]

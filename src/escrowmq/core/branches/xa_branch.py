@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, overload
 
 from escrowmq.core.branches.association import Association
 from escrowmq.core.branches.branch import Limits, Publication, Settlement, State, TransactionBranch
-from escrowmq.core.conditions import BrokerError
 from escrowmq.core.records.references import Reference
 
 if TYPE_CHECKING:
@@ -16,9 +15,7 @@ if TYPE_CHECKING:
     from escrowmq.core.branches.watch import Watch
     from escrowmq.core.branches.xid import Xid
     from escrowmq.core.deadlines import Deadline
-    from escrowmq.core.messages.entry import Entry
     from escrowmq.core.messages.envelope import Envelope
-    from escrowmq.core.queues.consumer import Consumer
     from escrowmq.core.queues.discipline import Pager
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.reservations.reservation import ReservationSettlement
@@ -78,7 +75,7 @@ class PreparedRun:
 
 
 class XaBranch(TransactionBranch):
-    """The holder of what was settled in it (`Broker.holders`), from its settlement until its outcome.
+    """A branch that is known by its xid.
 
     `associations` says where each worker stands; `runs` is what was published, once it is prepared. `lsn` is what an
     answer has to wait for that says how it stands now.
@@ -87,7 +84,6 @@ class XaBranch(TransactionBranch):
     __slots__ = (
         "associations",
         "deadline",
-        "give_back",
         "lsn",
         "owner",
         "prepared_at",
@@ -110,7 +106,7 @@ class XaBranch(TransactionBranch):
         vhost: str,
         give_back: Callable[[Settlement], None],
     ) -> None:
-        super().__init__(number, limits, watch)
+        super().__init__(number, limits, watch, give_back)
         self.xid = xid
         self.owner = owner[:MAX_OWNER]
         self.vhost = vhost
@@ -121,7 +117,6 @@ class XaBranch(TransactionBranch):
         self.deadline: Deadline | None = None
         self.runs: list[PreparedRun] = []
         self.lsn = 0
-        self.give_back = give_back
 
     def enlist(self, work: Publication | Settlement) -> None:
         """As of any branch; what comes for one that is to be rolled back is dropped, or goes back at once (DTX-14).
@@ -129,14 +124,9 @@ class XaBranch(TransactionBranch):
         Raises LIMIT_EXCEEDED over the bounds (TX-13); all of it is to be rolled back then.
         """
         if self.state not in UNDONE:
-            try:
-                super().enlist(work)
-            except BrokerError:
-                if isinstance(work, Settlement):
-                    self.give_back(work)
-                raise
+            super().enlist(work)
         elif isinstance(work, Settlement):
-            self.give_back(work)
+            self.take_back(work)
 
     def settle_reservation(self, work: ReservationSettlement) -> None:
         """As of any branch; not if it is to be rolled back."""
@@ -152,22 +142,3 @@ class XaBranch(TransactionBranch):
     def occupied(self) -> bool:
         """A worker has not ended its association (DTX-4)."""
         return any(a in (Association.ACTIVE, Association.SUSPENDED) for a in self.associations.values())
-
-    def held(self) -> Iterator[tuple[Consumer, Entry]]:
-        """Every delivery that is settled in it."""
-        for settlement in self.settlements:
-            for entry in settlement.entries:
-                yield settlement.consumer, entry
-
-    def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry] | None]:
-        """The same by places, for whom it is too much at once."""
-        found: list[tuple[Consumer, Entry] | None] = []
-        for settlement in self.settlements:
-            count = len(settlement.entries)
-            if start < count:
-                some = settlement.entries[start : start + most - len(found)]
-                found += [(settlement.consumer, entry) for entry in some]
-                if len(found) >= most:
-                    break
-            start = max(start - count, 0)
-        return found

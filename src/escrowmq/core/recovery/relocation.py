@@ -13,7 +13,8 @@ from escrowmq.core.records.references import TRANSIENT, Reference
 from escrowmq.core.recovery.copying import Address, BlockReader, Copies, LoadedMessages
 
 if TYPE_CHECKING:
-    from escrowmq.core.broker import Broker, Holder
+    from escrowmq.core.broker import Broker
+    from escrowmq.core.ports import Holder
     from escrowmq.core.queues.backlog import Backlog
     from escrowmq.core.queues.queue import Queue
 

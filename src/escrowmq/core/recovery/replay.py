@@ -141,7 +141,7 @@ class Recovery:
 
     def _counters(self, lsn: int, payload: Payload) -> None:
         fields = decode_change(payload)
-        self._broker.branch_seen(fields.pop("next_branch", 1) - 1)
+        self._broker.transactions.seen(fields.pop("next_branch", 1) - 1)
         self._broker.restore(Kind.COUNTERS, fields)
 
     def _relocate(self, lsn: int, payload: Payload) -> None:

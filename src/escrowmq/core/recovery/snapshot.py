@@ -33,7 +33,10 @@ def snapshot(broker: Broker) -> Iterator[tuple[Kind, list[bytes]]]:
     The state is taken at the call, which copies no more than it must. The records are made one by one as they are asked
     for, on any thread, while the broker goes on; only compaction must wait, since it changes where entries lie.
     """
-    changes = [(Kind.COUNTERS, dict[str, Any](broker.counters())), *broker.topology_records()]
+    changes = [
+        (Kind.COUNTERS, dict[str, Any](broker.counters() | broker.transactions.counters())),
+        *broker.topology_records(),
+    ]
     held = _held_by_clients(broker)
     queues = [_Taken(queue, held.get(queue, [])) for queue in broker.durable_queues()]
     branches = list(broker.coordinator.records())

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
-from escrowmq.core.branches.branch import Publication, Settlement, TransactionBranch
+from escrowmq.core.branches.branch import RETURN, Keep, Publication, Settlement, TransactionBranch
 from escrowmq.core.branches.watch import Watch
 from escrowmq.core.broker import Broker
 from escrowmq.core.conditions import BrokerError, Condition
@@ -73,7 +74,6 @@ class Channel:
         self.prefix = b""
         self.middle = b""
         self._watch = Watch(self.broker.deadlines, connection.limits.transaction.age, self._timed_out)
-        self._settled_in_branch: list[tuple[int, Item]] = []
         self._published = 0  # sequence number of the last publish, in confirm mode
         self._confirmed = 0
         self._confirm_after = 0
@@ -102,7 +102,7 @@ class Channel:
             envelope = self._with_reply_address(envelope)
         if self.branch is not None:
             if queues or form.mandatory:
-                self.broker.enlist(self.branch, Publication(envelope, bodies, queues, form.mandatory))
+                self.broker.transactions.enlist(self.branch, Publication(envelope, bodies, queues, form.mandatory))
             return
         if not queues:
             if form.mandatory:
@@ -243,18 +243,18 @@ class Channel:
                 self.cancels.append(cancel)
 
     def held(self) -> Iterator[tuple[Consumer, Entry]]:
-        """Every delivery that is not settled, or settled in a transaction that has not ended."""
+        """Every delivery that is not settled. A branch holds those that were settled in it."""
         for entry, consumer in self.unsettled:
-            yield consumer, entry
-        for _, (entry, consumer) in self._settled_in_branch:
             yield consumer, entry
 
     def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry] | None]:
         """The same by places, for whom it is too much at once; None where there is nothing any more."""
         found = self.unsettled.part(start, most)
-        begin = max(start - self.unsettled.places, 0)
-        found += [item for _, item in self._settled_in_branch[begin : begin + most - len(found)]]
         return [None if item is None else (item[1], item[0]) for item in found]
+
+    def keep(self, consumer: Consumer, tags: Sequence[int], entries: Sequence[Entry]) -> None:
+        """Deliveries whose settlement is undone are in the client's hands again (TX-4)."""
+        self.unsettled.restore(zip(tags, zip(entries, repeat(consumer)), strict=False))
 
     # -- settlements
 
@@ -308,18 +308,16 @@ class Channel:
     def _settle_in(
         self, branch: TransactionBranch, taken: list[tuple[int, Item]], outcome: Outcome, *, requeue: bool
     ) -> None:
-        if self.demarcation is None:
-            self._settled_in_branch += taken
-        enlisted: list[Consumer] = []
-        try:
-            for consumer, entries in by_consumer([item for _, item in taken]):
-                enlisted.append(consumer)
-                self.broker.enlist(branch, Settlement(consumer, entries, outcome, requeue))
-        except BrokerError:
-            if self.demarcation is not None:
-                # The branch has given back what it refused; the rest goes back with the channel.
-                self._settled_in_branch = [one for one in taken if one[1][1] not in enlisted]
-            raise
+        kept = self.demarcation is None
+        groups = _by_consumer(taken)
+        for i, (consumer, tags, entries) in enumerate(groups, 1):
+            undo = Keep(self, tags) if kept else RETURN
+            try:
+                self.broker.transactions.enlist(branch, Settlement(consumer, entries, outcome, requeue, undo))
+            except BrokerError:  # the branch has undone the one that it refused
+                for other, others, rest in groups[i:]:
+                    self.keep(other, others, rest)
+                raise
 
     def recover(self, *, requeue: bool) -> None:
         """basic.recover: everything unsettled goes back to its queue, or out again to the same consumer.
@@ -341,38 +339,31 @@ class Channel:
 
     def begin(self) -> None:
         """TX-1; a new branch follows each one that ends (TX-12)."""
-        self.branch = self.broker.begin(self.connection.limits.transaction, self._watch)
+        self.branch = self.broker.transactions.begin(self.connection.limits.transaction, self._watch)
 
     def commit(self) -> int:
         """Commit the branch; what the answer has to wait for. Returns come before it (TX-7)."""
         branch = self._branch()
-        result = self.broker.commit(branch)
+        result = self.broker.transactions.commit(branch)
         for publication in result.returned:
             self.send_returns(publication.envelope, publication.contents, result.lsn)
-        self._settled_in_branch.clear()
-        self.broker.begin_again(branch)
+        self.broker.transactions.begin_again(branch)
         return result.lsn
 
     def rollback(self) -> None:
         """TX-4: publishes are dropped, settled deliveries are in the client's hands again."""
         branch = self._branch()
-        self.broker.rollback(branch)
-        self._restore_settled()
-        self.broker.begin_again(branch)
+        self.broker.transactions.rollback(branch)
+        self.broker.transactions.begin_again(branch)
 
     def _branch(self) -> TransactionBranch:
         if self.branch is None or self.demarcation is not None:
             raise BrokerError(Condition.PRECONDITION_FAILED, "channel is not transactional")
         return self.branch
 
-    def _restore_settled(self) -> None:
-        if self._settled_in_branch:
-            self.unsettled.restore(self._settled_in_branch)
-            self._settled_in_branch = []
-
     def _timed_out(self) -> None:
         age = self.connection.limits.transaction.age // 1000
-        self.broker.expire(self._branch())
+        self.broker.transactions.expire(self._branch())
         self.branch = None
         self.fail(codes.RESOURCE_ERROR, f"transaction is older than {age} s, the configured limit")
 
@@ -411,16 +402,29 @@ class Channel:
         if self.demarcation is not None:
             self.demarcation.leave()
         elif self.branch is not None:
-            broker.rollback(self.branch)
+            broker.transactions.close(self.branch)
             self.branch = None
         self._watch.close()
-        self._restore_settled()
         items = self.unsettled.clear()
         if items:
             for consumer, entries in by_consumer(items):
                 broker.requeue(consumer, entries)
         self.drop_reply_address()
         broker.holders.pop(self, None)
+
+
+def _by_consumer(taken: list[tuple[int, Item]]) -> list[tuple[Consumer, list[int], list[Entry]]]:
+    """Deliveries under their tags, grouped by the consumer that got them."""
+    consumer = taken[0][1][1]
+    entries = [entry for _, (entry, holder) in taken if holder is consumer]
+    if len(entries) == len(taken):
+        return [(consumer, [tag for tag, _ in taken], entries)]
+    groups: dict[Consumer, tuple[list[int], list[Entry]]] = {}
+    for tag, (entry, holder) in taken:
+        tags, held = groups.setdefault(holder, ([], []))
+        tags.append(tag)
+        held.append(entry)
+    return [(holder, *group) for holder, group in groups.items()]
 
 
 def _unknown_tag(tag: int) -> BrokerError:

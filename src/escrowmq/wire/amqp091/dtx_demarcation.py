@@ -26,7 +26,7 @@ class Demarcation:
         """Work for a branch from now on; not if it is rolled back already. Raises what the coordinator does."""
         channel = self._channel
         connection = channel.connection
-        result, branch = channel.broker.coordinator.start(
+        result, branch = channel.broker.demarcations.start(
             self,
             xid,
             join=join,
@@ -41,7 +41,7 @@ class Demarcation:
     def end(self, xid: Xid, *, fail: bool, suspend: bool) -> XaStatus:
         """Work for it no longer: what comes now is not transactional. Raises what the coordinator does."""
         channel = self._channel
-        result = channel.broker.coordinator.end(self, xid, fail=fail, suspend=suspend)
+        result = channel.broker.demarcations.end(self, xid, fail=fail, suspend=suspend)
         channel.branch = None
         return result.status
 
@@ -50,5 +50,5 @@ class Demarcation:
 
     def leave(self) -> None:
         """The channel is gone, and with it what it has done for branches that it has not ended (DTX-7)."""
-        self._channel.broker.coordinator.leave(self)
+        self._channel.broker.demarcations.leave(self)
         self._channel.branch = None

@@ -102,7 +102,7 @@ def recover(channel: Channel, method: spec.DtxCoordinationRecover) -> None:
     It waits for the disk as `on_channel` does: what is not in it has come to its end.
     """
     if method.startscan:
-        channel.scan = _coordinator(channel).recover(channel.vhost.name)
+        channel.scan = channel.broker.branches.recover(channel.vhost.name)
     scan = channel.scan
     if scan is None:
         raise BrokerError(Condition.COMMAND_INVALID, "no scan is open: the first recover of one has startscan")
@@ -120,20 +120,20 @@ def recover(channel: Channel, method: spec.DtxCoordinationRecover) -> None:
 
 def set_timeout(channel: Channel, method: spec.DtxCoordinationSetTimeout) -> None:
     """DTX-12."""
-    _coordinator(channel).set_timeout(_known(channel, method.xid), method.timeout)
+    channel.broker.branches.set_timeout(_known(channel, method.xid), method.timeout)
     channel.send(spec.DtxCoordinationSetTimeoutOk())
 
 
 def get_timeout(channel: Channel, method: spec.DtxCoordinationGetTimeout) -> None:
     """DTX-12."""
-    seconds = _coordinator(channel).get_timeout(_known(channel, method.xid))
+    seconds = channel.broker.branches.get_timeout(_known(channel, method.xid))
     channel.send(spec.DtxCoordinationGetTimeoutOk(seconds))
 
 
 def _known(channel: Channel, data: bytes) -> Xid:
     """The xid, unless its branch belongs to another virtual host. Raises INVALID_ARGUMENT, NOT_FOUND."""
     xid = Xid.decode(data)
-    _coordinator(channel).check_vhost(xid, channel.vhost.name)
+    channel.broker.branches.check_vhost(xid, channel.vhost.name)
     return xid
 
 

@@ -48,7 +48,7 @@ def settle(channel: Channel, method: spec.EscrowSettle) -> None:
     if channel.branch is None:
         lsn = broker.reservations.settle(work)
     elif work is not None:
-        broker.settle_reservation(channel.branch, work)
+        broker.transactions.settle_reservation(channel.branch, work)
     channel.send(spec.EscrowSettleOk(), lsn)
 
 

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import pytest
 
-from escrowmq.core.branches.branch import TRANSITIONS, Input, Limits, Publication, Settlement, State, TransactionBranch
+from escrowmq.core.branches.branch import (
+    RETURN,
+    TRANSITIONS,
+    Input,
+    Keep,
+    Limits,
+    Publication,
+    Settlement,
+    State,
+    TransactionBranch,
+)
 from escrowmq.core.branches.watch import Watch
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.deadlines import Deadlines
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.outcome import Outcome
 from tests.unit.core.site import Site
 
@@ -36,8 +48,28 @@ TABLE: dict[State, tuple[State | None, ...]] = {
 ENVELOPE = Envelope("", "q")
 
 
-def branch(limits: Limits | None = None) -> TransactionBranch:
-    return TransactionBranch(7, limits or Limits(), Watch(Deadlines(), 0, lambda: None))
+def branch(limits: Limits | None = None, returned: list[Settlement] | None = None) -> TransactionBranch:
+    """A branch; `returned` gets what it gives back to its place."""
+    give_back = ([] if returned is None else returned).append
+    return TransactionBranch(7, limits or Limits(), Watch(Deadlines(), 0, lambda: None), give_back)
+
+
+class Client:
+    """It holds deliveries under tags."""
+
+    def __init__(self) -> None:
+        self.holds: list[tuple[int, int]] = []
+        """Tags and positions."""
+
+    def keep(self, consumer: Consumer, tags: Sequence[int], entries: Sequence[Entry]) -> None:
+        self.holds += zip(tags, [entry.position for entry in entries], strict=True)
+
+
+def settlement(client: Client | None = None, first: int = 1, count: int = 2) -> Settlement:
+    """Of `count` deliveries from position `first` on, whose tags are ten times as high."""
+    entries = [Entry(position, b"body", Run(ENVELOPE, 1, 0)) for position in range(first, first + count)]
+    undo = RETURN if client is None else Keep(client, [10 * entry.position for entry in entries])
+    return Settlement(Site().queue().getter, entries, Outcome.ACCEPTED, undo=undo)
 
 
 def publication(*contents: bytes, envelope: Envelope = ENVELOPE, mandatory: bool = False) -> Publication:
@@ -55,6 +87,8 @@ def test_every_cell(state: State, given: Input) -> None:
     one.state = state
     expected = TABLE[state][list(Input).index(given)]
     if expected is not None:
+        assert one.after(given) is expected
+        assert one.state is state
         assert one.step(given) is expected
         assert one.state is expected
         return
@@ -98,6 +132,77 @@ class TestWork:
         with pytest.raises(BrokerError):
             one.enlist(publication(b"a"))
         assert one.empty
+
+
+class TestUndo:
+    @pytest.mark.rule("TX-4")
+    def test_keep_gives_the_client_its_deliveries_under_their_tags(self) -> None:
+        client, returned = Client(), list[Settlement]()
+        one = branch(returned=returned)
+        one.enlist(settlement(client))
+        one.enlist(settlement(client, 5, 1))
+        one.undo()
+        assert client.holds == [(10, 1), (20, 2), (50, 5)]
+        assert returned == []
+        assert one.empty
+
+    @pytest.mark.rule("DTX-14")
+    def test_return_sends_deliveries_back_to_their_places(self) -> None:
+        returned = list[Settlement]()
+        one = branch(returned=returned)
+        works = [settlement(), settlement(first=5)]
+        for work in works:
+            one.enlist(work)
+        one.undo()
+        assert returned == works
+        assert one.empty
+
+    def test_each_settlement_is_undone_in_its_own_way(self) -> None:
+        client, returned = Client(), list[Settlement]()
+        one = branch(returned=returned)
+        one.enlist(settlement(client))
+        one.enlist(work := settlement(first=5))
+        one.undo()
+        assert (client.holds, returned) == ([(10, 1), (20, 2)], [work])
+
+    def test_a_commit_undoes_nothing(self) -> None:
+        client = Client()
+        one = branch()
+        one.enlist(settlement(client))
+        one.end()
+        assert client.holds == []
+
+    @pytest.mark.rule("TX-13")
+    def test_a_settlement_over_the_bounds_is_undone_at_once(self) -> None:
+        client, returned = Client(), list[Settlement]()
+        one = branch(Limits(operations=1), returned)
+        for work in (settlement(client), settlement(first=5)):
+            with pytest.raises(BrokerError, match="more than 1 operations"):
+                one.enlist(work)
+        assert client.holds == [(10, 1), (20, 2)]
+        assert [entry.position for work in returned for entry in work.entries] == [5, 6]
+        assert one.empty
+
+    def test_so_is_one_that_comes_after_the_end(self) -> None:
+        client = Client()
+        one = branch()
+        one.step(Input.ROLLBACK)
+        with pytest.raises(BrokerError) as refused:
+            one.enlist(settlement(client))
+        assert refused.value.condition is Condition.ILLEGAL_STATE
+        assert client.holds == [(10, 1), (20, 2)]
+
+    def test_until_its_outcome_the_branch_holds_them(self) -> None:
+        one = branch()
+        for first, count in ((1, 2), (3, 3)):
+            one.enlist(settlement(first=first, count=count))
+        assert [entry.position for _, entry in one.held()] == [1, 2, 3, 4, 5]
+        for start in range(6):
+            for most in range(1, 6):
+                found = [item[1].position for item in one.held_part(start, most) if item is not None]
+                assert found == [1, 2, 3, 4, 5][start : start + most]
+        one.undo()
+        assert list(one.held()) == one.held_part(0, 9) == []
 
 
 @pytest.mark.rule("TX-13")

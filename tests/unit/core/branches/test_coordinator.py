@@ -33,11 +33,11 @@ STATES = (
 
 
 def start(**flags: Any) -> Call:
-    return lambda site, worker: site.coordinator.start(worker, X, limits=Limits(), **flags)[0].status
+    return lambda site, worker: site.demarcations.start(worker, X, limits=Limits(), **flags)[0].status
 
 
 def end(**flags: bool) -> Call:
-    return lambda site, worker: site.coordinator.end(worker, X, **flags).status
+    return lambda site, worker: site.demarcations.end(worker, X, **flags).status
 
 
 def forced(*, commit: bool) -> Call:
@@ -56,8 +56,8 @@ CALLS: dict[str, Call] = {
     "commit": lambda site, _: site.coordinator.commit(X, one_phase=False).status,
     "rollback": lambda site, _: site.coordinator.rollback(X).status,
     "forget": lambda site, _: site.coordinator.forget(X) and None,
-    "set-timeout": lambda site, _: site.coordinator.set_timeout(X, 5),
-    "get-timeout": lambda site, _: site.coordinator.get_timeout(X) and None,
+    "set-timeout": lambda site, _: site.branches.set_timeout(X, 5),
+    "get-timeout": lambda site, _: site.branches.get_timeout(X) and None,
     "force commit": forced(commit=True),
     "force rollback": forced(commit=False),
 }
@@ -114,10 +114,10 @@ class TestTable:
     def test_who_made_it(self, site: XaSite, call: str, state: str, expected: Answer) -> None:
         if state != "unknown":
             site.in_state(state)
-        before = site.coordinator.branches()
+        before = site.branches.views()
         assert ask(site, call, site.worker) == expected
         if isinstance(expected, Condition):
-            assert site.coordinator.branches() == before
+            assert site.branches.views() == before
 
     @pytest.mark.parametrize(("call", "state", "expected"), cells(OTHERS))
     def test_somebody_else(self, site: XaSite, call: str, state: str, expected: Answer) -> None:
@@ -128,13 +128,13 @@ class TestTable:
     @pytest.mark.parametrize("flags", [{"join": True, "resume": True}])
     def test_flags_of_start_that_exclude_each_other(self, site: XaSite, flags: dict[str, Any]) -> None:
         with pytest.raises(BrokerError) as refused:
-            site.coordinator.start(site.worker, X, limits=Limits(), **flags)
+            site.demarcations.start(site.worker, X, limits=Limits(), **flags)
         assert refused.value.condition is INVALID
 
     def test_flags_of_end_that_exclude_each_other(self, site: XaSite) -> None:
         site.start()
         with pytest.raises(BrokerError) as refused:
-            site.coordinator.end(site.worker, X, fail=True, suspend=True)
+            site.demarcations.end(site.worker, X, fail=True, suspend=True)
         assert refused.value.condition is INVALID
         assert site.end() is OK
 
@@ -143,7 +143,7 @@ class TestTable:
         site.prepared()
         assert ask_of(site, other) is UNKNOWN
         site.start(other)
-        assert site.coordinator.recover() == [X]
+        assert site.branches.recover() == [X]
 
 
 def ask_of(site: XaSite, xid: Xid) -> Condition:
@@ -160,7 +160,7 @@ class TestPrepare:
         end = site.journal.end_lsn
         assert site.coordinator.prepare(X) == (RDONLY, 0, (), "")
         assert site.journal.end_lsn == end
-        assert site.coordinator.branches() == []
+        assert site.branches.views() == []
 
     @pytest.mark.rule("DTX-8", "DTX-9")
     def test_its_record_has_everything_and_the_commit_only_names_it(self, site: XaSite) -> None:
@@ -196,7 +196,7 @@ class TestPrepare:
         consumer, sink = site.consume(site.q, credit=1)
         site.turn()
         branch = site.start()
-        site.broker.enlist(branch, Settlement(consumer, [sink.got[0][1]], Outcome.ACCEPTED))
+        site.broker.transactions.enlist(branch, Settlement(consumer, [sink.got[0][1]], Outcome.ACCEPTED))
         site.end()
         site.turn()
         assert sink.contents == [b"1"]
@@ -218,12 +218,12 @@ class TestPrepare:
         assert result.status is RB
         assert "full" in result.reason
         assert site.contents("q") == [b"old 0", b"old 1"]
-        assert site.coordinator.branches() == []
+        assert site.branches.views() == []
 
     def test_room_that_is_promised_is_not_given_to_others(self, site: XaSite) -> None:
         small = site.queue("small", {"x-max-length": 2, "x-overflow": "reject-publish"})
         branch = site.start()
-        site.broker.enlist(branch, site.publication("small", b"mine"))
+        site.broker.transactions.enlist(branch, site.publication("small", b"mine"))
         site.end()
         site.coordinator.prepare(X)
         site.turn()
@@ -260,7 +260,7 @@ class TestRollback:
         assert site.live() == 2
         again = site.restart()
         assert again.ready(again.q) == [(1, b"old 0", True), (2, b"old 1", False)]
-        assert again.coordinator.recover() == []
+        assert again.branches.recover() == []
 
     def test_a_purge_does_not_touch_what_is_locked(self, site: XaSite) -> None:
         site.prepared()
@@ -313,14 +313,14 @@ class TestHeuristic:
         site.turn()
         for now in (site, site.restart()):
             assert now.waiting() == expected
-            assert now.coordinator.recover() == [X]
+            assert now.branches.recover() == [X]
             assert now.coordinator.commit(X, one_phase=False).status is told
             assert now.coordinator.rollback(X).status is told
             assert now.waiting() == expected
         assert site.coordinator.forget(X) == site.journal.end_lsn
         site.turn()
-        assert site.coordinator.recover() == []
-        assert site.restart().coordinator.recover() == []
+        assert site.branches.recover() == []
+        assert site.restart().branches.recover() == []
         assert site.restart().waiting() == expected
 
     def test_it_survives_a_snapshot(self, site: XaSite) -> None:
@@ -330,10 +330,10 @@ class TestHeuristic:
         site.snapshot()
         again = site.restart()
         assert again.coordinator.rollback(X).status is COM
-        assert again.coordinator.branches()[0].state == "heuristic_committed"
+        assert again.branches.views()[0].state == "heuristic_committed"
         again.coordinator.forget(X)
         again.turn()
-        assert again.restart().coordinator.recover() == []
+        assert again.restart().branches.recover() == []
 
 
 @pytest.mark.rule("PIPE-2")
@@ -357,11 +357,11 @@ class TestDecide:
         found = decode_decide(payload)
         assert (found.application, found.epoch, found.rolled_back) == ("app", 1, [lost.number])
         assert [number for number, _ in found.committed] == [two.number, one.number]
-        assert site.coordinator.branches() == []
+        assert site.branches.views() == []
         again = site.restart()
         assert (again.contents("q"), again.contents("to")) == ([b"3", b"4"], [b"y", b"x"])
         assert again.coordinator.progress("app") == 1
-        assert again.coordinator.recover() == []
+        assert again.branches.recover() == []
 
     def test_other_transactions_are_left_alone(self, site: XaSite) -> None:
         others = [Xid(2, b"global", b"one"), Xid(1, b"another", b"one")]
@@ -369,7 +369,7 @@ class TestDecide:
             site.prepared(other, settle=0)
         site.prepared(X, settle=0)
         assert self.decide(site, b"one") is OK
-        assert site.coordinator.recover() == others
+        assert site.branches.recover() == others
 
     def test_an_epoch_is_decided_once(self, site: XaSite) -> None:
         site.prepared(settle=0)
@@ -379,7 +379,7 @@ class TestDecide:
         assert again.coordinator.decide(b"global", 1, [b"two"], application="app", epoch=5).status is OK
         again.turn()
         assert again.waiting() == ([b"old 0", b"old 1"], [b"new"])
-        assert again.coordinator.recover() == []
+        assert again.branches.recover() == []
         assert again.coordinator.progress("app") == 5
         end = again.journal.end_lsn
         assert again.coordinator.decide(b"global", 1, [b"two"], application="app", epoch=4).status is OK
@@ -400,7 +400,7 @@ class TestDecide:
         with pytest.raises(BrokerError) as refused:
             self.decide(site, b"one", winner)
         assert refused.value.condition is condition
-        assert site.coordinator.recover() == [X]
+        assert site.branches.recover() == [X]
         assert site.coordinator.progress("app") is None
         assert site.contents("to") == []
 
@@ -416,7 +416,7 @@ class TestDecide:
         site.prepared(Y, settle=0)
         site.coordinator.force(Y, commit=False)
         self.decide(site, b"one")
-        assert site.coordinator.recover() == [Y]
+        assert site.branches.recover() == [Y]
 
 
 def test_a_branch_holds_what_was_settled_in_it(site: XaSite) -> None:
@@ -436,7 +436,7 @@ def test_a_consumer_may_be_gone_when_its_branch_is_decided(site: XaSite) -> None
     consumer, _ = site.consume(site.q, sink, credit=1)
     site.turn()
     branch = site.start()
-    site.broker.enlist(branch, Settlement(consumer, [sink.got[0][1]], Outcome.ACCEPTED))
+    site.broker.transactions.enlist(branch, Settlement(consumer, [sink.got[0][1]], Outcome.ACCEPTED))
     site.broker.unsubscribe(consumer)
     site.end()
     site.coordinator.rollback(X)

@@ -24,13 +24,13 @@ class TestDemarcation:
     def test_one_branch_at_a_time(self, site: XaSite) -> None:
         site.start()
         with pytest.raises(BrokerError, match="end that before") as refused:
-            site.coordinator.start(site.worker, Y, limits=Limits())
+            site.demarcations.start(site.worker, Y, limits=Limits())
         assert refused.value.condition is Condition.COMMAND_INVALID
-        assert [view.xid for view in site.coordinator.branches()] == [X]
+        assert [view.xid for view in site.branches.views()] == [X]
         assert site.end() is OK
         site.start(Y)
         with pytest.raises(BrokerError, match="end that before"):
-            site.coordinator.start(site.worker, X, join=True, limits=Limits())
+            site.demarcations.start(site.worker, X, join=True, limits=Limits())
 
     @pytest.mark.rule("DTX-5")
     def test_another_one_while_the_first_is_suspended(self, site: XaSite) -> None:
@@ -46,7 +46,7 @@ class TestDemarcation:
         other = Channel()
         one = site.start()
         assert site.start(worker=other, join=True) is one
-        site.broker.enlist(one, site.publication("to", b"new"))
+        site.broker.transactions.enlist(one, site.publication("to", b"new"))
         assert site.end() is OK
         coordinator = site.coordinator
         for call in (coordinator.prepare, coordinator.rollback, partial(coordinator.commit, one_phase=True)):
@@ -64,20 +64,20 @@ class TestDemarcation:
         site.publish("q", b"1", b"2")
         branch = site.start()
         site.settle(branch)
-        site.broker.enlist(branch, site.publication("to", b"new"))
+        site.broker.transactions.enlist(branch, site.publication("to", b"new"))
         if suspended:
             site.end(suspend=True)
-        site.coordinator.leave(site.worker)
+        site.demarcations.leave(site.worker)
         assert site.ready(site.q) == [(1, b"1", True), (2, b"2", False)]
         assert site.coordinator.prepare(X).status is RB
-        assert site.coordinator.branches() == []
+        assert site.branches.views() == []
         assert site.contents("to") == []
-        site.coordinator.leave(site.worker)
+        site.demarcations.leave(site.worker)
 
     @pytest.mark.rule("DTX-7")
     def test_a_worker_that_had_ended_leaves_the_branch_alone(self, site: XaSite) -> None:
         site.worked()
-        site.coordinator.leave(site.worker)
+        site.demarcations.leave(site.worker)
         assert site.coordinator.prepare(X).status is OK
 
     @pytest.mark.rule("DTX-7")
@@ -85,10 +85,10 @@ class TestDemarcation:
         other = Channel()
         branch = site.start()
         site.start(worker=other, join=True)
-        site.coordinator.leave(site.worker)
+        site.demarcations.leave(site.worker)
         site.publish("q", b"1")
         site.settle(branch)
-        site.broker.enlist(branch, site.publication("to", b"new"))
+        site.broker.transactions.enlist(branch, site.publication("to", b"new"))
         assert site.ready(site.q) == [(1, b"1", True)]
         assert site.q.unsettled == 0
         assert site.end(worker=other) is RB
@@ -97,19 +97,19 @@ class TestDemarcation:
 
     def test_what_nobody_asks_for_does_not_stay(self, site: XaSite) -> None:
         site.start()
-        site.coordinator.set_timeout(X, 0)
-        site.coordinator.leave(site.worker)
+        site.branches.set_timeout(X, 0)
+        site.demarcations.leave(site.worker)
         site.after(60_000)
-        assert site.coordinator.branches()[0].state == "timed_out"
+        assert site.branches.views()[0].state == "timed_out"
         site.after(30 * 60_000)
-        assert site.coordinator.branches() == []
+        assert site.branches.views() == []
 
     @pytest.mark.rule("TX-13")
     def test_there_are_only_so_many(self, site: XaSite) -> None:
-        site.coordinator.max_branches = 1
+        site.branches.max_branches = 1
         site.worked()
         with pytest.raises(BrokerError, match="1 transaction branches already") as refused:
-            site.coordinator.start(site.worker, Y, limits=Limits())
+            site.demarcations.start(site.worker, Y, limits=Limits())
         assert refused.value.condition is Condition.LIMIT_EXCEEDED
         site.after(60_001)
         site.start(Y)
@@ -123,5 +123,5 @@ class TestDemarcation:
             site.settle(branch)
         assert refused.value.condition is Condition.LIMIT_EXCEEDED
         assert site.ready(site.q) == [(2, b"2", True)]
-        site.coordinator.leave(site.worker)  # as a channel does that is closed for it
+        site.demarcations.leave(site.worker)  # as a channel does that is closed for it
         assert site.contents("q") == [b"1", b"2"]

@@ -34,10 +34,10 @@ def test_what_would_not_fit_in_the_record_of_its_outcome_is_not_prepared(
     site.turn()
     monkeypatch.setattr(records_module, "RECORD_BYTES", 20_000 if fits else 9_000)
     coordinator, worker = site.broker.coordinator, Worker()
-    _, branch = coordinator.start(worker, X, limits=Limits())
+    _, branch = site.broker.demarcations.start(worker, X, limits=Limits())
     assert branch is not None
-    site.broker.enlist(branch, Settlement(consumer, [entry for _, entry in sink.got], Outcome.REJECTED))
-    coordinator.end(worker, X)
+    site.broker.transactions.enlist(branch, Settlement(consumer, [entry for _, entry in sink.got], Outcome.REJECTED))
+    site.broker.demarcations.end(worker, X)
     prepared = coordinator.prepare(X)
     if fits:
         assert prepared.status is XaStatus.OK

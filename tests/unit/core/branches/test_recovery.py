@@ -52,7 +52,7 @@ def test_either_outcome_is_possible(site: XaSite, before: str, commit: bool) -> 
     if before == "restarts":
         site = site.restart().restart()
     again = site.restart()
-    assert again.coordinator.recover() == [X]
+    assert again.branches.recover() == [X]
     assert again.waiting() == ([b"old 2"], [])
     assert again.q.unsettled == 2
     live = again.live()
@@ -65,7 +65,7 @@ def test_either_outcome_is_possible(site: XaSite, before: str, commit: bool) -> 
     assert again.live() == live - (2 if commit else 1)
     last = again.restart()
     assert last.waiting() == expected
-    assert last.coordinator.recover() == []
+    assert last.branches.recover() == []
     if not commit:
         assert [redelivered for _, _, redelivered in last.ready(last.q)[:2]] == [True, True]
 
@@ -77,7 +77,7 @@ def test_what_is_not_on_disk_was_not_prepared() -> None:
     site.sync()
     site.coordinator.prepare(X)
     again = site.restart()
-    assert again.coordinator.branches() == []
+    assert again.branches.views() == []
     assert again.waiting() == ([b"old 0", b"old 1"], [])
 
 
@@ -107,7 +107,7 @@ def test_queues_that_are_deleted_meanwhile(site: XaSite) -> None:
 def test_a_mandatory_message_without_a_queue_is_returned_after_a_restart() -> None:
     site = XaSite()
     branch = site.start()
-    site.broker.enlist(branch, site.publication("to", b"back", mandatory=True))
+    site.broker.transactions.enlist(branch, site.publication("to", b"back", mandatory=True))
     site.end()
     site.coordinator.prepare(X)
     site.broker.delete_queue(site.vhost.queue("to"))
@@ -125,7 +125,7 @@ def test_a_mandatory_message_that_had_no_lasting_queue_is_returned_after_a_resta
     site = XaSite()
     site.queue("fleeting", durable=False)
     branch = site.start()
-    site.broker.enlist(branch, site.publication(key, b"back", mandatory=True))
+    site.broker.transactions.enlist(branch, site.publication(key, b"back", mandatory=True))
     site.end()
     assert site.coordinator.prepare(X).status is OK
     site.turn()
@@ -178,7 +178,7 @@ def test_settlements_of_other_kinds(outcome: Outcome, requeue: bool) -> None:
 
 
 def test_numbers_are_never_given_again(site: XaSite) -> None:
-    first = site.coordinator.branches()[0].number
+    first = site.branches.views()[0].number
     again = site.restart()
     assert again.start(Xid(1, b"next", b"")).number == first + 1
     again.snapshot()
@@ -187,9 +187,9 @@ def test_numbers_are_never_given_again(site: XaSite) -> None:
 
 
 def test_how_it_stood(site: XaSite) -> None:
-    site.coordinator.set_timeout(X, 7)
+    site.branches.set_timeout(X, 7)
     site.snapshot()
-    found = site.restart().coordinator
-    (branch,) = found.branches()
+    found = site.restart().branches
+    (branch,) = found.views()
     assert branch.state == State.PREPARED.name.lower()
     assert found.get_timeout(X) == 7

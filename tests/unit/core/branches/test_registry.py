@@ -23,33 +23,33 @@ class TestTimeouts:
         site.publish("q", b"1")
         branch = site.start()
         site.settle(branch)
-        assert site.coordinator.get_timeout(X) == 60
+        assert site.branches.get_timeout(X) == 60
         site.after(59_999)
         assert site.contents("q") == []
         site.after(1)
         assert site.ready(site.q) == [(1, b"1", True)]
         assert site.worker.expired == [branch]
-        site.broker.enlist(branch, site.publication("to", b"late"))
+        site.broker.transactions.enlist(branch, site.publication("to", b"late"))
         assert site.end() is TIMEOUT
         assert site.coordinator.rollback(X).status is TIMEOUT
-        assert site.coordinator.branches() == []
+        assert site.branches.views() == []
         assert site.waiting() == ([b"1"], [])
 
     def test_a_prepared_one_never_is(self, site: XaSite) -> None:
         site.prepared()
         site.after(10**9)
-        assert site.coordinator.recover() == [X]
-        site.coordinator.set_timeout(X, 1)
+        assert site.branches.recover() == [X]
+        site.branches.set_timeout(X, 1)
         site.after(10**9)
         assert site.coordinator.commit(X, one_phase=False).status is OK
 
     def test_set_anew(self, site: XaSite) -> None:
         site.worked()
         site.after(50_000)
-        site.coordinator.set_timeout(X, 20)
+        site.branches.set_timeout(X, 20)
         site.after(19_999)
-        assert site.coordinator.get_timeout(X) == 20
-        site.coordinator.set_timeout(X, 0)
+        assert site.branches.get_timeout(X) == 20
+        site.branches.set_timeout(X, 0)
         site.after(10**9)
         assert site.coordinator.prepare(X).status is OK
 
@@ -57,8 +57,8 @@ class TestTimeouts:
     @pytest.mark.parametrize(("asked", "given"), [(0, 100), (50, 50), (500, 100)])
     def test_no_longer_than_its_bounds_allow(self, site: XaSite, asked: int, given: int) -> None:
         site.start(limits=Limits(age=100_000))
-        site.coordinator.set_timeout(X, asked)
-        assert site.coordinator.get_timeout(X) == given
+        site.branches.set_timeout(X, asked)
+        assert site.branches.get_timeout(X) == given
 
     def test_those_that_nobody_asks_for_are_forgotten(self, site: XaSite, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("escrowmq.core.branches.registry.MAX_OVERDUE", 2)
@@ -66,4 +66,4 @@ class TestTimeouts:
             site.worked(Xid(1, b"g", b"%d" % i), settle=0)
             site.after(1)
         site.after(60_000)
-        assert [view.xid.bqual for view in site.coordinator.branches()] == [b"2", b"3"]
+        assert [view.xid.bqual for view in site.branches.views()] == [b"2", b"3"]

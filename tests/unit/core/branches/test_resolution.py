@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from escrowmq.core.branches import resolution
+from escrowmq.core.branches import decision
 from escrowmq.core.branches.branch import Publication
 from escrowmq.core.branches.resolution import resolve
 from escrowmq.core.branches.xa import XaStatus
@@ -44,10 +44,10 @@ def test_positions_go_on_from_branch_to_branch() -> None:
         lsn = site.journal.append(Kind.COMMIT, *parts)
         return [[lsn + offsets[0]], [lsn + offsets[1]]]
 
-    outcomes = resolve(site.broker, [one, two], write)
+    returned = resolve(site.broker, [one, two], write)
     site.turn()
     assert site.contents("to") == [b"a", b"b", b"c"]
-    assert [outcome.returned for outcome in outcomes] == [[], []]
+    assert returned == []
     (record,) = site.records(Kind.COMMIT)
     placed = [decode_placed(payload) for _, _, payload in decode_commit(record)[1]]
     to = site.vhost.queue("to").ident
@@ -58,8 +58,8 @@ def test_an_old_block_serves_unless_a_message_lives_from_its_commit_on() -> None
     site = XaSite()
     site.queue("brief", {"x-message-ttl": 60_000})
     branch = site.start()
-    site.broker.enlist(branch, site.publication("to", b"stays"))
-    site.broker.enlist(branch, site.publication("brief", b"ages"))
+    site.broker.transactions.enlist(branch, site.publication("to", b"stays"))
+    site.broker.transactions.enlist(branch, site.publication("brief", b"ages"))
     site.end()
     site.coordinator.prepare(X)
     site.after(5)
@@ -97,9 +97,9 @@ class TestCommit:
         made = Envelope("", "both", durable=True)
         branch = site.start()
         queues = (site.vhost.queue("to"), site.vhost.queue("other"))
-        site.broker.enlist(branch, Publication(made, [b"both"], queues))
-        site.broker.enlist(branch, site.publication("to", b"lost"))
-        site.broker.enlist(branch, site.publication("to", b"back", mandatory=True))
+        site.broker.transactions.enlist(branch, Publication(made, [b"both"], queues))
+        site.broker.transactions.enlist(branch, site.publication("to", b"lost"))
+        site.broker.transactions.enlist(branch, site.publication("to", b"back", mandatory=True))
         site.end()
         site.coordinator.prepare(X)
         site.broker.delete_queue(site.vhost.queue("to"))
@@ -151,7 +151,7 @@ class TestCommit:
     def test_a_message_lives_from_its_commit_on(self, site: XaSite) -> None:
         to = site.queue("brief", {"x-message-ttl": 1000})
         branch = site.start()
-        site.broker.enlist(branch, site.publication("brief", b"new"))
+        site.broker.transactions.enlist(branch, site.publication("brief", b"new"))
         site.end()
         site.coordinator.prepare(X)
         site.after(10_000)
@@ -169,9 +169,9 @@ class TestCommit:
     def test_transient_messages_and_queues(self, site: XaSite) -> None:
         site.queue("passing", durable=False)
         branch = site.start()
-        site.broker.enlist(branch, site.publication("passing", b"1"))
-        site.broker.enlist(branch, site.publication("to", b"2", durable=False))
-        site.broker.enlist(branch, site.publication("to", b"3"))
+        site.broker.transactions.enlist(branch, site.publication("passing", b"1"))
+        site.broker.transactions.enlist(branch, site.publication("to", b"2", durable=False))
+        site.broker.transactions.enlist(branch, site.publication("to", b"3"))
         site.end()
         site.coordinator.prepare(X)
         site.turn()
@@ -186,7 +186,7 @@ class TestCommit:
     def test_streams(self, site: XaSite) -> None:
         stream = site.queue("stream", {"x-queue-type": "stream"})
         branch = site.start()
-        site.broker.enlist(branch, site.publication("stream", b"1", b"2", durable=False))
+        site.broker.transactions.enlist(branch, site.publication("stream", b"1", b"2", durable=False))
         site.end()
         site.coordinator.prepare(X)
         site.after(5)
@@ -198,7 +198,7 @@ class TestCommit:
     def test_a_stream_has_a_run_at_the_time_of_its_commit_not_of_its_prepare(self, site: XaSite) -> None:
         site.queue("stream", {"x-queue-type": "stream"})
         branch = site.start()
-        site.broker.enlist(branch, site.publication("stream", b"late"))
+        site.broker.transactions.enlist(branch, site.publication("stream", b"late"))
         site.end()
         site.coordinator.prepare(X)
         for body in (b"1", b"2"):
@@ -230,7 +230,7 @@ class TestCommit:
         site.turn()
         assert site.waiting() == ([b"old 1"], [b"new"])
         assert site.restart().waiting() == ([b"old 1"], [b"new"])
-        assert site.coordinator.branches() == []
+        assert site.branches.views() == []
 
     def test_in_one_phase_without_room(self, site: XaSite) -> None:
         site.queue("small", {"x-max-length": 1, "x-overflow": "reject-publish"})
@@ -254,8 +254,10 @@ def test_content_that_is_written_again_does_not_make_the_record_of_an_outcome_lo
     names = [Xid(1, b"many", b"%d" % number) for number in range(3)]
     for name in names:
         branch = site.start(name)
-        site.broker.enlist(branch, site.publication("brief", b"small"))
-        site.broker.enlist(branch, Publication(Envelope("", "brief", b"", durable=True), [LARGE, LARGE], (brief,)))
+        site.broker.transactions.enlist(branch, site.publication("brief", b"small"))
+        site.broker.transactions.enlist(
+            branch, Publication(Envelope("", "brief", b"", durable=True), [LARGE, LARGE], (brief,))
+        )
         site.end(name)
         assert site.coordinator.prepare(name).status is OK
     site.after(50_000)
@@ -267,7 +269,7 @@ def test_content_that_is_written_again_does_not_make_the_record_of_an_outcome_lo
         assert len(record) < 1000
         assert site.live() == 9
     again = site.restart()
-    assert again.coordinator.recover() == ([] if on_disk else names)
+    assert again.branches.recover() == ([] if on_disk else names)
     assert again.live() == 9
     if on_disk:
         again.after(50_000)
@@ -280,7 +282,7 @@ def test_content_that_is_written_again_does_not_make_the_record_of_an_outcome_lo
 @pytest.mark.rule("DTX-9", "TX-5")
 def test_dead_letters_of_an_outcome_are_written_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where they go may have changed since the branch was prepared, and been nowhere then."""
-    monkeypatch.setattr(resolution, "BLOCK_BYTES", 70_000)
+    monkeypatch.setattr(decision, "BLOCK_BYTES", 70_000)
     site = XaSite()
     site.broker.delete_queue(site.q)
     site.queue("q", {"x-dead-letter-exchange": "amq.fanout"})

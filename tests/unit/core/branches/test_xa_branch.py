@@ -47,19 +47,6 @@ def test_what_comes_too_late_goes_back_at_once(site: XaSite, state: State) -> No
     assert site.ready(site.q) == [(1, b"1", True)]
 
 
-def test_parts_of_what_it_holds(site: XaSite) -> None:
-    site.publish("q", *[b"%d" % i for i in range(5)])
-    branch = site.start()
-    site.settle(branch, 2)
-    site.settle(branch, 3)
-    whole = [entry.position for _, entry in branch.held()]
-    assert whole == [1, 2, 3, 4, 5]
-    for start in range(6):
-        for most in range(1, 6):
-            found = [item[1].position for item in branch.held_part(start, most) if item is not None]
-            assert found == whole[start : start + most]
-
-
 @pytest.mark.parametrize(
     ("age", "asked", "given"), [(0, 0, 0), (0, 7, 7), (5000, 0, 5), (5000, 7, 5), (5000, 3, 3), (10, 0, 1)]
 )

@@ -427,8 +427,8 @@ class TestEscrow:
     def test_what_waits_for_the_disk_is_invisible_and_so_is_what_follows(self, site: Site) -> None:
         queue = site.queue()
         branch = site.begin()
-        site.broker.enlist(branch, site.publication("q", b"tx"))
-        site.broker.commit(branch)
+        site.broker.transactions.enlist(branch, site.publication("q", b"tx"))
+        site.broker.transactions.commit(branch)
         site.publish("q", b"plain", durable=False)
         assert queue.ready == 0
         assert site.broker.get(queue, auto_settle=True) is None
@@ -438,8 +438,8 @@ class TestEscrow:
     def test_it_counts_for_what_is_refused(self, site: Site) -> None:
         queue = site.queue(arguments={"x-max-length": 3, "x-max-length-bytes": 5, "x-overflow": "reject-publish"})
         branch = site.begin()
-        site.broker.enlist(branch, site.publication("q", b"four"))
-        site.broker.commit(branch)
+        site.broker.transactions.enlist(branch, site.publication("q", b"four"))
+        site.broker.transactions.commit(branch)
         assert queue.accepts(2, 1)
         assert not queue.accepts(3, 1)
         assert not queue.accepts(1, 2)
@@ -447,8 +447,8 @@ class TestEscrow:
     def test_deleting_the_queue_gives_it_back(self, site: Site) -> None:
         queue = site.queue()
         branch = site.begin()
-        site.broker.enlist(branch, site.publication("q", b"tx"))
-        site.broker.commit(branch)
+        site.broker.transactions.enlist(branch, site.publication("q", b"tx"))
+        site.broker.transactions.commit(branch)
         site.broker.delete_queue(queue)
         site.turn()
         assert site.live() == 0

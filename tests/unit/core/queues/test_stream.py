@@ -143,8 +143,8 @@ class TestReading:
         queue = stream(site)
         sink = read(site, queue, "first")
         branch = site.begin()
-        site.broker.enlist(branch, site.publication("s", b"a", b"b"))
-        site.broker.commit(branch)
+        site.broker.transactions.enlist(branch, site.publication("s", b"a", b"b"))
+        site.broker.transactions.commit(branch)
         site.turn(sync=False)
         assert sink.contents == []
         late = read(site, queue, "next")

@@ -85,10 +85,10 @@ class Life:
             case ("transact", one, two, i):
                 branch = site.begin()
                 for name in (one, two):
-                    site.broker.enlist(branch, site.publication(name, *self.contents(2)))
+                    site.broker.transactions.enlist(branch, site.publication(name, *self.contents(2)))
                 if (held := self.held(i)) is not None:
-                    site.broker.enlist(branch, Settlement(held[0], [held[1]], Outcome.REJECTED))
-                site.broker.commit(branch)
+                    site.broker.transactions.enlist(branch, Settlement(held[0], [held[1]], Outcome.REJECTED))
+                site.broker.transactions.commit(branch)
             case ("purge", name):
                 if name != "stream":
                     site.broker.purge(site.vhost.queue(name))

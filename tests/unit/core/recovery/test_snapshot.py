@@ -62,9 +62,9 @@ def test_what_waits_for_the_disk_is_in_it() -> None:
     queue = site.queue()
     site.publish("q", b"a")
     branch = site.begin()
-    site.broker.enlist(branch, site.publication("q", b"b", b"c"))
-    site.broker.enlist(branch, site.publication("q", b"transient", durable=False))
-    site.broker.commit(branch)
+    site.broker.transactions.enlist(branch, site.publication("q", b"b", b"c"))
+    site.broker.transactions.enlist(branch, site.publication("q", b"transient", durable=False))
+    site.broker.transactions.commit(branch)
     assert [position for position, _, _ in rows(states(site)[queue.ident])] == [1, 2, 3]
 
 

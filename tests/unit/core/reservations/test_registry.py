@@ -172,9 +172,9 @@ class Life:
         work = broker.reservations.settlement(self.queue(name), group, end)
         if in_branch and work is not None:
             branch = self.site.begin()
-            broker.enlist(branch, self.site.publication(name, *self.contents(1)))
-            broker.settle_reservation(branch, work)
-            broker.commit(branch)
+            broker.transactions.enlist(branch, self.site.publication(name, *self.contents(1)))
+            broker.transactions.settle_reservation(branch, work)
+            broker.transactions.commit(branch)
         else:
             broker.reservations.settle(work)
         for number in [number for number in known if number < end]:
@@ -345,10 +345,10 @@ class TestHolding:
         work = reservations.settlement(queue, "g", 4)
         assert work is not None
         branch = site.begin()
-        site.broker.settle_reservation(branch, work)
+        site.broker.transactions.settle_reservation(branch, work)
         site.broker.delete_queue(queue)
         assert site.live() == 0
-        assert site.broker.commit(branch).lsn == site.journal.end_lsn
+        assert site.broker.transactions.commit(branch).lsn == site.journal.end_lsn
         site.turn()
         again = site.restart()
         assert "q" not in again.vhost.queues
@@ -407,9 +407,9 @@ class TestSettling:
         branch = site.begin()
         work = reservations.settlement(queue, "g", 3)
         assert work is not None
-        site.broker.settle_reservation(branch, work)
+        site.broker.transactions.settle_reservation(branch, work)
         assert not branch.empty
-        site.broker.rollback(branch)
+        site.broker.transactions.rollback(branch)
         assert reservations.reserve(queue, "g")[:4] == (1, 4, 0, 1)
         assert not site.records(Kind.RELEASED)
 
@@ -419,11 +419,11 @@ class TestSettling:
         site.queue("out")
         reservations.reserve(queue, "g", 3)
         branch = site.begin()
-        site.broker.enlist(branch, site.publication("out", b"result"))
+        site.broker.transactions.enlist(branch, site.publication("out", b"result"))
         work = reservations.settlement(queue, "g", 4)
         assert work is not None
-        site.broker.settle_reservation(branch, work)
-        site.broker.commit(branch)
+        site.broker.transactions.settle_reservation(branch, work)
+        site.broker.transactions.commit(branch)
         site.turn()
         assert len(site.records(Kind.COMMIT)) == 1
         again = site.restart()
@@ -437,8 +437,8 @@ class TestSettling:
         for end in (4, 3, 6):
             work = reservations.settlement(queue, "g", end)
             assert work is not None
-            site.broker.settle_reservation(branch, work)
-        site.broker.commit(branch)
+            site.broker.transactions.settle_reservation(branch, work)
+        site.broker.transactions.commit(branch)
         site.turn()
         again = site.restart()
         assert again.live() == site.live() == 5
@@ -448,13 +448,13 @@ class TestSettling:
         queue, reservations = site.vhost.queue("q"), site.broker.reservations
         reservations.reserve(queue, "g", 3)
         branch = site.begin()
-        site.broker.enlist(branch, site.publication("q", b"more"))
+        site.broker.transactions.enlist(branch, site.publication("q", b"more"))
         work = reservations.settlement(queue, "g", 3)
         assert work is not None
-        site.broker.settle_reservation(branch, work)
+        site.broker.transactions.settle_reservation(branch, work)
         reservations.release(queue, "g")
         with pytest.raises(BrokerError, match="have been released"):
-            site.broker.commit(branch)
+            site.broker.transactions.commit(branch)
         assert queue.ready == 10
         with pytest.raises(BrokerError, match="have been released"):
             reservations.settlement(queue, "g", 3)
@@ -540,8 +540,8 @@ class TestStreams:
         queue = site.queue("s", {"x-queue-type": "stream"})
         site.publish("s", b"a")
         branch = site.begin()
-        site.broker.enlist(branch, site.publication("s", b"b"))
-        site.broker.commit(branch)
+        site.broker.transactions.enlist(branch, site.publication("s", b"b"))
+        site.broker.transactions.commit(branch)
         assert len(site.broker.reservations.read(queue, "", 1)) == 1
         site.sync()
         assert len(site.broker.reservations.read(queue, "", 1)) == 2

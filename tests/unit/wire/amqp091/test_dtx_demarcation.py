@@ -47,7 +47,7 @@ def test_the_branch_of_the_channel_is_the_one_that_it_is_associated_with() -> No
 
 def test_an_operator_learns_who_works_for_a_branch() -> None:
     server, client = working()
-    (view,) = server.broker.coordinator.branches()
+    (view,) = server.broker.branches.views()
     assert view.owner == f"guest from {client.port.endpoint.label}, channel 1"
     assert view.xid == X
 
@@ -96,7 +96,7 @@ def test_whatever_ends_the_channel_undoes_its_work(how: str, suspended: bool) ->
             client.send(1, spec.QueueDeclare("none", passive=True))
     assert bodies(server) == [b"1"]
     assert not server.broker.vhost("/").queue("q").unsettled
-    (view,) = server.broker.coordinator.branches()
+    (view,) = server.broker.branches.views()
     assert (view.state, view.workers) == ("rollback_only", 0)
     assert server.broker.coordinator.prepare(X).status is XaStatus.RB_ROLLBACK
 

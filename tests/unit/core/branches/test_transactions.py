@@ -1,0 +1,185 @@
+"""Transactions without an xid: what their commits and rollbacks do."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.core.branches.branch import Keep, Limits, Settlement, State
+from escrowmq.core.branches.watch import Watch
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.records import kinds as records_module
+from tests.unit.core.site import Hand, Site, dead_lettering, taken
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+class TestTransactions:
+    @pytest.mark.rule("TX-5")
+    @pytest.mark.rule("TX-8")
+    def test_all_or_nothing_after_a_crash(self, site: Site) -> None:
+        one, _ = site.queue("one"), site.queue("two")
+        site.publish("one", b"old", b"older")
+        consumer, entries = taken(site, one)
+        site.turn()
+        branch = site.begin()
+        site.broker.transactions.enlist(branch, Settlement(consumer, entries[:1], Outcome.ACCEPTED))
+        site.broker.transactions.enlist(branch, site.publication("one", b"new"))
+        site.broker.transactions.enlist(branch, site.publication("two", b"new"))
+        result = site.broker.transactions.commit(branch)
+        assert result.lsn == site.journal.end_lsn
+        before = site.restart()
+        assert (before.contents("one"), before.contents("two")) == ([b"old", b"older"], [])
+        site.sync()
+        after = site.restart()
+        assert (after.contents("one"), after.contents("two")) == ([b"older", b"new"], [b"new"])
+
+    @pytest.mark.rule("TX-12")
+    def test_an_empty_commit_writes_nothing(self, site: Site) -> None:
+        before = site.journal.end_lsn
+        branch = site.begin()
+        assert site.broker.transactions.commit(branch) == site.broker.transactions.commit(site.begin())
+        assert site.journal.end_lsn == before
+        assert branch.state is State.COMMITTED
+
+    @pytest.mark.rule("ORD-4")
+    def test_publishes_stand_together_in_their_order(self, site: Site) -> None:
+        site.queue()
+        branch = site.begin()
+        for i in range(5):
+            site.broker.transactions.enlist(branch, site.publication("q", b"tx%d" % i))
+            site.publish("q", b"plain%d" % i)
+        site.broker.transactions.commit(branch)
+        site.turn()
+        expected = [b"plain%d" % i for i in range(5)] + [b"tx%d" % i for i in range(5)]
+        assert site.contents() == site.restart().contents() == expected
+
+    @pytest.mark.rule("TX-11")
+    def test_a_queue_that_was_deleted_meanwhile(self, site: Site) -> None:
+        gone, stays = site.queue("gone"), site.queue("stays")
+        for name in ("gone", "stays"):
+            site.broker.bind_queue(site.vhost, "amq.fanout", name, "")
+        branch = site.begin()
+        site.broker.transactions.enlist(branch, site.publication("gone", b"returned", mandatory=True))
+        site.broker.transactions.enlist(branch, site.publication("gone", b"lost"))
+        site.broker.transactions.enlist(branch, site.publication("", b"both", exchange="amq.fanout", mandatory=True))
+        site.broker.delete_queue(gone)
+        site.queue("gone")
+        result = site.broker.transactions.commit(branch)
+        site.turn()
+        assert [work.contents for work in result.returned] == [[b"returned"]]
+        assert site.contents("stays") == [b"both"]
+        assert site.contents("gone") == [], "the new one is another queue"
+        assert stays.ready == 1
+
+    @pytest.mark.rule("TX-3")
+    @pytest.mark.rule("TX-4")
+    def test_a_rollback_changes_nothing(self, site: Site) -> None:
+        queue = site.queue()
+        site.publish("q", b"a")
+        consumer, sink = site.consume(queue, credit=1)
+        site.publish("q", b"b")
+        site.turn()
+        branch = site.begin()
+        site.broker.transactions.enlist(branch, Settlement(consumer, [sink.got[0][1]], Outcome.ACCEPTED))
+        site.broker.transactions.enlist(branch, site.publication("q", b"new"))
+        site.turn()
+        assert (sink.contents, consumer.room()) == ([b"a"], 0)
+        site.broker.transactions.rollback(branch)
+        site.turn()
+        assert (queue.unsettled, consumer.room(), site.contents()) == (1, 0, [b"b"])
+        assert site.restart().contents() == [b"a", b"b"]
+
+    def test_a_reject_in_it_dead_letters_in_the_same_record(self, site: Site) -> None:
+        queue, dead = dead_lettering(site)
+        site.publish("q", b"a")
+        consumer, entries = taken(site, queue)
+        branch = site.begin()
+        site.broker.transactions.enlist(branch, Settlement(consumer, entries, Outcome.REJECTED))
+        assert dead.ready == 0
+        site.broker.transactions.commit(branch)
+        assert dead.ready == 0, "not before it is on disk"
+        assert site.restart().contents() == [b"a"]
+        site.sync()
+        assert site.contents("dead") == [b"a"]
+        assert (site.restart().contents(), site.restart().contents("dead")) == ([], [b"a"])
+
+    def test_a_requeue_in_it(self, site: Site) -> None:
+        queue = site.queue()
+        site.publish("q", b"a", b"b")
+        consumer, entries = taken(site, queue)
+        branch = site.begin()
+        site.broker.transactions.enlist(branch, Settlement(consumer, entries[:1], Outcome.REJECTED, requeue=True))
+        assert queue.ready == 0
+        site.broker.transactions.commit(branch)
+        assert site.ready(queue) == [(1, b"a", True)]
+        assert queue.unsettled == 1
+
+    @pytest.mark.rule("TX-13")
+    def test_its_age_counts_from_its_first_work(self, site: Site) -> None:
+        site.queue()
+        expired: list[bool] = []
+        watch = Watch(site.broker.deadlines, 100, lambda: expired.append(True))
+        branch = site.broker.transactions.begin(Limits(age=100), watch)
+        site.after(500)
+        site.broker.transactions.enlist(branch, site.publication("q", b"a"))
+        site.after(99)
+        site.broker.transactions.enlist(branch, site.publication("q", b"b"))
+        assert not expired
+        site.after(1)
+        assert expired
+        site.broker.transactions.expire(branch)
+        assert branch.state is State.TIMED_OUT
+        with pytest.raises(BrokerError) as refused:
+            site.broker.transactions.commit(branch)
+        assert refused.value.condition is Condition.ILLEGAL_STATE
+        assert site.restart().contents() == []
+
+    @pytest.mark.rule("TX-5")
+    @pytest.mark.rule("TX-13")
+    @pytest.mark.parametrize("how", ["reject", "spend", "publish"])
+    def test_what_does_not_fit_in_one_record_is_refused_whole(
+        self, site: Site, how: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        queue, dead = dead_lettering(site, queue_type="quorum", delivery_limit=0)
+        contents = [b"%03d" % i * 100 for i in range(30)]
+        site.publish("q", *contents)
+        consumer, entries = taken(site, queue)
+        monkeypatch.setattr(records_module, "RECORD_BYTES", 9_000)
+        branch, hand = site.begin(), Hand()
+        site.broker.transactions.enlist(branch, site.publication("dead", b"x"))
+        if how == "publish":
+            for content in contents:
+                site.broker.transactions.enlist(branch, site.publication("dead", content))
+        else:
+            undo = Keep(hand, [0] * len(entries))
+            site.broker.transactions.enlist(
+                branch, Settlement(consumer, entries, Outcome.REJECTED, how == "spend", undo)
+            )
+        with pytest.raises(BrokerError, match="9000 of one record; nothing of it was applied") as refused:
+            site.broker.transactions.commit(branch)
+        assert refused.value.condition is Condition.LIMIT_EXCEEDED
+        site.turn()
+        assert (dead.ready, queue.ready, queue.unsettled, branch.state) == (0, 0, 30, State.ACTIVE)
+        site.broker.transactions.rollback(branch)
+        assert how == "publish" or hand.kept == entries
+        site.broker.settle(consumer, entries, Outcome.REJECTED)
+        site.turn()
+        assert (site.contents("dead"), site.restart().contents("dead")) == (contents, contents)
+
+    def test_a_queue_that_refuses_makes_the_whole_commit_fail(self, site: Site) -> None:
+        site.queue("q", {"x-max-length": 2, "x-overflow": "reject-publish"})
+        site.queue("other")
+        branch = site.begin()
+        site.broker.transactions.enlist(branch, site.publication("other", b"x"))
+        for i in range(3):
+            site.broker.transactions.enlist(branch, site.publication("q", b"%d" % i))
+        with pytest.raises(BrokerError, match="nothing of it was applied") as refused:
+            site.broker.transactions.commit(branch)
+        assert refused.value.condition is Condition.LIMIT_EXCEEDED
+        site.turn()
+        assert (site.contents(), site.contents("other"), branch.state) == ([], [], State.ACTIVE)
+        site.broker.transactions.rollback(branch)
