@@ -150,7 +150,7 @@ def test_a_port_in_use_is_refused_with_its_name(tmp_path: Path) -> None:
         code, error = refused("--data-dir", str(tmp_path / "other"), "--listen", address)
         assert code == 1
         assert error == (
-            f"escrowmq: cannot listen on {address}: Address already in use; stop what listens there, "
+            f"escrowmq: cannot listen on {address}: Address already in use; stop the program that listens there, "
             "or choose another port (--listen, or [listen] in the file)\n"
         )
         assert not (tmp_path / "other").exists()
