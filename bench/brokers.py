@@ -16,6 +16,7 @@ from pathlib import Path
 from struct import unpack_from
 from typing import IO, Any
 
+from bench.turns import LongestTurn
 from escrowmq.perf.amqp091 import frames
 from escrowmq.perf.amqp091.connection import Connection
 from escrowmq.perf.errors import PerfError
@@ -263,6 +264,16 @@ class EscrowMQ(Broker):
         from escrowmq import __version__
 
         return f"EscrowMQ {__version__}, Python {sys.version.split()[0]}"
+
+
+class TimedEscrowMQ(EscrowMQ):
+    """The same in a loop that notes its longest turn."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        path = directory / "longest-turn"
+        self.longest = LongestTurn(path)
+        self.program = ("bench.turns", str(path))
 
 
 class RabbitMQ(Broker):

@@ -16,11 +16,10 @@ import click
 from rich.console import Console
 
 from bench import report
-from bench.brokers import Broker, BrokerError, EscrowMQ, RabbitMQ
+from bench.brokers import Broker, BrokerError, EscrowMQ, RabbitMQ, TimedEscrowMQ
 from bench.measure import MeasureError, Measurement, machine, sync_rate
 from bench.scenario import Scenario, Settings
 from bench.scenarios import SCENARIOS
-from bench.turns import TimedEscrowMQ
 
 HERE = Path(__file__).resolve().parent
 FULL = Settings(duration=5.0, scale=1.0)

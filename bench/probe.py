@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from bench.brokers import Broker
-from bench.turns import TimedEscrowMQ
+from bench.brokers import Broker, TimedEscrowMQ
 from escrowmq.perf.amqp091 import frames
 from escrowmq.perf.amqp091.connection import Connection
 from escrowmq.perf.amqp091.content import body_frames, properties, publish_head

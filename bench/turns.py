@@ -16,8 +16,6 @@ import time
 from pathlib import Path
 from struct import Struct
 
-from bench.brokers import EscrowMQ
-
 _LONGEST = Struct("<d")
 
 
@@ -68,16 +66,6 @@ class TimedPolicy(asyncio.DefaultEventLoopPolicy):
 
     def new_event_loop(self) -> asyncio.AbstractEventLoop:
         return asyncio.SelectorEventLoop(TimedSelector(self._longest))
-
-
-class TimedEscrowMQ(EscrowMQ):
-    """The broker, and the longest turn of its loop."""
-
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
-        path = directory / "longest-turn"
-        self.longest = LongestTurn(path)
-        self.program = ("bench.turns", str(path))
 
 
 def main(path: Path, arguments: list[str]) -> None:

@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 
 from bench.backlogs import PriorityBacklog
-from bench.brokers import Broker, EscrowMQ
+from bench.brokers import Broker, EscrowMQ, TimedEscrowMQ
 from bench.idle import cpu_of_lone_messages
 from bench.publish_many import PublishMany
 from bench.rates import Fetch, KeptQueues, Rate, Volume
 from bench.scenario import Scenario, Settings
 from bench.scenarios import SCENARIOS
 from bench.stalls import STALLS
-from bench.turns import TimedEscrowMQ
 
 SMALL = Settings(duration=0.3, scale=0.001)
 

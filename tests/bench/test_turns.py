@@ -6,8 +6,9 @@ import asyncio
 import time
 from pathlib import Path
 
+from bench.brokers import TimedEscrowMQ
 from bench.probe import Probe
-from bench.turns import LongestTurn, TimedEscrowMQ, TimedPolicy
+from bench.turns import LongestTurn, TimedPolicy
 
 
 def busy(seconds: float) -> None:
