@@ -120,13 +120,15 @@ class Load:
     auto_ack: bool = False
     ack_each: bool = False
     variety: Variety = UNIFORM
+    tx: int = 0
+    """Publishes of a transaction; 0: no transactions."""
     own_key: bool = False
     """Publish to a topic exchange with `BINDINGS` bindings, under `KEYS` routing keys in turn."""
 
     @property
     def uniform(self) -> bool:
         """Whether all messages are the same."""
-        return self.variety.uniform and not self.own_key
+        return self.variety.uniform and not self.own_key and not self.tx
 
 
 LOADS = (
@@ -141,6 +143,7 @@ LOADS = (
     Load("transient, acked, varied", variety=VARIED),
     Load("persistent, confirms, acked, varied", durable=True, confirms=True, variety=VARIED),
     Load("— with a routing key of its own", durable=True, confirms=True, variety=VARIED, own_key=True),
+    Load("persistent, tx of 100, acked, varied", durable=True, tx=100, variety=VARIED),
 )
 
 
@@ -191,6 +194,8 @@ def declare(load: Load, host: Host, publisher: Connection, consumer: Connection)
     """Declare and bind what the load needs, and subscribe."""
     if load.confirms:
         send(publisher, 1, spec.ConfirmSelect())
+    if load.tx:
+        send(publisher, 1, spec.TxSelect())
     send(consumer, 1, spec.QueueDeclare("q", durable=True), spec.BasicQos(prefetch_count=5000))
     if load.own_key:
         send(consumer, 1, spec.ExchangeDeclare("e", "topic", durable=True))
@@ -219,7 +224,8 @@ def _publish(load: Load, number: int, message: LoadMessage) -> bytes:
         timestamp=message.timestamp,
     )
     method = method_frame(1, spec.BasicPublish(exchange, routing_key))
-    return method + content_frames(1, properties.encode(), message.body, 0)
+    commit = method_frame(1, spec.TxCommit()) if load.tx and (number + 1) % load.tx == 0 else b""
+    return method + content_frames(1, properties.encode(), message.body, 0) + commit
 
 
 def _acks(load: Load, before: int) -> bytes:
