@@ -52,7 +52,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "cli": (
         "__version__",
-        "admin",
+        "admin.socket",
         "config",
         "inspection.command",
         "journal.errors",

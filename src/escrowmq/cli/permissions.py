@@ -95,7 +95,7 @@ def list_topic_permissions(data_dir: Path, as_json: bool, user: str | None, vhos
 @click.option("--read", required=True, help="Routing keys that the user may bind with, as a regular expression.")
 @asks
 def set_topic_permission(data_dir: Path, user: str, vhost: str, exchange: str, write: str, read: str) -> None:
-    """Set the routing keys that USER may use on EXCHANGE. {username} and {vhost} are replaced by the user's own."""
+    """Set the routing keys that USER may use on EXCHANGE. {username} and {vhost} stand for the names."""
     ask(data_dir, "topic.set", user=user, vhost=vhost, exchange=exchange, write=write, read=read)
 
 

@@ -46,7 +46,7 @@ def add_vhost(data_dir: Path, name: str) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @asks
 def delete_vhost(data_dir: Path, name: str, yes: bool) -> None:
-    """Delete a virtual host with its queues, their messages, exchanges and permissions."""
+    """Delete a virtual host with its queues, messages, exchanges and permissions, and close its connections."""
     if not yes:
         if name not in names(data_dir, "vhost.list"):
             raise click.ClickException(f"no such vhost '{name}'")
