@@ -16,12 +16,14 @@ from escrowmq.core.branches.xid import Xid
 from escrowmq.core.broker import Broker
 from escrowmq.core.messages import envelope
 from escrowmq.core.messages.envelope import Death, Envelope
+from escrowmq.core.messages.marks import Marks
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.queue import Session
 from escrowmq.core.records import blocks as blocks_records
 from escrowmq.core.records import branches as branch_records
 from escrowmq.core.records import commits as commits_records
 from escrowmq.core.records import deliveries
+from escrowmq.core.records import marking as marking_records
 from escrowmq.core.records import moves as moves_records
 from escrowmq.core.records import publishing as publishing_records
 from escrowmq.core.records import queue_state as queue_state_records
@@ -66,6 +68,8 @@ LAYOUTS = {
     "Released head": [hold_records._RELEASED],
     "Deliveries head": [deliveries._HEAD],
     "Part head": [deliveries._PART],
+    "Marked head": [marking_records._HEAD],
+    "Marks head": [marking_records._MARKS],
 }
 
 ENVELOPE = Envelope("", "q", Properties(delivery_mode=2).encode(), protocol=PROTOCOL, durable=True)
@@ -93,6 +97,7 @@ EXAMPLES = {
     + b"".join(blocks_records.encode_block(7, ENVELOPE, [b"bc"])),
     "readdressed": moves_records.encode_readdressed([Move(4, array("Q", [8]), array("I", [0]))], 4142),
     "returned": queue_state_records.encode_returned(3, [(40, 2)]),
+    "marked": marking_records.encode_marked(3, [(40, Marks(1, {"x": b"1"}, frozenset({"l"})))]),
     "delivered": queue_state_records.encode_delivered(3, 42),
     "queue_state": b"".join(
         queue_state_records.encode_queue_state(

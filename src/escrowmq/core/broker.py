@@ -14,15 +14,17 @@ from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.deadlines import Deadlines
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.messages.marks import Marks, Modification
 from escrowmq.core.messages.pager import LogPager
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.dead_letter import circular, dead_envelope
 from escrowmq.core.queues.delivery_log import Deliveries
 from escrowmq.core.queues.discipline import Pager
 from escrowmq.core.queues.outcome import Outcome
-from escrowmq.core.queues.settlement import Settlements, release
+from escrowmq.core.queues.settlement import Settlements, durable_positions, release
 from escrowmq.core.records.blocks import encode_block
 from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.marking import encode_marked
 from escrowmq.core.records.publishing import encode_single, encode_targets
 from escrowmq.core.records.queue_state import encode_returned
 from escrowmq.core.reservations.registry import Reservations
@@ -53,6 +55,8 @@ class Receipt(NamedTuple):
 Headers = Callable[[Envelope], Mapping[str, Any]]
 
 _TRANSIENT: Final = Receipt()
+_RELEASED: Final = Modification()
+_FAILED: Final = Modification(failed=True)
 
 
 class Broker(Directory):
@@ -246,24 +250,68 @@ class Broker(Directory):
             self.dead_letter(queue, entries, outcome)
 
     def requeue(self, consumer: Consumer, entries: list[Entry]) -> None:
-        """Deliveries go back to their places, marked as delivered before (ORD-2)."""
-        queue = self.leave(consumer, len(entries))
-        if queue.is_stream:
+        """Deliveries go back to their places, marked as delivered before (ORD-2); each counts as one that failed."""
+        queue = self._come_back(consumer, entries)
+        if queue is None:
             return
-        if queue.deleted:
-            release(self.log, entries)
-            return
+        if queue.marks:
+            marked = [entry for entry in entries if entry.position in queue.marks]
+            entries = [entry for entry in entries if entry.position not in queue.marks]
+            self._modify(queue, marked, _FAILED)
         limit = queue.options.delivery_limit
-        for entry in entries:
-            entry.deliveries += 1
         if limit is not None:
             spent = [entry for entry in entries if entry.deliveries > limit]
             entries = [entry for entry in entries if entry.deliveries <= limit]
             if spent:
                 self.dead_letter(queue, spent, Outcome.DELIVERY_LIMIT)
-            counts = [(entry.position, entry.deliveries) for entry in entries if entry.run.envelope.durable]
-            if counts and queue.durable:
-                self.log.append(Kind.RETURNED, encode_returned(queue.ident, counts))
+            self._record_returned(queue, entries)
+        if entries:
+            queue.put_back(entries)
+
+    def _record_returned(self, queue: Queue, entries: list[Entry]) -> None:
+        counts = [(entry.position, entry.deliveries) for entry in entries if entry.run.envelope.durable]
+        if counts and queue.durable:
+            self.log.append(Kind.RETURNED, encode_returned(queue.ident, counts))
+
+    def release(self, consumer: Consumer, entries: list[Entry]) -> None:
+        """The same for deliveries that have not failed: they do not count towards the delivery limit."""
+        self.modify(consumer, entries, _RELEASED)
+
+    def modify(self, consumer: Consumer, entries: list[Entry], modification: Modification) -> None:
+        """Deliveries go back to their places, changed by `modification`. Those that have failed too often are
+        dead-lettered.
+        """
+        queue = self._come_back(consumer, entries)
+        if queue is not None:
+            self._modify(queue, entries, modification)
+
+    def _come_back(self, consumer: Consumer, entries: list[Entry]) -> Queue | None:
+        """Count the return of deliveries. The queue that they go back to, if they do."""
+        queue = self.leave(consumer, len(entries))
+        if queue.is_stream:
+            return None
+        if queue.deleted:
+            release(self.log, entries)
+            return None
+        for entry in entries:
+            entry.deliveries += 1
+        return queue
+
+    def _modify(self, queue: Queue, entries: list[Entry], modification: Modification) -> None:
+        limit = queue.options.delivery_limit
+        for entry in entries:
+            # Without marks, every return but this one has failed.
+            marks = queue.marks.get(entry.position) or Marks(entry.deliveries - 1)
+            queue.marks[entry.position] = modification.applied(marks)
+        if limit is not None:
+            spent = [entry for entry in entries if queue.marks[entry.position].failures > limit]
+            entries = [entry for entry in entries if queue.marks[entry.position].failures <= limit]
+            if spent:
+                self.dead_letter(queue, spent, Outcome.DELIVERY_LIMIT)
+            self._record_returned(queue, entries)
+        durable = [(position, queue.marks[position]) for position in durable_positions(queue, entries)]
+        if durable:
+            self.log.append(Kind.MARKED, encode_marked(queue.ident, durable))
         if entries:
             queue.put_back(entries)
 
@@ -309,7 +357,7 @@ class Broker(Directory):
         limit = queue.options.delivery_limit
         if limit is None or queue.is_stream or queue.deleted:
             return [], entries
-        return [e for e in entries if e.deliveries >= limit], [e for e in entries if e.deliveries < limit]
+        return [e for e in entries if queue.failures(e) >= limit], [e for e in entries if queue.failures(e) < limit]
 
     # -- the turn
 

@@ -17,6 +17,7 @@ from escrowmq.core.records.changes import decode_change
 from escrowmq.core.records.commits import decode_commit
 from escrowmq.core.records.deliveries import REDELIVERED, decode_deliveries
 from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.marking import decode_marked
 from escrowmq.core.records.moves import decode_moves, decode_readdressed
 from escrowmq.core.records.publishing import decode_publish
 from escrowmq.core.records.queue_state import decode_delivered, decode_queue_state, decode_returned
@@ -114,6 +115,22 @@ def _prepare(data: bytes | memoryview) -> Fields:
 def _placed(data: bytes | memoryview) -> Fields:
     placed = decode_placed(data)
     return {"queues": [list(target) for target in placed.targets], "block": placed.lsn, "count": placed.length}
+
+
+def _marked(data: bytes | memoryview) -> Fields:
+    queue, marks = decode_marked(data)
+    return {
+        "queue": queue,
+        "messages": [
+            {
+                "position": position,
+                "failures": each.failures,
+                "annotations": {name: value.hex() for name, value in each.annotations.items()},
+                "excluded": sorted(each.excluded),
+            }
+            for position, each in marks.items()
+        ],
+    }
 
 
 def _number(data: bytes | memoryview) -> Fields:
@@ -244,6 +261,7 @@ _DECODERS: dict[Kind, Callable[[bytes | memoryview], Fields]] = {
     Kind.RELOCATE: _relocate,
     Kind.READDRESSED: _readdressed,
     Kind.RETURNED: _returned,
+    Kind.MARKED: _marked,
     Kind.QUEUE_STATE: _queue_state,
     Kind.PAGE: _page,
     Kind.DELIVERED: _delivered,

@@ -10,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from escrowmq.core.messages.envelope import Death, Envelope
+from escrowmq.core.messages.marks import Marks
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.records.blocks import encode_block
 from escrowmq.core.records.branches import encode_number
 from escrowmq.core.records.changes import encode_change
 from escrowmq.core.records.commits import encode_commit
 from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.marking import encode_marked
 from escrowmq.core.records.moves import Move, encode_moves, encode_readdressed
 from escrowmq.core.records.publishing import encode_targets
 from escrowmq.core.records.queue_state import encode_delivered, encode_returned
@@ -55,6 +57,12 @@ def test_settlements_returns_and_deliveries() -> None:
     assert describe(Kind.SETTLE, settle) == {"queue": 3, "outcome": "rejected", "positions": [[1, 2], [8, 1]]}
     assert describe(Kind.RETURNED, encode_returned(3, [(1, 4)])) == {"queue": 3, "positions": [[1, 4]]}
     assert describe(Kind.DELIVERED, encode_delivered(3, 99)) == {"queue": 3, "below": 99}
+
+
+def test_marks() -> None:
+    record = encode_marked(3, [(7, Marks(2, {"x": b"\x01"}, frozenset({"b", "a"})))])
+    marks = {"position": 7, "failures": 2, "annotations": {"x": "01"}, "excluded": ["a", "b"]}
+    assert describe(Kind.MARKED, record) == {"queue": 3, "messages": [marks]}
 
 
 def test_moves_of_a_compaction() -> None:

@@ -212,8 +212,10 @@ class Decision:
                 queue.enqueue(Run(envelope, 0, time, lsn if queue.durable else 0), kept, end)
                 if queue.unsynced:
                     host.seal(queue)
-        for entries in self._removals.values():
+        for (queue, _), entries in self._removals.items():
             release(log, entries)
+            if queue.marks:
+                queue.unmark([entry.position for entry in entries])
         for work in self._reservations:
             work.apply(log)
 

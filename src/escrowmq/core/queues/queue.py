@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from escrowmq.core.conditions import BrokerError, Condition
@@ -22,6 +22,7 @@ from escrowmq.core.topology.equivalence import locked_text
 
 if TYPE_CHECKING:
     from escrowmq.core.deadlines import Deadline, Deadlines
+    from escrowmq.core.messages.marks import Marks
     from escrowmq.core.ports import Log
     from escrowmq.core.queues.delivery_log import Deliveries
     from escrowmq.core.queues.settlement import Settlements
@@ -94,6 +95,7 @@ class Queue:
         "ident",
         "limited",
         "logged",
+        "marks",
         "name",
         "next_position",
         "options",
@@ -142,6 +144,7 @@ class Queue:
         self.unsettled = 0
         self.bytes = 0
         self.logged = False
+        self.marks: dict[int, Marks] = {}  # by position, of the few messages that have any
         self.deleted = False
         self.had_consumer = False
         self.unsynced: deque[tuple[int, Run, Sequence[bytes]]] = deque()
@@ -381,6 +384,16 @@ class Queue:
             self.arm_expiry()
         if self.consumers or self._drop:
             self._host.dirty[self] = None
+
+    def failures(self, entry: Entry) -> int:
+        """How many deliveries of `entry` have failed: each that it came back from, unless its marks know better."""
+        marks = self.marks.get(entry.position) if self.marks else None
+        return entry.deliveries if marks is None else marks.failures
+
+    def unmark(self, positions: Iterable[int]) -> None:
+        """Messages have left for good, and their marks with them."""
+        for position in positions:
+            self.marks.pop(position, None)
 
     def take_back(self, found: list[Reference], deliveries: dict[int, int], size: int) -> None:
         """Held messages, whose bodies have `size` bytes, return to their places, as of `Discipline.attach`."""

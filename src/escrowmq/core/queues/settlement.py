@@ -33,6 +33,8 @@ class Settlements:
 
     def add(self, queue: Queue, entries: Iterable[Entry], outcome: Outcome) -> None:
         """`entries` have left `queue`. Queues that have nothing in the log cost nothing."""
+        if queue.marks:
+            queue.unmark([entry.position for entry in entries])
         if not queue.logged:
             return
         key = (queue, outcome)

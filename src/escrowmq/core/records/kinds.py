@@ -43,6 +43,7 @@ class Kind(IntEnum):
     HELD = 32
     RELEASED = 33
     DELIVERIES = 34
+    MARKED = 35
 
 
 RECORD_BYTES: Final = 1 << 30

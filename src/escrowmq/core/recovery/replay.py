@@ -11,6 +11,7 @@ from escrowmq.core.records.branches import decode_decide, decode_heuristic, deco
 from escrowmq.core.records.changes import decode_change
 from escrowmq.core.records.commits import decode_commit
 from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.marking import decode_marked
 from escrowmq.core.records.moves import Move, decode_moves, decode_readdressed
 from escrowmq.core.records.publishing import decode_publish
 from escrowmq.core.records.queue_state import decode_delivered, decode_queue_state, decode_returned
@@ -21,6 +22,7 @@ from escrowmq.core.reservations.recovery import FoundReservations
 
 if TYPE_CHECKING:
     from escrowmq.core.broker import Broker
+    from escrowmq.core.messages.marks import Marks
     from escrowmq.core.queues.queue import Queue
 
 Payload = bytes | memoryview
@@ -33,13 +35,23 @@ class RecoveryError(Exception):
 class _Found:
     """What the records say of one queue."""
 
-    __slots__ = ("delivered_below", "deliveries", "moved", "next_position", "references", "reservations", "settled")
+    __slots__ = (
+        "delivered_below",
+        "deliveries",
+        "marks",
+        "moved",
+        "next_position",
+        "references",
+        "reservations",
+        "settled",
+    )
 
     def __init__(self) -> None:
         self.references = Backlog()
         self.settled: list[Range] = []
         self.moved: dict[int, tuple[int, int]] = {}  # by position: LSN of the block, number in it
         self.deliveries: dict[int, int] = {}
+        self.marks: dict[int, Marks] = {}
         self.delivered_below = 0
         self.next_position = 1
         self.reservations = FoundReservations()
@@ -59,6 +71,7 @@ class Recovery:
             Kind.RELOCATE: self._relocate,
             Kind.READDRESSED: self._readdressed,
             Kind.RETURNED: self._returned,
+            Kind.MARKED: self._marked,
             Kind.DELIVERED: self._delivered,
             Kind.QUEUE_STATE: self._queue_state,
             Kind.HELD: self._held,
@@ -161,6 +174,10 @@ class Recovery:
         queue, counts = decode_returned(payload)
         self._of(queue).deliveries.update(counts)
 
+    def _marked(self, lsn: int, payload: Payload) -> None:
+        queue, marks = decode_marked(payload)
+        self._of(queue).marks.update(marks)
+
     def _delivered(self, lsn: int, payload: Payload) -> None:
         queue, below = decode_delivered(payload)
         found = self._of(queue)
@@ -215,6 +232,7 @@ class Recovery:
         queue.logged = True
         for reference in references:
             self._broker.log.retain(reference.lsn, reference.length)
+        queue.marks = {position: marks for position, marks in found.marks.items() if position in references}
         self._branches.lock(queue, references, found.deliveries)
         found.reservations.restore(queue, references)
         if queue.limited or queue.is_stream:

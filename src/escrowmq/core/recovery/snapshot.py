@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.records.changes import encode_change
 from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.marking import encode_marked
 from escrowmq.core.records.queue_state import QueueState, encode_queue_state
 from escrowmq.core.records.references import TRANSIENT, Reference
 from escrowmq.core.records.reservations import encode_held
@@ -53,6 +54,8 @@ def _records(
     while queues:
         taken = queues.pop()
         yield Kind.QUEUE_STATE, encode_queue_state(taken.state())
+        if taken.marks:
+            yield Kind.MARKED, [encode_marked(taken.ident, taken.marks.items())]
         for reservation in taken.reservations:
             yield Kind.HELD, encode_held(reservation.held())
 
@@ -70,11 +73,12 @@ class _Taken:
     """What there is of one queue."""
 
     def __init__(self, queue: Queue, held: list[Entry]) -> None:
-        self._ident = queue.ident
+        self.ident = queue.ident
         self._next_position = queue.next_position
         self._delivered_below = queue.delivered_below
         self._entries = queue.order.in_memory()
         self._held = held
+        self.marks = queue.marks.copy()
         self._deliveries = queue.order.known_deliveries()
         self._unsynced = [(run, len(contents)) for _, run, contents in queue.unsynced if run.envelope.durable]
         self.reservations = [ReservedColumns(reservation) for reservation in queue.reservations.values()]
@@ -92,7 +96,7 @@ class _Taken:
         if self.reservations:
             parts.sort(key=lambda part: part[0][0])
         columns = _concatenated(parts)
-        return QueueState(self._ident, self._next_position, self._delivered_below, *columns, deliveries)
+        return QueueState(self.ident, self._next_position, self._delivered_below, *columns, deliveries)
 
 
 def _columns(references: Iterable[Reference]) -> Columns:

@@ -281,6 +281,10 @@ class ReservationSettlement:
         reservation = self.reservation
         if reservation.queue.deleted or self.end <= reservation.first:
             return
+        queue = reservation.queue
+        if queue.marks:
+            for first, length in reservation.ranges(reservation.first, self.end):
+                queue.unmark(range(first, first + length))
         for lsn, count in reservation.take_below(self.end):
             log.release(lsn, count)
         reservation.settled = self.end

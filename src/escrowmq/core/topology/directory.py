@@ -12,6 +12,7 @@ from escrowmq.core.access.permissions import User, Vhost
 from escrowmq.core.access.records import ACCESS_KINDS, deleted_record, set_record
 from escrowmq.core.access.records import restore as restore_access
 from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.queues.backlog import Backlog
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.queue import Queue, Session
 from escrowmq.core.queues.stream import StreamQueue
@@ -259,6 +260,9 @@ class Directory:
             ranges = merged([(r.first, r.length) for r in references if r.lsn and not r.start & TRANSIENT])
             if ranges:
                 self.log.append(Kind.SETTLE, encode_settle(queue.ident, outcome, ranges))
+        if queue.marks:
+            gone = Backlog.of(*sorted(references))
+            queue.unmark([position for position in queue.marks if position in gone])
         self._release(references)
 
     def _release(self, references: Iterable[Reference]) -> None:
