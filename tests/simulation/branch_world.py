@@ -81,7 +81,7 @@ class Clients:
     def held(self) -> list[tuple[Consumer, Entry]]:
         return self.entries
 
-    def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry] | None]:
+    def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
         return list(self.entries[start : start + most])
 
 

@@ -83,6 +83,6 @@ class Holder(Protocol):
         """Every delivery that is not settled."""
         ...
 
-    def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry] | None]:
-        """The same from place number `start` on, at most `most` places; None where there is nothing any more."""
+    def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
+        """At most `most` of the same from number `start` on."""
         ...

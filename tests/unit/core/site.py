@@ -56,7 +56,7 @@ class Sink:
         """As a holder (`Broker.holders`): everything it was given."""
         return self.got
 
-    def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry] | None]:
+    def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
         return list(self.got[start : start + most])
 
 

@@ -283,9 +283,9 @@ class TransactionBranch:
             for entry in settlement.entries:
                 yield settlement.consumer, entry
 
-    def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry] | None]:
-        """The same from place number `start` on, at most `most` places, for whom it is too much at once."""
-        found: list[tuple[Consumer, Entry] | None] = []
+    def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
+        """At most `most` of the same from number `start` on."""
+        found: list[tuple[Consumer, Entry]] = []
         for settlement in self.settlements:
             count = len(settlement.entries)
             if start < count:

@@ -153,18 +153,15 @@ class Relocation:
             held = holder.held_part(start, LOAD)
             if not held:
                 return
-            start += self._move_entries([item and (item[0].queue, item[1]) for item in held])
+            start += self._move_entries([(consumer.queue, entry) for consumer, entry in held])
             yield
 
-    def _move_entries(self, entries: Sequence[tuple[Queue, Entry] | None]) -> int:
+    def _move_entries(self, entries: Sequence[tuple[Queue, Entry]]) -> int:
         """Move those that lie in this part of the log, until it costs enough; how many have been looked at."""
         found: dict[tuple[Queue, int], list[Entry]] = {}
         size = looked = count = 0
-        for item in entries:
+        for queue, entry in entries:
             looked += 1
-            if item is None:
-                continue
-            queue, entry = item
             lsn = entry.run.lsn
             if not self.first_lsn <= lsn < self.end_lsn or not lsn or queue.is_stream:
                 continue  # elsewhere, in memory alone, or a stream's, whose readers hold what the stream keeps

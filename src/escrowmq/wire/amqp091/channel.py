@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.branches.branch import RETURN, Keep, Publication, Settlement, TransactionBranch
@@ -25,7 +24,7 @@ from escrowmq.wire.amqp091.errors import REPLIES, reply_text
 from escrowmq.wire.amqp091.frames import method_frame
 from escrowmq.wire.amqp091.publication import REPLY_TO, Form, with_reply_to
 from escrowmq.wire.amqp091.spec import BasicCancel, BasicReturn, ChannelClose, TxCommit, TxCommitOk
-from escrowmq.wire.amqp091.unsettled import Item, Unsettled, by_consumer
+from escrowmq.wire.unsettled import Stretch, Unsettled, by_consumer
 
 if TYPE_CHECKING:
     from escrowmq.core.branches.xid import Xid
@@ -244,72 +243,53 @@ class Channel:
 
     def held(self) -> Iterator[tuple[Consumer, Entry]]:
         """Every delivery that is not settled. A branch holds those that were settled in it."""
-        for entry, consumer in self.unsettled:
-            yield consumer, entry
+        return iter(self.unsettled)
 
-    def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry] | None]:
-        """The same by places, for whom it is too much at once; None where there is nothing any more."""
-        found = self.unsettled.part(start, most)
-        return [None if item is None else (item[1], item[0]) for item in found]
+    def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
+        """At most `most` of the same from number `start` on."""
+        return self.unsettled.part(start, most)
 
     def keep(self, consumer: Consumer, tags: Sequence[int], entries: Sequence[Entry]) -> None:
         """Deliveries whose settlement is undone are in the client's hands again (TX-4)."""
-        self.unsettled.restore(zip(tags, zip(entries, repeat(consumer)), strict=False))
+        self.unsettled.restore(consumer, tags, entries)
 
     # -- settlements
 
     def settle(self, tag: int, outcome: Outcome, *, multiple: bool, requeue: bool = False) -> None:
         """basic.ack, nack, reject. Raises PRECONDITION_FAILED for a tag that is not outstanding."""
-        if multiple and self.branch is None:
-            items = self.unsettled.settle_through(tag)
-            if items:
-                self._settle_items(items, outcome, requeue=requeue)
-            elif tag:
-                raise _unknown_tag(tag)
-            return
         if multiple:
             taken = self.unsettled.take_through(tag)
-            if not taken and tag:
-                raise _unknown_tag(tag)
         else:
-            item = self.unsettled.take(tag)
-            if item is None:
-                raise _unknown_tag(tag)
-            taken = [(tag, item)]
+            one = self.unsettled.take(tag)
+            taken = [] if one is None else [one]
         if taken:
             self._settle(taken, outcome, requeue=requeue)
+        elif tag or not multiple:
+            raise _unknown_tag(tag)
 
     def settle_each(self, tags: list[int]) -> None:
         """A run of single acknowledgements. Raises PRECONDITION_FAILED; those before the fault have taken effect."""
-        take = self.unsettled.take
-        taken: list[tuple[int, Item]] = []
-        for tag in tags:
-            item = take(tag)
-            if item is None:
-                if taken:
-                    self._settle(taken, Outcome.ACCEPTED)
-                raise _unknown_tag(tag)
-            taken.append((tag, item))
-        self._settle(taken, Outcome.ACCEPTED)
+        before = self.unsettled.count
+        taken = self.unsettled.take_each(tags)
+        count = before - self.unsettled.count
+        if taken:
+            self._settle(taken, Outcome.ACCEPTED)
+        if count < len(tags):
+            raise _unknown_tag(tags[count])
 
-    def _settle(self, taken: list[tuple[int, Item]], outcome: Outcome, *, requeue: bool = False) -> None:
+    def _settle(self, taken: list[Stretch], outcome: Outcome, *, requeue: bool = False) -> None:
         if self.branch is not None:
             self._settle_in(self.branch, taken, outcome, requeue=requeue)
-        else:
-            self._settle_items([item for _, item in taken], outcome, requeue=requeue)
-
-    def _settle_items(self, items: list[Item], outcome: Outcome, *, requeue: bool) -> None:
-        for consumer, entries in by_consumer(items):
+            return
+        for consumer, _, entries in by_consumer(taken):
             if requeue:
                 self.broker.requeue(consumer, entries)
             else:
                 self.broker.settle(consumer, entries, outcome)
 
-    def _settle_in(
-        self, branch: TransactionBranch, taken: list[tuple[int, Item]], outcome: Outcome, *, requeue: bool
-    ) -> None:
+    def _settle_in(self, branch: TransactionBranch, taken: list[Stretch], outcome: Outcome, *, requeue: bool) -> None:
         kept = self.demarcation is None
-        groups = _by_consumer(taken)
+        groups = by_consumer(taken)
         for i, (consumer, tags, entries) in enumerate(groups, 1):
             undo = Keep(self, tags) if kept else RETURN
             try:
@@ -324,10 +304,7 @@ class Channel:
 
         A client that does not read its deliveries gets them from the queue again, when it does.
         """
-        items = self.unsettled.clear()
-        if not items:
-            return
-        for consumer, entries in by_consumer(items):
+        for consumer, _, entries in by_consumer(self.unsettled.clear()):
             if requeue or consumer.receiver is None or consumer.tag not in self.consumers or not self.writable:
                 self.broker.requeue(consumer, entries)
                 continue
@@ -405,26 +382,10 @@ class Channel:
             broker.transactions.close(self.branch)
             self.branch = None
         self._watch.close()
-        items = self.unsettled.clear()
-        if items:
-            for consumer, entries in by_consumer(items):
-                broker.requeue(consumer, entries)
+        for consumer, _, entries in by_consumer(self.unsettled.clear()):
+            broker.requeue(consumer, entries)
         self.drop_reply_address()
         broker.holders.pop(self, None)
-
-
-def _by_consumer(taken: list[tuple[int, Item]]) -> list[tuple[Consumer, list[int], list[Entry]]]:
-    """Deliveries under their tags, grouped by the consumer that got them."""
-    consumer = taken[0][1][1]
-    entries = [entry for _, (entry, holder) in taken if holder is consumer]
-    if len(entries) == len(taken):
-        return [(consumer, [tag for tag, _ in taken], entries)]
-    groups: dict[Consumer, tuple[list[int], list[Entry]]] = {}
-    for tag, (entry, holder) in taken:
-        tags, held = groups.setdefault(holder, ([], []))
-        tags.append(tag)
-        held.append(entry)
-    return [(holder, *group) for holder, group in groups.items()]
 
 
 def _unknown_tag(tag: int) -> BrokerError:

@@ -199,7 +199,7 @@ class TestUndo:
         assert [entry.position for _, entry in one.held()] == [1, 2, 3, 4, 5]
         for start in range(6):
             for most in range(1, 6):
-                found = [item[1].position for item in one.held_part(start, most) if item is not None]
+                found = [entry.position for _, entry in one.held_part(start, most)]
                 assert found == [1, 2, 3, 4, 5][start : start + most]
         one.undo()
         assert list(one.held()) == one.held_part(0, 9) == []

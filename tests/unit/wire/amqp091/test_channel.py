@@ -403,9 +403,9 @@ def test_what_is_held_can_be_looked_at_part_by_part() -> None:
         everything = list(holder.held())
         positions += [entry.position for _, entry in everything]
         for most in (1, 2, 4, 20):
-            found: list[tuple[Consumer, Entry] | None] = []
+            found: list[tuple[Consumer, Entry]] = []
             while part := holder.held_part(len(found), most):
                 assert len(part) <= most
                 found += part
-            assert [item for item in found if item is not None] == everything
+            assert found == everything
     assert sorted(positions) == list(range(1, 10))

@@ -1,0 +1,335 @@
+"""Deliveries that are not settled, by delivery tag. Tags count from 1 and belong to one channel or link.
+
+Deliveries are kept in runs, as they were handed over: consecutive tags of one consumer. Most are settled in order, so
+a whole run, or the front of one, leaves at a time. A delivery that leaves from the middle of a run leaves a hole. A run
+that is mostly holes is divided, so memory stays in proportion to the unsettled deliveries.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, Final
+
+from escrowmq.core.messages.entry import Entry
+from escrowmq.core.queues.consumer import Consumer
+
+Stretch = tuple[int, list[Entry], Consumer]
+"""Deliveries of one consumer with consecutive tags: the first tag, the entries, the consumer."""
+
+_LONGEST: Final = 1024  # entries of a run; taking one from the front moves the others
+_SHORT: Final = 16  # slots of a run that is not divided, however few of them are in use
+_GHOSTS: Final = 32  # empty runs that may stay in the middle, beside as many as there are others
+
+
+class _Run:
+    """Consecutive tags from `first` on. An entry is None when its delivery is settled; `count` are not."""
+
+    __slots__ = ("consumer", "count", "entries", "first")
+
+    def __init__(self, first: int, entries: list[Any], consumer: Consumer, count: int) -> None:
+        self.first = first
+        self.entries = entries
+        self.consumer = consumer
+        self.count = count
+
+    def stretches(self, begin: int, end: int) -> Iterator[Stretch]:
+        """The entries in the slots from `begin` to `end`, divided at holes."""
+        first, found = self.first + begin, []
+        for tag, entry in enumerate(self.entries[begin:end], first):
+            if entry is not None:
+                found.append(entry)
+                continue
+            if found:
+                yield first, found, self.consumer
+                found = []
+            first = tag + 1
+        if found:
+            yield first, found, self.consumer
+
+
+class Unsettled:
+    """The unsettled deliveries of a channel or link. `count` is their number, `next_tag` the tag of the next one."""
+
+    __slots__ = ("_begun", "_firsts", "_ghosts", "_head", "_reached", "_runs", "count", "next_tag")
+
+    def __init__(self) -> None:
+        self.next_tag = 1
+        self.count = 0
+        # In order of their tags. What lies before `_head` is gone; some of the others may be empty.
+        self._runs: list[_Run] = []
+        self._firsts: list[int] = []  # first tags of the runs, to be searched
+        self._head = 0
+        self._ghosts = 0  # empty runs behind the head
+        self._begun = self._reached = (0, 0)  # where the last `part` began and ended: number, tag
+
+    # -- looking
+
+    def __iter__(self) -> Iterator[tuple[Consumer, Entry]]:
+        """All deliveries, in order."""
+        for run in islice(self._runs, self._head, None):
+            for entry in run.entries:
+                if entry is not None:
+                    yield run.consumer, entry
+
+    def part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
+        """At most `most` deliveries from number `start` on, the first being 0.
+
+        A call that goes on where the last one ended misses nothing, whatever was settled between them.
+        """
+        skip, tag = self._way_to(start)
+        found: list[tuple[Consumer, Entry]] = []
+        for run in islice(self._runs, max(self._index(tag), self._head), None):
+            if skip >= run.count and run.first >= tag:
+                skip -= run.count
+                continue
+            for number, entry in enumerate(run.entries, run.first):
+                if entry is None or number < tag:
+                    continue
+                if skip:
+                    skip -= 1
+                    continue
+                if not found:
+                    self._begun = (start, number)
+                found.append((run.consumer, entry))
+                if len(found) == most:
+                    self._reached = (start + most, number + 1)
+                    return found
+        self._reached = (start + len(found), self.next_tag)
+        return found
+
+    def _way_to(self, start: int) -> tuple[int, int]:
+        """How many deliveries to pass over, from which tag on, to come to number `start`."""
+        place, tag = self._reached
+        if start == place > 0:
+            return 0, tag
+        place, tag = self._begun
+        return (start - place, tag) if start >= place > 0 else (start, 0)
+
+    def _index(self, tag: int) -> int:
+        """The number of the last run that begins at `tag` or below it; one below the head if there is none."""
+        return bisect_right(self._firsts, tag, self._head) - 1
+
+    # -- coming
+
+    def add(self, entries: list[Entry], consumer: Consumer) -> None:
+        """Deliveries that wait for a settlement take the next tags."""
+        for at in range(0, len(entries), _LONGEST):
+            some = entries[at : at + _LONGEST]
+            self._runs.append(_Run(self.next_tag, some, consumer, len(some)))
+            self._firsts.append(self.next_tag)
+            self.next_tag += len(some)
+            self.count += len(some)
+
+    def skip(self, number: int) -> None:
+        """The next `number` tags belong to deliveries that need no settlement."""
+        self.next_tag += number
+
+    # -- going
+
+    def take(self, tag: int) -> Stretch | None:
+        """Remove and return the delivery with this tag; None if there is none."""
+        i = self._index(tag)
+        if i < self._head:
+            return None
+        run = self._runs[i]
+        at = tag - run.first
+        if at >= len(run.entries):
+            return None
+        entry = run.entries[at]
+        if entry is None:
+            return None
+        if at:
+            run.entries[at] = None
+        else:
+            del run.entries[0]
+            run.first = self._firsts[i] = tag + 1
+        run.count -= 1
+        self.count -= 1
+        if run.count != len(run.entries) or not run.count:
+            self._shrink(i, run)
+        return tag, [entry], run.consumer
+
+    def take_each(self, tags: list[int]) -> list[Stretch]:
+        """Remove and return the deliveries with these tags, in their order, up to the first one that is unknown."""
+        taken: list[Stretch] = []
+        at = 0
+        while at < len(tags):
+            tag = tags[at]
+            i = self._index(tag)
+            run = self._runs[i] if i >= self._head else None
+            most = 1
+            if run is not None and run.first == tag and run.count == len(run.entries):
+                most = min(run.count, len(tags) - at)
+                if most > 1 and tags[at : at + most] == list(range(tag, tag + most)):
+                    taken.append(self._take_front(i, run, most))
+                    at += most
+                    continue
+            for tag in tags[at : at + most]:
+                one = self.take(tag)
+                if one is None:
+                    return taken
+                taken.append(one)
+            at += most
+        return taken
+
+    def take_through(self, tag: int) -> list[Stretch]:
+        """Remove and return all deliveries up to this tag (0: all); nothing if it is unknown."""
+        if tag == 0:
+            return self.clear()
+        last = self._index(tag)
+        if last < self._head:
+            return []
+        run = self._runs[last]
+        behind = tag - run.first + 1
+        if behind > len(run.entries) or run.entries[behind - 1] is None:
+            return []
+        taken: list[Stretch] = []
+        for before in islice(self._runs, self._head, last):
+            if before.count:
+                self._collect(before, taken)
+            else:
+                self._ghosts -= 1
+        self._head = last
+        if behind == len(run.entries):
+            self._collect(run, taken)
+        else:
+            found = list(run.stretches(0, behind))
+            del run.entries[:behind]
+            run.first = self._firsts[last] = tag + 1
+            run.count -= sum([len(entries) for _, entries, _ in found])
+            taken += found
+        self.count -= sum([len(entries) for _, entries, _ in taken])
+        self._shrink(last, run)
+        return taken
+
+    def clear(self) -> list[Stretch]:
+        """Remove and return everything, in order."""
+        taken: list[Stretch] = []
+        for run in islice(self._runs, self._head, None):
+            self._collect(run, taken)
+        self._runs.clear()
+        self._firsts.clear()
+        self._head = self._ghosts = self.count = 0
+        return taken
+
+    def _take_front(self, i: int, run: _Run, count: int) -> Stretch:
+        """The first `count` entries of a run without holes."""
+        first = run.first
+        found = run.entries[:count]
+        del run.entries[:count]
+        run.first = self._firsts[i] = first + count
+        run.count -= count
+        self.count -= count
+        if not run.count:
+            self._shrink(i, run)
+        return first, found, run.consumer
+
+    @staticmethod
+    def _collect(run: _Run, taken: list[Stretch]) -> None:
+        """Everything of a run; it is empty then."""
+        if run.count == len(run.entries):
+            if run.count:
+                taken.append((run.first, run.entries, run.consumer))
+        else:
+            taken += run.stretches(0, len(run.entries))
+        run.entries = []
+        run.count = 0
+
+    # -- coming back
+
+    def restore(self, consumer: Consumer, tags: Sequence[int], entries: Sequence[Entry]) -> None:
+        """Put deliveries back under their old tags (TX-4). It costs what is put back, not what is held."""
+        begin, last = 0, len(tags) - 1
+        for i, tag in enumerate(tags):
+            if i == last or tags[i + 1] != tag + 1 or i - begin == _LONGEST - 1:
+                self._put_back(tags[begin], [*entries[begin : i + 1]], consumer)
+                begin = i + 1
+
+    def _put_back(self, first: int, entries: list[Entry], consumer: Consumer) -> None:
+        """Put back deliveries with consecutive tags, which need not all be of one run."""
+        while entries:
+            i = self._index(first)
+            count = len(entries)
+            if i + 1 < len(self._firsts):
+                count = min(count, self._firsts[i + 1] - first)
+            self._put_back_at(i, first, entries[:count], consumer)
+            first += count
+            del entries[:count]
+
+    def _put_back_at(self, i: int, first: int, entries: list[Entry], consumer: Consumer) -> None:
+        """Put back deliveries whose tags lie behind the first one of the run number `i`, and before the next run."""
+        runs, firsts = self._runs, self._firsts
+        count = len(entries)
+        self.count += count
+        run = runs[i] if i >= self._head else None
+        if run is not None and run.count and first - run.first + count <= len(run.entries):
+            run.entries[first - run.first : first - run.first + count] = entries
+            run.count += count
+            return
+        back = _Run(first, entries, consumer, count)
+        if run is not None and not run.count:
+            runs[i], firsts[i] = back, first
+            self._ghosts -= 1
+        elif 0 <= i < self._head:
+            runs[i], firsts[i] = back, first
+            self._head = i
+        else:
+            runs.insert(i + 1, back)
+            firsts.insert(i + 1, first)
+
+    # -- keeping memory in proportion
+
+    def _shrink(self, i: int, run: _Run) -> None:
+        """Something has left the run number `i`."""
+        entries = run.entries
+        if not run.count:
+            self._drop(i, run)
+            return
+        while entries[-1] is None:
+            entries.pop()
+        holes = 0
+        while entries[holes] is None:
+            holes += 1
+        if holes:
+            del entries[:holes]
+            run.first += holes
+            self._firsts[i] = run.first
+        if len(entries) > max(_SHORT, 4 * run.count):
+            parts = [_Run(first, some, run.consumer, len(some)) for first, some, _ in run.stretches(0, len(entries))]
+            self._runs[i : i + 1] = parts
+            self._firsts[i : i + 1] = [part.first for part in parts]
+
+    def _drop(self, i: int, run: _Run) -> None:
+        """The run number `i` is empty."""
+        runs, firsts = self._runs, self._firsts
+        run.entries = []
+        self._ghosts += 1
+        if i == self._head:
+            while i < len(runs) and not runs[i].count:
+                i += 1
+                self._ghosts -= 1
+            if i == len(runs) or i > max(_GHOSTS, len(runs) // 2):
+                del runs[:i], firsts[:i]
+                i = 0
+            self._head = i
+        elif self._ghosts > max(_GHOSTS, (len(runs) - self._head) // 2):
+            self._runs = [one for one in runs if one.count]
+            self._firsts = [one.first for one in self._runs]
+            self._head = self._ghosts = 0
+
+
+def by_consumer(taken: list[Stretch]) -> list[tuple[Consumer, Sequence[int], list[Entry]]]:
+    """Deliveries and their tags, grouped by the consumer that got them, order kept within each."""
+    if len(taken) == 1:
+        ((first, entries, consumer),) = taken
+        return [(consumer, range(first, first + len(entries)), entries)]
+    groups: dict[Consumer, tuple[list[int], list[Entry]]] = {}
+    for first, entries, consumer in taken:
+        group = groups.get(consumer)
+        if group is None:
+            group = groups[consumer] = ([], [])
+        group[0].extend(range(first, first + len(entries)))
+        group[1].extend(entries)
+    return [(consumer, tags, entries) for consumer, (tags, entries) in groups.items()]

@@ -1,0 +1,215 @@
+"""Delivery tags against a dictionary."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from escrowmq.core.messages.entry import Entry, Run
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.queues.queue import Queue
+from escrowmq.wire.unsettled import Stretch, Unsettled, by_consumer
+from tests.unit.core.site import Sink, Site
+
+RUN = Run(Envelope("", "q"), 1, 0)
+
+
+def queue() -> Queue:
+    return Site().queue()
+
+
+def entries(count: int) -> list[Entry]:
+    return [Entry(1 + i, b"", RUN) for i in range(count)]
+
+
+def flat(taken: list[Stretch]) -> list[tuple[int, Consumer, Entry]]:
+    """The deliveries of stretches, one by one, with their tags."""
+    return [(tag, consumer, entry) for first, entries, consumer in taken for tag, entry in enumerate(entries, first)]
+
+
+class UnsettledMachine(RuleBasedStateMachine):
+    """What is unsettled, by tag; and what a transaction has taken and may put back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unsettled = Unsettled()
+        self.consumers = [Consumer(queue(), Sink()) for _ in range(2)]
+        self.known: dict[int, tuple[Consumer, Entry]] = {}
+        self.next_tag = 1
+        self.taken: list[Stretch] = []
+
+    def pop(self, tags: list[int]) -> list[tuple[int, Consumer, Entry]]:
+        return [(tag, *self.known.pop(tag)) for tag in tags]
+
+    @rule(count=st.sampled_from([1, 1, 2, 3, 5, 40, 1100]), which=st.integers(0, 1))
+    def add(self, count: int, which: int) -> None:
+        added = entries(count)
+        self.unsettled.add(added, self.consumers[which])
+        for entry in added:
+            self.known[self.next_tag] = (self.consumers[which], entry)
+            self.next_tag += 1
+
+    @rule(count=st.integers(1, 3))
+    def skip(self, count: int) -> None:
+        self.unsettled.skip(count)
+        self.next_tag += count
+
+    @rule(back=st.integers(-2, 50))
+    def take(self, back: int) -> None:
+        self.take_one(self.next_tag - back)
+
+    @rule(tag=st.sampled_from([0, 1, 2, 2**63, 2**64 - 1]))
+    def take_one(self, tag: int) -> None:
+        one = self.unsettled.take(tag)
+        assert flat([one] if one else []) == self.pop([tag] if tag in self.known else [])
+        self.taken += [one] if one else []
+
+    @rule(front=st.integers(0, 40), steps=st.lists(st.sampled_from([1, 1, 1, 2, 7, -3]), max_size=60))
+    def take_each(self, front: int, steps: list[int]) -> None:
+        tag = min(self.known, default=1) + front
+        tags = [tag]
+        for step in steps:
+            tags.append(tags[-1] + step)
+        wanted = []
+        for tag in tags:
+            if tag not in self.known:
+                break
+            wanted += self.pop([tag])
+        taken = self.unsettled.take_each(tags)
+        assert flat(taken) == wanted
+        self.taken += taken
+
+    @rule(back=st.integers(-2, 60), everything=st.booleans())
+    def take_through(self, back: int, everything: bool) -> None:
+        tag = 0 if everything else max(self.next_tag - back, 1)
+        expected = []
+        if tag in self.known or everything:
+            expected = self.pop([each for each in sorted(self.known) if each <= tag or everything])
+        taken = self.unsettled.take_through(tag)
+        assert flat(taken) == expected
+        self.taken += taken
+
+    @rule()
+    def restore(self) -> None:
+        for consumer, tags, entries in by_consumer(self.taken):
+            self.unsettled.restore(consumer, tags, entries)
+        for tag, consumer, entry in flat(self.taken):
+            self.known[tag] = (consumer, entry)
+        self.taken = []
+
+    @rule()
+    def settle_for_good(self) -> None:
+        self.taken = []
+
+    @rule()
+    def clear(self) -> None:
+        assert flat(self.unsettled.clear()) == self.pop(sorted(self.known))
+        self.taken = []
+
+    @rule(most=st.integers(1, 9), settled=st.integers(0, 30))
+    def walk(self, most: int, settled: int) -> None:
+        """Part by part, while something that was passed is settled."""
+        whole = [self.known[tag] for tag in sorted(self.known)]
+        found = self.unsettled.part(0, most)
+        self.take(self.next_tag - settled)
+        while part := self.unsettled.part(len(found), most):
+            found += part
+        gone = [item for item in whole if item not in found]
+        assert len(gone) <= 1
+        assert [item for item in whole if item in found] == found
+        assert not any(self.known[tag] in gone for tag in self.known)
+
+    @invariant()
+    def agrees(self) -> None:
+        whole = [self.known[tag] for tag in sorted(self.known)]
+        assert self.unsettled.next_tag == self.next_tag
+        assert self.unsettled.count == len(self.known)
+        assert list(self.unsettled) == whole
+        assert self.unsettled.part(0, 2000) == whole[:2000]
+        assert self.unsettled.part(7, 3) == whole[7:10]
+
+    @invariant()
+    def memory_is_in_proportion(self) -> None:
+        runs = self.unsettled._runs
+        assert len(runs) <= 4 * len(self.known) + 100
+        assert sum(len(run.entries) for run in runs) <= 16 * len(self.known)
+
+
+UnsettledMachine.TestCase.settings = settings(stateful_step_count=30, deadline=None)
+TestUnsettled = UnsettledMachine.TestCase
+
+
+@pytest.mark.parametrize("run", [1, 10, 1000])
+def test_one_that_is_stuck_keeps_no_room_for_later_ones(run: int) -> None:
+    unsettled = Unsettled()
+    consumer = Consumer(queue(), Sink())
+    unsettled.add(entries(10), consumer)
+    for tag in range(2, 11):
+        assert unsettled.take(tag) is not None
+    for _ in range(20_000 // run):
+        first = unsettled.next_tag
+        unsettled.add(entries(run), consumer)
+        assert len(unsettled.take_each(list(range(first, first + run)))) == 1
+    assert unsettled.count == 1
+    assert len(unsettled._runs) < 100
+    assert sum(len(one.entries) for one in unsettled._runs) == 1
+
+
+def test_every_tenth_that_is_stuck_keeps_little_room_beside_its_own() -> None:
+    unsettled = Unsettled()
+    unsettled.add(entries(10_000), Consumer(queue(), Sink()))
+    for tag in range(1, 10_001):
+        if tag % 10:
+            assert unsettled.take(tag) is not None
+    assert unsettled.count == 1000
+    assert sum(len(one.entries) for one in unsettled._runs) < 1100
+
+
+def test_grouping_by_consumer_keeps_the_order() -> None:
+    one, two = (Consumer(queue(), Sink(), tag) for tag in "ab")
+    a, b, c, d = entries(4)
+    assert by_consumer([]) == []
+    assert by_consumer([(3, [a, b], one)]) == [(one, range(3, 5), [a, b])]
+    assert by_consumer([(1, [a], one), (2, [b], two), (3, [c], one), (4, [d], two)]) == [
+        (one, [1, 3], [a, c]),
+        (two, [2, 4], [b, d]),
+    ]
+
+
+def _thousand_rollbacks(unsettled: Unsettled, tag: int) -> float:
+    started = time.perf_counter()
+    for _ in range(1000):
+        taken = unsettled.take(tag)
+        assert taken is not None
+        first, entries, consumer = taken
+        unsettled.restore(consumer, [first], entries)
+    return time.perf_counter() - started
+
+
+@pytest.mark.parametrize("run", [1, 200_000])
+@pytest.mark.parametrize("tag", [1, 100_000])
+def test_a_rollback_costs_what_was_settled_not_what_is_held(run: int, tag: int) -> None:
+    """A client that holds very much and rolls back very often is not to stop the turns of all the others."""
+    unsettled = Unsettled()
+    consumer = Consumer(queue(), Sink())
+    for _ in range(200_000 // run):
+        unsettled.add(entries(run), consumer)
+    assert _thousand_rollbacks(unsettled, tag) < 5.0, "some 50 s if each walks through all of them"
+    assert unsettled.count == 200_000
+
+
+def test_deliveries_of_many_runs_come_back_in_one_call() -> None:
+    unsettled = Unsettled()
+    consumer = Consumer(queue(), Sink())
+    for _ in range(3000):
+        unsettled.add(entries(1), consumer)
+    whole = list(unsettled)
+    ((_, tags, found),) = by_consumer(unsettled.take_each(list(range(2, 3000))))
+    unsettled.restore(consumer, tags, found)
+    assert list(unsettled) == whole
+    assert unsettled.take(2) is not None
