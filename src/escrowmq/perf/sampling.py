@@ -12,8 +12,7 @@ SAMPLED_BYTES = 72
 class PublishedContents:
     """Fingerprints of all distinct messages of a run: their ids, the size and the beginning of their bodies.
 
-    Checking every message would cost the load tool more than reading it. A consumer checks about one for each read
-    from its socket.
+    Checking every message would cost the load tool more than reading it, so a consumer checks some of them.
     """
 
     __slots__ = ("_fingerprints", "checked", "enabled")

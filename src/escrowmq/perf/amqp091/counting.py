@@ -7,8 +7,8 @@ There are three ways, the cheapest first:
   apart as k says.
 - Short deliveries of any size and any property list are counted by the mark that each of them contains, the method and
   the beginning of the consumer tag. The tag of the last one, which is parsed, must be as far on as the count says.
-- Everything else is parsed frame by frame: the first delivery, the last one of each read, long ones, and those of which
-  every one is wanted.
+- Everything else is parsed frame by frame: the first delivery, the last one of some runs and of each read of short
+  ones, long ones, and those of which every one is wanted.
 """
 
 from __future__ import annotations
@@ -42,6 +42,11 @@ _START_SIZE = FRAME_HEAD_SIZE + 4
 _SHORT = 4096
 """In deliveries of up to so many bytes it is cheaper to look for the mark than to parse three frames."""
 
+_AWAITED = 65536
+"""A delivery of up to so many bytes is awaited whole; of longer ones, each frame is taken as it comes."""
+_SAMPLE_RUNS = 16
+"""Of so many runs, one ends with a delivery that is parsed."""
+
 OnFrame = Callable[[int, memoryview], None]
 """Called with type and payload of each frame that is not part of a delivery."""
 OnContent = Callable[[bytes, int, bytes], None]
@@ -59,7 +64,7 @@ class DeliveryCounter:
         method: int = BASIC_DELIVER,
         tagged: bool = True,
     ) -> None:
-        """`on_content` gets about one delivery of each read or, with `every`, all of them.
+        """`on_content` gets some deliveries or, with `every`, all of them.
 
         `method`: basic.deliver or basic.get-ok. `tagged` is false for direct replies, whose delivery tags are not
         counted up by every broker.
@@ -70,6 +75,7 @@ class DeliveryCounter:
         self._every = every
         self._method = method
         self._tagged = tagged
+        self._runs = 0
         # The delivery that is being parsed.
         self._missing = -1
         """Bytes of its body that are still to come; -1: its content header is."""
@@ -94,7 +100,10 @@ class DeliveryCounter:
         while at < end:
             used = 0
             if self._unit and not self._parsing and not self._every:
-                used = self._skip_run(data, at, end) or self._skip_marked(data, at, end)
+                used = self._skip_run(data, at, end)
+                if not used and self._has_begun(data, at, end):
+                    break
+                used = used or self._skip_marked(data, at, end)
             used = used or self._take_frame(data, at, end)
             if not used:
                 break
@@ -102,14 +111,27 @@ class DeliveryCounter:
         return at
 
     def _skip_run(self, data: bytearray, at: int, end: int) -> int:
-        """Count deliveries of the known size, but for the last one, by the bytes they take; returns their length."""
+        """Count deliveries of the known size by the bytes they take; returns their length.
+
+        The last one of every `_SAMPLE_RUNS`th run is left to be parsed.
+        """
         unit = self._unit
-        run = (end - at) // unit - 1
-        last = at + run * unit
-        if run < 1 or not self._is_unit(data, at, 1) or not self._is_unit(data, last, run + 1):
+        run = (end - at) // unit
+        sampled = self._runs % _SAMPLE_RUNS == 0
+        if not run or not self._is_unit(data, at, 1) or not self._is_unit(data, at + (run - 1) * unit, run):
             return 0
+        self._runs += 1
+        run -= sampled
         self.count += run
         return run * unit
+
+    def _has_begun(self, data: bytearray, at: int, end: int) -> bool:
+        """Whether the bytes left are the beginning of a delivery of the known size."""
+        left = end - at
+        if not _START_SIZE <= left < self._unit <= _AWAITED or data[at : at + _START_SIZE] != self._start:
+            return False
+        content_at, content_end = at + self._content_at, at + self._content_at + _CONTENT.size
+        return left < self._content_at + _CONTENT.size or data[content_at:content_end] == self._content
 
     def _is_unit(self, data: bytearray, at: int, ahead: int) -> bool:
         """Whether a delivery of the known size, whose tag is `ahead` of the count, stands at `at`."""

@@ -57,6 +57,11 @@ class Reader:
         # What lies behind the end in a peer's buffer is left over from before.
         self._rest = data[self.counter.feed(bytearray(data + delivery(9999, b"stale")), len(data)) :]
 
+    @property
+    def left(self) -> int:
+        """How many bytes are to be given again."""
+        return len(self._rest)
+
     def feed_in_pieces(self, data: bytes, cuts: list[int]) -> None:
         edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
         for begin, end in pairwise(edges):
@@ -145,6 +150,24 @@ def test_long_bodies_are_taken_frame_by_frame() -> None:
     assert reader.counter.count == 0
     assert reader.counter.feed(bytearray(data[used:]), len(data) - used) == len(data) - used
     assert reader.counter.count == 2
+
+
+@pytest.mark.parametrize("size", [100, 60_000, 70_000, 300_000])
+def test_what_is_left_to_be_given_again_stays_short(size: int) -> None:
+    reader = Reader(every=False)
+    data = b"".join(delivery(tag, bytes(size)) for tag in range(1, 41))
+    for at in range(0, len(data), 50_000):
+        reader.feed(data[at : at + 50_000])
+        assert reader.left <= 131_080
+    assert (reader.counter.count, reader.left) == (40, 0)
+
+
+def test_some_deliveries_of_a_run_are_parsed() -> None:
+    reader = Reader(every=False)
+    for tag in range(1, 101):
+        reader.feed(delivery(tag, b"body"))
+    assert reader.counter.count == 100
+    assert 5 <= len(reader.bodies) <= 10
 
 
 def test_answers_to_get_are_counted_by_their_tags() -> None:
