@@ -201,7 +201,7 @@ class Channel:
 
     @property
     def writable(self) -> bool:
-        return self.flow and self.connection.writable
+        return self.flow and self.connection.flow.writable
 
     def deliver(self, consumer: Consumer, entries: list[Entry]) -> None:
         """Send deliveries; those that are not settled yet are remembered under their tags."""
@@ -220,7 +220,7 @@ class Channel:
     def stalled(self, consumer: Consumer) -> None:
         """There is something for `consumer`, and the client takes no more."""
         self._stalled[consumer] = None
-        self.connection.stalled(self)
+        self.connection.flow.stall(self)
 
     def wake(self) -> None:
         """The client takes more: consumers that waited for that are served again."""

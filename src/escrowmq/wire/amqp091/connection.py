@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from escrowmq.core.broker import Broker
 from escrowmq.core.queues.queue import Queue, Session
 from escrowmq.core.topology.vhost import VirtualHost
-from escrowmq.wire.amqp091 import codes, handshake, spec
+from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.channel import Channel
 from escrowmq.wire.amqp091.death import headers_of
-from escrowmq.wire.amqp091.errors import SyntaxFault, reply_text
-from escrowmq.wire.amqp091.frames import (
-    FRAME_HEADER_SIZE,
-    FRAME_OVERHEAD,
-    HEARTBEAT,
-    PROTOCOL_HEADER,
-    content_pieces,
-    frame_size,
-    method_frame,
-    remainder,
-)
+from escrowmq.wire.amqp091.errors import reply_text
+from escrowmq.wire.amqp091.frames import HEARTBEAT, PROTOCOL_HEADER, content_pieces, method_frame
 from escrowmq.wire.amqp091.handshake import State
 from escrowmq.wire.amqp091.method import Method
 from escrowmq.wire.amqp091.publication import PROTOCOL
-from escrowmq.wire.amqp091.reading import Reading
+from escrowmq.wire.amqp091.reading import Reader
 from escrowmq.wire.amqp091.table import FieldTable
 from escrowmq.wire.endpoint import EndpointLimits, Host, Peer
-from escrowmq.wire.login import Login, LoginFault
+from escrowmq.wire.flow import OutputFlow, PublishGate
+from escrowmq.wire.login import Login
 from escrowmq.wire.outbox import LARGE, Outbox, Piece
 
-_CROWD: Final = 4  # times the share of a connection's consumers, for answers that it has asked for itself
 
-
-class Connection(Reading):
+class Connection:
     """The endpoint of one AMQP 0-9-1 connection (`wire.endpoint.Endpoint`)."""
 
     def __init__(self, host: Host, peer: Peer, label: str = "") -> None:
-        super().__init__()
         self._host = host
         self.peer = peer
         self.label = label or str(peer)
@@ -59,79 +46,23 @@ class Connection(Reading):
         self.blocked_notify = False
         self._closing_since: int | None = None
         self._outbox = Outbox()
-        self._unsent = 0
-        self._stalled: dict[Channel, None] = {}  # with consumers that wait until more can be sent
-        self._crowded = False
+        self.flow = OutputFlow(self._outbox, host.limits.outbox, self._read_on)
+        self.gate = PublishGate(host, self)
+        self._reader = Reader(self)
         self._confirming: dict[Channel, None] = {}
-
-    # -- reading
 
     def receive(self, data: bytes) -> None:
         """Bytes came in; without any, what was kept back is read on."""
-        unread = self._unread
-        if self._crowded and self.crowded():
-            unread.add(data)
-            return
-        if unread:
-            unread.add(data, unread.need)
-            if data and not unread.ready:
-                return
-            data = unread.take()
-        if self.state is State.AUTHENTICATING:
-            if len(data) <= codes.FRAME_MIN_SIZE:
-                unread.add(data)  # read on when the login has been checked
-            else:
-                self.fail(codes.UNEXPECTED_FRAME, "frames before the login was answered")
-            return
-        start = 0
-        try:
-            if self._partial is not None:
-                start = self._read_partial(self._partial, data)
-                if not start:
-                    return
-            at = self._read_header(data) if self.state is State.HEADER else start
-            if at >= 0 and self.state is not State.HEADER:
-                at = self._read(data, at)
-            if at < len(data) and self.state is not State.CLOSED:
-                self._keep(data, at)
-        except SyntaxFault as fault:
-            self._partial = None
-            self.fail(fault.code, fault.text, fault.index)
-            unread.add(remainder(data[start:]))  # where the client's answer will be found
-        except LoginFault as error:
-            self.login_refused(str(error))
-
-    def _keep(self, data: bytes, at: int) -> None:
-        """Keep what could not be read. Of a large body frame that is not whole, the octets go into the content at once.
-
-        A small one is joined with what follows, so that it is read as a part of a run.
-        """
-        need = 0
-        if len(data) - at >= FRAME_HEADER_SIZE and self.state not in (State.HEADER, State.AUTHENTICATING):
-            need = frame_size(data, at)
-            if need > self.frame_max + FRAME_OVERHEAD:
-                need = 0  # a fault, of which the next read tells
-            elif at + need > len(data) and need > LARGE and not self._gate:
-                partial = self._open_partial(data, at)
-                if partial is not None:
-                    partial.feed(data, at + FRAME_HEADER_SIZE)
-                    self._partial = partial
-                    return
-        self._unread.add(data[at:] if at else data, need)
-
-    def _read_header(self, data: bytes) -> int:
-        if len(data) < len(PROTOCOL_HEADER) and PROTOCOL_HEADER.startswith(data):
-            return 0
-        if not data.startswith(PROTOCOL_HEADER):
-            self._outbox.put(0, PROTOCOL_HEADER)
-            self.state = State.CLOSED
-            self.finished = True
-            self._host.stir(self)
-            return len(data)
-        handshake.start(self)
-        return len(PROTOCOL_HEADER)
+        self._reader.receive(data)
 
     # -- what the handshake asks for
+
+    def refuse_protocol(self) -> None:
+        """The client speaks another protocol: say which one is spoken here (section 4.2.2), and close."""
+        self._outbox.put(0, PROTOCOL_HEADER)
+        self.state = State.CLOSED
+        self.finished = True
+        self._host.stir(self)
 
     def tuned(self, frame_max: int, channel_max: int, heartbeat: int) -> None:
         """Client and broker have agreed."""
@@ -151,8 +82,7 @@ class Connection(Reading):
 
     def resume(self) -> None:
         """Go on with what was kept back: while the login was being checked, or while too much waited to be sent."""
-        if self._unread:
-            self.receive(b"")
+        self._reader.resume()
 
     @property
     def user(self) -> str:
@@ -163,8 +93,8 @@ class Connection(Reading):
         """The connection is ready for channels."""
         self.login.admit()
         self.session.label = self.label
-        if self._blocked:
-            self.block(self._blocked)
+        if self.gate.reason:
+            self.block(self.gate.reason)
 
     def update_secret(self, secret: bytes) -> None:
         self._host.password_changed(self, secret)
@@ -210,15 +140,6 @@ class Connection(Reading):
             self._confirming[channel] = None
             self._host.stir(self)
 
-    @property
-    def writable(self) -> bool:
-        """Whether consumers may be given more."""
-        return self._unsent + self._outbox.size < self.limits.outbox
-
-    def stalled(self, channel: Channel) -> None:
-        """Consumers of `channel` wait until the connection is writable."""
-        self._stalled[channel] = None
-
     def output(self) -> list[Piece]:
         """What is to be sent now."""
         if self._confirming:
@@ -226,29 +147,15 @@ class Connection(Reading):
             for channel in confirming:
                 channel.send_confirms()
         pieces = self._outbox.take()
-        if self._crowded:
-            self._make_room()
+        self.flow.relax()
         if self.state is State.CLOSED and not self._outbox.holding:
             self.finished = True
-        if self._stalled:
-            self._wake()
         return pieces
 
-    def crowded(self) -> bool:
-        """Whether so much waits to be sent that no more is to be asked for: then what came is read later."""
-        self._crowded = self._unsent + self._outbox.size > _CROWD * self.limits.outbox
-        return self._crowded
-
-    def _make_room(self) -> None:
-        if not self.crowded():
-            self._host.stir(self)
-            self.resume()
-
-    def _wake(self) -> None:
-        if self.writable:
-            stalled, self._stalled = self._stalled, {}
-            for channel in stalled:
-                channel.wake()
+    def _read_on(self) -> None:
+        """There is room again for answers."""
+        self._host.stir(self)
+        self.resume()
 
     def synced(self, lsn: int) -> bool:
         """The log is on disk up to `lsn`. True while output is still held."""
@@ -258,11 +165,7 @@ class Connection(Reading):
 
     def congested(self, unsent: int) -> None:
         """`unsent` bytes wait in the socket's buffer."""
-        self._unsent = unsent
-        if self._crowded:
-            self._make_room()
-        if self._stalled:
-            self._wake()
+        self.flow.congested(unsent)
 
     # -- the server's side
 
@@ -271,9 +174,8 @@ class Connection(Reading):
 
         What a blocked client says is read up to its next publish, so that it can leave.
         """
-        self._blocked = reason
-        self._gate = self._gate or bool(reason)
-        self._last = None  # the next publish passes the gate
+        self.gate.block(reason)
+        self._reader.end_run()  # the next publish passes the gate
         if self.state is State.RUNNING and self.blocked_notify:
             method = spec.ConnectionBlocked(reason) if reason else spec.ConnectionUnblocked()
             self._outbox.put_now(method_frame(0, method))
@@ -325,7 +227,7 @@ class Connection(Reading):
 
     def failed(self, code: int, text: str) -> None:
         """The connection, or a channel of it, was closed for a fault."""
-        self._last = None
+        self._reader.end_run()
         self._host.failed(self, code, text)
 
     def release(self) -> None:
@@ -335,12 +237,12 @@ class Connection(Reading):
             channel.release()
             channel.closing = True
         self._confirming.clear()
-        self._last = None
+        self._reader.end_run()
         self.broker.end_session(self.session)
 
     def lost(self) -> None:
         """The connection is gone."""
-        self._unread.clear()
+        self._reader.clear()
         if self.state is not State.CLOSED or self.channels:
             self.state = State.CLOSED
             self.release()

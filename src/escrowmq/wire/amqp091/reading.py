@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.queues.outcome import Outcome
@@ -11,17 +11,26 @@ from escrowmq.wire.amqp091 import basic_methods, codes, dtx_methods, escrow_meth
 from escrowmq.wire.amqp091.channel import Channel
 from escrowmq.wire.amqp091.content import Content, PartialFrame
 from escrowmq.wire.amqp091.errors import REPLIES, SyntaxFault
-from escrowmq.wire.amqp091.frames import FRAME_HEADER, METHOD_INDEX, decode_method
+from escrowmq.wire.amqp091.frames import (
+    FRAME_HEADER,
+    FRAME_HEADER_SIZE,
+    FRAME_OVERHEAD,
+    METHOD_INDEX,
+    PROTOCOL_HEADER,
+    decode_method,
+    frame_size,
+    remainder,
+)
 from escrowmq.wire.amqp091.handshake import State
 from escrowmq.wire.amqp091.method import Method
 from escrowmq.wire.amqp091.publication import Form, Forms
 from escrowmq.wire.amqp091.queue_methods import Handler
 from escrowmq.wire.amqp091.unread import Unread
+from escrowmq.wire.login import LoginFault
 from escrowmq.wire.outbox import LARGE
 
 if TYPE_CHECKING:
     from escrowmq.wire.amqp091.connection import Connection
-    from escrowmq.wire.endpoint import EndpointLimits, Host
 
 _END: Final = codes.FRAME_END
 _PUBLISH: Final = b"\x00\x3c\x00\x28"
@@ -46,37 +55,102 @@ _CHANNEL_HANDLERS: Final = {
 }
 
 
-class Reading:
-    """The half of a connection that reads. What it raises is a SyntaxFault, which costs the connection; what costs a
-    channel it sees to itself.
-    """
+class Reader:
+    """Reads one connection. A SyntaxFault costs the connection; what costs a channel, the reader sees to itself."""
 
-    limits: EndpointLimits
-    state: State
-    frame_max: int
-    most_body: int  # the longest body that comes in one frame and is not too large for a message
-    channel_max: int
-    channels: dict[int, Channel]
-    _host: Host
+    __slots__ = ("_connection", "_forms", "_last", "_partial", "_unread")
 
-    def __init__(self) -> None:
-        self._publishes = False
-        self._gate = True  # publishes are to be asked about: the first one, and all while the connection is blocked
-        self._blocked = ""
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._forms = Forms()
         self._last: Channel | None = None  # the channel of the last publish that came in three frames in a row
         self._partial: PartialFrame | None = None
         self._unread = Unread()
 
-    @property
-    def _whole(self) -> Connection:
-        return cast("Connection", self)
+    def receive(self, data: bytes) -> None:
+        """Bytes came in; without any, what was kept back is read on."""
+        connection, unread = self._connection, self._unread
+        if connection.flow.is_crowded and connection.flow.crowded():
+            unread.add(data)
+            return
+        if unread:
+            unread.add(data, unread.need)
+            if data and not unread.ready:
+                return
+            data = unread.take()
+        if connection.state is State.AUTHENTICATING:
+            if len(data) <= codes.FRAME_MIN_SIZE:
+                unread.add(data)  # read on when the login has been checked
+            else:
+                connection.fail(codes.UNEXPECTED_FRAME, "frames before the login was answered")
+            return
+        start = 0
+        try:
+            if self._partial is not None:
+                start = self._read_partial(self._partial, data)
+                if not start:
+                    return
+            at = self._read_header(data) if connection.state is State.HEADER else start
+            if at >= 0 and connection.state is not State.HEADER:
+                at = self._read(data, at)
+            if at < len(data) and connection.state is not State.CLOSED:
+                self._keep(data, at)
+        except SyntaxFault as fault:
+            self._partial = None
+            connection.fail(fault.code, fault.text, fault.index)
+            unread.add(remainder(data[start:]))  # where the client's answer will be found
+        except LoginFault as error:
+            connection.login_refused(str(error))
+
+    def resume(self) -> None:
+        """Go on with what was kept back."""
+        if self._unread:
+            self.receive(b"")
+
+    def end_run(self) -> None:
+        """The next publish is read in full, and asked about if need be."""
+        self._last = None
+
+    def clear(self) -> None:
+        """The connection is gone: forget what was kept back, and the forms of its publishes."""
+        self._unread.clear()
+        self._partial = None
+        self._forms = Forms()
+
+    def _keep(self, data: bytes, at: int) -> None:
+        """Keep what could not be read. Of a large body frame that is not whole, the octets go into the content at once.
+
+        A small one is joined with what follows, so that it is read as a part of a run.
+        """
+        need, connection = 0, self._connection
+        if len(data) - at >= FRAME_HEADER_SIZE and connection.state not in (State.HEADER, State.AUTHENTICATING):
+            need = frame_size(data, at)
+            if need > connection.frame_max + FRAME_OVERHEAD:
+                need = 0  # a fault, of which the next read tells
+            elif at + need > len(data) and need > LARGE and not connection.gate.shut:
+                partial = self._open_partial(data, at)
+                if partial is not None:
+                    partial.feed(data, at + FRAME_HEADER_SIZE)
+                    self._partial = partial
+                    return
+        self._unread.add(data[at:] if at else data, need)
+
+    def _read_header(self, data: bytes) -> int:
+        if len(data) < len(PROTOCOL_HEADER) and PROTOCOL_HEADER.startswith(data):
+            return 0
+        if not data.startswith(PROTOCOL_HEADER):
+            self._connection.refuse_protocol()
+            return len(data)
+        handshake.start(self._connection)
+        return len(PROTOCOL_HEADER)
 
     def _read(self, buf: bytes, at: int) -> int:
         """Parse what is whole; where the rest begins. Raises SyntaxFault for what costs the connection."""
         end = len(buf)
         startswith, unpack = buf.startswith, FRAME_HEADER.unpack_from
-        most = self.frame_max  # of payload, which is all that some clients count
+        connection = self._connection
+        gate, channels = connection.gate, connection.channels
+        most = connection.frame_max  # of payload, which is all that some clients count
         committed = False
         while end - at >= 8:
             last = self._last
@@ -93,22 +167,20 @@ class Reading:
                     continue
             kind, number, size = unpack(buf, at)
             if size > most:
-                raise SyntaxFault(
-                    codes.FRAME_ERROR, f"frame of {size + 8} octets, at most {self.frame_max} were agreed"
-                )
+                raise SyntaxFault(codes.FRAME_ERROR, f"frame of {size + 8} octets, at most {most} were agreed")
             stop = at + 7 + size
             if stop >= end:
                 break
             if buf[stop] != _END:
                 raise SyntaxFault(codes.FRAME_ERROR, f"frame ends with 0x{buf[stop]:02x}, not with 0xce")
-            channel = self.channels.get(number)
+            channel = channels.get(number)
             if kind == codes.FRAME_METHOD and channel is not None:
                 if channel.closing:
                     self._method_on_closing(channel, buf[at + 7 : stop])
                 elif channel.content is not None:
                     raise SyntaxFault(codes.UNEXPECTED_FRAME, "expected a content frame, got a method frame")
                 elif startswith(_PUBLISH, at + 7):
-                    if self._gate and self._keeps_back():
+                    if gate.shut and gate.keeps_back():
                         break
                     behind = at
                     if channel is not last and channel.form is not None and startswith(channel.prefix, at):
@@ -121,21 +193,21 @@ class Reading:
                     continue
                 else:
                     self._method(channel, buf[at + 7 : stop])
-                    if self._whole.crowded():
+                    if connection.flow.crowded():
                         at = stop + 1
                         break
             else:
-                if self._gate and channel is not None and channel.content is not None and self._keeps_back():
+                if gate.shut and channel is not None and channel.content is not None and gate.keeps_back():
                     break
                 # A large body is copied only once, into the content.
                 large = size >= LARGE and kind == codes.FRAME_BODY
                 self._read_other(kind, number, channel, (memoryview(buf) if large else buf)[at + 7 : stop])
             at = stop + 1
-            if self.state is State.AUTHENTICATING or self.state is State.CLOSED:
+            if connection.state is State.AUTHENTICATING or connection.state is State.CLOSED:
                 break
-            most = self.frame_max
+            most = connection.frame_max
         if committed:
-            self._whole.crowded()
+            connection.flow.crowded()
         return at
 
     def _read_run(self, channel: Channel, buf: bytes, at: int, end: int) -> int:
@@ -151,7 +223,7 @@ class Reading:
         frame_at = size_at + 8 + len(middle)
         body_at = frame_at + 4
         last = end - body_at - 2
-        most = self.most_body
+        most = self._connection.most_body
         read_size, read_frame_size = _SIZE.unpack_from, _FRAME_SIZE.unpack_from
         bodies: list[bytes] = []
         while at <= last and startswith(prefix, at) and startswith(middle, at + size_at + 8):
@@ -182,7 +254,7 @@ class Reading:
 
         When header and body follow in one frame each, all three are taken together; else frame by frame.
         """
-        number = channel.number
+        number, connection = channel.number, self._connection
         header = stop + 1
         if end - header >= _HEADER_FRAME.size + 8:
             kind, same, size, basic, body_size = _HEADER_FRAME.unpack_from(buf, header)
@@ -192,8 +264,8 @@ class Reading:
                 kind == codes.FRAME_HEADER
                 and same == number
                 and basic == _BASIC
-                and 14 <= size <= self.limits.header_size
-                and 0 < body_size <= self.most_body
+                and 14 <= size <= connection.limits.header_size
+                and 0 < body_size <= connection.most_body
                 and behind < end
                 and buf[body - 1] == _END == buf[behind]
                 and FRAME_HEADER.unpack_from(buf, body) == (codes.FRAME_BODY, number, body_size)
@@ -218,16 +290,6 @@ class Reading:
         except BrokerError as error:
             channel.refuse(error, spec.BasicPublish())
             return None
-
-    def _keeps_back(self) -> bool:
-        """Whether a publish, or the rest of one, is to wait because the connection is blocked."""
-        if not self._publishes:
-            self._publishes = True
-            self._host.publishing(self._whole)
-        self._gate = bool(self._blocked)
-        if self._gate:
-            self._host.waiting(self._whole)
-        return self._gate
 
     def _publish(self, channel: Channel, form: Form, bodies: list[bytes]) -> None:
         if channel.closing:
@@ -277,7 +339,7 @@ class Reading:
         elif kind not in (codes.FRAME_HEADER, codes.FRAME_BODY):
             raise SyntaxFault(codes.FRAME_ERROR, f"unknown frame type {kind}")
         elif channel is None:
-            if self.state is not State.CLOSING:
+            if self._connection.state is not State.CLOSING:
                 raise SyntaxFault(codes.CHANNEL_ERROR, f"content frame on channel {number}, which is not open")
         elif not channel.closing:
             self._content(channel, kind, payload)
@@ -286,26 +348,26 @@ class Reading:
         content = channel.content
         if content is None:
             raise SyntaxFault(codes.UNEXPECTED_FRAME, "content frame without a method that has content")
-        if content.take(kind, payload, self.limits):
+        if content.take(kind, payload, self._connection.limits):
             self._finish_content(channel, content)
 
     def _open_partial(self, buf: bytes, at: int) -> PartialFrame | None:
         """The body frame at `at`, of which only a part has come; None if it is no body frame that is awaited."""
         kind, number, size = FRAME_HEADER.unpack_from(buf, at)
-        channel = self.channels.get(number)
+        channel = self._connection.channels.get(number)
         if kind != codes.FRAME_BODY or channel is None or channel.closing or channel.content is None:
             return None
         return PartialFrame(number, channel.content, size)
 
     def _read_partial(self, partial: PartialFrame, data: bytes) -> int:
         """More of a body frame; where the next frame begins, 0 if it is not whole yet."""
-        if self._gate and self._keeps_back():
+        if self._connection.gate.shut and self._connection.gate.keeps_back():
             self._unread.add(data)
             return 0
         at = partial.feed(data, 0)
         if at:
             self._partial = None
-            channel = self.channels.get(partial.number)
+            channel = self._connection.channels.get(partial.number)
             if channel is not None and not channel.closing and channel.content is not None and channel.content.whole:
                 self._finish_content(channel, channel.content)
         return at
@@ -364,38 +426,41 @@ class Reading:
             self._drop(channel)
 
     def _open_channel(self, number: int, payload: bytes) -> None:
-        if self.state is State.CLOSING:
+        connection = self._connection
+        if connection.state is State.CLOSING:
             return
-        if self.state is not State.RUNNING:
+        if connection.state is not State.RUNNING:
             raise SyntaxFault(codes.CHANNEL_ERROR, f"method on channel {number} before connection.open")
         method = decode(payload)
         if isinstance(method, spec.ChannelCloseOk):
             return
         if not isinstance(method, spec.ChannelOpen):
             raise SyntaxFault(codes.CHANNEL_ERROR, f"expected 'channel.open' on channel {number}, got {method.NAME}")
-        count = len(self.channels)
-        if self.channel_max and count >= self.channel_max:
+        count, most = len(connection.channels), connection.channel_max
+        if most and count >= most:
             raise SyntaxFault(
                 codes.NOT_ALLOWED,
-                f"number of channels opened ({count}) has reached the negotiated channel_max ({self.channel_max})",
+                f"number of channels opened ({count}) has reached the negotiated channel_max ({most})",
             )
-        self.channels[number] = channel = Channel(self._whole, number)
+        connection.channels[number] = channel = Channel(connection, number)
         channel.send(spec.ChannelOpenOk())
 
     def _connection_method(self, payload: bytes) -> None:
-        method = decode(payload)
-        handler = handshake.HANDLERS.get(self.state, {}).get(method.INDEX)
+        connection, method = self._connection, decode(payload)
+        handler = handshake.HANDLERS.get(connection.state, {}).get(method.INDEX)
         if handler is not None:
             try:
-                handler(self, method)
+                handler(connection, method)
             except SyntaxFault as fault:
                 fault.index = method.INDEX
                 raise
-        elif self.state is not State.CLOSING:
-            raise SyntaxFault(codes.COMMAND_INVALID, f"{method.NAME} on channel 0 in state {self.state.name.lower()}")
+        elif connection.state is not State.CLOSING:
+            raise SyntaxFault(
+                codes.COMMAND_INVALID, f"{method.NAME} on channel 0 in state {connection.state.name.lower()}"
+            )
 
     def _drop(self, channel: Channel) -> None:
-        self.channels.pop(channel.number, None)
+        self._connection.channels.pop(channel.number, None)
         self._last = None
 
 

@@ -1,0 +1,111 @@
+"""Waiting for a client to read, and for the server to have memory and disk."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from escrowmq.wire.endpoint import Endpoint, Host
+from escrowmq.wire.flow import CROWD, OutputFlow, PublishGate
+from escrowmq.wire.outbox import Outbox
+
+LIMIT = 100
+
+
+class Receiver:
+    """Counts how often it is woken."""
+
+    def __init__(self) -> None:
+        self.woken = 0
+
+    def wake(self) -> None:
+        self.woken += 1
+
+
+class Site:
+    """An outbox with its flow."""
+
+    def __init__(self) -> None:
+        self.outbox = Outbox()
+        self.reads = 0
+        self.flow = OutputFlow(self.outbox, LIMIT, self.read_on)
+
+    def read_on(self) -> None:
+        self.reads += 1
+
+
+class TestOutputFlow:
+    def test_what_waits_in_the_outbox_and_in_the_socket_counts_together(self) -> None:
+        site = Site()
+        site.outbox.put(1, bytes(60))
+        assert site.flow.writable
+        site.flow.congested(39)
+        assert site.flow.writable
+        site.flow.congested(40)
+        assert not site.flow.writable
+
+    def test_the_stalled_are_woken_once_when_there_is_room(self) -> None:
+        site, receiver = Site(), Receiver()
+        site.flow.congested(LIMIT)
+        site.flow.stall(receiver)
+        site.flow.stall(receiver)
+        site.flow.relax()
+        assert receiver.woken == 0
+        site.flow.congested(LIMIT - 1)
+        site.flow.relax()
+        assert receiver.woken == 1
+
+    def test_a_crowded_connection_reads_on_when_there_is_room(self) -> None:
+        site = Site()
+        site.outbox.put(1, bytes(CROWD * LIMIT))
+        assert not site.flow.crowded()
+        site.outbox.put(1, b"!")
+        assert site.flow.crowded()
+        site.flow.relax()
+        assert (site.flow.is_crowded, site.reads) == (True, 0)
+        site.outbox.take()
+        site.flow.relax()
+        site.flow.relax()
+        assert (site.flow.is_crowded, site.reads) == (False, 1)
+
+
+class Server:
+    """What the gate asks of the server."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def publishing(self, endpoint: object) -> None:
+        self.told.append("publishing")
+
+    def waiting(self, endpoint: object) -> None:
+        self.told.append("waiting")
+
+
+def gate() -> tuple[Server, PublishGate]:
+    server = Server()
+    return server, PublishGate(cast("Host", server), cast("Endpoint", object()))
+
+
+class TestPublishGate:
+    def test_the_first_publish_is_announced_and_no_other(self) -> None:
+        server, made = gate()
+        assert made.shut
+        assert not made.keeps_back()
+        assert (made.shut, server.told) == (False, ["publishing"])
+
+    def test_a_blocked_connection_keeps_publishes_back_until_it_is_unblocked(self) -> None:
+        server, made = gate()
+        made.keeps_back()
+        made.block("low on memory")
+        assert made.keeps_back()
+        assert made.keeps_back()
+        made.block("")
+        assert not made.keeps_back()
+        assert not made.shut
+        assert server.told == ["publishing", "waiting", "waiting"]
+
+    def test_one_that_is_blocked_as_it_is_announced_waits_at_once(self) -> None:
+        server, made = gate()
+        made.block("low on disk")
+        assert made.keeps_back()
+        assert server.told == ["publishing", "waiting"]
