@@ -9,6 +9,7 @@ import pytest
 
 from bench.brokers import Broker, EscrowMQ
 from bench.measure import MeasureError, details, machine, perf, sync_rate
+from escrowmq.perf.errors import PerfError
 
 
 def result(tx_size: int, syncs: int) -> dict[str, Any]:
@@ -49,3 +50,16 @@ def test_the_machine_is_described(tmp_path: Path) -> None:
     assert facts["cores"] >= 1
     assert facts["memory_mb"] > 0
     assert facts["filesystem"] != "unknown"
+
+
+def test_the_processor_time_of_threads_is_counted_finely(tmp_path: Path) -> None:
+    broker = EscrowMQ(tmp_path)
+    broker.start()
+    try:
+        broker.settle()
+        before = broker.thread_seconds()
+        with pytest.raises(PerfError):
+            broker.depth("missing")
+        assert 0 < broker.thread_seconds() - before < 5
+    finally:
+        broker.stop()
