@@ -21,7 +21,8 @@ COUNT = 1500
 
 def run(folder: Path, broker: BrokerProcess, master: str, environment: dict[str, str]) -> str:
     """Run the job, check its result, and return the last line of its output."""
-    with connect(broker.url) as connection:
+    # On a slow machine the job may take longer than the broker waits for heartbeats.
+    with connect(broker.url, heartbeat_thread=True) as connection:
         channel = connection.channel()
         for name in ("in", "out"):
             channel.queue_declare(name, durable=True)
