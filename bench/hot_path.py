@@ -56,9 +56,9 @@ class Host:
             recovery.apply(lsn, kind, payload)
         recovery.finish()
         broker = self.broker
-        broker.add_vhost("/")
-        broker.record_access(broker.access.add_user("guest", ""))
-        broker.record_access(broker.access.set_permission("guest", "/", ".*", ".*", ".*"))
+        broker.directory.add_vhost("/")
+        broker.directory.record_access(broker.access.add_user("guest", ""))
+        broker.directory.record_access(broker.access.set_permission("guest", "/", ".*", ".*", ".*"))
         self._stirred: dict[Endpoint, None] = {}
         self._holding: dict[Endpoint, None] = {}
 
@@ -90,19 +90,19 @@ class Host:
     def turn(self) -> None:
         """To the end: what was appended is synced, what was held is sent."""
         while True:
-            self.broker.end_turn()
+            self.broker.engine.end_turn()
             batch = self.journal.take_batch(0)
             if batch is not None:
                 batch.write()
                 self.journal.batch_done(batch)
-                self.broker.synced(self.journal.synced_lsn)
+                self.broker.engine.synced(self.journal.synced_lsn)
                 holding, self._holding = self._holding, {}
                 for endpoint in holding:
                     endpoint.synced(self.journal.synced_lsn)
             dirty, self._stirred = self._stirred, {}
             for endpoint in dirty:
                 endpoint.output()
-            if batch is None and not self._stirred and not self.broker.dirty:
+            if batch is None and not self._stirred and not self.broker.engine.dirty:
                 return
 
 
@@ -183,7 +183,7 @@ def measure(load: Load, count: int, profiler: cProfile.Profile | None) -> float:
         if profiler is not None:
             profiler.disable()
         host.turn()
-        left = host.broker.vhosts["/"].queues["q"].ready
+        left = host.broker.directory.vhosts["/"].queues["q"].ready
         host.journal.close()
         if left:
             raise RuntimeError(f"{load.name}: {left} messages were not delivered")

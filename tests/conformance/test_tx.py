@@ -34,7 +34,7 @@ class TestTransactions:
         client.publish(2, "q", b"a")
         client.send(2, spec.TxCommit(), disk=False)
         assert not client.inbox
-        assert client.server.broker.vhost("/").queue("q").ready == 0
+        assert client.server.broker.directory.vhost("/").queue("q").ready == 0
         made.run_disk()
         client.expect(2, spec.TxCommitOk)
         assert bodies(made) == [b"a"]
@@ -71,7 +71,7 @@ class TestTransactions:
         assert not client.deliveries(), "a staged settlement must count against the prefetch limit"
         client.call(2, spec.TxRollback(), spec.TxRollbackOk)
         assert not client.deliveries(), "a rollback must not requeue"
-        assert made.broker.vhost("/").queue("q").unsettled == 1
+        assert made.broker.directory.vhost("/").queue("q").unsettled == 1
         client.send(2, method)
         client.send(2, spec.TxCommit())
         expected = b"1" if isinstance(method, spec.BasicReject) else b"2"
@@ -178,4 +178,4 @@ class TestTransactions:
         client.declare(2, "other")
         client.call(2, spec.TxRollback(), spec.TxRollbackOk)
         assert bodies(made) == []
-        assert "other" in made.broker.vhost("/").queues
+        assert "other" in made.broker.directory.vhost("/").queues

@@ -225,11 +225,13 @@ class Player:
                 self._writes = self.storage.writes
             case "permit":
                 rights = ["" if word == "-" else word for word in words[1:]]
-                self.server.broker.record_access(self.server.broker.access.set_permission(words[0], "/", *rights))
+                self.server.broker.directory.record_access(
+                    self.server.broker.access.set_permission(words[0], "/", *rights)
+                )
             case "connect":
                 self._clients[words[0]] = SimClient(self.server, words[0], user=words[1], piece=self._piece)
             case "force":
-                self.server.broker.now = self.server.now
+                self.server.broker.engine.now = self.server.now
                 self.server.broker.coordinator.force(Xid.parse(words[0]), commit=words[1] == "commit")
                 self.server.end_turn()
                 self.server.run_disk()

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from escrowmq.core import broker
+from escrowmq.core import engine, ports
 from escrowmq.core.access.access import Access
-from escrowmq.core.branches import branch, decision
+from escrowmq.core.branches import branch, decision, transactions
 from escrowmq.core.messages import entry, envelope
 from escrowmq.core.ports import Log, Receiver
 from escrowmq.core.queues import discipline, fifo, outcome, priority, queue
@@ -31,7 +31,9 @@ NAME = re.compile(r"`([A-Z][A-Za-z_]+[a-z]\w*|[A-Z]+_[A-Z_]+)`")
 MODULES = (
     arguments,
     branch,
-    broker,
+    engine,
+    ports,
+    transactions,
     consumer_arguments,
     decision,
     entry,

@@ -221,11 +221,13 @@ def changes() -> list[tuple[Kind, bytes]]:
     """Every change that a broker records, and a snapshot."""
     log = Recorder()
     broker = Broker(log, random.Random(1))
-    broker.add_vhost("/")
-    vhost = broker.vhost("/")
-    broker.declare_exchange(vhost, "x", "topic", durable=True)
-    broker.declare_queue(vhost, "q", Declaration(durable=True, arguments={"x-note": b"\x00"}), Session("test"))
-    broker.bind_queue(vhost, "x", "q", "k")
+    broker.directory.add_vhost("/")
+    vhost = broker.directory.vhost("/")
+    broker.directory.declare_exchange(vhost, "x", "topic", durable=True)
+    broker.directory.declare_queue(
+        vhost, "q", Declaration(durable=True, arguments={"x-note": b"\x00"}), Session("test")
+    )
+    broker.directory.bind_queue(vhost, "x", "q", "k")
     access = broker.access
     entries: list[Entry] = [
         access.add_user("u", "hash"),
@@ -233,16 +235,16 @@ def changes() -> list[tuple[Kind, bytes]]:
         access.set_topic_permission("u", "/", "x", ".*", ".*"),
     ]
     for entry in entries:
-        broker.record_access(entry)
+        broker.directory.record_access(entry)
     broker.coordinator.restore_progress("app", 7)
     log.records += [(kind, b"".join(parts)) for kind, parts in snapshot(broker)]
-    broker.record_access_removed(access.clear_topic_permission("u", "/", "x"))
-    broker.record_access_removed(access.clear_permission("u", "/"))
-    broker.record_access_removed(access.remove_user("u"))
-    broker.unbind_queue(vhost, "x", "q", "k")
-    broker.delete_queue(vhost.queues["q"])
-    broker.delete_exchange(vhost, "x")
-    broker.delete_vhost("/")
+    broker.directory.record_access_removed(access.clear_topic_permission("u", "/", "x"))
+    broker.directory.record_access_removed(access.clear_permission("u", "/"))
+    broker.directory.record_access_removed(access.remove_user("u"))
+    broker.directory.unbind_queue(vhost, "x", "q", "k")
+    broker.directory.delete_queue(vhost.queues["q"])
+    broker.directory.delete_exchange(vhost, "x")
+    broker.directory.delete_vhost("/")
     return [(kind, payload) for kind, payload in log.records if kind >= Kind.COUNTERS]
 
 

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from escrowmq.core.branches.branch import Limits
-from escrowmq.core.broker import RESIDENT_LIMIT, Broker
+from escrowmq.core.broker import Broker
+from escrowmq.core.engine import RESIDENT_LIMIT
 from escrowmq.core.recovery.relocation import Relocation
 from escrowmq.core.recovery.replay import Recovery
 from escrowmq.core.recovery.snapshot import snapshot as captured
@@ -91,23 +92,23 @@ class SimServer:
             keep_dead_bytes=self.options.keep_dead_bytes,
         )
         self.broker = make_broker(self.journal, random.Random(seed), resident_limit=self.options.resident_limit)
-        self.broker.now = now
+        self.broker.engine.now = now
         recovery = Recovery(self.broker)
         for lsn, kind, payload, _ in self.journal.replay():
             recovery.apply(lsn, kind, payload)
         recovery.finish()
-        self.broker.end_restore()
+        self.broker.directory.end_restore()
         if self.options.deliveries:
-            self.broker.record_deliveries()
-        if not self.broker.vhosts:
+            self.broker.engine.record_deliveries()
+        if not self.broker.directory.vhosts:
             self._prepare()
 
     def _prepare(self) -> None:
         broker = self.broker
-        broker.add_vhost("/")
+        broker.directory.add_vhost("/")
         for user in self.options.users:
-            broker.record_access(broker.access.add_user(user, "hash"))
-            broker.record_access(broker.access.set_permission(user, "/", ".*", ".*", ".*"))
+            broker.directory.record_access(broker.access.add_user(user, "hash"))
+            broker.directory.record_access(broker.access.set_permission(user, "/", ".*", ".*", ".*"))
         self.end_turn()
         self.run_disk()
 
@@ -149,13 +150,13 @@ class SimServer:
     def receive(self, port: Port, data: bytes) -> None:
         """Bytes come in, within the turn that the next `end_turn` ends."""
         if not port.closed:
-            self.broker.now = self.now
+            self.broker.engine.now = self.now
             port.endpoint.receive(data)
 
     def lose(self, port: Port) -> None:
         """The connection is gone, whoever ended it."""
         if not port.closed:
-            self.broker.now = self.now
+            self.broker.engine.now = self.now
             port.endpoint.lost()
             self._close(port)
 
@@ -170,11 +171,11 @@ class SimServer:
     def end_turn(self) -> None:
         """What is due happens, deliveries are made, everybody says what there is to say."""
         broker = self.broker
-        broker.now = self.now
-        due = broker.next_deadline()
+        broker.engine.now = self.now
+        due = broker.engine.next_deadline()
         if due is not None and due <= self.now:
-            broker.run_deadlines()
-        broker.end_turn()
+            broker.engine.run_deadlines()
+        broker.engine.end_turn()
         while self._stirred:
             dirty, self._stirred = self._stirred, {}
             for endpoint in dirty:
@@ -199,7 +200,7 @@ class SimServer:
             self.batch is None
             and self.journal.end_lsn == self.journal.synced_lsn
             and not self._stirred
-            and not self.broker.dirty
+            and not self.broker.engine.dirty
         )
 
     # -- the disk
@@ -225,10 +226,10 @@ class SimServer:
         if self.batch is None or not self.written:
             return False
         batch, self.batch = self.batch, None
-        self.broker.now = self.now
+        self.broker.engine.now = self.now
         self.journal.batch_done(batch)
         lsn = self.journal.synced_lsn
-        self.broker.synced(lsn)
+        self.broker.engine.synced(lsn)
         holding, self._holding = self._holding, {}
         for endpoint in holding:
             if endpoint.synced(lsn):

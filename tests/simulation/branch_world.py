@@ -116,20 +116,20 @@ class BranchWorld:
         self.found_end = self.server.journal.synced_lsn
         self.workers = [Worker() for _ in range(WORKERS)]
         self.clients = Clients()
-        self.broker.holders[self.clients] = None
+        self.broker.engine.holders[self.clients] = None
 
     def _declare(self) -> None:
-        vhost = self.broker.vhost("/")
+        vhost = self.broker.directory.vhost("/")
         arguments = {"rejects": {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": DEAD}}
         for name in QUEUES:
             declaration = Declaration(durable=name != TRANSIENT, arguments=arguments.get(name, {}))
-            self.broker.declare_queue(vhost, name, declaration, Session("simulation"))
+            self.broker.directory.declare_queue(vhost, name, declaration, Session("simulation"))
         self.server.end_turn()
         self.server.run_disk()
         self._record()
 
     def _queue(self, name: str) -> Queue:
-        return self.broker.vhost("/").queue(name)
+        return self.broker.directory.vhost("/").queue(name)
 
     def _record(self) -> None:
         """Save a copy of the model for the current end of the log."""
@@ -153,7 +153,7 @@ class BranchWorld:
             self.ledger.count(f"survived: {branch.state}")
         self.note(f"restart, the log ends at {self.found_end}")
         self.states.clear()
-        if "a" in self.broker.vhost("/").queues:
+        if "a" in self.broker.directory.vhost("/").queues:
             self.compare()
         self._declare()
         self.ledger.count("restarts")
@@ -163,18 +163,18 @@ class BranchWorld:
     def compare(self) -> None:
         """Compare queues, branches and progress with the model."""
         for name in QUEUES:
-            if name not in self.broker.vhost("/").queues:
+            if name not in self.broker.directory.vhost("/").queues:
                 continue
             queue = self._queue(name)
             found: list[tuple[int, int, Any]] = []
-            for holder in self.broker.holders:
+            for holder in self.broker.engine.holders:
                 for consumer, entry in holder.held():
                     if consumer.queue is queue:
                         found.append((entry.position, int(entry.content), getattr(holder, "xid", "")))
             found += [(entry.position, int(entry.content), None) for entry in queue.order.in_memory()]
             for backlog in queue.order.backlogs():
                 for reference in backlog:
-                    bodies = self.broker.pager.load(reference).contents
+                    bodies = self.broker.engine.pager.load(reference).contents
                     found += [(reference.first + i, int(body), None) for i, body in enumerate(bodies)]
             there = [(serial, holder) for _, serial, holder in sorted(found, key=lambda item: item[0])]
             if queue.unsynced:
@@ -197,11 +197,11 @@ class BranchWorld:
     def _compare_log(self) -> None:
         """Check that the log retains exactly the messages of queues, clients and branches."""
         kept = sum(segment.live for segment in self.server.journal._table)
-        held = sum(bool(entry.run.lsn) for holder in self.broker.holders for _, entry in holder.held())
-        for queue in self.broker.vhost("/").queues.values():
+        held = sum(bool(entry.run.lsn) for holder in self.broker.engine.holders for _, entry in holder.held())
+        for queue in self.broker.directory.vhost("/").queues.values():
             held += sum(bool(entry.run.lsn) for entry in queue.order.in_memory())
             held += sum(backlog.messages for backlog in queue.order.backlogs())
-        for holder in self.broker.holders:
+        for holder in self.broker.engine.holders:
             if isinstance(holder, XaBranch):
                 held += sum(run.retained for run in holder.runs)
         if kept != held:
@@ -294,7 +294,7 @@ class BranchWorld:
     def _entry(self, name: str) -> Entry | None:
         """Get the next message of a queue, and check that it is the right one."""
         visible = self.model.visible(name, self.server.journal.synced_lsn)
-        entry = self.broker.get(self._queue(name), auto_settle=False)
+        entry = self.broker.engine.get(self._queue(name), auto_settle=False)
         if entry is None or not visible:
             if entry is not None or visible:
                 found = entry and entry.content
@@ -318,7 +318,7 @@ class BranchWorld:
         name, durable = QUEUES[step.what % 4], step.how % 5 > 0
         for serial in self._bodies(step):
             envelope = Envelope("", name, durable=durable)
-            self.broker.publish(envelope, [b"%d" % serial], (self._queue(name),))
+            self.broker.engine.publish(envelope, [b"%d" % serial], (self._queue(name),))
             self.model.add(name, serial, durable=durable)
             self._record()
 
@@ -334,9 +334,9 @@ class BranchWorld:
         name = queue.name
         how = ("accept", "requeue", "reject")[step.how % 3]
         if how == "requeue":
-            self.broker.requeue(getter, [entry])
+            self.broker.engine.requeue(getter, [entry])
         else:
-            self.broker.settle(getter, [entry], OUTCOMES[how])
+            self.broker.engine.settle(getter, [entry], OUTCOMES[how])
         self.model.settle(name, int(entry.content), how)
 
     def _ask(self, what: str, call: Any, answer: Any) -> Any:

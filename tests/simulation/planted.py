@@ -8,7 +8,7 @@ from typing import Any, Final
 from unittest import mock
 
 from escrowmq.core.branches.decision import Decision
-from escrowmq.core.broker import Broker
+from escrowmq.core.engine import Engine
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.queues import settlement
 from escrowmq.core.queues.consumer import Consumer
@@ -30,7 +30,7 @@ from escrowmq.wire.amqp091.connection import Connection
 _put = Connection.put
 _write_through = MemoryStorage.write_through
 _enqueue = Queue.enqueue
-_requeue = Broker.requeue
+_requeue = Engine.requeue
 
 
 def answer_before_sync(self: Connection, channel: int, data: bytes, after: int = 0) -> None:
@@ -88,7 +88,7 @@ def forgetful_moves(moves: Sequence[Move]) -> bytes:
     )
 
 
-def not_redelivered(self: Broker, consumer: Consumer, entries: list[Entry]) -> None:
+def not_redelivered(self: Engine, consumer: Consumer, entries: list[Entry]) -> None:
     _requeue(self, consumer, entries)
     for entry in entries:
         entry.deliveries = 0
@@ -102,7 +102,7 @@ def prefetch_by_two(self: Consumer, count: int) -> None:
     self.credit.spend(count - count // 2)
 
 
-def dead_lettered_in_two_records(self: Broker, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
+def dead_lettered_in_two_records(self: Engine, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
     letters = Decision(self)
     self.place_dead(letters, queue, entries, outcome)
     letters.apply()
@@ -123,10 +123,10 @@ PLANTED: Final[dict[str, tuple[object, str, object]]] = {
     "transaction visible at once": (Queue, "enqueue", visible_at_once),
     "settle replay forgotten": (Recovery, "_settle", settle_not_replayed),
     "relocation forgets a position": (relocation, "encode_moves", forgetful_moves),
-    "requeued and not marked": (Broker, "requeue", not_redelivered),
+    "requeued and not marked": (Engine, "requeue", not_redelivered),
     "rollback forgets deliveries": (Channel, "keep", rollback_forgets),
     "prefetch counted by half": (Consumer, "spend", prefetch_by_two),
-    "dead-lettered in two records": (Broker, "dead_letter", dead_lettered_in_two_records),
+    "dead-lettered in two records": (Engine, "dead_letter", dead_lettered_in_two_records),
 }
 
 

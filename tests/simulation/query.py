@@ -229,7 +229,7 @@ class World:
         self.server.run_disk()
         self.server = SimServer(self.storage, OPTIONS, now=self.server.now)
         broker = self.server.broker
-        sink, source = (broker.vhost("/").queue(name) for name in (SINK, SOURCE))
+        sink, source = (broker.directory.vhost("/").queue(name) for name in (SINK, SOURCE))
         out: list[bytes] = []
         while sink.ready:
             out += [entry.content for entry in sink.order.take(1000)]

@@ -333,16 +333,16 @@ class World:
 def contents(broker: Broker) -> dict[str, list[Found]]:
     """The broker's messages by queue, in order of position, read with the broker's own code."""
     held: dict[str, list[Found]] = {}
-    for holder in broker.holders:
+    for holder in broker.engine.holders:
         for consumer, entry in holder.held():
             if not consumer.queue.deleted:
                 held.setdefault(consumer.queue.name, []).append(_found(entry, held=True))
     found = {}
-    for queue in broker.vhosts["/"].queues.values():
+    for queue in broker.directory.vhosts["/"].queues.values():
         items = [*held.get(queue.name, ()), *(_found(entry, held=False) for entry in queue.order.in_memory())]
         for backlog in queue.order.backlogs():
             for reference in backlog:
-                block = broker.pager.load(reference)
+                block = broker.engine.pager.load(reference)
                 for i, body in enumerate(block.contents):
                     items.append(_seen(reference.first + i, block.envelope, body, held=False))
         if queue.unsynced:
@@ -362,8 +362,8 @@ def _seen(position: int, envelope: Envelope, body: bytes, *, held: bool) -> Foun
 
 def logged(broker: Broker) -> Iterable[int]:
     """The numbers of messages, per queue and client, whose content is in the log."""
-    for holder in broker.holders:
+    for holder in broker.engine.holders:
         yield sum(bool(entry.run.lsn) for _, entry in holder.held())
-    for queue in broker.vhosts["/"].queues.values():
+    for queue in broker.directory.vhosts["/"].queues.values():
         yield sum(bool(entry.run.lsn) for entry in queue.order.in_memory())
         yield sum(backlog.messages for backlog in queue.order.backlogs())

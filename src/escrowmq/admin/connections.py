@@ -41,7 +41,7 @@ class ConnectionAdmin:
     def _rows(self) -> Iterator[Row | None]:
         still_open = self._process.connections
         for connection in list(still_open):
-            yield _row(connection, self._process.broker.now) if connection in still_open else None
+            yield _row(connection, self._process.broker.engine.now) if connection in still_open else None
 
     def _closing(self, which: Callable[[OpenConnection], bool], reason: str) -> Generator[None, None, int]:
         still_open, closed = self._process.connections, 0

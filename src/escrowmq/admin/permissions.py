@@ -61,10 +61,10 @@ class PermissionAdmin:
             self._access.vhost(vhost)
 
     async def _set(self, change: Callable[[], Entry]) -> None:
-        await self._process.durably(lambda: self._broker.record_access(change()))
+        await self._process.durably(lambda: self._broker.directory.record_access(change()))
 
     async def _clear(self, change: Callable[[], tuple[Entry, ...]]) -> None:
-        await self._process.durably(lambda: self._broker.record_access_removed(change()))
+        await self._process.durably(lambda: self._broker.directory.record_access_removed(change()))
 
 
 def _matching(

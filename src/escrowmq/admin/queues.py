@@ -55,7 +55,7 @@ class QueueAdmin:
 
 def _queues(broker: Broker, vhost: str | None) -> list[Queue]:
     """The queues as they are now; a list of references, which takes 3 ns for each."""
-    vhosts = broker.vhosts.values() if vhost is None else [broker.vhost(vhost)]
+    vhosts = broker.directory.vhosts.values() if vhost is None else [broker.directory.vhost(vhost)]
     return [queue for each in vhosts for queue in each.queues.values()]
 
 

@@ -24,11 +24,11 @@ class ReservationAdmin:
 
     async def release(self, vhost: str, queue: str, group: str) -> int:
         """Return the messages that a group holds to the queue; their number."""
-        found = self._broker.vhost(vhost).queue(queue)
+        found = self._broker.directory.vhost(vhost).queue(queue)
         return await self._process.durably(lambda: self._broker.reservations.release(found, group)[0])
 
     def _rows(self) -> Iterator[Row | None]:
-        for queue in [queue for vhost in self._broker.vhosts.values() for queue in vhost.queues.values()]:
+        for queue in [queue for vhost in self._broker.directory.vhosts.values() for queue in vhost.queues.values()]:
             yield None
             for reservation in list(queue.reservations.values()):
                 yield {

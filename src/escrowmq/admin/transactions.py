@@ -84,7 +84,7 @@ class TransactionAdmin:
         for branch in list(self._broker.branches.by_xid.values()):
             yield
             if branch.state is State.PREPARED:
-                view = yield from viewing(branch, self._broker.now)
+                view = yield from viewing(branch, self._broker.engine.now)
                 _count(found, "locked", view.settled)
                 _count(found, "withheld", view.published)
         return found
@@ -109,7 +109,7 @@ class TransactionAdmin:
     def _rows(self) -> Iterator[Row | None]:
         branches = self._broker.branches.by_xid
         for branch in list(branches.values()):
-            view = yield from viewing(branch, self._broker.now)
+            view = yield from viewing(branch, self._broker.engine.now)
             yield described(view) if branches.get(branch.xid) is branch else None
 
     def _counting(self) -> Generator[None, None, dict[str, int]]:
@@ -122,11 +122,11 @@ class TransactionAdmin:
             counts["heuristic"] += branch.state in DECIDED
             if branch.state is State.PREPARED:
                 counts["in_doubt"] += 1
-                oldest_ms = max(oldest_ms, self._broker.now - branch.started)
+                oldest_ms = max(oldest_ms, self._broker.engine.now - branch.started)
         return counts | {"in_doubt_seconds": oldest_ms // 1000}
 
     async def _view(self, branch: XaBranch) -> BranchView:
-        return await self._pieces.result(viewing(branch, self._broker.now))
+        return await self._pieces.result(viewing(branch, self._broker.engine.now))
 
     def _find(self, xid: Xid) -> XaBranch:
         branch = self._broker.branches.by_xid.get(xid)

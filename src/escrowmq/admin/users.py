@@ -42,7 +42,7 @@ class UserAdmin:
     async def delete_user(self, name: str) -> None:
         """Delete a user and the user's permissions, and close the user's connections."""
         broker = self._broker
-        await self._process.durably(lambda: broker.record_access_removed(self._access.remove_user(name)))
+        await self._process.durably(lambda: broker.directory.record_access_removed(self._access.remove_user(name)))
         await self._connections.close_those(lambda connection: connection.user == name, f"user '{name}' was deleted")
 
     async def set_password(self, name: str, password: str | None = None) -> None:
@@ -56,7 +56,7 @@ class UserAdmin:
         await self._set(lambda: self._access.set_tags(name, tuple(tags)))
 
     async def _set(self, change: Callable[[], User]) -> None:
-        await self._process.durably(lambda: self._broker.record_access(change()))
+        await self._process.durably(lambda: self._broker.directory.record_access(change()))
 
     async def _hash(self, password: str | None) -> str:
         if password is None:

@@ -32,7 +32,7 @@ class VhostAdmin:
         """Add a virtual host. Raises OperationRefused if it exists."""
 
         def change() -> None:
-            if not self._broker.add_vhost(name):
+            if not self._broker.directory.add_vhost(name):
                 raise OperationRefused(f"vhost '{name}' already exists")
 
         await self._process.durably(change)
@@ -50,7 +50,7 @@ class VhostAdmin:
 
         def change() -> None:
             self._connections.close_now(on_it, reason)
-            self._broker.delete_vhost(name)
+            self._broker.directory.delete_vhost(name)
 
         reason = f"vhost '{name}' was deleted"
         await self._connections.close_those(on_it, reason)
@@ -58,12 +58,12 @@ class VhostAdmin:
         await self._process.durably(change)
 
     def _rows(self) -> Iterator[Row | None]:
-        for vhost in list(self._broker.vhosts.values()):
+        for vhost in list(self._broker.directory.vhosts.values()):
             yield {"name": vhost.name, "queues": len(vhost.queues)}
 
     def _deleting_queues(self, name: str) -> Generator[None, None, None]:
-        for queue in list(self._broker.vhost(name).queues.values()):
+        for queue in list(self._broker.directory.vhost(name).queues.values()):
             if not queue.deleted:
                 self._process.begin()
-                self._broker.delete_queue(queue)
+                self._broker.directory.delete_queue(queue)
             yield

@@ -68,7 +68,7 @@ class ClientConnection(asyncio.Protocol):
         self._turns.begin()
         self._transport = cast("asyncio.Transport", transport)  # uvloop's are no subclass
         self.peer = peer_of(transport)
-        self.opened_ms = self._last_in = self._last_out = self._turns.broker.now
+        self.opened_ms = self._last_in = self._last_out = self._turns.broker.engine.now
         self._transport.set_write_buffer_limits(high=self._runtime.limits.outbox, low=self._runtime.limits.outbox // 4)
         if not self._runtime.opened(self):
             self._transport.abort()
@@ -97,7 +97,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _receive(self, data: bytes) -> None:
         self._turns.begin()
-        self._last_in = self._turns.broker.now
+        self._last_in = self._turns.broker.engine.now
         if self.closing_ms:
             return
         endpoint = self.endpoint
@@ -164,7 +164,7 @@ class ClientConnection(asyncio.Protocol):
                 self._transport.write(pieces[0])
             else:
                 self._transport.writelines(pieces)
-            self._last_out = self._turns.broker.now
+            self._last_out = self._turns.broker.engine.now
             if self._congested:
                 self._tell_congestion()
         if endpoint.finished:
@@ -178,7 +178,7 @@ class ClientConnection(asyncio.Protocol):
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
-                self._last_in = self._turns.broker.now  # the client was not read, so it was not silent
+                self._last_in = self._turns.broker.engine.now  # the client was not read, so it was not silent
         self._pauses = pauses
 
     def read_on(self) -> None:
@@ -211,7 +211,7 @@ class ClientConnection(asyncio.Protocol):
         """
         if self.closing_ms:
             return
-        self.closing_ms = self._turns.broker.now
+        self.closing_ms = self._turns.broker.engine.now
         transport = self._transport
         if transport.is_closing() or not transport.can_write_eof():
             transport.close()
@@ -225,7 +225,7 @@ class ClientConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close the connection immediately; buffered bytes are lost."""
-        self.closing_ms = self.closing_ms or self._turns.broker.now
+        self.closing_ms = self.closing_ms or self._turns.broker.engine.now
         self._transport.abort()
 
     @property

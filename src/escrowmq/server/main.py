@@ -66,7 +66,7 @@ def _run(config: Config, bound: Sequence[Bound], context: ssl.SSLContext | None)
         broker = Broker(journal, SystemRandom(), resident_limit=config.memory.queue_resident_bytes)
         recover(journal, broker)
         if config.journal.detail == "deliveries":
-            broker.record_deliveries()
+            broker.engine.record_deliveries()
     except JournalDamaged as error:
         raise advice(error, config.data_dir) from error
     sys.setswitchinterval(SWITCH_SECONDS)

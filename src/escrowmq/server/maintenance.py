@@ -101,7 +101,7 @@ class Maintenance:
                 if self._wanted or self._journal.end_lsn - self._base >= self._snapshot_bytes:
                     self._take_snapshot()
                     return
-                now = self._broker.now
+                now = self._broker.engine.now
                 if not 0 <= now - self._checked_ms < CHECK_MS:
                     self._checked_ms = now
                     if self._short() and self._journal.awaits_snapshot(self._ratio):
@@ -160,7 +160,7 @@ class Maintenance:
 
     def _calm(self, sparse: list[SparseSegment]) -> list[SparseSegment]:
         """The segments that have lost few messages for `CALM_MS`."""
-        now, before = self._broker.now, self._seen
+        now, before = self._broker.engine.now, self._seen
         self._seen = {}
         for segment in sparse:
             live, since = before.get(segment.first_lsn, (0, now))

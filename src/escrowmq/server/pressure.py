@@ -57,7 +57,7 @@ class Pressure:
             self._full = full
             for connection in self._publishers.values():
                 connection.pause(Pause.JOURNAL, on=full)
-        now = self._broker.now
+        now = self._broker.engine.now
         if not 0 <= now - self._checked_ms < ALARM_CHECK_MS:
             self._checked_ms = now
             self.check_alarms()
@@ -73,7 +73,7 @@ class Pressure:
             return
         if alarms.pressing != pressing:
             _log.info("%s", _PRESSING[alarms.pressing])
-            self._broker.keep_less(on=alarms.pressing)
+            self._broker.engine.keep_less(on=alarms.pressing)
         if not changed:
             return
         if alarms.memory != memory:

@@ -105,7 +105,7 @@ class Runtime:
     def failed(self, endpoint: Endpoint, code: int, text: str) -> None:
         """See `Host.failed`."""
         who = f"{endpoint.label}, user {self._by_endpoint[endpoint].user!r}"
-        self._faults.note(self.broker.now, who, code, text)
+        self._faults.note(self.broker.engine.now, who, code, text)
 
     def password_changed(self, endpoint: Endpoint, secret: bytes) -> None:
         """See `Host.password_changed`: passwords do not expire, so there is nothing to do with a new one."""
@@ -141,7 +141,7 @@ class Runtime:
             self._by_endpoint.pop(endpoint, None)
             self._pressure.forget(endpoint)
             self.turns.forget(endpoint)
-            seconds = (self.broker.now - connection.opened_ms) / 1000
+            seconds = (self.broker.engine.now - connection.opened_ms) / 1000
             _log.info("closed %s after %.1f s%s", endpoint.label, seconds, f": {error}" if error else "")
         if not self.connections:
             self.all_closed.set()

@@ -23,8 +23,8 @@ _server_log = logging.getLogger("escrowmq.server")
 def recover(journal: Journal, broker: Broker) -> None:
     """Replay the journal into an empty broker. Raises JournalError."""
     started = time.perf_counter()
-    broker.now = time.time_ns() // 1_000_000
-    broker.headers_of.update(HEADERS)
+    broker.engine.now = time.time_ns() // 1_000_000
+    broker.engine.headers_of.update(HEADERS)
     recovery = Recovery(broker)
     lsn = 0
     try:
@@ -33,13 +33,13 @@ def recover(journal: Journal, broker: Broker) -> None:
         recovery.finish()
     except RecoveryError as error:
         raise JournalError(str(error)) from error
-    broker.end_restore()
+    broker.directory.end_restore()
     report = journal.recovery
     if report.cut_file is not None or report.notes:
         _log.warning("%s", report)
     else:
         _log.info("%s", report)
-    queues = list(broker.durable_queues())
+    queues = list(broker.directory.durable_queues())
     _log.info(
         "recovered %d queues with %d messages in %.2f s",
         len(queues),
@@ -79,11 +79,11 @@ def make_private(data_dir: Path) -> None:
 
 def first_start(broker: Broker, security: SecuritySection) -> None:
     """Create the first user and virtual host if there are none."""
-    if broker.access.users or broker.vhosts:
+    if broker.access.users or broker.directory.vhosts:
         return
     user, vhost = security.default_user, security.default_vhost
-    broker.add_vhost(vhost)
+    broker.directory.add_vhost(vhost)
     password = security.default_password.get_secret_value()
-    broker.record_access(broker.access.add_user(user, hash_password(password), ("administrator",)))
-    broker.record_access(broker.access.set_permission(user, vhost, ".*", ".*", ".*"))
+    broker.directory.record_access(broker.access.add_user(user, hash_password(password), ("administrator",)))
+    broker.directory.record_access(broker.access.set_permission(user, vhost, ".*", ".*", ".*"))
     _log.info("first start: created vhost %r and user %r", vhost, user)

@@ -42,7 +42,7 @@ class Ticker:
 
     def start(self) -> None:
         """Begin to visit connections. Called in a turn."""
-        self._due_ms = self._turns.broker.now
+        self._due_ms = self._turns.broker.engine.now
         self._wait()
 
     def stop(self) -> None:
@@ -52,12 +52,12 @@ class Ticker:
 
     def _wait(self) -> None:
         self._due_ms += self._interval_ms
-        delay_ms = max(0.0, self._due_ms - self._turns.broker.now)
+        delay_ms = max(0.0, self._due_ms - self._turns.broker.engine.now)
         self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._visit_group)
 
     def _visit_group(self) -> None:
         self._turns.begin()
-        now = self._turns.broker.now
+        now = self._turns.broker.engine.now
         late_ms = now - self._due_ms
         if late_ms > HELD_UP_MS:
             self.held_up_ms += int(late_ms)

@@ -78,7 +78,7 @@ class Turns:
         """Begin a turn, unless one has begun. It ends when everything that is ready has been handled."""
         if not self._begun:
             self._begun = True
-            self.broker.now = self._clock() // 1_000_000
+            self.broker.engine.now = self._clock() // 1_000_000
             self._loop.call_soon(self.end)
         if self._committed:
             self._show()
@@ -151,10 +151,10 @@ class Turns:
         broker = self.broker
         if self._committed:
             self._show()
-        due = broker.next_deadline()
-        if due is not None and due <= broker.now:
-            broker.run_deadlines()
-        broker.end_turn()
+        due = broker.engine.next_deadline()
+        if due is not None and due <= broker.engine.now:
+            broker.engine.run_deadlines()
+        broker.engine.end_turn()
         for action in self.after:
             action()
         self._write()
@@ -166,9 +166,9 @@ class Turns:
             self._release()  # their records are on disk already, so the writer will not report
             if self.dirty:
                 self.begin()
-        if broker.dirty:  # consumers may have room again, now that their output is sent
+        if broker.engine.dirty:  # consumers may have room again, now that their output is sent
             self.begin()
-        due = broker.next_deadline() or 0
+        due = broker.engine.next_deadline() or 0
         if due != self._timer_due:
             self._set_timer(due)
 
@@ -208,7 +208,7 @@ class Turns:
             self._timer = None
         self._timer_due = due
         if due:
-            self._timer = self._loop.call_later(max(0, due - self.broker.now) / 1000, self._deadline)
+            self._timer = self._loop.call_later(max(0, due - self.broker.engine.now) / 1000, self._deadline)
 
     def _deadline(self) -> None:
         self._timer = None
@@ -245,7 +245,7 @@ class Turns:
         """Tell the broker of the sync: committed messages become visible."""
         self._committed = False
         try:
-            self.broker.synced(self.journal.synced_lsn)
+            self.broker.engine.synced(self.journal.synced_lsn)
         except JournalError as error:
             die(str(error))
         except Exception as error:  # noqa: BLE001 - as in `_end`

@@ -76,7 +76,7 @@ class Login:
         """The virtual host `name`, which the user may use. Raises BrokerError (NOT_ALLOWED)."""
         broker = self._host.broker
         broker.access.check_vhost(self.user, name)
-        self._vhost = broker.vhost(name)
+        self._vhost = broker.directory.vhost(name)
         return self._vhost
 
     def admit(self) -> None:

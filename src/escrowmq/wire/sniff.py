@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from escrowmq.core.broker import Headers
+from escrowmq.core.engine import Headers
 from escrowmq.wire.amqp091.connection import Connection as Amqp091
 from escrowmq.wire.amqp091.death import headers_of
 from escrowmq.wire.amqp091.publication import PROTOCOL

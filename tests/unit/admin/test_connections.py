@@ -29,7 +29,7 @@ def test_a_connection_is_listed_with_its_figures() -> None:
     bench = Bench()
     bench.connections[0].unsent = 7
     bench.connections[0].held_back_by = ["alarm"]
-    bench.connections[0].opened_ms = bench.process.broker.now - 3500
+    bench.connections[0].opened_ms = bench.process.broker.engine.now - 3500
     assert perform(bench.admin.operations, "connection.list")[0] == {
         "user": "guest",
         "vhost": "/",

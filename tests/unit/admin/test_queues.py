@@ -63,7 +63,7 @@ def test_queues_that_are_deleted_while_the_list_is_read_are_left_out() -> None:
     async def names() -> list[str]:
         pieces = (await bench.admin.list_queues("/")).pieces()
         found = await anext(pieces)
-        bench.server.broker.delete_queue(bench.server.broker.vhost("/").queue("q30"))
+        bench.server.broker.directory.delete_queue(bench.server.broker.directory.vhost("/").queue("q30"))
         return [row["name"] for row in found] + [row["name"] async for piece in pieces for row in piece]
 
     assert asyncio.run(names()) == [name for name in bench.names if name != "q30"]

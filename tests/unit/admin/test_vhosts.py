@@ -20,7 +20,7 @@ class Bench:
         self.process = FakeProcess(self.server)
         self.pieces = CountingPieces(10)
         self.operations = VhostAdmin(self.process, ConnectionAdmin(self.process, self.pieces), self.pieces).operations
-        self.vhosts = self.server.broker.vhosts
+        self.vhosts = self.server.broker.directory.vhosts
 
 
 def test_a_virtual_host_is_added_and_listed() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from escrowmq.core.branches.branch import Limits, Publication, TransactionBranch
 from escrowmq.core.branches.watch import Watch
-from escrowmq.core.broker import Broker, Receipt
+from escrowmq.core.broker import Broker
+from escrowmq.core.engine import Receipt
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.consumer import Consumer
@@ -84,7 +85,7 @@ class Site:
         self.storage = storage or MemoryStorage(random.Random(1))
         self.journal = Journal.open(self.storage, segment_bytes=segment_bytes, journal_id=b"0123456789abcdef")
         self.broker = Broker(self.journal, random.Random(2), resident_limit=resident_limit)
-        self.broker.now = now
+        self.broker.engine.now = now
         recovery = Recovery(self.broker)
         self.replayed: list[tuple[int, int, bytes]] = []
         """What the journal held: LSN, kind, payload."""
@@ -92,49 +93,49 @@ class Site:
             self.replayed.append((lsn, kind, bytes(payload)))
             recovery.apply(lsn, kind, payload)
         recovery.finish()
-        self.broker.end_restore()
-        self.broker.add_vhost("/")
+        self.broker.directory.end_restore()
+        self.broker.directory.add_vhost("/")
         self.sync()
 
     @property
     def vhost(self) -> VirtualHost[Queue]:
-        return self.broker.vhost("/")
+        return self.broker.directory.vhost("/")
 
     @property
     def now(self) -> int:
-        return self.broker.now
+        return self.broker.engine.now
 
     # -- time
 
     def sync(self) -> None:
         """Everything appended reaches the disk."""
-        while (batch := self.journal.take_batch(self.broker.now * 1000)) is not None:
+        while (batch := self.journal.take_batch(self.broker.engine.now * 1000)) is not None:
             batch.write()
             self.journal.batch_done(batch)
-        self.broker.synced(self.journal.synced_lsn)
+        self.broker.engine.synced(self.journal.synced_lsn)
 
     def turn(self, *, sync: bool = True) -> None:
         """End a turn, as the server does."""
-        self.broker.run_deadlines()
-        self.broker.end_turn()
+        self.broker.engine.run_deadlines()
+        self.broker.engine.end_turn()
         if sync:
             self.sync()
-            self.broker.end_turn()
+            self.broker.engine.end_turn()
 
     def after(self, ms: int) -> None:
         """A turn, so many milliseconds later."""
-        self.broker.now += ms
+        self.broker.engine.now += ms
         self.turn()
 
     def restart(self, **options: Any) -> Site:
         """The broker as it comes back from what was synced."""
-        return Site(self.storage, now=self.broker.now, **options)
+        return Site(self.storage, now=self.broker.engine.now, **options)
 
     def snapshot(self) -> None:
         """A snapshot, in force."""
-        self.broker.end_turn()
+        self.broker.engine.end_turn()
         records = [(int(kind), b"".join(parts)) for kind, parts in snapshot(self.broker)]
-        taken = self.journal.begin_snapshot(records, self.broker.now * 1000)
+        taken = self.journal.begin_snapshot(records, self.broker.engine.now * 1000)
         taken.write()
         self.journal.snapshot_done(taken)
         self.tidy()
@@ -158,21 +159,21 @@ class Site:
         session: Session | None = None,
     ) -> Queue:
         declaration = Declaration(durable, exclusive, auto_delete, arguments or {})
-        chosen = name or self.broker.fresh_queue_name(self.vhost)
-        return self.broker.declare_queue(
+        chosen = name or self.broker.directory.fresh_queue_name(self.vhost)
+        return self.broker.directory.declare_queue(
             self.vhost, chosen, declaration, session or Session("test"), generated=not name
         )
 
     def publish(self, key: str, *contents: bytes, exchange: str = "", durable: bool = True, **envelope: Any) -> Receipt:
         made = Envelope(exchange, key, durable=durable, **envelope)
-        return self.broker.publish(made, list(contents), self.broker.route(self.vhost, made))
+        return self.broker.engine.publish(made, list(contents), self.broker.engine.route(self.vhost, made))
 
     def publication(
         self, key: str, *contents: bytes, exchange: str = "", durable: bool = True, mandatory: bool = False
     ) -> Publication:
         """Work for a branch."""
         made = Envelope(exchange, key, durable=durable)
-        return Publication(made, list(contents), self.broker.route(self.vhost, made), mandatory)
+        return Publication(made, list(contents), self.broker.engine.route(self.vhost, made), mandatory)
 
     def consume(
         self,
@@ -184,10 +185,10 @@ class Site:
         **options: Any,
     ) -> tuple[Consumer, Sink]:
         sink = sink or Sink()
-        return self.broker.subscribe(queue, sink, credit=Credit(credit, by), **options), sink
+        return self.broker.engine.subscribe(queue, sink, credit=Credit(credit, by), **options), sink
 
     def begin(self, limits: Limits | None = None) -> TransactionBranch:
-        return self.broker.transactions.begin(limits or Limits(), Watch(self.broker.deadlines, 0, lambda: None))
+        return self.broker.transactions.begin(limits or Limits(), Watch(self.broker.engine.deadlines, 0, lambda: None))
 
     # -- what tests look at
 
@@ -216,7 +217,7 @@ def taken(site: Site, queue: Queue, credit: int = UNLIMITED) -> tuple[Consumer, 
     """Everything in a queue, in the hands of a consumer that wants no more."""
     consumer, sink = site.consume(queue, credit=credit)
     site.turn()
-    site.broker.unsubscribe(consumer)
+    site.broker.engine.unsubscribe(consumer)
     return consumer, [entry for _, entry in sink.got]
 
 

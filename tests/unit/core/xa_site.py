@@ -42,7 +42,7 @@ class XaSite(Site):
                 self.queue(name)
 
     def restart(self, **options: Any) -> XaSite:
-        return XaSite(self.storage, now=self.broker.now, **options)
+        return XaSite(self.storage, now=self.broker.engine.now, **options)
 
     @property
     def coordinator(self) -> Coordinator:
@@ -74,7 +74,7 @@ class XaSite(Site):
         self, branch: XaBranch, count: int = 1, outcome: Outcome = Outcome.ACCEPTED, *, requeue: bool = False
     ) -> list[Entry]:
         """Settle the next messages of `q` in the branch, as a client that gets them one by one."""
-        entries = [self.broker.get(self.q, auto_settle=False) for _ in range(count)]
+        entries = [self.broker.engine.get(self.q, auto_settle=False) for _ in range(count)]
         found = [entry for entry in entries if entry is not None]
         self.broker.transactions.enlist(branch, Settlement(self.q.getter, found, outcome, requeue))
         return found

@@ -89,12 +89,14 @@ class Bench:
         return time.time_ns() + self.ahead_ms * 1_000_000
 
     def queue(self, name: str = "q") -> Queue:
-        self.broker.add_vhost("/")
-        return self.broker.declare_queue(self.broker.vhosts["/"], name, Declaration(durable=True), Session("test"))
+        self.broker.directory.add_vhost("/")
+        return self.broker.directory.declare_queue(
+            self.broker.directory.vhosts["/"], name, Declaration(durable=True), Session("test")
+        )
 
     def publish(self, queue: Queue, *bodies: bytes) -> int:
         """Publish persistent messages; the LSN for which their confirm waits."""
-        return self.broker.publish(envelope(queue.name), list(bodies), (queue,)).lsn
+        return self.broker.engine.publish(envelope(queue.name), list(bodies), (queue,)).lsn
 
     async def close(self) -> None:
         await self.turns.synced()

@@ -73,7 +73,7 @@ def test_a_finished_endpoint_is_closed_behind_its_last_bytes() -> None:
         assert (transport.sent, transport.closed) == (b"bye", "eof")
         connection.data_received(b"late")
         assert endpoint.heard == [HEADER]
-        now = scene.bench.broker.now
+        now = scene.bench.broker.engine.now
         connection.tick(now + CLOSING_MS - 1000, 1)
         assert not transport.aborted()
         connection.tick(now + CLOSING_MS + 1000, 1)
@@ -178,7 +178,7 @@ def test_silence_that_we_impose_is_not_held_against_a_client() -> None:
         scene = Scene()
         connection, _, endpoint = scene.connect()
         scene.runtime.admitted(endpoint, "alice", "/")
-        start = scene.bench.broker.now
+        start = scene.bench.broker.engine.now
         connection.tick(start + 5000, 10_000)
         assert endpoint.told[-1] == ("tick", 5000, 5000)
         connection.pause(Pause.ALARM, on=True)
@@ -196,7 +196,7 @@ def test_a_client_that_does_not_log_in_in_time_is_disconnected() -> None:
         stranger, stranger_transport, _ = scene.connect()
         user, user_transport, endpoint = scene.connect()
         scene.runtime.admitted(endpoint, "alice", "/")
-        now = scene.bench.broker.now
+        now = scene.bench.broker.engine.now
         for connection in (silent, stranger, user):
             connection.tick(now + 900, 1000)
         assert not silent_transport.aborted()

@@ -46,7 +46,7 @@ class Scene:
     async def consume(self, count: int) -> None:
         self.bench.turns.begin()
         for _ in range(count):
-            assert self.bench.broker.get(self.queue, auto_settle=True)
+            assert self.bench.broker.engine.get(self.queue, auto_settle=True)
         await self.bench.turns.synced()
 
     async def later(self, ms: int) -> None:
@@ -64,7 +64,7 @@ class Scene:
     def restarted_ready(self) -> int:
         bench = Bench(self.bench.storage)
         bench.turns.stop()
-        return bench.broker.vhosts["/"].queues["q"].ready
+        return bench.broker.directory.vhosts["/"].queues["q"].ready
 
 
 def test_a_snapshot_follows_so_many_bytes_of_log() -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from escrowmq.core.broker import TIGHT_LIMIT
+from escrowmq.core.engine import TIGHT_LIMIT
 from escrowmq.server import pressure as module
 from escrowmq.server.connection import Pause
 from escrowmq.server.intake import EVENTS
@@ -84,11 +84,11 @@ def test_queues_keep_less_in_memory_before_anybody_must_wait() -> None:
     async def test() -> None:
         scene = Scene()
         broker = scene.bench.broker
-        usual = broker.resident_limit
+        usual = broker.engine.resident_limit
         for scene.resident, expected in ((699, usual), (700, TIGHT_LIMIT), (670, TIGHT_LIMIT), (600, usual)):
             scene.bench.ahead_ms += ALARM_CHECK_MS
             await scene.bench.turns.synced()
-            assert broker.resident_limit == expected
+            assert broker.engine.resident_limit == expected
             assert not scene.runtime.alarms.reason
         await scene.bench.close()
 

@@ -48,7 +48,7 @@ def test_a_change_is_on_disk_when_it_returns() -> None:
     async def test() -> None:
         scene = Scene()
         process = process_of(scene)
-        assert await process.durably(lambda: scene.bench.broker.add_vhost("orders"))
+        assert await process.durably(lambda: scene.bench.broker.directory.add_vhost("orders"))
         assert scene.bench.journal.synced_lsn == scene.bench.journal.end_lsn > 0
         await scene.bench.close()
 

@@ -43,7 +43,7 @@ def test_the_first_start_creates_a_user_with_all_permissions() -> None:
     first_start(broker, security)
     written(journal)
     for each in (broker, opened(storage)[1]):
-        assert list(each.vhosts) == ["main"]
+        assert list(each.directory.vhosts) == ["main"]
         user = each.access.user("root")
         assert user.tags == ("administrator",)
         assert PasswordHasher().verify(user.password_hash, "s3cret")
@@ -54,7 +54,7 @@ def test_a_second_start_makes_nothing_again() -> None:
     storage = MemoryStorage(random.Random(1))
     journal, broker = opened(storage)
     first_start(broker, SecuritySection())
-    broker.record_access_removed(broker.access.remove_user("guest"))
+    broker.directory.record_access_removed(broker.access.remove_user("guest"))
     written(journal)
     _, again = opened(storage)
     first_start(again, SecuritySection())
@@ -64,36 +64,36 @@ def test_a_second_start_makes_nothing_again() -> None:
 def test_messages_may_expire_into_a_headers_exchange_before_anybody_connects() -> None:
     storage = MemoryStorage(random.Random(1))
     journal, broker = opened(storage)
-    broker.add_vhost("/")
-    vhost = broker.vhost("/")
+    broker.directory.add_vhost("/")
+    vhost = broker.directory.vhost("/")
     session = Session("test")
-    broker.declare_queue(vhost, "dead", Declaration(durable=True), session)
-    broker.bind_queue(vhost, "amq.headers", "dead", "", {"x-match": "all", "kind": "order"})
+    broker.directory.declare_queue(vhost, "dead", Declaration(durable=True), session)
+    broker.directory.bind_queue(vhost, "amq.headers", "dead", "", {"x-match": "all", "kind": "order"})
     arguments = {"x-dead-letter-exchange": "amq.headers"}
-    queue = broker.declare_queue(vhost, "q", Declaration(durable=True, arguments=arguments), session)
+    queue = broker.directory.declare_queue(vhost, "q", Declaration(durable=True, arguments=arguments), session)
     props = Properties(headers={"kind": "order"}).encode()
-    broker.publish(Envelope("", "q", props, protocol=PROTOCOL, durable=True, ttl=1), [b"late"], [queue])
+    broker.engine.publish(Envelope("", "q", props, protocol=PROTOCOL, durable=True, ttl=1), [b"late"], [queue])
     written(journal)
     _, again = opened(storage)
-    again.now += 1000
-    again.run_deadlines()
-    assert again.vhost("/").queue("dead").ready == 1
+    again.engine.now += 1000
+    again.engine.run_deadlines()
+    assert again.directory.vhost("/").queue("dead").ready == 1
 
 
 @pytest.mark.rule("DUR-3")
 def test_bytes_that_recovery_cut_off_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     storage = MemoryStorage(random.Random(1))
     journal, broker = opened(storage)
-    broker.add_vhost("kept")
+    broker.directory.add_vhost("kept")
     written(journal)
-    broker.add_vhost("torn")
+    broker.directory.add_vhost("torn")
     end = journal.synced_lsn
     written(journal)
     (name,) = [name for name in storage.names() if name.endswith(".log")]
     storage.flip(name, 8 * (end + 64 + 60))
     with caplog.at_level(logging.WARNING):
         _, again = opened(storage)
-    assert list(again.vhosts) == ["kept"]
+    assert list(again.directory.vhosts) == ["kept"]
     assert f"bytes of {name} from offset" in caplog.text
 
 

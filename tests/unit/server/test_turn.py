@@ -59,9 +59,9 @@ def test_input_that_is_ready_together_shares_a_turn_and_one_output() -> None:
 def test_the_broker_s_clock_is_set_before_anything_happens() -> None:
     async def test() -> None:
         bench = Bench()
-        bench.broker.now = 0
+        bench.broker.engine.now = 0
         bench.turns.begin()
-        assert bench.broker.now > 1_600_000_000_000
+        assert bench.broker.engine.now > 1_600_000_000_000
         await bench.close()
 
     on_loop(test)
@@ -163,7 +163,7 @@ def test_deadlines_run_by_themselves() -> None:
         fired: list[int] = []
         bench.turns.begin()
         for delay in (20, 5):
-            bench.broker.deadlines.set(bench.broker.now + delay, lambda delay=delay: fired.append(delay))  # type: ignore[misc]
+            bench.broker.engine.deadlines.set(bench.broker.engine.now + delay, lambda delay=delay: fired.append(delay))  # type: ignore[misc]
         await until(lambda: len(fired) == 2, "the deadlines")
         assert fired == [5, 20]
         await bench.close()
@@ -176,10 +176,10 @@ def test_an_earlier_deadline_moves_the_timer() -> None:
         bench = Bench()
         fired: list[str] = []
         bench.turns.begin()
-        bench.broker.deadlines.set(bench.broker.now + 3_600_000, lambda: fired.append("late"))
+        bench.broker.engine.deadlines.set(bench.broker.engine.now + 3_600_000, lambda: fired.append("late"))
         await asyncio.sleep(0.01)
         bench.turns.begin()
-        bench.broker.deadlines.set(bench.broker.now + 5, lambda: fired.append("early"))
+        bench.broker.engine.deadlines.set(bench.broker.engine.now + 5, lambda: fired.append("early"))
         await until(lambda: fired)
         assert fired == ["early"]
         await bench.close()
@@ -211,7 +211,7 @@ def test_posts_from_other_threads_come_in_a_turn() -> None:
         bench = Bench()
         seen: list[int] = []
         before = bench.turns.count
-        thread = threading.Thread(target=bench.turns.post, args=(lambda: seen.append(bench.broker.now),))
+        thread = threading.Thread(target=bench.turns.post, args=(lambda: seen.append(bench.broker.engine.now),))
         thread.start()
         await until(lambda: bench.turns.count > before)
         thread.join()

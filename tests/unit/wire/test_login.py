@@ -77,7 +77,7 @@ def test_a_user_enters_a_virtual_host_and_is_admitted() -> None:
     mine.authenticate("PLAIN", b"\0guest\0guest", lambda _: None)
     desk.asked[0][1](Verdict("guest"))
     assert mine.vhost_name == ""
-    assert mine.enter("/") is desk.broker.vhosts["/"]
+    assert mine.enter("/") is desk.broker.directory.vhosts["/"]
     assert desk.admissions == []
     mine.admit()
     assert desk.admissions == [("guest", "/")]

@@ -7,7 +7,7 @@ made of is in `preparation`, what its outcome does in `resolution`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from escrowmq.core.branches import preparation
@@ -39,6 +39,10 @@ _HEURISTIC: Final = {
 class Host(preparation.Host, Protocol):
     """What the coordinator needs of the engine."""
 
+    def at_each_sync(self, synced: Callable[[int], None]) -> None:
+        """Call `synced` whenever more of the log is on disk."""
+        ...
+
 
 class Coordinator:
     """The outcomes of branches. Errors as of `Registry`."""
@@ -49,6 +53,7 @@ class Coordinator:
         self._transactions = transactions
         self.returning: deque[tuple[int, XaBranch]] = deque()
         """Rolled back, prepared branches: what they held goes back when the log is synced so far."""
+        engine.at_each_sync(self.synced)
         self._progress: dict[str, tuple[int, int]] = {}  # epoch, and what an answer has to wait for that names it
 
     def prepare(self, xid: Xid) -> XaResult:

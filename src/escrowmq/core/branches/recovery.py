@@ -64,7 +64,7 @@ class FoundBranches:
         for number, item in locks:
             entries: list[Entry] = []
             for reference in _within(references, item.ranges):
-                block = self._broker.pager.load(reference)
+                block = self._broker.engine.pager.load(reference)
                 expires_at = queue.expiry(block.envelope, block.time)
                 run = Run(block.envelope, reference.first, block.time, reference.lsn, reference.start, expires_at)
                 for position, content in enumerate(block.contents, reference.first):
@@ -78,7 +78,7 @@ class FoundBranches:
     def finish(self) -> None:
         """Queues are filled: find those that messages of branches go to."""
         broker = self._broker
-        queues = {queue.ident: queue for queue in broker.durable_queues()}
+        queues = {queue.ident: queue for queue in broker.directory.durable_queues()}
         for number, found in self._found.items():
             branch = self._branches[number]
             for item in found.reservations:
@@ -89,18 +89,18 @@ class FoundBranches:
                     work.pledge(number)
                     branch.reservations.append(work)
             for run in found.runs:
-                block = broker.pager.load(Reference(0, run.length, run.lsn, 0))
+                block = broker.engine.pager.load(Reference(0, run.length, run.lsn, 0))
                 targets = tuple(queues[ident] for ident in run.queues if ident in queues)
                 retained = run.length * max(len(targets), 1)
                 broker.log.retain(run.lsn, retained)
-                contents = LoggedContents(broker.pager, run.lsn, run.length)
+                contents = LoggedContents(broker.engine.pager, run.lsn, run.length)
                 size = sum(map(len, block.contents))
                 branch.runs.append(
                     PreparedRun(
                         block.envelope, contents, targets, run.mandatory, block.time, run.lsn, retained, size=size
                     )
                 )
-                promise_room(broker, branch.runs[-1])
+                promise_room(broker.engine, branch.runs[-1])
 
 
 def _within(references: Backlog, ranges: list[Range]) -> list[Reference]:

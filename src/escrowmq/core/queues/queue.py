@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from escrowmq.core.conditions import BrokerError, Condition
@@ -61,8 +61,6 @@ class Host(Protocol):
         """Entries leave `queue` for a reason that dead-letters them, if the queue says so."""
         ...
 
-    def delete_queue(self, queue: Queue) -> int: ...
-
     def forget(self, queue: Queue, references: list[Reference], outcome: Outcome) -> None:
         """What `references` name is gone from `queue`."""
         ...
@@ -76,6 +74,7 @@ class Queue:
     """
 
     __slots__ = (
+        "_delete",
         "_drop",
         "_expiry_deadline",
         "_host",
@@ -116,6 +115,7 @@ class Queue:
     def __init__(
         self,
         host: Host,
+        delete_queue: Callable[[Queue], int],
         ident: int,
         vhost: str,
         name: str,
@@ -128,6 +128,7 @@ class Queue:
         exclusive: bool = False,
     ) -> None:
         self._host = host
+        self._delete = delete_queue
         self.ident = ident
         self.vhost = vhost
         self.name = name
@@ -451,7 +452,11 @@ class Queue:
         if due > self._host.now:
             self._unused_deadline = self._host.deadlines.set(due, self._unused)
         else:
-            self._host.delete_queue(self)
+            self.delete()
+
+    def delete(self) -> None:
+        """Nobody needs the queue any more."""
+        self._delete(self)
 
     def limit_memory(self, limit: int) -> None:
         """From now on at most `limit` bytes of messages come into memory."""

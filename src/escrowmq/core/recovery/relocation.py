@@ -62,7 +62,9 @@ class Relocation:
         self._broker = broker
         self.first_lsn, self.end_lsn = first_lsn, end_lsn
         # A queue that is declared from now on has nothing there.
-        self._queues = [queue for vhost in broker.vhosts.values() for queue in vhost.queues.values() if queue.logged]
+        self._queues = [
+            queue for vhost in broker.directory.vhosts.values() for queue in vhost.queues.values() if queue.logged
+        ]
         self._copies = Copies() if len(self._queues) > 1 else None
         self._reader = BlockReader(broker.log)
         self._left = 0
@@ -86,7 +88,7 @@ class Relocation:
             for reservation in list(queue.reservations.values()):
                 for part in list(reservation.parts):
                     yield from self._of_backlog(queue, part)
-        for holder in list(self._broker.holders):
+        for holder in list(self._broker.engine.holders):
             yield from self._held_by(holder)
             yield
 

@@ -95,7 +95,7 @@ class Recovery:
         elif kind in (Kind.PAGE, Kind.DELIVERIES):
             return
         elif kind in Kind._value2member_map_:
-            self._broker.restore(Kind(kind), decode_change(payload))
+            self._broker.directory.restore(Kind(kind), decode_change(payload))
         else:
             raise RecoveryError(f"record at LSN {lsn} is of kind {kind}, which this version does not know")
 
@@ -155,7 +155,7 @@ class Recovery:
     def _counters(self, lsn: int, payload: Payload) -> None:
         fields = decode_change(payload)
         self._broker.transactions.seen(fields.pop("next_branch", 1) - 1)
-        self._broker.restore(Kind.COUNTERS, fields)
+        self._broker.directory.restore(Kind.COUNTERS, fields)
 
     def _relocate(self, lsn: int, payload: Payload) -> None:
         moves, offset = decode_moves(payload)
@@ -210,12 +210,12 @@ class Recovery:
     def _queue_deleted(self, lsn: int, payload: Payload) -> None:
         fields = decode_change(payload)
         self._found.pop(fields["id"], None)
-        self._broker.restore(Kind.QUEUE_DELETED, fields)
+        self._broker.directory.restore(Kind.QUEUE_DELETED, fields)
 
     def finish(self) -> None:
         """Fill the queues, and find what branches that are in doubt lock in them."""
         self._branches.begin()
-        for queue in self._broker.durable_queues():
+        for queue in self._broker.directory.durable_queues():
             found = self._found.get(queue.ident)
             if found is not None:
                 self._fill(queue, found)
@@ -242,4 +242,4 @@ class Recovery:
         queue.arm_expiry()
 
     def _bytes(self, references: Backlog) -> list[int]:
-        return [sum(map(len, self._broker.pager.load(reference).contents)) for reference in references]
+        return [sum(map(len, self._broker.engine.pager.load(reference).contents)) for reference in references]

@@ -35,11 +35,11 @@ def snapshot(broker: Broker) -> Iterator[tuple[Kind, list[bytes]]]:
     for, on any thread, while the broker goes on; only compaction must wait, since it changes where entries lie.
     """
     changes = [
-        (Kind.COUNTERS, dict[str, Any](broker.counters() | broker.transactions.counters())),
-        *broker.topology_records(),
+        (Kind.COUNTERS, dict[str, Any](broker.directory.counters() | broker.transactions.counters())),
+        *broker.directory.topology_records(),
     ]
     held = _held_by_clients(broker)
-    queues = [_Taken(queue, held.get(queue, [])) for queue in broker.durable_queues()]
+    queues = [_Taken(queue, held.get(queue, [])) for queue in broker.directory.durable_queues()]
     branches = list(broker.coordinator.records())
     return _records(changes, branches, queues)
 
@@ -62,7 +62,7 @@ def _records(
 
 def _held_by_clients(broker: Broker) -> dict[Queue, list[Entry]]:
     held: dict[Queue, list[Entry]] = {}
-    for holder in broker.holders:
+    for holder in broker.engine.holders:
         for consumer, entry in holder.held():
             if not consumer.queue.is_stream:
                 held.setdefault(consumer.queue, []).append(entry)

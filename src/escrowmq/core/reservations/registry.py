@@ -25,7 +25,7 @@ from escrowmq.core.reservations.reading import MOST_MESSAGES, Batch, BatchReader
 from escrowmq.core.reservations.reservation import Reservation, ReservationSettlement, Row
 
 if TYPE_CHECKING:
-    from escrowmq.core.broker import Broker
+    from escrowmq.core.engine import Engine
     from escrowmq.core.queues.queue import Queue
 
 MOST_PARTS: Final = 50_000
@@ -72,9 +72,9 @@ class Description(NamedTuple):
 class Reservations:
     """The holds of a broker's queues, for protocols and operators."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._reader = BatchReader(broker.log)
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._reader = BatchReader(engine.log)
         self._copied = 0  # bytes of content that had to be written so far
 
     # -- taking
@@ -108,7 +108,7 @@ class Reservations:
             reservation = queue.reservations.get(group)
         if reservation is None:
             return ReservationState(1, 1, 0, 1, 0)
-        lsn = self._broker.log.end_lsn if queue.durable else 0
+        lsn = self._engine.log.end_lsn if queue.durable else 0
         return ReservationState(reservation.first, reservation.end, count, reservation.settled, lsn)
 
     def _extend(self, queue: Queue, group: str, most: int) -> int:
@@ -137,7 +137,7 @@ class Reservations:
         if queue.durable:
             ranges = joined([each for references, deliveries in taken for each in _ranges(references, deliveries)])
             held = Held(queue.ident, group, reservation.settled, first, ranges, copies)
-            self._broker.log.append(Kind.HELD, *encode_held(held))
+            self._engine.log.append(Kind.HELD, *encode_held(held))
             queue.delivered_recorded = max(queue.delivered_recorded, below)
         return reservation.end - first
 
@@ -200,7 +200,7 @@ class Reservations:
     def _durable(self, queue: Queue, reference: Reference, copies: list[Reference]) -> Reference:
         if not reference.start & TRANSIENT:
             return reference
-        block = self._broker.pager.load(reference)
+        block = self._engine.pager.load(reference)
         return self._copy(
             queue, Run(block.envelope, reference.first, block.time, reference.lsn), block.contents, copies
         )
@@ -234,7 +234,7 @@ class Reservations:
 
     def _copy(self, queue: Queue, run: Run, contents: list[bytes], copies: list[Reference]) -> Reference:
         """Write content that is in memory alone, or would not survive a restart."""
-        log = self._broker.log
+        log = self._engine.log
         count = len(contents)
         self._copied += sum(map(len, contents))
         queue.logged = True
@@ -300,10 +300,10 @@ class Reservations:
     def settle(self, work: ReservationSettlement | None) -> int:
         """The same at once; what an answer has to wait for, which covers what was settled before."""
         if work is not None:
-            decision = Decision(self._broker)
+            decision = Decision(self._engine)
             decision.settle_reservation(work)
             decision.apply()
-        return self._broker.log.end_lsn
+        return self._engine.log.end_lsn
 
     def release(self, queue: Queue, group: str) -> tuple[int, int]:
         """What a group holds goes back to its places, marked as delivered. How many messages that were, and what the
@@ -324,14 +324,14 @@ class Reservations:
         taken = reservation.clear()
         reservation.releases += 1
         if queue.durable:
-            self._broker.log.append(
+            self._engine.log.append(
                 Kind.RELEASED, encode_released(queue.ident, group, reservation.settled, reservation.first)
             )
         self._put_back(queue, taken)
-        return count, self._broker.log.end_lsn if queue.durable else 0
+        return count, self._engine.log.end_lsn if queue.durable else 0
 
     def _put_back(self, queue: Queue, taken: list[tuple[Reference, int]]) -> None:
-        broker, limit = self._broker, queue.options.delivery_limit
+        engine, limit = self._engine, queue.options.delivery_limit
         returned: list[Reference] = []
         deliveries: dict[int, int] = {}
         spent: list[Reference] = []
@@ -343,14 +343,14 @@ class Reservations:
             if count or limit is not None:
                 deliveries.update(dict.fromkeys(range(reference.first, reference.first + reference.length), count + 1))
         if limit is not None and deliveries and queue.durable:
-            broker.log.append(Kind.RETURNED, encode_returned(queue.ident, deliveries.items()))
+            engine.log.append(Kind.RETURNED, encode_returned(queue.ident, deliveries.items()))
         if returned:
             queue.take_back(returned, deliveries, sum(map(self._reader.size_of, returned)) if queue.limited else 0)
         for reference in spent:
-            block = broker.pager.load(reference)
+            block = engine.pager.load(reference)
             run = Run(block.envelope, reference.first, block.time, reference.lsn, reference.start)
             positions = range(reference.first, reference.first + reference.length)
-            broker.dead_letter(queue, list(map(Entry, positions, block.contents, repeat(run))), Outcome.DELIVERY_LIMIT)
+            engine.dead_letter(queue, list(map(Entry, positions, block.contents, repeat(run))), Outcome.DELIVERY_LIMIT)
 
 
 def _ranges(references: Backlog, deliveries: int) -> list[HeldRange]:

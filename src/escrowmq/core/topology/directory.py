@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from escrowmq.core.access.access import Access
 from escrowmq.core.access.permissions import Entry as AccessEntry
@@ -12,22 +12,20 @@ from escrowmq.core.access.permissions import User, Vhost
 from escrowmq.core.access.records import ACCESS_KINDS, deleted_record, set_record
 from escrowmq.core.access.records import restore as restore_access
 from escrowmq.core.conditions import BrokerError, Condition
-from escrowmq.core.queues.backlog import Backlog
+from escrowmq.core.queues import queue as queues
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.queue import Queue, Session
 from escrowmq.core.queues.stream import StreamQueue
 from escrowmq.core.records.changes import encode_change
 from escrowmq.core.records.kinds import Kind
-from escrowmq.core.records.references import TRANSIENT, Reference, merged
-from escrowmq.core.records.settling import encode_settle
+from escrowmq.core.records.references import Reference
 from escrowmq.core.topology.arguments.queue import queue_options
 from escrowmq.core.topology.equivalence import check_queue_equivalent
 from escrowmq.core.topology.exchange import NO_ARGUMENTS, Binding, Exchange
 from escrowmq.core.topology.vhost import PREDECLARED, Removal, VirtualHost
 
 if TYPE_CHECKING:
-    from escrowmq.core.ports import Log, Random
-    from escrowmq.core.queues.settlement import Settlements
+    from escrowmq.core.ports import Random
 
 
 class Declaration(NamedTuple):
@@ -39,16 +37,25 @@ class Declaration(NamedTuple):
     arguments: Mapping[str, object] = NO_ARGUMENTS
 
 
+class Host(queues.Host, Protocol):
+    """What the directory needs of the engine."""
+
+    def forget(self, queue: Queue, references: list[Reference], outcome: Outcome) -> None:
+        """What `references` name has left `queue` for good."""
+
+    def let_go(self, references: Iterable[Reference]) -> None:
+        """The log need no longer keep what `references` name."""
+
+
 class Directory:
     """The part of the broker that knows names. Changes act at once (TX-9); durable ones are appended to the log."""
 
-    log: Log
-    random: Random
-    settlements: Settlements
-
-    def __init__(self) -> None:
-        self.vhosts: dict[str, VirtualHost[Queue]] = {}
+    def __init__(self, engine: Host, vhosts: dict[str, VirtualHost[Queue]], random: Random) -> None:
+        """`vhosts` is where the virtual hosts are kept; `random` makes names that nobody can guess."""
+        self.vhosts = vhosts
         self.access = Access()
+        self._engine = engine
+        self._random = random
         self._next_queue = 1
 
     # -- virtual hosts
@@ -189,7 +196,8 @@ class Directory:
         )
         make = StreamQueue if options.queue_type == "stream" else Queue
         queue = make(
-            self,  # type: ignore[arg-type]  # the broker, which is a Host
+            self._engine,
+            self.delete_queue,
             ident,
             vhost.name,
             name,
@@ -206,7 +214,7 @@ class Directory:
     def fresh_queue_name(self, vhost: VirtualHost[Queue]) -> str:
         """A name for a queue that a client gave none (`amq.gen-…`)."""
         while True:
-            name = "amq.gen-" + urlsafe_b64encode(self.random.randbytes(16)).rstrip(b"=").decode()
+            name = "amq.gen-" + urlsafe_b64encode(self._random.randbytes(16)).rstrip(b"=").decode()
             if name not in vhost.queues:
                 return name
 
@@ -223,7 +231,7 @@ class Directory:
         if if_empty and (queue.ready or queue.unsynced or any(map(len, queue.reservations.values()))):
             raise BrokerError(Condition.PRECONDITION_FAILED, f"{where} not empty")
         vhost = self.vhosts[queue.vhost]
-        self.settlements.flush()
+        self._engine.settlements.flush()
         count = queue.ready
         queue.retire()
         if queue.owner is not None:
@@ -234,11 +242,11 @@ class Directory:
         self._record_removal(vhost, Removal(exchanges=removal.exchanges))
         for _, run, contents in queue.unsynced:
             if run.lsn:
-                self.log.release(run.lsn, len(contents))
+                self._engine.log.release(run.lsn, len(contents))
         queue.unsynced.clear()
         for reservation in queue.reservations.values():
-            self._release(reference for reference, _ in reservation.clear())
-        self._release(queue.order.clear())
+            self._engine.let_go(reference for reference, _ in reservation.clear())
+        self._engine.let_go(queue.order.clear())
         for consumer in list(queue.consumers):
             queue.consumers.remove(consumer)
             if consumer.receiver is not None:
@@ -250,25 +258,9 @@ class Directory:
         if queue.limited:
             queue.dispatch()
         count = queue.ready
-        self.forget(queue, queue.order.clear(), Outcome.PURGED)
+        self._engine.forget(queue, queue.order.clear(), Outcome.PURGED)
         queue.bytes = 0
         return count
-
-    def forget(self, queue: Queue, references: list[Reference], outcome: Outcome) -> None:
-        """What `references` name has left `queue` for good."""
-        if queue.durable:
-            ranges = merged([(r.first, r.length) for r in references if r.lsn and not r.start & TRANSIENT])
-            if ranges:
-                self.log.append(Kind.SETTLE, encode_settle(queue.ident, outcome, ranges))
-        if queue.marks:
-            gone = Backlog.of(*sorted(references))
-            queue.unmark([position for position in queue.marks if position in gone])
-        self._release(references)
-
-    def _release(self, references: Iterable[Reference]) -> None:
-        for reference in references:
-            if reference.lsn:
-                self.log.release(reference.lsn, reference.length)
 
     def end_session(self, session: Session) -> None:
         """A connection is gone, and its exclusive queues with it (EXC-1)."""
@@ -278,7 +270,7 @@ class Directory:
     # -- records
 
     def _record(self, kind: Kind, /, **fields: Any) -> None:
-        self.log.append(kind, encode_change(**fields))
+        self._engine.log.append(kind, encode_change(**fields))
 
     def _record_binding(self, vhost: VirtualHost[Queue], binding: Binding[Queue] | None) -> None:
         if binding is not None and binding.durable:

@@ -31,7 +31,7 @@ def basic_qos(channel: Channel, method: spec.BasicQos) -> None:
     if method.prefetch_size:
         raise SyntaxFault(codes.NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
     if method.global_:
-        channel.broker.resize(channel.window, method.prefetch_count)
+        channel.broker.engine.resize(channel.window, method.prefetch_count)
     else:
         channel.prefetch = method.prefetch_count
     channel.send(spec.BasicQosOk())
@@ -51,7 +51,7 @@ def basic_consume(channel: Channel, method: spec.BasicConsume) -> None:
         raise BrokerError(
             Condition.PRECONDITION_FAILED, f"{what} for stream queue '{queue.name}' in vhost '{queue.vhost}'"
         )
-    consumer = channel.broker.subscribe(
+    consumer = channel.broker.engine.subscribe(
         queue,
         channel,
         tag=tag,
@@ -86,7 +86,7 @@ def _consume_replies(channel: Channel, method: spec.BasicConsume, tag: str) -> N
     consumer.view = Deliveries(channel.number, tag, channel.connection.frame_max)
     address.attach(consumer)
     channel.reply_address = address
-    channel.broker.direct[channel.vhost.name, address.name] = address
+    channel.broker.engine.direct[channel.vhost.name, address.name] = address
     channel.consumers[tag] = consumer
     if not method.no_wait:
         channel.send(spec.BasicConsumeOk(tag))
@@ -99,7 +99,7 @@ def basic_cancel(channel: Channel, method: spec.BasicCancel) -> None:
             channel.drop_reply_address()
         else:
             consumer.queue.refresh()  # it gets what was published before it goes
-        channel.broker.unsubscribe(consumer)
+        channel.broker.engine.unsubscribe(consumer)
     if not method.no_wait:
         channel.send(spec.BasicCancelOk(method.consumer_tag))
 
@@ -108,7 +108,7 @@ def basic_get(channel: Channel, method: spec.BasicGet) -> None:
     queue = queue_named(channel, method.queue, "read")
     if queue.is_stream:
         raise SyntaxFault(codes.NOT_IMPLEMENTED, f"basic.get is not supported by stream queue '{queue.name}'")
-    entry = channel.broker.get(
+    entry = channel.broker.engine.get(
         queue, auto_settle=method.no_ack, label=f"{channel.connection.label} channel {channel.number} get"
     )
     if entry is None:

@@ -72,11 +72,11 @@ class Channel:
         self.form: Form | None = None
         self.prefix = b""
         self.middle = b""
-        self._watch = Watch(self.broker.deadlines, connection.limits.transaction.age, self._timed_out)
+        self._watch = Watch(self.broker.engine.deadlines, connection.limits.transaction.age, self._timed_out)
         self._published = 0  # sequence number of the last publish, in confirm mode
         self._confirmed = 0
         self._confirm_after = 0
-        self.broker.holders[self] = None
+        self.broker.engine.holders[self] = None
 
     # -- output
 
@@ -109,7 +109,7 @@ class Channel:
             if self.confirming:
                 self._confirm(len(bodies), 0)
             return
-        receipt = self.broker.publish(envelope, bodies, queues)
+        receipt = self.broker.engine.publish(envelope, bodies, queues)
         if not self.confirming:
             return
         if receipt.refused:
@@ -136,8 +136,8 @@ class Channel:
                 Condition.PRECONDITION_FAILED,
                 f"user_id property set to '{claimed}' but authenticated user was '{user}'",
             )
-        reply = self.broker.direct.get((vhost.name, envelope.routing_key)) if not envelope.exchange else None
-        form.queues = (reply,) if reply is not None else self.broker.route(vhost, envelope)
+        reply = self.broker.engine.direct.get((vhost.name, envelope.routing_key)) if not envelope.exchange else None
+        form.queues = (reply,) if reply is not None else self.broker.engine.route(vhost, envelope)
         form.version = vhost.version if reply is None else -1  # an address may be gone the next time
         form.allowed = access.version
         if form.plain and reply is None and not vhost.needs_headers(envelope.exchange):
@@ -227,7 +227,7 @@ class Channel:
         if self.flow and self._stalled:
             stalled, self._stalled = self._stalled, {}
             for consumer in stalled:
-                self.broker.wake(consumer)
+                self.broker.engine.wake(consumer)
 
     def drained(self, consumer: Consumer, unused: int) -> None:
         """AMQP 0-9-1 asks for no drain."""
@@ -283,9 +283,9 @@ class Channel:
             return
         for consumer, _, entries in by_consumer(taken):
             if requeue:
-                self.broker.requeue(consumer, entries)
+                self.broker.engine.requeue(consumer, entries)
             else:
-                self.broker.settle(consumer, entries, outcome)
+                self.broker.engine.settle(consumer, entries, outcome)
 
     def _settle_in(self, branch: TransactionBranch, taken: list[Stretch], outcome: Outcome, *, requeue: bool) -> None:
         kept = self.demarcation is None
@@ -306,7 +306,7 @@ class Channel:
         """
         for consumer, _, entries in by_consumer(self.unsettled.clear()):
             if requeue or consumer.receiver is None or consumer.tag not in self.consumers or not self.writable:
-                self.broker.requeue(consumer, entries)
+                self.broker.engine.requeue(consumer, entries)
                 continue
             for entry in entries:
                 entry.deliveries += 1
@@ -366,7 +366,7 @@ class Channel:
         address, self.reply_address = self.reply_address, None
         if address is not None:
             address.deleted = True
-            self.broker.direct.pop((self.vhost.name, address.name), None)
+            self.broker.engine.direct.pop((self.vhost.name, address.name), None)
 
     def release(self) -> None:
         """Everything that the channel holds goes back (ORD-2, TX-10)."""
@@ -374,7 +374,7 @@ class Channel:
             return
         broker = self.broker
         for consumer in list(self.consumers.values()):
-            broker.unsubscribe(consumer)
+            broker.engine.unsubscribe(consumer)
         self.consumers.clear()
         if self.demarcation is not None:
             self.demarcation.leave()
@@ -383,9 +383,9 @@ class Channel:
             self.branch = None
         self._watch.close()
         for consumer, _, entries in by_consumer(self.unsettled.clear()):
-            broker.requeue(consumer, entries)
+            broker.engine.requeue(consumer, entries)
         self.drop_reply_address()
-        broker.holders.pop(self, None)
+        broker.engine.holders.pop(self, None)
 
 
 def _unknown_tag(tag: int) -> BrokerError:

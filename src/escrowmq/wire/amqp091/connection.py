@@ -29,7 +29,7 @@ class Connection:
         self.peer = peer
         self.label = label or str(peer)
         self.broker: Broker = host.broker
-        self.broker.headers_of.setdefault(PROTOCOL, headers_of)
+        self.broker.engine.headers_of.setdefault(PROTOCOL, headers_of)
         self.limits: EndpointLimits = host.limits
         self.login = Login(host, self, peer)
         self.state = State.HEADER
@@ -238,7 +238,7 @@ class Connection:
             channel.closing = True
         self._confirming.clear()
         self._reader.end_run()
-        self.broker.end_session(self.session)
+        self.broker.directory.end_session(self.session)
 
     def lost(self) -> None:
         """The connection is gone."""

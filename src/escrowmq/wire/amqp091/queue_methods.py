@@ -58,7 +58,7 @@ def exchange_declare(channel: Channel, method: spec.ExchangeDeclare) -> None:
         if isinstance(alternate, str):
             check(channel, "exchange", exchange, "read")
             check(channel, "exchange", alternate, "write")
-    channel.broker.declare_exchange(
+    channel.broker.directory.declare_exchange(
         channel.vhost,
         exchange,
         method.type,
@@ -74,7 +74,7 @@ def exchange_declare(channel: Channel, method: spec.ExchangeDeclare) -> None:
 def exchange_delete(channel: Channel, method: spec.ExchangeDelete) -> None:
     exchange = _in_one_line(method.exchange)
     check(channel, "exchange", exchange, "configure")
-    channel.broker.delete_exchange(channel.vhost, exchange, if_unused=method.if_unused)
+    channel.broker.directory.delete_exchange(channel.vhost, exchange, if_unused=method.if_unused)
     channel.answer(spec.ExchangeDeleteOk(), no_wait=method.no_wait, durable=True)
 
 
@@ -82,14 +82,16 @@ def exchange_bind(channel: Channel, method: spec.ExchangeBind) -> None:
     check(channel, "exchange", method.destination, "write")
     check(channel, "exchange", method.source, "read")
     _check_topic(channel, method.source, method.routing_key)
-    channel.broker.bind_exchange(channel.vhost, method.source, method.destination, method.routing_key, method.arguments)
+    channel.broker.directory.bind_exchange(
+        channel.vhost, method.source, method.destination, method.routing_key, method.arguments
+    )
     channel.answer(spec.ExchangeBindOk(), no_wait=method.no_wait, durable=True)
 
 
 def exchange_unbind(channel: Channel, method: spec.ExchangeUnbind) -> None:
     check(channel, "exchange", method.destination, "write")
     check(channel, "exchange", method.source, "read")
-    channel.broker.unbind_exchange(
+    channel.broker.directory.unbind_exchange(
         channel.vhost, method.source, method.destination, method.routing_key, method.arguments
     )
     channel.answer(spec.ExchangeUnbindOk(), no_wait=method.no_wait, durable=True)
@@ -104,7 +106,7 @@ def _check_topic(channel: Channel, exchange: str, key: str) -> None:
 def queue_declare(channel: Channel, method: spec.QueueDeclare) -> None:
     name = _in_one_line(method.queue)
     if name == REPLY_TO or name.startswith(f"{REPLY_TO}."):
-        if name != REPLY_TO and (channel.vhost.name, name) not in channel.broker.direct:
+        if name != REPLY_TO and (channel.vhost.name, name) not in channel.broker.engine.direct:
             raise BrokerError(Condition.NOT_FOUND, f"no queue '{name}' in vhost '{channel.vhost.name}'")
         channel.answer(spec.QueueDeclareOk(name, 0, 1), no_wait=method.no_wait, durable=False)
         return
@@ -114,14 +116,14 @@ def queue_declare(channel: Channel, method: spec.QueueDeclare) -> None:
         queue.refresh()  # so that what is over its limits does not count, nor what consumers take
     else:
         if not name:
-            name = channel.broker.fresh_queue_name(channel.vhost)
+            name = channel.broker.directory.fresh_queue_name(channel.vhost)
         check(channel, "queue", name, "configure")
         dead_letter = method.arguments.get("x-dead-letter-exchange")
         if isinstance(dead_letter, str):
             check(channel, "queue", name, "read")
             check(channel, "exchange", dead_letter, "write")
         declaration = Declaration(method.durable, method.exclusive, method.auto_delete, method.arguments)
-        queue = channel.broker.declare_queue(
+        queue = channel.broker.directory.declare_queue(
             channel.vhost, name, declaration, channel.connection.session, generated=not method.queue
         )
     channel.last_queue = queue.name
@@ -134,7 +136,7 @@ def queue_bind(channel: Channel, method: spec.QueueBind) -> None:
     check(channel, "exchange", method.exchange, "read")
     _check_topic(channel, method.exchange, method.routing_key)
     key = method.routing_key or ("" if method.queue else queue.name)
-    channel.broker.bind_queue(channel.vhost, method.exchange, queue.name, key, method.arguments)
+    channel.broker.directory.bind_queue(channel.vhost, method.exchange, queue.name, key, method.arguments)
     channel.answer(spec.QueueBindOk(), no_wait=method.no_wait, durable=queue.durable)
 
 
@@ -147,7 +149,7 @@ def queue_unbind(channel: Channel, method: spec.QueueUnbind) -> None:
         return
     queue = queue_named(channel, name)
     key = method.routing_key or ("" if method.queue else queue.name)
-    channel.broker.unbind_queue(channel.vhost, method.exchange, queue.name, key, method.arguments)
+    channel.broker.directory.unbind_queue(channel.vhost, method.exchange, queue.name, key, method.arguments)
     channel.answer(spec.QueueUnbindOk(), no_wait=False, durable=queue.durable)
 
 
@@ -155,7 +157,7 @@ def queue_purge(channel: Channel, method: spec.QueuePurge) -> None:
     queue = queue_named(channel, method.queue, "read")
     if queue.is_stream:
         raise SyntaxFault(codes.NOT_IMPLEMENTED, f"queue '{queue.name}' is a stream, which cannot be purged")
-    count = channel.broker.purge(queue)
+    count = channel.broker.directory.purge(queue)
     channel.answer(spec.QueuePurgeOk(count), no_wait=method.no_wait, durable=queue.durable)
 
 
@@ -169,7 +171,7 @@ def queue_delete(channel: Channel, method: spec.QueueDelete) -> None:
     cancels: list[spec.BasicCancel] = []
     channel.cancels = cancels  # clients look for their answer before they hear of what follows from it
     try:
-        count = channel.broker.delete_queue(queue, if_unused=method.if_unused, if_empty=method.if_empty)
+        count = channel.broker.directory.delete_queue(queue, if_unused=method.if_unused, if_empty=method.if_empty)
     finally:
         channel.cancels = None
     channel.answer(spec.QueueDeleteOk(count), no_wait=method.no_wait, durable=queue.durable)

@@ -23,7 +23,7 @@ class ReplyAddress(Queue):
     __slots__ = ("_channel", "_consumer")
 
     def __init__(self, channel: Channel, name: str) -> None:
-        super().__init__(channel.broker, 0, channel.vhost.name, name, QueueOptions())
+        super().__init__(channel.broker.engine, _stays, 0, channel.vhost.name, name, QueueOptions())
         self._channel = channel
         self._consumer: Consumer | None = None
 
@@ -36,3 +36,8 @@ class ReplyAddress(Queue):
             return
         entries = [Entry(run.first + i, body, run) for i, body in enumerate(bodies)]
         self._channel.deliver(self._consumer, entries)
+
+
+def _stays(queue: Queue) -> int:
+    """The address goes with its channel, and has nothing that could go."""
+    return 0

@@ -56,17 +56,17 @@ def replayed(records: list[tuple[int, bytes]]) -> Broker:
     for kind, payload in records:
         recovery.apply(0, kind, payload)
     recovery.finish()
-    broker.end_restore()
+    broker.directory.end_restore()
     return broker
 
 
 def filled() -> tuple[Broker, Tape]:
     tape = Tape()
     broker = Broker(tape, Random(1))
-    broker.record_access(broker.access.add_user("alice", "hash", ("administrator",)))
-    broker.add_vhost("orders")
-    broker.record_access(broker.access.set_permission("alice", "orders", "", "^w", ".*"))
-    broker.record_access(broker.access.set_topic_permission("alice", "orders", "t", "^w", ".*"))
+    broker.directory.record_access(broker.access.add_user("alice", "hash", ("administrator",)))
+    broker.directory.add_vhost("orders")
+    broker.directory.record_access(broker.access.set_permission("alice", "orders", "", "^w", ".*"))
+    broker.directory.record_access(broker.access.set_topic_permission("alice", "orders", "t", "^w", ".*"))
     return broker, tape
 
 
@@ -110,7 +110,7 @@ def test_the_log_brings_back_what_was_set() -> None:
     broker, tape = filled()
     again = replayed(tape.records)
     assert list(again.access.entries()) == list(broker.access.entries())
-    assert list(again.vhosts) == ["orders"]
+    assert list(again.directory.vhosts) == ["orders"]
 
 
 def test_a_snapshot_brings_back_what_was_set() -> None:
@@ -122,27 +122,27 @@ def test_a_snapshot_brings_back_what_was_set() -> None:
 def test_a_vhost_that_is_set_again_keeps_what_is_in_it_also_by_a_record_with_limits() -> None:
     """Earlier versions wrote limits, which were none."""
     broker, tape = filled()
-    broker.declare_exchange(broker.vhosts["orders"], "e", "direct", durable=True)
+    broker.directory.declare_exchange(broker.directory.vhosts["orders"], "e", "direct", durable=True)
     tape.append(Kind.VHOST_SET, encode_change(name="orders", limits={}))
     again = replayed(tape.records)
     assert again.access.vhost("orders") == ORDERS
-    assert "e" in again.vhosts["orders"].exchanges
+    assert "e" in again.directory.vhosts["orders"].exchanges
 
 
 def test_what_was_removed_is_gone_after_a_replay() -> None:
     broker, tape = filled()
-    broker.record_access_removed(broker.access.remove_user("alice"))
-    broker.delete_vhost("orders")
+    broker.directory.record_access_removed(broker.access.remove_user("alice"))
+    broker.directory.delete_vhost("orders")
     assert [kind for kind, _ in tape.records[-2:]] == [Kind.USER_DELETED, Kind.VHOST_DELETED]
     again = replayed(tape.records)
     assert not list(again.access.entries())
-    assert not again.vhosts
+    assert not again.directory.vhosts
 
 
 def test_a_user_who_comes_again_has_no_permissions() -> None:
     broker, tape = filled()
-    broker.record_access_removed(broker.access.remove_user("alice"))
-    broker.record_access(broker.access.add_user("alice", "other"))
+    broker.directory.record_access_removed(broker.access.remove_user("alice"))
+    broker.directory.record_access(broker.access.add_user("alice", "other"))
     again = replayed(tape.records)
     assert not again.access.permissions
     assert not again.access.topic_permissions
@@ -150,8 +150,8 @@ def test_a_user_who_comes_again_has_no_permissions() -> None:
 
 def test_single_permissions_go_alone() -> None:
     broker, tape = filled()
-    broker.record_access_removed(broker.access.clear_permission("alice", "orders"))
-    broker.record_access_removed(broker.access.clear_topic_permission("alice", "orders"))
+    broker.directory.record_access_removed(broker.access.clear_permission("alice", "orders"))
+    broker.directory.record_access_removed(broker.access.clear_topic_permission("alice", "orders"))
     again = replayed(tape.records)
     assert not again.access.permissions
     assert not again.access.topic_permissions

@@ -234,8 +234,8 @@ class TestPrepare:
         assert site.coordinator.commit(X, one_phase=False).status is OK
         site.turn()
         assert site.contents("small") == [b"a", b"mine"]
-        assert not site.broker.promised
-        assert site.broker.get(small, auto_settle=True) is not None
+        assert not site.broker.engine.promised
+        assert site.broker.engine.get(small, auto_settle=True) is not None
         assert site.publish("small", b"d").refused == ()
 
 
@@ -264,21 +264,21 @@ class TestRollback:
 
     def test_a_purge_does_not_touch_what_is_locked(self, site: XaSite) -> None:
         site.prepared()
-        assert site.broker.purge(site.q) == 1
+        assert site.broker.directory.purge(site.q) == 1
         site.coordinator.rollback(X)
         site.turn()
         assert site.contents("q") == [b"old 0"]
 
     def test_a_queue_that_is_gone(self, site: XaSite) -> None:
         site.prepared()
-        site.broker.delete_queue(site.q)
+        site.broker.directory.delete_queue(site.q)
         site.coordinator.rollback(X)
         site.turn()
         assert site.live() == 0
         assert not site.broker.coordinator.returning
 
     def test_what_is_locked_neither_expires_nor_is_dropped(self, site: XaSite) -> None:
-        site.broker.delete_queue(site.q)
+        site.broker.directory.delete_queue(site.q)
         q = site.queue("q", {"x-message-ttl": 1000, "x-max-length": 1})
         site.publish("q", b"1")
         site.prepared(publish=())
@@ -293,7 +293,7 @@ class TestRollback:
         assert site.contents("q") == [b"2"]
 
     def test_what_was_settled_without_being_logged(self, site: XaSite) -> None:
-        site.broker.delete_queue(site.q)
+        site.broker.directory.delete_queue(site.q)
         site.queue("q", durable=False)
         site.prepared()
         assert site.contents("q") == [b"old 1"]
@@ -421,13 +421,13 @@ class TestDecide:
 
 def test_a_branch_holds_what_was_settled_in_it(site: XaSite) -> None:
     branch = site.worked(settle=3)
-    assert branch in site.broker.holders
+    assert branch in site.broker.engine.holders
     assert [entry.content for _, entry in branch.held()] == [b"old 0", b"old 1", b"old 2"]
     site.coordinator.prepare(X)
     site.coordinator.rollback(X)
-    assert branch in site.broker.holders
+    assert branch in site.broker.engine.holders
     site.turn()
-    assert branch not in site.broker.holders
+    assert branch not in site.broker.engine.holders
 
 
 def test_a_consumer_may_be_gone_when_its_branch_is_decided(site: XaSite) -> None:
@@ -437,7 +437,7 @@ def test_a_consumer_may_be_gone_when_its_branch_is_decided(site: XaSite) -> None
     site.turn()
     branch = site.start()
     site.broker.transactions.enlist(branch, Settlement(consumer, [sink.got[0][1]], Outcome.ACCEPTED))
-    site.broker.unsubscribe(consumer)
+    site.broker.engine.unsubscribe(consumer)
     site.end()
     site.coordinator.rollback(X)
     assert site.ready(site.q) == [(1, b"1", True)]

@@ -24,7 +24,7 @@ def kinds(site: Site) -> list[Kind]:
 def test_one_effect_outside_a_branch_is_a_record_of_its_own() -> None:
     site = Site()
     queue = site.queue()
-    decision = Decision(site.broker)
+    decision = Decision(site.broker.engine)
     decision.place(DURABLE, [b"a"], [queue])
     assert decision.apply() == site.journal.end_lsn
     site.sync()
@@ -38,7 +38,7 @@ def test_all_effects_of_a_branch_are_one_record() -> None:
     one, two = site.queue("one"), site.queue("two")
     site.publish("one", b"old")
     entries = one.take(1)
-    decision = Decision(site.broker, 5)
+    decision = Decision(site.broker.engine, 5)
     decision.place(DURABLE, [b"a", b"b"], [one, two])
     decision.place(DURABLE, [b"c"], [two])
     decision.remove(one, entries, Outcome.ACCEPTED)
@@ -61,7 +61,7 @@ def test_what_is_transient_writes_nothing_and_waits_for_nothing() -> None:
     queue, passing = site.queue(), site.queue("passing", durable=False)
     site.sync()
     before = site.journal.end_lsn
-    decision = Decision(site.broker, 1)
+    decision = Decision(site.broker.engine, 1)
     decision.place(TRANSIENT, [b"a"], [queue])
     decision.place(DURABLE, [b"b"], [passing])
     assert decision.apply(sealed=True) == 0
@@ -74,8 +74,8 @@ def test_a_queue_that_was_deleted_loses_nothing_any_more() -> None:
     queue = site.queue()
     site.publish("q", b"a")
     entries = queue.take(1)
-    site.broker.delete_queue(queue)
-    decision = Decision(site.broker, 1)
+    site.broker.directory.delete_queue(queue)
+    decision = Decision(site.broker.engine, 1)
     decision.remove(queue, entries, Outcome.ACCEPTED)
     assert decision.apply() == 0
     assert site.live() == 0
@@ -84,7 +84,7 @@ def test_a_queue_that_was_deleted_loses_nothing_any_more() -> None:
 def test_nothing_is_nothing() -> None:
     site = Site()
     before = site.journal.end_lsn
-    assert Decision(site.broker, 9).apply(sealed=True) == 0
+    assert Decision(site.broker.engine, 9).apply(sealed=True) == 0
     assert site.journal.end_lsn == before
 
 
@@ -99,7 +99,7 @@ def test_nothing_is_nothing() -> None:
 def test_the_log_and_the_queues_agree(plan: list[tuple[bool, int, list[int]]], branch: int, sealed: bool) -> None:
     site = Site()
     queues = [site.queue(f"q{i}", durable=i != 3) for i in range(4)]
-    decision = Decision(site.broker, branch)
+    decision = Decision(site.broker.engine, branch)
     number = 0
     for durable, count, targets in plan:
         contents = [b"%d%c" % (number + i, b"dt"[not durable]) for i in range(count)]

@@ -46,6 +46,6 @@ def test_what_would_not_fit_in_the_record_of_its_outcome_is_not_prepared(
         assert prepared.status is XaStatus.RB_ROLLBACK
         assert prepared.reason.endswith("9000 of one record; nothing of it was applied")
         assert len(sink.got) == 30
-        site.broker.unsubscribe(consumer)
+        site.broker.engine.unsubscribe(consumer)
     site.turn()
     assert (queue.ready, len(site.contents("dead"))) == ((0, 30) if fits else (30, 0))

@@ -41,8 +41,8 @@ def test_either_outcome_is_possible(site: XaSite, before: str, commit: bool) -> 
         for _ in range(40):  # the segment with the branch in it is long behind the snapshot
             site.publish("q", b"x" * 200)
             site.turn()
-            site.broker.get(site.q, auto_settle=True)
-        site.broker.purge(site.q)
+            site.broker.engine.get(site.q, auto_settle=True)
+        site.broker.directory.purge(site.q)
         site.publish("q", b"old 2")
         site.turn()
         site.snapshot()
@@ -93,8 +93,8 @@ def test_positions_of_commits_survive_compaction(site: XaSite) -> None:
 
 
 def test_queues_that_are_deleted_meanwhile(site: XaSite) -> None:
-    site.broker.delete_queue(site.q)
-    site.broker.delete_queue(site.vhost.queue("to"))
+    site.broker.directory.delete_queue(site.q)
+    site.broker.directory.delete_queue(site.vhost.queue("to"))
     site.turn()
     again = site.restart()
     assert again.coordinator.commit(X, one_phase=False).status is OK
@@ -110,7 +110,7 @@ def test_a_mandatory_message_without_a_queue_is_returned_after_a_restart() -> No
     site.broker.transactions.enlist(branch, site.publication("to", b"back", mandatory=True))
     site.end()
     site.coordinator.prepare(X)
-    site.broker.delete_queue(site.vhost.queue("to"))
+    site.broker.directory.delete_queue(site.vhost.queue("to"))
     site.turn()
     again = site.restart()
     result = again.coordinator.commit(X, one_phase=False)
@@ -142,7 +142,7 @@ def test_a_mandatory_message_that_had_no_lasting_queue_is_returned_after_a_resta
 @pytest.mark.parametrize("restarts", [0, 1, 2])
 def test_a_restart_while_a_branch_is_in_doubt_is_no_delivery(restarts: int) -> None:
     site = XaSite()
-    site.broker.delete_queue(site.q)
+    site.broker.directory.delete_queue(site.q)
     site.queue("q", {"x-queue-type": "quorum", "x-delivery-limit": 1})
     site.prepared(settle=1)
     for _ in range(restarts):
@@ -168,7 +168,7 @@ def test_a_snapshot_of_a_forced_rollback_that_is_not_on_disk_yet_locks_nothing(s
 @pytest.mark.parametrize(("outcome", "requeue"), [(Outcome.REJECTED, False), (Outcome.ACCEPTED, True)])
 def test_settlements_of_other_kinds(outcome: Outcome, requeue: bool) -> None:
     site = XaSite()
-    site.broker.delete_queue(site.q)
+    site.broker.directory.delete_queue(site.q)
     site.queue("q", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "to"})
     site.prepared(outcome=outcome, requeue=requeue)
     again = site.restart()

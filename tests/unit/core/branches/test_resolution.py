@@ -28,7 +28,7 @@ def read_from(site: XaSite, time: int) -> list[bytes]:
     options = ConsumerOptions(stream_offset=StreamOffset("time", time))
     consumer, sink = site.consume(site.vhost.queue("stream"), options=options)
     site.turn()
-    site.broker.unsubscribe(consumer)
+    site.broker.engine.unsubscribe(consumer)
     return sink.contents
 
 
@@ -44,7 +44,7 @@ def test_positions_go_on_from_branch_to_branch() -> None:
         lsn = site.journal.append(Kind.COMMIT, *parts)
         return [[lsn + offsets[0]], [lsn + offsets[1]]]
 
-    returned = resolve(site.broker, [one, two], write)
+    returned = resolve(site.broker.engine, [one, two], write)
     site.turn()
     assert site.contents("to") == [b"a", b"b", b"c"]
     assert returned == []
@@ -102,7 +102,7 @@ class TestCommit:
         site.broker.transactions.enlist(branch, site.publication("to", b"back", mandatory=True))
         site.end()
         site.coordinator.prepare(X)
-        site.broker.delete_queue(site.vhost.queue("to"))
+        site.broker.directory.delete_queue(site.vhost.queue("to"))
         result = site.coordinator.commit(X, one_phase=False)
         assert [(p.contents, p.mandatory) for p in result.returned] == [([b"back"], True)]
         site.turn()
@@ -112,14 +112,14 @@ class TestCommit:
     @pytest.mark.rule("TX-11")
     def test_a_queue_that_is_gone_with_what_is_locked(self, site: XaSite) -> None:
         site.prepared()
-        site.broker.delete_queue(site.q)
+        site.broker.directory.delete_queue(site.q)
         assert site.coordinator.commit(X, one_phase=False).status is OK
         site.turn()
         assert site.contents("to") == [b"new"]
         assert site.live() == 1
 
     def test_rejected_messages_are_dead_lettered_in_the_same_record(self, site: XaSite) -> None:
-        site.broker.delete_queue(site.q)
+        site.broker.directory.delete_queue(site.q)
         site.queue("q", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "to"})
         branch = site.prepared(outcome=Outcome.REJECTED, publish=())
         assert site.waiting() == ([b"old 1"], [])
@@ -140,7 +140,7 @@ class TestCommit:
 
     def test_a_requeue_over_the_delivery_limit_leaves_in_the_commit(self, site: XaSite) -> None:
         site.queue("dead")
-        site.broker.delete_queue(site.q)
+        site.broker.directory.delete_queue(site.q)
         letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
         site.queue("q", {**letters, "x-queue-type": "quorum", "x-delivery-limit": 0})
         site.prepared(requeue=True, publish=())
@@ -284,11 +284,11 @@ def test_dead_letters_of_an_outcome_are_written_in_blocks(monkeypatch: pytest.Mo
     """Where they go may have changed since the branch was prepared, and been nowhere then."""
     monkeypatch.setattr(decision, "BLOCK_BYTES", 70_000)
     site = XaSite()
-    site.broker.delete_queue(site.q)
+    site.broker.directory.delete_queue(site.q)
     site.queue("q", {"x-dead-letter-exchange": "amq.fanout"})
     site.publish("q", *[LARGE] * 5)
     site.prepared(settle=5, publish=(), outcome=Outcome.REJECTED)
-    site.broker.bind_queue(site.vhost, "amq.fanout", "to", "")
+    site.broker.directory.bind_queue(site.vhost, "amq.fanout", "to", "")
     site.coordinator.commit(X, one_phase=False)
     site.turn()
     assert site.contents("to") == [LARGE] * 5

@@ -61,12 +61,12 @@ class TestTransactions:
     def test_a_queue_that_was_deleted_meanwhile(self, site: Site) -> None:
         gone, stays = site.queue("gone"), site.queue("stays")
         for name in ("gone", "stays"):
-            site.broker.bind_queue(site.vhost, "amq.fanout", name, "")
+            site.broker.directory.bind_queue(site.vhost, "amq.fanout", name, "")
         branch = site.begin()
         site.broker.transactions.enlist(branch, site.publication("gone", b"returned", mandatory=True))
         site.broker.transactions.enlist(branch, site.publication("gone", b"lost"))
         site.broker.transactions.enlist(branch, site.publication("", b"both", exchange="amq.fanout", mandatory=True))
-        site.broker.delete_queue(gone)
+        site.broker.directory.delete_queue(gone)
         site.queue("gone")
         result = site.broker.transactions.commit(branch)
         site.turn()
@@ -122,7 +122,7 @@ class TestTransactions:
     def test_its_age_counts_from_its_first_work(self, site: Site) -> None:
         site.queue()
         expired: list[bool] = []
-        watch = Watch(site.broker.deadlines, 100, lambda: expired.append(True))
+        watch = Watch(site.broker.engine.deadlines, 100, lambda: expired.append(True))
         branch = site.broker.transactions.begin(Limits(age=100), watch)
         site.after(500)
         site.broker.transactions.enlist(branch, site.publication("q", b"a"))
@@ -166,7 +166,7 @@ class TestTransactions:
         assert (dead.ready, queue.ready, queue.unsettled, branch.state) == (0, 0, 30, State.ACTIVE)
         site.broker.transactions.rollback(branch)
         assert how == "publish" or hand.kept == entries
-        site.broker.settle(consumer, entries, Outcome.REJECTED)
+        site.broker.engine.settle(consumer, entries, Outcome.REJECTED)
         site.turn()
         assert (site.contents("dead"), site.restart().contents("dead")) == (contents, contents)
 

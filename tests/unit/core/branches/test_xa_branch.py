@@ -20,7 +20,7 @@ def site() -> XaSite:
 
 def test_bodies_in_the_log_are_read_when_they_are_needed(site: XaSite) -> None:
     lsn = site.journal.append(Kind.PAGE, *encode_block(1, Envelope("", "q"), [b"a", b"bc", b"d"]))
-    contents = LoggedContents(site.broker.pager, lsn, 3)
+    contents = LoggedContents(site.broker.engine.pager, lsn, 3)
     assert len(contents) == 3
     assert list(contents) == [b"a", b"bc", b"d"]
     assert (contents[1], contents[1:]) == (b"bc", [b"bc", b"d"])

@@ -28,6 +28,6 @@ def test_before_and_after_it_is_prepared() -> None:
 def test_queues_that_are_gone_are_left_out() -> None:
     site = XaSite()
     site.prepared()
-    site.broker.delete_queue(site.q)
+    site.broker.directory.delete_queue(site.q)
     (view,) = site.branches.views()
     assert view.settled == ()

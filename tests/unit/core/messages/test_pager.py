@@ -75,8 +75,8 @@ def test_so_many_envelopes_are_not_kept_for_ever() -> None:
 def test_what_was_in_memory_alone_is_stored_as_transient() -> None:
     site = Site()
     run = Run(ENVELOPE, 10, 7)
-    lsn = site.broker.pager.store(run, [b"a", b"b"])
+    lsn = site.broker.engine.pager.store(run, [b"a", b"b"])
     assert (run.lsn, run.index) == (lsn, TRANSIENT)
     assert site.live() == 2
-    block = site.broker.pager.load(Reference(11, 1, lsn, TRANSIENT + 1))
+    block = site.broker.engine.pager.load(Reference(11, 1, lsn, TRANSIENT + 1))
     assert (block.contents, block.time) == ([b"b"], 7)

@@ -81,8 +81,8 @@ def test_one_that_has_gone_is_not_woken() -> None:
     queue = site.queue()
     one, _ = site.consume(queue)
     site.turn()
-    site.broker.unsubscribe(one)
+    site.broker.engine.unsubscribe(one)
     site.turn()
     one.wake()
-    assert queue not in site.broker.dirty
+    assert queue not in site.broker.engine.dirty
     assert not one.listed

@@ -129,7 +129,7 @@ class TestConsumers:
         site.publish("q", *[b"x"] * 5)
         site.turn()
         found = []
-        site.broker.settle(consumer, [sink.got[0][1]], Outcome.ACCEPTED)
+        site.broker.engine.settle(consumer, [sink.got[0][1]], Outcome.ACCEPTED)
         site.turn()
         found.append(len(sink.got))
         consumer.completed(1)
@@ -209,7 +209,7 @@ class TestDraining:
         site.turn()
         assert sink.drains == []
         sink.writable = True
-        site.broker.wake(consumer)
+        site.broker.engine.wake(consumer)
         site.turn()
         assert sink.contents == [b"a"]
         assert sink.drains == [(consumer, 4)]
@@ -235,7 +235,7 @@ class TestDraining:
             case "stop":
                 consumer.stop()
             case _:
-                site.broker.unsubscribe(consumer)
+                site.broker.engine.unsubscribe(consumer)
         site.turn()
         assert sink.drains == []
 
@@ -273,7 +273,7 @@ class TestWindow:
             order.append(entry.content)
             for sink in sinks:
                 sink.got.clear()
-            site.broker.settle(consumer, [entry], Outcome.ACCEPTED)
+            site.broker.engine.settle(consumer, [entry], Outcome.ACCEPTED)
         assert order == [b"a", b"b", b"c"] * 3
 
     def test_what_one_cannot_use_is_passed_on(self) -> None:
@@ -290,8 +290,8 @@ class TestWindow:
             site.consume(one, sink, window=window)
         site.turn()
         assert (len(sink.got), len(rest.got)) == (1, 0)
-        site.broker.purge(one)
-        site.broker.settle(first, [sink.got[0][1]], Outcome.ACCEPTED)
+        site.broker.directory.purge(one)
+        site.broker.engine.settle(first, [sink.got[0][1]], Outcome.ACCEPTED)
         site.turn()
         assert rest.contents == [b"y"]
 
@@ -302,7 +302,7 @@ class TestWindow:
         site.publish("q", *[b"x"] * 5)
         site.turn()
         for limit, expected in ((3, 3), (2, 3), (0, 5)):
-            site.broker.resize(window, limit)
+            site.broker.engine.resize(window, limit)
             site.turn()
             assert len(sink.got) == expected
         assert window.credit == UNLIMITED - 5
@@ -315,6 +315,6 @@ class TestWindow:
             site.publish(name, b"x", b"y")
         site.turn()
         assert len(window.waiting) == 2
-        site.broker.unsubscribe(consumers[0])
-        site.broker.delete_queue(site.vhost.queue("b"))
+        site.broker.engine.unsubscribe(consumers[0])
+        site.broker.directory.delete_queue(site.vhost.queue("b"))
         assert not window.waiting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from escrowmq.core import broker as broker_module
+from escrowmq.core import engine as engine_module
 from escrowmq.core.messages.envelope import Death, Envelope
 from escrowmq.core.queues import queue as queue_module
 from escrowmq.core.queues.dead_letter import circular, dead_envelope
@@ -85,7 +85,7 @@ class TestLeaving:
         queue, _ = dead_lettering(site)
         site.publish("q", b"a", b"b")
         consumer, entries = taken(site, queue)
-        site.broker.settle(consumer, entries, Outcome.REJECTED)
+        site.broker.engine.settle(consumer, entries, Outcome.REJECTED)
         site.turn()
         assert site.contents("dead") == [b"a", b"b"]
         for running in (site, site.restart()):
@@ -96,7 +96,7 @@ class TestLeaving:
         queue, _ = dead_lettering(site)
         site.publish("q", b"a")
         consumer, entries = taken(site, queue)
-        site.broker.settle(consumer, entries, Outcome.REJECTED)
+        site.broker.engine.settle(consumer, entries, Outcome.REJECTED)
         site.sync()
         assert len(site.records(Kind.COMMIT)) == 1
         assert site.records(Kind.SETTLE) == []
@@ -118,7 +118,7 @@ class TestLeaving:
         site.turn()
         assert site.contents() == [b"3"]
         consumer, entries = taken(site, queue)
-        site.broker.settle(consumer, entries, Outcome.REJECTED)
+        site.broker.engine.settle(consumer, entries, Outcome.REJECTED)
         site.turn()
         assert site.contents() == [b"3"], "a reject is somebody's will"
 
@@ -126,17 +126,17 @@ class TestLeaving:
         queue = site.queue("q", {"x-dead-letter-exchange": "nowhere"})
         site.publish("q", b"a")
         consumer, entries = taken(site, queue)
-        site.broker.settle(consumer, entries, Outcome.REJECTED)
+        site.broker.engine.settle(consumer, entries, Outcome.REJECTED)
         site.turn()
         assert site.live() == 0
         assert site.restart().contents() == []
 
     def test_by_headers_of_a_protocol_that_nobody_has_spoken_yet(self, site: Site) -> None:
-        site.broker.declare_exchange(site.vhost, "h", "headers", durable=True)
+        site.broker.directory.declare_exchange(site.vhost, "h", "headers", durable=True)
         site.queue("dead")
-        site.broker.bind_queue(site.vhost, "h", "dead", "", {"x-match": "all", "a": 1})
+        site.broker.directory.bind_queue(site.vhost, "h", "dead", "", {"x-match": "all", "a": 1})
         site.queue("q", {"x-dead-letter-exchange": "h", "x-message-ttl": 1})
-        site.broker.headers_of[7] = lambda _: {"a": 1}
+        site.broker.engine.headers_of[7] = lambda _: {"a": 1}
         site.publish("q", b"a", protocol=7)
         site.after(5)
         assert site.contents("dead") == [b"a"]
@@ -146,7 +146,7 @@ class TestLeaving:
         """However many are rejected at once or have expired while the broker was down: a record has a longest length,
         and one that is too long would end the broker, again after each restart.
         """
-        monkeypatch.setattr(broker_module, "DEAD_LETTER_BYTES", 10_000)
+        monkeypatch.setattr(engine_module, "DEAD_LETTER_BYTES", 10_000)
         monkeypatch.setattr(queue_module, "EXPIRY_BYTES", 30_000)
         queue, _ = dead_lettering(site, **({"message_ttl": 10} if how == "expired" else {}))
         contents = [b"%03d" % i * 500 for i in range(100)]
@@ -154,7 +154,7 @@ class TestLeaving:
         site.turn()
         if how == "settled":
             consumer, entries = taken(site, queue)
-            site.broker.settle(consumer, entries, Outcome.REJECTED)
+            site.broker.engine.settle(consumer, entries, Outcome.REJECTED)
             site.turn()
         else:
             site.after(100)
@@ -169,12 +169,12 @@ class TestLeaving:
     def test_headers_and_number_count_for_the_length_of_a_record_too(
         self, site: Site, bound: str, value: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(broker_module, bound, value)
+        monkeypatch.setattr(engine_module, bound, value)
         queue, dead = dead_lettering(site)
         for i in range(30):
             site.publish("q", b"%d" % i, header=b"%03d" % i * 500)
         consumer, entries = taken(site, queue)
-        site.broker.settle(consumer, entries, Outcome.REJECTED)
+        site.broker.engine.settle(consumer, entries, Outcome.REJECTED)
         assert max(map(len, site.records(Kind.COMMIT))) < 13_000
         assert dead.ready == 30
 
@@ -184,7 +184,7 @@ class TestLeaving:
         queue = site.queue("q", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
         site.publish("q", b"a", b"b", b"c")
         consumer, entries = taken(site, queue)
-        site.broker.settle(consumer, entries, Outcome.REJECTED)
+        site.broker.engine.settle(consumer, entries, Outcome.REJECTED)
         site.turn()
         assert site.contents("dead") == site.restart().contents("dead") == [b"a", b"b", b"c"]
         assert site.publish("dead", b"d").refused == (0,)

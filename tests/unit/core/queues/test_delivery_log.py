@@ -27,14 +27,14 @@ def test_nothing_is_told_unless_asked_for() -> None:
 
 def test_what_is_delivered_is_told_once_and_what_comes_again_is_marked() -> None:
     site = Site()
-    site.broker.record_deliveries()
+    site.broker.engine.record_deliveries()
     queue = site.queue("q")
     for content in (b"a", b"b", b"c"):
         site.publish("q", content, durable=True)
     sink = Sink()
     consumer, _ = site.consume(queue, sink, label="c")
     site.turn()
-    site.broker.requeue(consumer, [sink.got[1][1]])
+    site.broker.engine.requeue(consumer, [sink.got[1][1]])
     site.turn()
     assert told(site) == [
         (queue.ident, [Part("c", 0, [Range(1, 3)])]),
@@ -44,7 +44,7 @@ def test_what_is_delivered_is_told_once_and_what_comes_again_is_marked() -> None
 
 def test_a_message_that_a_restart_would_lose_is_not_told_of() -> None:
     site = Site()
-    site.broker.record_deliveries()
+    site.broker.engine.record_deliveries()
     queue = site.queue("q")
     site.publish("q", b"a", durable=True)
     site.publish("q", b"b", durable=False)
@@ -55,14 +55,14 @@ def test_a_message_that_a_restart_would_lose_is_not_told_of() -> None:
 
 def test_a_delivery_stands_before_what_became_of_it() -> None:
     site = Site()
-    site.broker.record_deliveries()
+    site.broker.engine.record_deliveries()
     queue = site.queue("q", {"x-dead-letter-exchange": ""})
     site.publish("q", b"a", durable=True)
     site.publish("q", b"b", durable=True)
     for outcome in (Outcome.ACCEPTED, Outcome.REJECTED):
-        entry = site.broker.get(queue, auto_settle=False, label="g")
+        entry = site.broker.engine.get(queue, auto_settle=False, label="g")
         assert entry is not None
-        site.broker.settle(queue.getter, [entry], outcome)
+        site.broker.engine.settle(queue.getter, [entry], outcome)
     site.turn()
     kinds = [kind for _, kind, _ in site.restart().replayed]
     settled = [i for i, kind in enumerate(kinds) if kind in (Kind.SETTLE, Kind.COMMIT)]

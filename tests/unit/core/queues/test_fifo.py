@@ -20,7 +20,7 @@ def no_expiry(envelope: Envelope, time: int) -> int:
 
 
 def fifo(site: Site, limit: int = 1 << 20) -> Fifo:
-    return Fifo(site.broker.pager, limit, no_expiry)
+    return Fifo(site.broker.engine.pager, limit, no_expiry)
 
 
 def loaded_in_parts(order: Discipline, most: int) -> list[Entry]:
@@ -162,7 +162,7 @@ def test_one_long_header_of_many_messages_counts_once() -> None:
 def test_what_recovery_knows_of_deliveries_is_told_when_it_is_read() -> None:
     site = Site()
     order = fifo(site)
-    lsn = site.broker.pager.store(Run(Envelope("", "q"), 1, 5), [b"a", b"b", b"c", b"d"])
+    lsn = site.broker.engine.pager.store(Run(Envelope("", "q"), 1, 5), [b"a", b"b", b"c", b"d"])
     order.tail.append(1, 4, lsn, 0)
     order.delivered_below = 3
     order.deliveries = {2: 7, 4: 1}

@@ -20,7 +20,7 @@ def no_expiry(envelope: Envelope, time: int) -> int:
 
 
 def fifo(site: Site, limit: int = 1 << 20) -> Fifo:
-    return Fifo(site.broker.pager, limit, no_expiry)
+    return Fifo(site.broker.engine.pager, limit, no_expiry)
 
 
 def loaded_in_parts(order: Discipline, most: int) -> list[Entry]:
@@ -34,7 +34,7 @@ def loaded_in_parts(order: Discipline, most: int) -> list[Entry]:
 
 class TestPriority:
     def make(self, site: Site, highest: int, limit: int = 1 << 20) -> Priority:
-        return Priority(highest, site.broker.pager, lambda: fifo(site, limit))
+        return Priority(highest, site.broker.engine.pager, lambda: fifo(site, limit))
 
     @pytest.mark.rule("ORD-6")
     @given(

@@ -28,7 +28,7 @@ class TestPositions:
         queue = site.queue()
         site.publish("q", *numbered(3))
         assert [position for position, _, _ in site.ready(queue)] == [1, 2, 3]
-        site.broker.purge(queue)
+        site.broker.directory.purge(queue)
         site.publish("q", b"x")
         assert site.ready(queue) == [(4, b"x", False)]
 
@@ -39,8 +39,8 @@ class TestPositions:
         site.publish("q", *numbered(5))
         site.turn()
         assert sink.contents == numbered(3)
-        site.broker.unsubscribe(consumer)
-        site.broker.requeue(consumer, [sink.got[2][1], sink.got[0][1]])
+        site.broker.engine.unsubscribe(consumer)
+        site.broker.engine.requeue(consumer, [sink.got[2][1], sink.got[0][1]])
         assert site.ready(queue) == [(1, b"0", True), (3, b"2", True), (4, b"3", False), (5, b"4", False)]
         assert queue.unsettled == 1
 
@@ -61,7 +61,7 @@ class TestPositions:
             entries = [entry for _, entry in sink.got[settled:]]
             assert 1 <= len(entries) <= credit
             settled += len(entries)
-            site.broker.settle(consumer, entries, Outcome.ACCEPTED)
+            site.broker.engine.settle(consumer, entries, Outcome.ACCEPTED)
             site.turn()
         assert sink.contents == wanted
         assert site.live() == 0
@@ -134,13 +134,13 @@ class TestLengthLimit:
     def test_it_holds_whenever_somebody_looks(self, site: Site) -> None:
         queue = site.queue(arguments={"x-max-length": 1})
         site.publish("q", *numbered(3))
-        entry = site.broker.get(queue, auto_settle=True)
+        entry = site.broker.engine.get(queue, auto_settle=True)
         assert entry is not None
         assert entry.content == b"2"
         site.publish("q", *numbered(3))
         assert site.queue(arguments={"x-max-length": 1}).ready == 1
         site.publish("q", *numbered(3))
-        assert site.broker.purge(queue) == 1
+        assert site.broker.directory.purge(queue) == 1
 
     def test_deliveries_do_not_count_until_they_come_back(self, site: Site) -> None:
         queue = site.queue(arguments={"x-max-length": 2})
@@ -148,8 +148,8 @@ class TestLengthLimit:
         site.publish("q", *numbered(4))
         site.turn()
         assert sink.contents == numbered(2)
-        site.broker.unsubscribe(consumer)
-        site.broker.requeue(consumer, [entry for _, entry in sink.got])
+        site.broker.engine.unsubscribe(consumer)
+        site.broker.engine.requeue(consumer, [entry for _, entry in sink.got])
         site.turn()
         assert site.contents() == [b"2", b"3"]
         assert site.live() == 2
@@ -160,10 +160,10 @@ class TestLengthLimit:
         consumer, sink = site.consume(queue, credit=4)
         site.turn()
         assert queue.bytes == 60
-        site.broker.requeue(consumer, [sink.got[0][1]])
-        site.broker.unsubscribe(consumer)
+        site.broker.engine.requeue(consumer, [sink.got[0][1]])
+        site.broker.engine.unsubscribe(consumer)
         assert queue.bytes == 70
-        site.broker.purge(queue)
+        site.broker.directory.purge(queue)
         assert queue.bytes == 0
         site.turn()
         assert site.restart().vhost.queue("q").bytes == 30, "the three that a client holds"
@@ -228,7 +228,7 @@ class TestTimeToLive:
         assert sink.contents == [b"a"]
         site.after(1)
         assert queue.ready == 0
-        site.broker.settle(consumer, [sink.got[0][1]], Outcome.ACCEPTED)
+        site.broker.engine.settle(consumer, [sink.got[0][1]], Outcome.ACCEPTED)
         site.turn()
         assert site.live() == 0
 
@@ -238,8 +238,8 @@ class TestTimeToLive:
         site.publish("q", b"a")
         site.turn()
         site.after(200)
-        site.broker.unsubscribe(consumer)
-        site.broker.requeue(consumer, [sink.got[0][1]])
+        site.broker.engine.unsubscribe(consumer)
+        site.broker.engine.requeue(consumer, [sink.got[0][1]])
         site.after(1)
         assert queue.ready == 0
 
@@ -251,7 +251,7 @@ class TestTimeToLive:
         first.publish("q", *numbered(20))
         first.publish("other", *numbered(3), ttl=100)
         first.turn()
-        first.broker.now += 50
+        first.broker.engine.now += 50
         second = first.restart(resident_limit=limit)
         second.after(50)
         assert second.contents() == numbered(20)
@@ -264,11 +264,11 @@ class TestTimeToLive:
         queue = site.queue()
         site.publish("q", b"old", ttl=10)
         site.publish("q", b"new")
-        site.broker.now += 11
-        entry = site.broker.get(queue, auto_settle=True)
+        site.broker.engine.now += 11
+        entry = site.broker.engine.get(queue, auto_settle=True)
         assert entry is not None
         assert entry.content == b"new"
-        assert site.broker.get(queue, auto_settle=True) is None
+        assert site.broker.engine.get(queue, auto_settle=True) is None
 
 
 class TestExpiry:
@@ -284,7 +284,7 @@ class TestExpiry:
         consumer, _ = site.consume(queue)
         for _ in range(5):
             site.after(90)
-        site.broker.unsubscribe(consumer)
+        site.broker.engine.unsubscribe(consumer)
         site.after(99)
         assert "q" in site.vhost.queues
         site.after(1)
@@ -296,7 +296,7 @@ class TestExpiry:
             site.after(60)
             site.queue(arguments={"x-expires": 100})
             site.after(60)
-            site.broker.get(queue, auto_settle=True)
+            site.broker.engine.get(queue, auto_settle=True)
         site.publish("q", b"is no use")
         site.after(101)
         assert "q" not in site.vhost.queues
@@ -304,21 +304,21 @@ class TestExpiry:
     def test_many_uses_cost_no_memory(self, site: Site) -> None:
         queue = site.queue(arguments={"x-expires": 100_000})
         for _ in range(1000):
-            site.broker.get(queue, auto_settle=True)
-        assert len(site.broker.deadlines) == 1
+            site.broker.engine.get(queue, auto_settle=True)
+        assert len(site.broker.engine.deadlines) == 1
 
     def test_nothing_is_due_for_a_queue_that_was_deleted(self, site: Site) -> None:
         for _ in range(200):
             queue = site.queue(arguments={"x-expires": 100_000, "x-message-ttl": 50_000})
             site.publish("q", b"x")
-            site.broker.delete_queue(queue)
-        assert site.broker.next_deadline() is None
+            site.broker.directory.delete_queue(queue)
+        assert site.broker.engine.next_deadline() is None
         site.after(200_000)
 
     def test_a_lease_begins_anew_after_a_restart(self, site: Site) -> None:
         site.queue(arguments={"x-expires": 100})
         site.sync()
-        site.broker.now += 90
+        site.broker.engine.now += 90
         second = site.restart()
         second.after(99)
         assert "q" in second.vhost.queues
@@ -355,7 +355,7 @@ class TestServing:
         site.turn()
         assert sum(len(sink.got) for sink in sinks) == 3
         consumer, entry = sinks[0].got[0]
-        site.broker.settle(consumer, [entry], Outcome.ACCEPTED)
+        site.broker.engine.settle(consumer, [entry], Outcome.ACCEPTED)
         site.turn()
         assert sum(len(sink.got) for sink in sinks) == 4
         assert window.credit == 0
@@ -376,7 +376,7 @@ class TestServing:
         site.publish("q", *numbered(4))
         site.turn()
         assert (one.contents, two.contents) == (numbered(2), [])
-        site.broker.unsubscribe(first)
+        site.broker.engine.unsubscribe(first)
         site.turn()
         assert two.contents == numbered(2, 2)
 
@@ -388,7 +388,7 @@ class TestServing:
         site.turn()
         assert sink.contents == []
         sink.writable = True
-        site.broker.wake(*sink.waiting)
+        site.broker.engine.wake(*sink.waiting)
         site.turn()
         assert sink.contents == [b"x"]
 
@@ -431,7 +431,7 @@ class TestEscrow:
         site.broker.transactions.commit(branch)
         site.publish("q", b"plain", durable=False)
         assert queue.ready == 0
-        assert site.broker.get(queue, auto_settle=True) is None
+        assert site.broker.engine.get(queue, auto_settle=True) is None
         site.sync()
         assert site.contents() == [b"tx", b"plain"]
 
@@ -449,6 +449,6 @@ class TestEscrow:
         branch = site.begin()
         site.broker.transactions.enlist(branch, site.publication("q", b"tx"))
         site.broker.transactions.commit(branch)
-        site.broker.delete_queue(queue)
+        site.broker.directory.delete_queue(queue)
         site.turn()
         assert site.live() == 0

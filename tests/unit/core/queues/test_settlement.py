@@ -22,11 +22,11 @@ def test_one_record_for_each_queue_and_outcome() -> None:
     site = Site()
     one, two = site.queue("one"), site.queue("two")
     entries = taken(site, one, *[b"x"] * 6)
-    site.broker.settlements.add(one, entries[:2], Outcome.ACCEPTED)
-    site.broker.settlements.add(one, entries[3:4], Outcome.ACCEPTED)
-    site.broker.settlements.add(one, entries[5:], Outcome.REJECTED)
-    site.broker.settlements.add(two, taken(site, two, b"y"), Outcome.ACCEPTED)
-    site.broker.settlements.flush()
+    site.broker.engine.settlements.add(one, entries[:2], Outcome.ACCEPTED)
+    site.broker.engine.settlements.add(one, entries[3:4], Outcome.ACCEPTED)
+    site.broker.engine.settlements.add(one, entries[5:], Outcome.REJECTED)
+    site.broker.engine.settlements.add(two, taken(site, two, b"y"), Outcome.ACCEPTED)
+    site.broker.engine.settlements.flush()
     assert site.live() == 2
     assert [decode_settle(record) for record in site.records(Kind.SETTLE)] == [
         Settle(one.ident, Outcome.ACCEPTED, [Range(1, 2), Range(4, 1)]),
@@ -40,9 +40,9 @@ def test_what_is_transient_needs_no_record() -> None:
     durable, transient = site.queue("durable"), site.queue("transient", durable=False)
     site.sync()
     entries = taken(site, durable, b"a", durable=False)
-    site.broker.settlements.add(durable, entries, Outcome.ACCEPTED)
-    site.broker.settlements.add(transient, taken(site, transient, b"b"), Outcome.ACCEPTED)
-    site.broker.settlements.flush()
+    site.broker.engine.settlements.add(durable, entries, Outcome.ACCEPTED)
+    site.broker.engine.settlements.add(transient, taken(site, transient, b"b"), Outcome.ACCEPTED)
+    site.broker.engine.settlements.flush()
     assert site.records(Kind.SETTLE) == []
     assert durable_positions(durable, entries) == []
 
@@ -52,8 +52,8 @@ def test_a_queue_with_both() -> None:
     queue = site.queue()
     entries = taken(site, queue, b"a") + taken(site, queue, b"b", durable=False) + taken(site, queue, b"c")
     assert durable_positions(queue, entries) == [1, 3]
-    site.broker.settlements.add(queue, entries, Outcome.ACCEPTED)
-    site.broker.settlements.flush()
+    site.broker.engine.settlements.add(queue, entries, Outcome.ACCEPTED)
+    site.broker.engine.settlements.flush()
     assert site.live() == 0
     assert decode_settle(site.records(Kind.SETTLE)[0]).ranges == [Range(1, 1), Range(3, 1)]
 
@@ -61,7 +61,7 @@ def test_a_queue_with_both() -> None:
 def test_flushing_nothing_writes_nothing() -> None:
     site = Site()
     before = site.journal.end_lsn
-    site.broker.settlements.flush()
+    site.broker.engine.settlements.flush()
     assert site.journal.end_lsn == before
 
 

@@ -119,7 +119,7 @@ class TestReading:
             while settled < len(sink.got):
                 consumer, entry = sink.got[settled]
                 assert len(sink.got) - settled <= credit
-                site.broker.settle(consumer, [entry], Outcome.ACCEPTED)
+                site.broker.engine.settle(consumer, [entry], Outcome.ACCEPTED)
                 settled += 1
                 site.turn()
             assert sink.contents == numbered(total)[start:]
@@ -133,7 +133,7 @@ class TestReading:
         fill(site, 1)
         sink = read(site, queue, "first", credit=2)
         consumer, entry = sink.got[0]
-        site.broker.requeue(consumer, [entry])
+        site.broker.engine.requeue(consumer, [entry])
         site.turn()
         assert [e.position for _, e in sink.got] == [1, 2, 3]
 
@@ -214,7 +214,7 @@ class TestRetention:
             site.publish("s", b"%030d" % i)
             site.turn()
         consumer, entry = sink.got[0]
-        site.broker.settle(consumer, [entry], Outcome.ACCEPTED)
+        site.broker.engine.settle(consumer, [entry], Outcome.ACCEPTED)
         site.turn()
         assert [e.position for _, e in sink.got] == [1, 8]
 
@@ -223,7 +223,7 @@ class TestRetention:
         queue = stream(site, max_age="1h")
         fill(site)
         _, sink = site.consume(queue, credit=3)
-        site.broker.delete_queue(queue)
+        site.broker.directory.delete_queue(queue)
         assert site.live() == 0
         assert len(sink.gone) == 1
-        assert site.broker.next_deadline() is None
+        assert site.broker.engine.next_deadline() is None

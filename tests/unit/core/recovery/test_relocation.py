@@ -50,7 +50,7 @@ def test_every_message_stays_readable(
     site = Site(resident_limit=limit, segment_bytes=300)
     one, two = site.queue("one"), site.queue("two")
     for name in ("one", "two"):
-        site.broker.bind_queue(site.vhost, "amq.fanout", name, "")
+        site.broker.directory.bind_queue(site.vhost, "amq.fanout", name, "")
     number = 0
     for where, count, durable in plan:
         contents = [b"%04d" % i for i in range(number, number + count)]
@@ -59,19 +59,19 @@ def test_every_message_stays_readable(
         site.publish(key, *contents, exchange=exchange, durable=durable)
     consumer, sink = site.consume(one, credit=len(one.order) or 1)
     site.turn()
-    site.broker.unsubscribe(consumer)
+    site.broker.engine.unsubscribe(consumer)
     gone = [entry for i, (_, entry) in enumerate(sink.got) if i in settled]
     kept = [entry for i, (_, entry) in enumerate(sink.got) if i not in settled]
-    site.broker.settle(consumer, gone, Outcome.ACCEPTED)
+    site.broker.engine.settle(consumer, gone, Outcome.ACCEPTED)
     sink.got = [(consumer, entry) for entry in kept]
-    site.broker.holders[sink] = None
+    site.broker.engine.holders[sink] = None
     site.turn()
     site.snapshot()
     live = site.live()
     move(site, 1, 1 + site.journal.synced_lsn * percent // 100)
     site.tidy()
     assert site.live() == live
-    site.broker.requeue(consumer, kept)
+    site.broker.engine.requeue(consumer, kept)
     again = site.restart()
     for name in ("one", "two"):
         waiting = site.vhost.queue(name).order
@@ -108,7 +108,7 @@ def test_it_goes_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = Relocation(site.broker, 1, site.journal.synced_lsn)
     number = 0
     while moved.step():
-        entry = site.broker.get(queue, auto_settle=True)
+        entry = site.broker.engine.get(queue, auto_settle=True)
         assert entry is not None
         assert entry.content == b"%050d" % number
         number += 1
@@ -122,7 +122,7 @@ def test_a_large_block_goes_in_pieces_and_stays_shared() -> None:
     site = Site(resident_limit=0, segment_bytes=1 << 20)
     for name in ("one", "two"):
         site.queue(name)
-        site.broker.bind_queue(site.vhost, "amq.fanout", name, "")
+        site.broker.directory.bind_queue(site.vhost, "amq.fanout", name, "")
     contents = [b"%06d" % i for i in range(12_000)]
     site.publish("", *contents, exchange="amq.fanout")
     site.publish("", *[b"x" * 400_000] * 6, exchange="amq.fanout")
@@ -142,15 +142,15 @@ def test_queues_that_have_different_parts_of_a_block_share_what_both_have(paged:
     site = Site(resident_limit=0)
     queues = [site.queue(name) for name in ("one", "two")]
     for queue in queues:
-        site.broker.bind_queue(site.vhost, "amq.fanout", queue.name, "")
+        site.broker.directory.bind_queue(site.vhost, "amq.fanout", queue.name, "")
     contents = [bytes([c]) * 300 for c in b"abcdefgh"]
     site.publish("", *contents, exchange="amq.fanout")
     site.turn()
     consumer, sink = site.consume(queues[0], credit=8)
     site.turn()
-    site.broker.unsubscribe(consumer)
-    site.broker.settle(consumer, [sink.got[i][1] for i in (0, 3, 4, 7)], Outcome.ACCEPTED)
-    site.broker.requeue(consumer, [sink.got[i][1] for i in (1, 2, 5, 6)])
+    site.broker.engine.unsubscribe(consumer)
+    site.broker.engine.settle(consumer, [sink.got[i][1] for i in (0, 3, 4, 7)], Outcome.ACCEPTED)
+    site.broker.engine.requeue(consumer, [sink.got[i][1] for i in (1, 2, 5, 6)])
     site.turn()
     if paged:  # after a restart, a block at the head is all that is in memory
         site = site.restart(resident_limit=0)
@@ -196,8 +196,8 @@ def test_what_went_meanwhile_is_not_copied() -> None:
         site.publish(name, *[b"y"] * 5)
     site.turn()
     moved = Relocation(site.broker, 1, site.journal.synced_lsn)
-    site.broker.purge(queue)
-    site.broker.delete_queue(other)
+    site.broker.directory.purge(queue)
+    site.broker.directory.delete_queue(other)
     while moved.step():
         pass
     site.turn()
@@ -209,7 +209,7 @@ def test_a_body_shared_by_queues_is_copied_once() -> None:
     site = Site(resident_limit=0)
     for name in ("one", "two"):
         site.queue(name)
-        site.broker.bind_queue(site.vhost, "amq.fanout", name, "")
+        site.broker.directory.bind_queue(site.vhost, "amq.fanout", name, "")
     site.publish("", b"x" * 2000, b"y" * 2000, exchange="amq.fanout")
     before = site.journal.end_lsn
     move(site)
@@ -222,13 +222,13 @@ def test_what_a_transaction_has_settled_but_not_committed_moves_too() -> None:
     queue = site.queue()
     site.publish("q", b"a", b"b")
     consumer, sink = site.consume(queue)
-    site.broker.holders[sink] = None
+    site.broker.engine.holders[sink] = None
     site.turn()
     end = site.journal.synced_lsn
     move(site, 1, end)
     assert all(entry.run.lsn >= end for _, entry in sink.got)
-    site.broker.requeue(consumer, [entry for _, entry in sink.got])
-    site.broker.unsubscribe(consumer)
+    site.broker.engine.requeue(consumer, [entry for _, entry in sink.got])
+    site.broker.engine.unsubscribe(consumer)
     assert site.contents() == [b"a", b"b"]
 
 
@@ -239,13 +239,13 @@ def test_what_clients_hold_of_a_deleted_queue_is_let_go(kind: str) -> None:
     for name in ("other", "q"):
         site.publish(name, b"a", b"b")
     consumer, sink = site.consume(queue, options=ConsumerOptions(stream_offset=StreamOffset("first")))
-    site.broker.holders[sink] = None
+    site.broker.engine.holders[sink] = None
     site.turn()
     assert len(sink.got) == 2
-    site.broker.delete_queue(queue)
+    site.broker.directory.delete_queue(queue)
     move(site)
     assert site.live() == 2
-    site.broker.settle(consumer, [entry for _, entry in sink.got], Outcome.ACCEPTED)
+    site.broker.engine.settle(consumer, [entry for _, entry in sink.got], Outcome.ACCEPTED)
     assert site.live() == other.ready == 2
 
 
@@ -280,13 +280,13 @@ class Upheaval:
         self.relocation: Relocation | None = None
         self.number = 0
         self.sink = Sink()
-        self.site.broker.holders[self.sink] = None
+        self.site.broker.engine.holders[self.sink] = None
         for name in ("one", "two", "urgent", "stream"):
             self.declare(name)
 
     def declare(self, name: str) -> None:
         self.site.queue(name, ARGUMENTS.get(name))
-        self.site.broker.bind_queue(self.site.vhost, "amq.fanout", name, "")
+        self.site.broker.directory.bind_queue(self.site.vhost, "amq.fanout", name, "")
 
     def bodies(self, count: int) -> list[bytes]:
         self.number += count
@@ -302,20 +302,20 @@ class Upheaval:
             case ("deliver", name, credit):
                 options = ConsumerOptions(stream_offset=StreamOffset("first"))
                 consumer, _ = site.consume(site.vhost.queue(name), self.sink, credit=credit, options=options)
-                broker.end_turn()
-                broker.unsubscribe(consumer)
+                broker.engine.end_turn()
+                broker.engine.unsubscribe(consumer)
             case ("get", name):
-                broker.get(site.vhost.queue(name), auto_settle=True)
+                broker.engine.get(site.vhost.queue(name), auto_settle=True)
             case ("settle", outcome, i) if self.sink.got:
                 consumer, entry = self.sink.got.pop(i % len(self.sink.got))
-                broker.settle(consumer, [entry], outcome)
+                broker.engine.settle(consumer, [entry], outcome)
             case ("requeue", i) if self.sink.got:
                 consumer, entry = self.sink.got.pop(i % len(self.sink.got))
-                broker.requeue(consumer, [entry])
+                broker.engine.requeue(consumer, [entry])
             case ("purge", name) if name != "stream":
-                broker.purge(site.vhost.queue(name))
+                broker.directory.purge(site.vhost.queue(name))
             case ("redeclare", name):
-                broker.delete_queue(site.vhost.queue(name))
+                broker.directory.delete_queue(site.vhost.queue(name))
                 self.declare(name)
             case ("restart",):
                 site.turn()
@@ -336,7 +336,7 @@ class Upheaval:
         self.site = self.site.restart(resident_limit=self.limit, segment_bytes=500)
         self.relocation = None
         self.sink.got = []
-        self.site.broker.holders[self.sink] = None
+        self.site.broker.engine.holders[self.sink] = None
 
     def contents(self, site: Site, *, durable: bool = False) -> dict[str, list[tuple[int, bytes]]]:
         """All that there is by queue, read from where it lies, what clients hold included."""
@@ -345,7 +345,7 @@ class Upheaval:
             messages = []
             for first, length, lsn, start in queue.order.references():
                 if lsn and not (durable and start & TRANSIENT):
-                    contents = site.broker.pager.load(Reference(first, length, lsn, start)).contents
+                    contents = site.broker.engine.pager.load(Reference(first, length, lsn, start)).contents
                     messages += [(first + i, content) for i, content in enumerate(contents)]
             for entry in queue.order.in_memory():
                 if not entry.run.lsn and not durable:

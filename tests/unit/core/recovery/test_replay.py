@@ -58,7 +58,7 @@ class Life:
 
     def broker_starts(self) -> None:
         self.sink.got = []
-        self.site.broker.holders[self.sink] = None
+        self.site.broker.engine.holders[self.sink] = None
 
     def contents(self, count: int) -> list[bytes]:
         self.number += count
@@ -74,14 +74,16 @@ class Life:
                 site.publish(name, *self.contents(count), durable=durable, priority=priority)
             case ("deliver", name, credit):
                 consumer, _ = site.consume(site.vhost.queue(name), self.sink, credit=credit)
-                site.broker.end_turn()
-                site.broker.unsubscribe(consumer)
+                site.broker.engine.end_turn()
+                site.broker.engine.unsubscribe(consumer)
             case ("accept" | "reject" as how, i):
                 if (held := self.held(i)) is not None:
-                    site.broker.settle(held[0], [held[1]], Outcome.ACCEPTED if how == "accept" else Outcome.REJECTED)
+                    site.broker.engine.settle(
+                        held[0], [held[1]], Outcome.ACCEPTED if how == "accept" else Outcome.REJECTED
+                    )
             case ("requeue", i):
                 if (held := self.held(i)) is not None:
-                    site.broker.requeue(held[0], [held[1]])
+                    site.broker.engine.requeue(held[0], [held[1]])
             case ("transact", one, two, i):
                 branch = site.begin()
                 for name in (one, two):
@@ -91,9 +93,9 @@ class Life:
                 site.broker.transactions.commit(branch)
             case ("purge", name):
                 if name != "stream":
-                    site.broker.purge(site.vhost.queue(name))
+                    site.broker.directory.purge(site.vhost.queue(name))
             case ("redeclare", name):
-                site.broker.delete_queue(site.vhost.queue(name))
+                site.broker.directory.delete_queue(site.vhost.queue(name))
                 site.queue(name, QUEUES[name])
             case ("wait", ms):
                 site.after(ms)
@@ -132,7 +134,7 @@ class Life:
         return [
             (reference.first + i, content)
             for reference in log.references()
-            for i, content in enumerate(self.site.broker.pager.load(reference).contents)
+            for i, content in enumerate(self.site.broker.engine.pager.load(reference).contents)
         ]
 
 
@@ -173,7 +175,7 @@ def test_what_was_delivered_before_a_crash_is_marked() -> None:
     queue = site.queue()
     site.publish("q", b"a", b"b", b"c")
     _, sink = site.consume(queue, credit=2)
-    site.broker.holders[sink] = None
+    site.broker.engine.holders[sink] = None
     site.turn()
     for running in (site.restart(), site.restart(resident_limit=0)):
         assert [again for _, _, again in running.ready(running.vhost.queue("q"))] == [True, True, False]

@@ -46,10 +46,10 @@ def test_a_queue_holds_what_waits_and_what_clients_have(limit: int) -> None:
     site.publish("q", b"transient", durable=False)
     site.publish("q", b"y")
     consumer, sink = site.consume(queue, credit=4)
-    site.broker.holders[sink] = None
+    site.broker.engine.holders[sink] = None
     site.turn()
-    site.broker.unsubscribe(consumer)
-    site.broker.requeue(consumer, [sink.got.pop(1)[1]])
+    site.broker.engine.unsubscribe(consumer)
+    site.broker.engine.requeue(consumer, [sink.got.pop(1)[1]])
     state = states(site)[queue.ident]
     assert [position for position, _, _ in rows(state)] == [*range(1, 11), 12]
     assert [index for _, _, index in rows(state)] == [*range(10), 0]
@@ -90,7 +90,7 @@ def test_it_is_the_state_of_the_moment_at_which_it_was_asked_for() -> None:
     site.publish("q", b"a", b"b")
     taken = snapshot(site.broker)
     site.publish("q", b"c")
-    site.broker.get(queue, auto_settle=True)
+    site.broker.engine.get(queue, auto_settle=True)
     site.queue("later")
     records = list(taken)
     assert sum(kind is Kind.QUEUE_DECLARED for kind, _ in records) == 1

@@ -88,7 +88,7 @@ class Life:
         self.known: dict[tuple[str, str], dict[int, Content]] = {}
         self.ends: dict[tuple[str, str], int] = {}
         self.gone: set[bytes] = set()
-        self.site.broker.holders[self.sink] = None
+        self.site.broker.engine.holders[self.sink] = None
         for name, arguments in QUEUES.items():
             self.site.queue(name, arguments)
 
@@ -131,14 +131,14 @@ class Life:
                 assert count == len(self.known.pop((name, group), {}))
             case ("deliver", name, credit):
                 consumer, _ = site.consume(self.queue(name), self.sink, credit=credit)
-                site.broker.end_turn()
-                site.broker.unsubscribe(consumer)
+                site.broker.engine.end_turn()
+                site.broker.engine.unsubscribe(consumer)
             case ("requeue" | "accept" as how,):
                 for consumer, entry in self.sink.got:
                     self.part_with(consumer, entry, accept=how == "accept")
                 self.sink.got = []
             case ("purge", name):
-                site.broker.purge(self.queue(name))
+                site.broker.directory.purge(self.queue(name))
             case ("wait", ms):
                 site.after(ms)
             case ("snapshot",):
@@ -154,14 +154,14 @@ class Life:
                 site.turn()
                 self.site = site.restart(resident_limit=self.limit, segment_bytes=500)
                 self.sink.got = []
-                self.site.broker.holders[self.sink] = None
+                self.site.broker.engine.holders[self.sink] = None
 
     def part_with(self, consumer: Consumer, entry: Entry, *, accept: bool) -> None:
         if accept:
             self.gone.add(entry.content)
-            self.site.broker.settle(consumer, [entry], Outcome.ACCEPTED)
+            self.site.broker.engine.settle(consumer, [entry], Outcome.ACCEPTED)
         else:
-            self.site.broker.requeue(consumer, [entry])
+            self.site.broker.engine.requeue(consumer, [entry])
 
     def settle(self, name: str, group: str, part: int, *, in_branch: bool) -> None:
         broker = self.site.broker
@@ -252,8 +252,8 @@ class TestHolding:
         consumer, sink = site.consume(queue, credit=3)
         site.turn()
         reservations.reserve(queue, "g", 4)
-        site.broker.unsubscribe(consumer)
-        site.broker.requeue(consumer, [entry for _, entry in sink.got])
+        site.broker.engine.unsubscribe(consumer)
+        site.broker.engine.requeue(consumer, [entry for _, entry in sink.got])
         assert reservations.reserve(queue, "g", 4).added == 4
         assert read(site, queue, "g", 1, 9) == [
             *((position, b"%d" % (position - 1), False) for position in (4, 5, 6, 7)),
@@ -310,7 +310,7 @@ class TestHolding:
         site.turn()
         site = site.restart(resident_limit=0)
         queue = site.vhost.queue("q")
-        site.broker.now += 10
+        site.broker.engine.now += 10
         assert site.broker.reservations.reserve(queue, "g", 2).added == 1
         site.after(10_000)
         assert read(site, queue, "g", 1, 2) == [(2, b"new", False)]
@@ -334,19 +334,19 @@ class TestHolding:
     def test_a_purge_does_not_touch_it(self, site: Site) -> None:
         queue = site.vhost.queue("q")
         site.broker.reservations.reserve(queue, "g", 4)
-        assert site.broker.purge(queue) == 6
+        assert site.broker.directory.purge(queue) == 6
         assert len(read(site, queue, "g", 1, 5)) == 4
 
     def test_a_queue_goes_with_its_holds_but_is_not_empty(self, site: Site) -> None:
         queue, reservations = site.vhost.queue("q"), site.broker.reservations
         reservations.reserve(queue, "g", 10)
         with pytest.raises(BrokerError, match="not empty"):
-            site.broker.delete_queue(queue, if_empty=True)
+            site.broker.directory.delete_queue(queue, if_empty=True)
         work = reservations.settlement(queue, "g", 4)
         assert work is not None
         branch = site.begin()
         site.broker.transactions.settle_reservation(branch, work)
-        site.broker.delete_queue(queue)
+        site.broker.directory.delete_queue(queue)
         assert site.live() == 0
         assert site.broker.transactions.commit(branch).lsn == site.journal.end_lsn
         site.turn()
@@ -364,7 +364,7 @@ class TestHolding:
         with pytest.raises(BrokerError, match="in exclusive use") as caught:
             reservations.reserve(queue, "g", 1)
         assert caught.value.condition is Condition.ACCESS_REFUSED
-        site.broker.unsubscribe(consumer)
+        site.broker.engine.unsubscribe(consumer)
         monkeypatch.setattr(module, "GROUPS", 1)
         reservations.reserve(queue, "g", 1)
         with pytest.raises(BrokerError, match="remembers 1 groups") as caught:

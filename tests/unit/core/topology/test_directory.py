@@ -23,24 +23,24 @@ def site() -> Site:
 
 def topology(site: Site) -> list[tuple[Kind, dict[str, Any]]]:
     """Everything durable, by name."""
-    return sorted(site.broker.topology_records(), key=repr)
+    return sorted(site.broker.directory.topology_records(), key=repr)
 
 
 class TestVirtualHosts:
     def test_adding(self, site: Site) -> None:
-        assert site.broker.add_vhost("two")
-        assert not site.broker.add_vhost("two")
+        assert site.broker.directory.add_vhost("two")
+        assert not site.broker.directory.add_vhost("two")
         site.sync()
-        assert set(site.restart().broker.vhosts) == {"/", "two"}
+        assert set(site.restart().broker.directory.vhosts) == {"/", "two"}
 
     def test_deleting_takes_everything_along(self, site: Site) -> None:
         queue = site.queue()
         site.publish("q", b"x")
-        site.broker.declare_exchange(site.vhost, "x", "topic", durable=True)
-        site.broker.bind_queue(site.vhost, "x", "q", "#")
-        site.broker.record_access(site.broker.access.add_user("u", "hash"))
-        site.broker.record_access(site.broker.access.set_permission("u", "/", "", "", ""))
-        site.broker.delete_vhost("/")
+        site.broker.directory.declare_exchange(site.vhost, "x", "topic", durable=True)
+        site.broker.directory.bind_queue(site.vhost, "x", "q", "#")
+        site.broker.directory.record_access(site.broker.access.add_user("u", "hash"))
+        site.broker.directory.record_access(site.broker.access.set_permission("u", "/", "", "", ""))
+        site.broker.directory.delete_vhost("/")
         site.turn()
         assert queue.deleted
         assert site.live() == 0
@@ -50,7 +50,7 @@ class TestVirtualHosts:
         assert again.broker.access.permissions == {}
 
     def test_one_that_is_not_there(self, site: Site) -> None:
-        for do in (site.broker.vhost, site.broker.delete_vhost):
+        for do in (site.broker.directory.vhost, site.broker.directory.delete_vhost):
             with pytest.raises(BrokerError, match="no such vhost 'no'") as refused:
                 do("no")
             assert refused.value.condition is Condition.NOT_FOUND
@@ -83,8 +83,8 @@ class TestQueues:
         session = Session("one")
         queue = site.queue("mine", exclusive=True, session=session)
         site.queue("ours", session=session)
-        site.broker.delete_queue(site.queue("gone", exclusive=True, session=session))
-        site.broker.end_session(session)
+        site.broker.directory.delete_queue(site.queue("gone", exclusive=True, session=session))
+        site.broker.directory.end_session(session)
         assert set(site.vhost.queues) == {"ours"}
         assert queue.deleted
         assert not session.exclusive
@@ -100,14 +100,14 @@ class TestQueues:
         queue = site.queue()
         site.publish("q", b"x")
         with pytest.raises(BrokerError, match="queue 'q' in vhost '/' not empty"):
-            site.broker.delete_queue(queue, if_empty=True)
+            site.broker.directory.delete_queue(queue, if_empty=True)
         consumer, sink = site.consume(queue)
         with pytest.raises(BrokerError, match="queue 'q' in vhost '/' in use"):
-            site.broker.delete_queue(queue, if_unused=True)
+            site.broker.directory.delete_queue(queue, if_unused=True)
         site.turn()
-        site.broker.unsubscribe(consumer)
-        assert site.broker.delete_queue(queue, if_empty=True, if_unused=True) == 0
-        site.broker.settle(consumer, [sink.got[0][1]], Outcome.ACCEPTED)
+        site.broker.engine.unsubscribe(consumer)
+        assert site.broker.directory.delete_queue(queue, if_empty=True, if_unused=True) == 0
+        site.broker.engine.settle(consumer, [sink.got[0][1]], Outcome.ACCEPTED)
         site.turn()
         assert (site.live(), site.restart().vhost.queues) == (0, {})
 
@@ -116,16 +116,16 @@ class TestQueues:
         site.publish("q", b"x", b"y")
         consumer, sink = site.consume(queue, credit=1)
         site.turn()
-        assert site.broker.delete_queue(queue) == 1
+        assert site.broker.directory.delete_queue(queue) == 1
         assert sink.gone == [consumer]
-        site.broker.unsubscribe(consumer)
+        site.broker.engine.unsubscribe(consumer)
         assert site.live() == 1, "what a client holds can still be settled"
 
     def test_settlements_of_the_turn_come_before_it_goes(self, site: Site) -> None:
         queue = site.queue()
         site.publish("q", b"x")
-        site.broker.get(queue, auto_settle=True)
-        site.broker.delete_queue(queue)
+        site.broker.engine.get(queue, auto_settle=True)
+        site.broker.directory.delete_queue(queue)
         site.turn()
         kinds = [kind for _, kind, _ in site.restart().replayed]
         assert kinds[-2:] == [Kind.SETTLE, Kind.QUEUE_DELETED]
@@ -134,9 +134,9 @@ class TestQueues:
         queue = site.queue()
         site.publish("q", *[b"x"] * 5)
         site.publish("q", b"y", durable=False)
-        held = site.broker.get(queue, auto_settle=False)
-        assert site.broker.purge(queue) == 5
-        assert site.broker.purge(queue) == 0
+        held = site.broker.engine.get(queue, auto_settle=False)
+        assert site.broker.directory.purge(queue) == 5
+        assert site.broker.directory.purge(queue) == 0
         site.turn()
         again = site.restart()
         assert held is not None
@@ -148,13 +148,13 @@ class TestQueues:
         queue = site.queue()
         for i in range(30):
             site.publish("q", b"x", durable=bool(i % 3))
-        assert site.broker.purge(queue) == 30
+        assert site.broker.directory.purge(queue) == 30
         site.turn()
         assert (site.live(), site.restart().contents()) == (0, [])
 
     def test_idents_are_never_given_twice(self, site: Site) -> None:
         first = site.queue("one").ident
-        site.broker.delete_queue(site.vhost.queue("one"))
+        site.broker.directory.delete_queue(site.vhost.queue("one"))
         site.snapshot()
         again = site.restart()
         assert again.queue("two").ident > first
@@ -162,11 +162,11 @@ class TestQueues:
 
 class TestExchanges:
     def test_an_auto_delete_exchange_goes_with_the_queue_that_held_it(self, site: Site) -> None:
-        site.broker.declare_exchange(site.vhost, "x", "direct", durable=True, auto_delete=True)
-        site.broker.declare_exchange(site.vhost, "up", "fanout", durable=True)
-        site.broker.bind_exchange(site.vhost, "up", "x", "")
-        site.broker.bind_queue(site.vhost, "x", site.queue().name, "k")
-        site.broker.delete_queue(site.vhost.queue("q"))
+        site.broker.directory.declare_exchange(site.vhost, "x", "direct", durable=True, auto_delete=True)
+        site.broker.directory.declare_exchange(site.vhost, "up", "fanout", durable=True)
+        site.broker.directory.bind_exchange(site.vhost, "up", "x", "")
+        site.broker.directory.bind_queue(site.vhost, "x", site.queue().name, "k")
+        site.broker.directory.delete_queue(site.vhost.queue("q"))
         site.sync()
         for running in (site, site.restart()):
             assert "x" not in running.vhost.exchanges
@@ -174,13 +174,13 @@ class TestExchanges:
 
     def test_what_is_not_durable_is_not_written(self, site: Site) -> None:
         before = site.journal.end_lsn
-        site.broker.declare_exchange(site.vhost, "x", "direct")
+        site.broker.directory.declare_exchange(site.vhost, "x", "direct")
         site.queue("passing", durable=False)
-        site.broker.bind_queue(site.vhost, "x", "passing", "")
-        site.broker.bind_queue(site.vhost, "amq.direct", "passing", "")
-        site.broker.unbind_queue(site.vhost, "amq.direct", "passing", "")
-        site.broker.delete_exchange(site.vhost, "x")
-        site.broker.delete_queue(site.vhost.queue("passing"))
+        site.broker.directory.bind_queue(site.vhost, "x", "passing", "")
+        site.broker.directory.bind_queue(site.vhost, "amq.direct", "passing", "")
+        site.broker.directory.unbind_queue(site.vhost, "amq.direct", "passing", "")
+        site.broker.directory.delete_exchange(site.vhost, "x")
+        site.broker.directory.delete_queue(site.vhost.queue("passing"))
         assert site.journal.end_lsn == before
 
 
@@ -205,19 +205,19 @@ def do(site: Site, step: tuple[Any, ...]) -> None:
         case ("queue", name, durable):
             site.queue(name, durable=durable)
         case ("delete queue", name):
-            broker.delete_queue(vhost.queue(name))
+            broker.directory.delete_queue(vhost.queue(name))
         case ("exchange", name, durable, auto_delete):
-            broker.declare_exchange(vhost, name, "topic", durable=durable, auto_delete=auto_delete)
+            broker.directory.declare_exchange(vhost, name, "topic", durable=durable, auto_delete=auto_delete)
         case ("delete exchange", name):
-            broker.delete_exchange(vhost, name)
+            broker.directory.delete_exchange(vhost, name)
         case ("bind", source, name):
-            broker.bind_queue(vhost, source, name, "k", {"x": b"\x00"})
+            broker.directory.bind_queue(vhost, source, name, "k", {"x": b"\x00"})
         case ("bind exchange", source, name):
-            broker.bind_exchange(vhost, source, name, "k")
+            broker.directory.bind_exchange(vhost, source, name, "k")
         case ("unbind", source, name):
-            broker.unbind_queue(vhost, source, name, "k", {"x": b"\x00"})
+            broker.directory.unbind_queue(vhost, source, name, "k", {"x": b"\x00"})
         case ("unbind exchange", source, name):
-            broker.unbind_exchange(vhost, source, name, "k")
+            broker.directory.unbind_exchange(vhost, source, name, "k")
         case ("publish", key):
             site.publish(key, b"x")
         case _:
@@ -234,7 +234,7 @@ def test_a_restart_brings_back_every_durable_name(plan: list[tuple[Any, ...]]) -
     site.turn()
     again = site.restart()
     assert topology(again) == topology(site)
-    for queue in site.broker.durable_queues():
+    for queue in site.broker.directory.durable_queues():
         assert again.contents(queue.name) == site.contents(queue.name)
     again.snapshot()
     assert topology(again.restart()) == topology(site)

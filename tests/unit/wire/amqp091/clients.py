@@ -66,7 +66,7 @@ class Server(SimServer):
     def after(self, ms: int) -> None:
         """A turn, so many milliseconds later."""
         self.now += ms
-        self.broker.now = self.now
+        self.broker.engine.now = self.now
         self.end_turn()
         self.run_disk()
 
@@ -123,7 +123,7 @@ def fails_connection(client: SimClient, code: int, *words: str) -> spec.Connecti
 
 def bodies(made: SimServer, name: str = "q") -> list[bytes]:
     """What waits in a queue."""
-    queue = made.broker.vhost("/").queue(name)
+    queue = made.broker.directory.vhost("/").queue(name)
     entries = []
     while len(queue.order):
         entries += queue.order.take(1000)

@@ -48,7 +48,7 @@ class TestConsume:
         assert client.expect(1, spec.BasicCancelOk).consumer_tag == "never was"
         client.publish(1, "q", b"b")
         assert bodies(made) == [b"b"]
-        assert made.broker.vhost("/").queue("q").unsettled == 1
+        assert made.broker.directory.vhost("/").queue("q").unsettled == 1
 
     def test_the_answer_comes_before_the_first_delivery(self) -> None:
         _, client = pair()
@@ -81,7 +81,7 @@ class TestConsume:
         client.publish(1, "q", b"a")
         client.deliveries()
         client.call(1, spec.ChannelClose(200, "", 0, 0), spec.ChannelCloseOk)
-        assert "q" not in made.broker.vhost("/").queues
+        assert "q" not in made.broker.directory.vhost("/").queues
 
     def test_priorities(self) -> None:
         _, client = pair()
@@ -253,7 +253,7 @@ class TestQuorum:
 
 def test_what_one_may_not_read() -> None:
     made = server(users=("guest", "writer"))
-    made.broker.record_access(made.broker.access.set_permission("writer", "/", ".*", ".*", "^$"))
+    made.broker.directory.record_access(made.broker.access.set_permission("writer", "/", ".*", ".*", "^$"))
     client = SimClient(made, user="writer")
     client.open_channel(1)
     client.declare(1, "q")

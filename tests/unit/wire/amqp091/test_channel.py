@@ -34,7 +34,7 @@ class TestSettling:
         made, client = consuming(0, b"1", b"2", b"3")
         assert tags(client) == [1, 2, 3]
         client.send(2, method)
-        assert made.broker.vhost("/").queue("q").unsettled == len(left)
+        assert made.broker.directory.vhost("/").queue("q").unsettled == len(left)
         client.call(2, spec.ChannelClose(200, "", 0, 0), spec.ChannelCloseOk)
         assert bodies(made) == [b"%d" % i for i in left]
 
@@ -90,7 +90,7 @@ class TestSettling:
         client.send(2, spec.BasicAck(4, True))
         client.send(2, spec.BasicAck(5))
         assert not client.inbox
-        assert made.broker.vhost("/").queue("q").unsettled == 0
+        assert made.broker.directory.vhost("/").queue("q").unsettled == 0
         client.send(2, spec.BasicAck(6))
         fails_channel(client, 2, codes.PRECONDITION_FAILED, "unknown delivery tag 6")
 
@@ -316,7 +316,9 @@ class TestConfirms:
 class TestPublishing:
     def test_what_costs_the_channel(self) -> None:
         made, client = pair()
-        made.broker.record_access(made.broker.access.set_topic_permission("guest", "/", "amq.topic", "^ok", ".*"))
+        made.broker.directory.record_access(
+            made.broker.access.set_topic_permission("guest", "/", "amq.topic", "^ok", ".*")
+        )
         for exchange, key, header, code in (
             ("nowhere", "", PERSISTENT, codes.NOT_FOUND),
             ("amq.topic", "no", PERSISTENT, codes.ACCESS_REFUSED),
@@ -336,7 +338,7 @@ class TestPublishing:
         made, client = pair()
         queue(client)
         client.publish(1, "q", b"a")
-        made.broker.record_access(made.broker.access.set_permission("guest", "/", ".*", "^$", ".*"))
+        made.broker.directory.record_access(made.broker.access.set_permission("guest", "/", ".*", "^$", ".*"))
         client.publish(1, "q", b"b")
         fails_channel(client, 1, codes.ACCESS_REFUSED, "exchange 'amq.default'")
         assert bodies(made) == [b"a"]
@@ -399,7 +401,7 @@ def test_what_is_held_can_be_looked_at_part_by_part() -> None:
     client.call(2, spec.TxSelect(), spec.TxSelectOk)
     client.send(2, spec.BasicAck(3, True), spec.BasicAck(5))
     positions: list[int] = []
-    for holder in made.broker.holders:
+    for holder in made.broker.engine.holders:
         everything = list(holder.held())
         positions += [entry.position for _, entry in everything]
         for most in (1, 2, 4, 20):

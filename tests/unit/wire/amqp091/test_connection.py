@@ -112,7 +112,7 @@ class TestClosing:
         client.send(2, spec.BasicConsume("q", "t"))
         client.send(2, spec.BasicAck(1))
         client.publish(2, "q", b"in tx")
-        queue = made.broker.vhost("/").queue("q")
+        queue = made.broker.directory.vhost("/").queue("q")
         assert (queue.ready, queue.unsettled) == (0, 3)
         if how == "lost":
             client.lose()
@@ -127,8 +127,8 @@ class TestClosing:
         made.run_disk()
         assert bodies(made) == [b"a", b"b", b"c"]
         assert (queue.unsettled, len(queue.consumers)) == (0, 0)
-        assert "mine" not in made.broker.vhost("/").queues
-        assert not made.broker.holders
+        assert "mine" not in made.broker.directory.vhost("/").queues
+        assert not made.broker.engine.holders
 
     def test_a_client_that_does_not_answer_is_not_waited_for(self) -> None:
         made, client = pair()
@@ -274,14 +274,14 @@ class TestBlocking:
         client.send(1, spec.QueueDeclare("behind"))
         assert made.waiters
         assert set(made.waiters) == {endpoint}
-        queue = made.broker.vhost("/").queue("q")
+        queue = made.broker.directory.vhost("/").queue("q")
         assert queue.ready == 1
-        assert "behind" not in made.broker.vhost("/").queues
+        assert "behind" not in made.broker.directory.vhost("/").queues
         endpoint.block("")
         made.receive(client.port, b"")
         made.end_turn()
         assert queue.ready == 3
-        assert "behind" in made.broker.vhost("/").queues
+        assert "behind" in made.broker.directory.vhost("/").queues
         made.waiters.clear()
         client.publish(1, "q", b"c")
         assert queue.ready == 4
@@ -310,7 +310,7 @@ class TestBlocking:
         monkeypatch.setattr(made, "publishing", lambda endpoint: endpoint.block("low on disk"))
         client.declare(1, "q")
         client.publish(1, "q", b"a")
-        assert made.broker.vhost("/").queue("q").ready == 0
+        assert made.broker.directory.vhost("/").queue("q").ready == 0
         assert made.waiters
         client.expect(0, spec.ConnectionBlocked)
 
@@ -332,7 +332,7 @@ class TestBlocking:
         client.port.endpoint.block("")
         client.port.endpoint.receive(b"")
         made.end_turn()
-        assert made.broker.vhost("/").queue("q").ready == 0
+        assert made.broker.directory.vhost("/").queue("q").ready == 0
 
     def test_a_client_that_reads_too_slowly_gets_no_more(self) -> None:
         made, client = pair(outbox=10_000)

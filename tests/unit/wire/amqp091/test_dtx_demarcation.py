@@ -95,7 +95,7 @@ def test_whatever_ends_the_channel_undoes_its_work(how: str, suspended: bool) ->
         case _:
             client.send(1, spec.QueueDeclare("none", passive=True))
     assert bodies(server) == [b"1"]
-    assert not server.broker.vhost("/").queue("q").unsettled
+    assert not server.broker.directory.vhost("/").queue("q").unsettled
     (view,) = server.broker.branches.views()
     assert (view.state, view.workers) == ("rollback_only", 0)
     assert server.broker.coordinator.prepare(X).status is XaStatus.RB_ROLLBACK
@@ -165,4 +165,4 @@ def test_what_is_over_the_bounds_goes_back_for_every_consumer() -> None:
     client.send(1, spec.BasicAck(0, multiple=True))
     fails_channel(client, 1, 506)
     assert (bodies(server, "q"), bodies(server, "r")) == ([b"1", b"2", b"3", b"4"], [b"5", b"6"])
-    assert [server.broker.vhost("/").queue(name).unsettled for name in "qr"] == [0, 0]
+    assert [server.broker.directory.vhost("/").queue(name).unsettled for name in "qr"] == [0, 0]

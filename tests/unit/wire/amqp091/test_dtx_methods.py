@@ -83,8 +83,8 @@ def test_another_virtual_host_knows_nothing_of_a_branch() -> None:
     (name,) = prepared(server, client, 1)
     ended = xid(1).encode()
     client.call(2, spec.DtxDemarcationStart(ended), spec.DtxDemarcationStartOk)
-    server.broker.add_vhost("other")
-    server.broker.record_access(server.broker.access.set_permission("guest", "other", ".*", ".*", ".*"))
+    server.broker.directory.add_vhost("other")
+    server.broker.directory.record_access(server.broker.access.set_permission("guest", "other", ".*", ".*", ".*"))
     stranger = SimClient(server, "stranger", vhost="other")
     for method in (
         spec.DtxCoordinationPrepare(name.encode()),

@@ -230,7 +230,7 @@ class TestDecisions:
     def test_other_virtual_hosts_have_branches_and_applications_of_their_own(self) -> None:
         client = filled(1)
         broker = client.server.broker
-        broker.add_vhost("other")
+        broker.directory.add_vhost("other")
         broker.access.set_permission("guest", "other", ".*", ".*", ".*")
         xid = begin(client, 2, b"0")
         client.publish(2, "q", b"x")
@@ -297,5 +297,5 @@ class TestListing:
         one.declare(1, "shown")
         other = SimClient(made, user="other")
         other.open_channel(1)
-        made.broker.record_access(made.broker.access.set_permission("other", "/", "", "", "shown|mine"))
+        made.broker.directory.record_access(made.broker.access.set_permission("other", "/", "", "", "shown|mine"))
         assert self.names(other) == ["shown"]

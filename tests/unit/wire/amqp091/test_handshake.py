@@ -210,7 +210,7 @@ class TestTuning:
 class TestOpening:
     def test_a_virtual_host_that_is_not_there_or_not_allowed(self) -> None:
         made = server()
-        made.broker.add_vhost("private")
+        made.broker.directory.add_vhost("private")
         for name, words in (("nowhere", "vhost nowhere not found"), ("private", "access to vhost 'private' refused")):
             talk = Talk(made)
             talk.say(PROTOCOL_HEADER, start_ok(), spec.ConnectionTuneOk(0, 0, 0))

@@ -117,13 +117,13 @@ class TestPermissions:
     def test_configure_counts_for_generated_names_too(self) -> None:
         made = server(users=("guest", "reader"))
         access = made.broker.access
-        made.broker.record_access(access.set_permission("reader", "/", "^mine", ".*", ".*"))
+        made.broker.directory.record_access(access.set_permission("reader", "/", "^mine", ".*", ".*"))
         client = SimClient(made, user="reader")
         client.open_channel(1)
         client.declare(1, "mine")
         client.send(1, spec.QueueDeclare(""))
         fails_channel(client, 1, codes.ACCESS_REFUSED, "amq.gen-")
-        made.broker.record_access(access.set_permission("reader", "/", r"^(mine|amq\.gen-)", "^$", ".*"))
+        made.broker.directory.record_access(access.set_permission("reader", "/", r"^(mine|amq\.gen-)", "^$", ".*"))
         client.open_channel(1)
         client.call(1, spec.QueueDeclare(""), spec.QueueDeclareOk)
         client.send(1, spec.QueueDeclare("", arguments={"x-dead-letter-exchange": "amq.fanout"}))
@@ -148,7 +148,7 @@ class TestPermissions:
     )
     def test_nothing_is_allowed_by_itself(self, method: Method, what: str) -> None:
         made = server(users=("guest", "nobody"))
-        made.broker.record_access(made.broker.access.set_permission("nobody", "/", "^$", "^$", "^$"))
+        made.broker.directory.record_access(made.broker.access.set_permission("nobody", "/", "^$", "^$", "^$"))
         owner = SimClient(made)
         owner.open_channel(1)
         owner.declare(1, "q")

@@ -79,7 +79,7 @@ def test_one_who_is_gone_gets_nothing(how: str, used: bool) -> None:
     answering.publish(1, where, b"late", mandatory=True)
     assert answering.expect(1, spec.BasicReturn).reply_code == codes.NO_ROUTE
     assert not client.deliveries()
-    assert not made.broker.direct
+    assert not made.broker.engine.direct
 
 
 def test_addresses_cannot_be_guessed() -> None:
@@ -87,7 +87,7 @@ def test_addresses_cannot_be_guessed() -> None:
     where = address(request(client, answering))
     client.open_channel(2)
     client.call(2, spec.BasicConsume(REPLY_TO, "more", no_ack=True), spec.BasicConsumeOk)
-    assert len(made.broker.direct) == 2
+    assert len(made.broker.engine.direct) == 2
     answering.publish(1, f"{REPLY_TO}.guess", b"x")
     answering.publish(1, where[:-1], b"x")
     assert not client.deliveries()

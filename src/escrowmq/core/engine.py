@@ -1,0 +1,424 @@
+"""The engine: publishing, delivering, settling, dead-lettering, and the turn in which all that happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from escrowmq.core.branches.decision import Decision
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.deadlines import Deadlines
+from escrowmq.core.messages.entry import Entry, Run
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.messages.marks import Marks, Modification
+from escrowmq.core.messages.pager import LogPager
+from escrowmq.core.queues.backlog import Backlog
+from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.queues.dead_letter import circular, dead_envelope
+from escrowmq.core.queues.delivery_log import Deliveries
+from escrowmq.core.queues.discipline import Pager
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.settlement import Settlements, durable_positions, release
+from escrowmq.core.records.blocks import encode_block
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.marking import encode_marked
+from escrowmq.core.records.publishing import encode_single, encode_targets
+from escrowmq.core.records.queue_state import encode_returned
+from escrowmq.core.records.references import TRANSIENT, Reference, merged
+from escrowmq.core.records.settling import encode_settle
+
+if TYPE_CHECKING:
+    from escrowmq.core.ports import Holder, Log, Receiver
+    from escrowmq.core.queues.credit import Window
+    from escrowmq.core.queues.queue import Queue
+    from escrowmq.core.topology.vhost import VirtualHost
+
+RESIDENT_LIMIT: Final = 16 * 1024 * 1024
+TIGHT_LIMIT: Final = 64 * 1024
+"""Message bytes that a queue keeps in memory when that runs short."""
+DEAD_LETTER_BYTES: Final = 16 * 1024 * 1024
+"""Bodies and headers that are dead-lettered in one record; one message more may come on top."""
+DEAD_LETTER_COUNT: Final = 10_000
+"""Messages in it at most: a dead-letter exchange may have many queues, and each is named with each message."""
+
+
+class Receipt(NamedTuple):
+    """What became of a publish: what its confirm has to wait for (0: nothing), and which bodies were refused."""
+
+    lsn: int = 0
+    refused: tuple[int, ...] = ()
+
+
+Headers = Callable[[Envelope], Mapping[str, Any]]
+
+_TRANSIENT: Final = Receipt()
+_RELEASED: Final = Modification()
+_FAILED: Final = Modification(failed=True)
+
+
+class Engine:
+    """What happens to messages, on the queues of all virtual hosts.
+
+    Nothing here waits: a call changes the state at once, appends records to the log, and returns the LSN that a durable
+    answer has to wait for. `now` is set by the runtime before each turn, in milliseconds since the epoch.
+    """
+
+    def __init__(
+        self, log: Log, vhosts: Mapping[str, VirtualHost[Queue]], resident_limit: int = RESIDENT_LIMIT
+    ) -> None:
+        """`resident_limit` is how many bytes of messages each queue keeps in memory."""
+        self.log = log
+        self.now = 0
+        self.resident_limit = self._roomy_limit = resident_limit
+        self.deadlines = Deadlines()
+        self.settlements = Settlements(log)
+        self.deliveries: Deliveries | None = None
+        self.pager: Pager = LogPager(log)
+        self.dirty: dict[Queue, None] = {}
+        self.promised: dict[Queue, tuple[int, int]] = {}  # room for prepared branches: messages, bytes
+        self.holders: dict[Holder, None] = {}
+        self.direct: dict[tuple[str, str], Queue] = {}  # reached by (vhost, name) through the default exchange alone
+        self.headers_of: dict[int, Headers] = {}
+        self._vhosts = vhosts
+        self._sealed: dict[Queue, None] = {}
+        self._windows: dict[Window, None] = {}  # they have credit, and consumers that wait for it
+        self._waiting_for_sync: list[Callable[[int], None]] = []
+
+    def record_deliveries(self) -> None:
+        """From now on the log tells what is delivered to whom, for audit."""
+        self.deliveries = self.settlements.deliveries = Deliveries(self)
+
+    def keep_less(self, *, on: bool) -> None:
+        """While memory is short, what comes to a queue that holds more than a little waits on disk alone.
+
+        What is in memory already stays there: it is the next to be delivered.
+        """
+        self.resident_limit = min(TIGHT_LIMIT, self._roomy_limit) if on else self._roomy_limit
+        for vhost in self._vhosts.values():
+            for queue in vhost.queues.values():
+                queue.limit_memory(self.resident_limit)
+
+    # -- publishing
+
+    def route(self, vhost: VirtualHost[Queue], envelope: Envelope) -> tuple[Queue, ...]:
+        """The queues that a message goes to. Raises NOT_FOUND for an exchange that does not exist."""
+        headers = None
+        if vhost.needs_headers(envelope.exchange):
+            headers = self.headers_of[envelope.protocol](envelope)
+        return vhost.route(envelope.exchange, envelope.routing_key, headers, envelope.extra_keys)
+
+    def publish(self, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue]) -> Receipt:
+        """A run of messages comes to `queues`, outside any transaction."""
+        refuses = False
+        for queue in queues:
+            if queue.persists_all:
+                envelope = envelope.lasting()
+            if queue.refuses:
+                refuses = True
+        if refuses:
+            return self._publish_or_refuse(envelope, contents, queues)
+        return self._publish(envelope, contents, queues)
+
+    def _publish(self, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue]) -> Receipt:
+        now, log, count = self.now, self.log, len(contents)
+        lsn = 0
+        if envelope.durable and count == len(queues) == 1:
+            queue = queues[0]
+            if queue.durable:
+                record, block = encode_single(queue.ident, queue.next_position, now, envelope, contents[0])
+                lsn = log.append(Kind.PUBLISH, *record) + block
+                log.retain(lsn, 1)
+        elif envelope.durable:
+            targets = [(queue.ident, queue.next_position) for queue in queues if queue.durable]
+            if targets:
+                head = encode_targets(targets)
+                lsn = log.append(Kind.PUBLISH, head, *encode_block(now, envelope, contents)) + len(head)
+                log.retain(lsn, count * len(targets))
+        for queue in queues:
+            queue.enqueue(Run(envelope, 0, now, lsn if queue.durable else 0), contents)
+        return Receipt(log.end_lsn) if lsn else _TRANSIENT
+
+    def _publish_or_refuse(self, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue]) -> Receipt:
+        """One by one, since a queue may be full after any of them. The others get a refused one all the same."""
+        lsn = 0
+        refused = []
+        for i, content in enumerate(contents):
+            takers = [queue for queue in queues if not queue.refuses or queue.accepts(1, len(content))]
+            if len(takers) < len(queues):
+                refused.append(i)
+                for queue in queues:
+                    if queue not in takers and queue.options.overflow == "reject-publish-dlx":
+                        lsn = max(lsn, self._dead_letter_refused(queue, envelope, content))
+            if takers:
+                lsn = max(lsn, self._publish(envelope, [content], takers).lsn)
+        return Receipt(lsn, tuple(refused))
+
+    def _dead_letter_refused(self, queue: Queue, envelope: Envelope, content: bytes) -> int:
+        decision = Decision(self)
+        self.place_dead(decision, queue, [Entry(0, content, Run(envelope, 0, self.now))], Outcome.DROPPED)
+        return decision.apply()
+
+    # -- consuming
+
+    def subscribe(self, queue: Queue, receiver: Receiver, **options: Any) -> Consumer:
+        """Attach a consumer (keyword arguments as of `Consumer`). Raises ACCESS_REFUSED for exclusive use.
+
+        What has come before is for those who were there before.
+        """
+        if queue.consumers:
+            queue.refresh()
+        exclusive = bool(options.get("exclusive"))
+        if queue.consumers.exclusive is not None or (exclusive and queue.consumers):
+            raise BrokerError(
+                Condition.ACCESS_REFUSED, f"queue '{queue.name}' in vhost '{queue.vhost}' in exclusive use"
+            )
+        consumer = Consumer(queue, receiver, **options)
+        queue.consumers.add(consumer)
+        queue.had_consumer = True
+        queue.attached(consumer)
+        self.dirty[queue] = None
+        return consumer
+
+    def unsubscribe(self, consumer: Consumer) -> None:
+        """Detach a consumer; it keeps its deliveries. The last one may take an auto-delete queue along."""
+        queue = consumer.queue
+        if not queue.consumers.remove(consumer):
+            return
+        queue.touch()
+        if queue.auto_delete and not queue.consumers and not queue.deleted:
+            queue.delete()
+        else:
+            self.dirty[queue] = None
+
+    def get(self, queue: Queue, *, auto_settle: bool, label: str = "") -> Entry | None:
+        """The next entry, for a client that asks for just one; `label` is what the log calls it."""
+        queue.touch()
+        if queue.is_stream:
+            return None
+        queue.refresh()
+        while queue.ready:
+            entries = queue.take(1)
+            if entries:
+                if self.deliveries is not None:
+                    self.deliveries.note(queue, label, entries, settled=auto_settle)
+                if auto_settle:
+                    self.settlements.add(queue, entries, Outcome.ACCEPTED)
+                else:
+                    queue.note_delivered(entries)
+                    self.dirty[queue] = None
+                return entries[0]
+        return None
+
+    def wake(self, consumer: Consumer) -> None:
+        """The receiver of `consumer` is writable again."""
+        consumer.wake()
+
+    def resize(self, window: Window, limit: int) -> None:
+        """Change the limit of credit that consumers share; 0 is unlimited."""
+        window.resize(limit)
+        if window.waiting:
+            self._windows[window] = None
+
+    # -- settling
+
+    def leave(self, consumer: Consumer, count: int) -> Queue:
+        """`count` deliveries are in the consumer's hands no longer: it has room for others."""
+        queue = consumer.queue
+        queue.unsettled -= count
+        consumer.settled(count)
+        if consumer.window is not None and consumer.window.waiting:
+            self._windows[consumer.window] = None
+        if queue.consumers:
+            self.dirty[queue] = None
+        return queue
+
+    def settle(self, consumer: Consumer, entries: list[Entry], outcome: Outcome) -> None:
+        """Deliveries are settled: gone, or dead-lettered if they were rejected."""
+        queue = self.leave(consumer, len(entries))
+        if queue.is_stream:
+            return
+        if queue.deleted:
+            release(self.log, entries)
+        elif outcome is Outcome.ACCEPTED:
+            self.settlements.add(queue, entries, outcome)
+        else:
+            self.dead_letter(queue, entries, outcome)
+
+    def requeue(self, consumer: Consumer, entries: list[Entry]) -> None:
+        """Deliveries go back to their places, marked as delivered before (ORD-2); each counts as one that failed."""
+        queue = self._come_back(consumer, entries)
+        if queue is None:
+            return
+        if queue.marks:
+            marked = [entry for entry in entries if entry.position in queue.marks]
+            entries = [entry for entry in entries if entry.position not in queue.marks]
+            self._modify(queue, marked, _FAILED)
+        limit = queue.options.delivery_limit
+        if limit is not None:
+            spent = [entry for entry in entries if entry.deliveries > limit]
+            entries = [entry for entry in entries if entry.deliveries <= limit]
+            if spent:
+                self.dead_letter(queue, spent, Outcome.DELIVERY_LIMIT)
+            self._record_returned(queue, entries)
+        if entries:
+            queue.put_back(entries)
+
+    def _record_returned(self, queue: Queue, entries: list[Entry]) -> None:
+        counts = [(entry.position, entry.deliveries) for entry in entries if entry.run.envelope.durable]
+        if counts and queue.durable:
+            self.log.append(Kind.RETURNED, encode_returned(queue.ident, counts))
+
+    def release(self, consumer: Consumer, entries: list[Entry]) -> None:
+        """The same for deliveries that have not failed: they do not count towards the delivery limit."""
+        self.modify(consumer, entries, _RELEASED)
+
+    def modify(self, consumer: Consumer, entries: list[Entry], modification: Modification) -> None:
+        """Deliveries go back to their places, changed by `modification`. Those that have failed too often are
+        dead-lettered.
+        """
+        queue = self._come_back(consumer, entries)
+        if queue is not None:
+            self._modify(queue, entries, modification)
+
+    def _come_back(self, consumer: Consumer, entries: list[Entry]) -> Queue | None:
+        """Count the return of deliveries. The queue that they go back to, if they do."""
+        queue = self.leave(consumer, len(entries))
+        if queue.is_stream:
+            return None
+        if queue.deleted:
+            release(self.log, entries)
+            return None
+        for entry in entries:
+            entry.deliveries += 1
+        return queue
+
+    def _modify(self, queue: Queue, entries: list[Entry], modification: Modification) -> None:
+        limit = queue.options.delivery_limit
+        for entry in entries:
+            # Without marks, every return but this one has failed.
+            marks = queue.marks.get(entry.position) or Marks(entry.deliveries - 1)
+            queue.marks[entry.position] = modification.applied(marks)
+        if limit is not None:
+            spent = [entry for entry in entries if queue.marks[entry.position].failures > limit]
+            entries = [entry for entry in entries if queue.marks[entry.position].failures <= limit]
+            if spent:
+                self.dead_letter(queue, spent, Outcome.DELIVERY_LIMIT)
+            self._record_returned(queue, entries)
+        durable = [(position, queue.marks[position]) for position in durable_positions(queue, entries)]
+        if durable:
+            self.log.append(Kind.MARKED, encode_marked(queue.ident, durable))
+        if entries:
+            queue.put_back(entries)
+
+    def dead_letter(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
+        """Entries that have left `queue` go to its dead-letter exchange, each in one record with its leaving."""
+        if queue.options.dead_letter_exchange is None:
+            self.settlements.add(queue, entries, outcome)
+            return
+        if self.deliveries is not None:
+            self.deliveries.flush()
+        for some in _in_parts(entries):  # a record has a longest length, whatever is settled at once
+            decision = Decision(self)
+            self.place_dead(decision, queue, some, outcome)
+            decision.remove(queue, some, outcome)
+            decision.apply()
+
+    def place_dead(self, decision: Decision, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
+        """Add to `decision` what the dead-letter exchange of `queue` makes of entries."""
+        vhost = self._vhosts[queue.vhost]
+        exchange = queue.options.dead_letter_exchange
+        if exchange is None or exchange not in vhost.exchanges:
+            return
+        run: list[bytes] = []
+        targets: tuple[Queue, ...] = ()
+        before: Envelope | None = None
+        dead: Envelope | None = None
+        for entry in entries:
+            if dead is None or entry.run.envelope is not before:
+                if dead is not None and run and targets:
+                    decision.place(dead, run, targets)
+                before = entry.run.envelope
+                dead = dead_envelope(before, queue, outcome, self.now)
+                routed = self.route(vhost, dead)
+                targets = tuple(target for target in routed if not circular(dead.deaths, target.name))
+                run = []
+            run.append(entry.content)
+        if dead is not None and run and targets:
+            decision.place(dead, run, targets)
+
+    @staticmethod
+    def spent(queue: Queue, entries: list[Entry]) -> tuple[list[Entry], list[Entry]]:
+        """Those that would be over the queue's delivery limit if they went back, and the others."""
+        limit = queue.options.delivery_limit
+        if limit is None or queue.is_stream or queue.deleted:
+            return [], entries
+        return [e for e in entries if queue.failures(e) >= limit], [e for e in entries if queue.failures(e) < limit]
+
+    # -- leaving without being delivered
+
+    def forget(self, queue: Queue, references: list[Reference], outcome: Outcome) -> None:
+        """What `references` name has left `queue` for good."""
+        if queue.durable:
+            ranges = merged([(r.first, r.length) for r in references if r.lsn and not r.start & TRANSIENT])
+            if ranges:
+                self.log.append(Kind.SETTLE, encode_settle(queue.ident, outcome, ranges))
+        if queue.marks:
+            gone = Backlog.of(*sorted(references))
+            queue.unmark([position for position in queue.marks if position in gone])
+        self.let_go(references)
+
+    def let_go(self, references: Iterable[Reference]) -> None:
+        """The log need no longer keep what `references` name."""
+        for reference in references:
+            if reference.lsn:
+                self.log.release(reference.lsn, reference.length)
+
+    # -- the turn
+
+    def seal(self, queue: Queue) -> None:
+        self._sealed[queue] = None
+
+    def synced(self, lsn: int) -> None:
+        """The log is on disk up to `lsn`: commits below it become visible."""
+        if self._sealed:
+            self._sealed = {queue: None for queue in self._sealed if not queue.deleted and queue.unseal(lsn)}
+        for synced in self._waiting_for_sync:
+            synced(lsn)
+
+    def at_each_sync(self, synced: Callable[[int], None]) -> None:
+        """Call `synced` whenever more of the log is on disk, with the LSN up to which it is."""
+        self._waiting_for_sync.append(synced)
+
+    def run_deadlines(self) -> None:
+        """Do what is due at `now`."""
+        for action in self.deadlines.due(self.now):
+            action()
+
+    def end_turn(self) -> None:
+        """Deliver what can be delivered, and write down what was settled."""
+        while self.dirty or self._windows:
+            if self._windows:
+                self._windows = {window: None for window in self._windows if window.offer()}
+            dirty, self.dirty = self.dirty, {}
+            for queue in dirty:
+                if not queue.deleted:
+                    queue.dispatch()
+                    queue.record_delivered()
+        self.settlements.flush()
+
+    def next_deadline(self) -> int | None:
+        return self.deadlines.next()
+
+
+def _in_parts(entries: list[Entry]) -> Iterator[list[Entry]]:
+    """`entries` in order, in lists for one record each."""
+    begin = size = 0
+    run = None
+    for i, entry in enumerate(entries, 1):
+        size += len(entry.content)
+        if entry.run is not run:
+            run = entry.run
+            size += len(run.envelope.header)
+        if size >= DEAD_LETTER_BYTES or i - begin == DEAD_LETTER_COUNT or i == len(entries):
+            yield entries[begin:i]
+            begin, size = i, 0
