@@ -122,6 +122,8 @@ class Load:
     variety: Variety = UNIFORM
     tx: int = 0
     """Publishes of a transaction; 0: no transactions."""
+    gets: int = 0
+    """Fetch with `basic.get`, so many of them at a time; 0: consume."""
     own_key: bool = False
     """Publish to a topic exchange with `BINDINGS` bindings, under `KEYS` routing keys in turn."""
 
@@ -143,6 +145,8 @@ LOADS = (
     Load("transient, acked, varied", variety=VARIED),
     Load("persistent, confirms, acked, varied", durable=True, confirms=True, variety=VARIED),
     Load("— with a routing key of its own", durable=True, confirms=True, variety=VARIED, own_key=True),
+    Load("transient, basic.get one by one, auto-ack", auto_ack=True, gets=1),
+    Load("transient, basic.get pipelined, acked", gets=BLOCK),
     Load("persistent, tx of 100, acked, varied", durable=True, tx=100, variety=VARIED),
 )
 
@@ -170,6 +174,7 @@ def measure(load: Load, count: int, profiler: cProfile.Profile | None) -> float:
         publisher, consumer = connect(host), connect(host)
         declare(load, host, publisher, consumer)
         publishes = cycle(_publishes(load, min(count // BLOCK, DISTINCT_BLOCKS)))
+        gets = method_frame(1, spec.BasicGet("q", load.auto_ack)) * load.gets
         blocks = [(next(publishes), _acks(load, n * BLOCK)) for n in range(count // BLOCK)]
         gc.collect()
         if profiler is not None:
@@ -178,6 +183,9 @@ def measure(load: Load, count: int, profiler: cProfile.Profile | None) -> float:
         for published, acks in blocks:
             publisher.receive(published)
             host.turn()
+            for _ in range(BLOCK // load.gets if load.gets else 0):
+                consumer.receive(gets)
+                host.turn()
             consumer.receive(acks)
         spent = time.process_time() - started
         if profiler is not None:
@@ -201,7 +209,8 @@ def declare(load: Load, host: Host, publisher: Connection, consumer: Connection)
         send(consumer, 1, spec.ExchangeDeclare("e", "topic", durable=True))
         send(consumer, 1, *(spec.QueueBind("q", "e", f"region.{number}.*") for number in range(BINDINGS)))
         host.turn()
-    send(consumer, 1, spec.BasicConsume("q", "consumer", no_ack=load.auto_ack))
+    if not load.gets:
+        send(consumer, 1, spec.BasicConsume("q", "consumer", no_ack=load.auto_ack))
     host.turn()
 
 

@@ -192,12 +192,17 @@ class Engine:
 
     def get(self, queue: Queue, *, auto_settle: bool, label: str = "") -> Entry | None:
         """The next entry, for a client that asks for just one; `label` is what the log calls it."""
+        entries = self.fetch(queue, 1, auto_settle=auto_settle, label=label)
+        return entries[0] if entries else None
+
+    def fetch(self, queue: Queue, most: int, *, auto_settle: bool, label: str = "") -> list[Entry]:
+        """As many `get`s; there may be more entries, unless it returns none."""
         queue.touch()
         if queue.is_stream:
-            return None
+            return []
         queue.refresh()
-        while queue.ready:
-            entries = queue.take(1)
+        while len(queue.order):
+            entries = queue.take(most)
             if entries:
                 if self.deliveries is not None:
                     self.deliveries.note(queue, label, entries, settled=auto_settle)
@@ -206,8 +211,8 @@ class Engine:
                 else:
                     queue.note_delivered(entries)
                     self.dirty[queue] = None
-                return entries[0]
-        return None
+                return entries
+        return []
 
     def wake(self, consumer: Consumer) -> None:
         """The receiver of `consumer` is writable again."""

@@ -13,14 +13,14 @@ from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.topology.arguments.consumer import consumer_options
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.death import with_delivery_count, with_stream_offset
-from escrowmq.wire.amqp091.delivery import Deliveries, view_of
+from escrowmq.wire.amqp091.delivery import Deliveries
 from escrowmq.wire.amqp091.errors import SyntaxFault
-from escrowmq.wire.amqp091.frames import method_frame
 from escrowmq.wire.amqp091.publication import REPLY_TO
 from escrowmq.wire.amqp091.queue_methods import Handler, queue_named
 from escrowmq.wire.amqp091.reply_to import ReplyAddress
 
 if TYPE_CHECKING:
+    from escrowmq.core.messages.entry import Entry
     from escrowmq.wire.amqp091.channel import Channel
 
 _PROPERTIES: Final[dict[str, Callable[..., bytes]]] = {"stream": with_stream_offset, "quorum": with_delivery_count}
@@ -104,29 +104,27 @@ def basic_cancel(channel: Channel, method: spec.BasicCancel) -> None:
         channel.send(spec.BasicCancelOk(method.consumer_tag))
 
 
-def basic_get(channel: Channel, method: spec.BasicGet) -> None:
-    queue = queue_named(channel, method.queue, "read")
-    if queue.is_stream:
-        raise SyntaxFault(codes.NOT_IMPLEMENTED, f"basic.get is not supported by stream queue '{queue.name}'")
-    entry = channel.broker.engine.get(
-        queue, auto_settle=method.no_ack, label=f"{channel.connection.label} channel {channel.number} get"
-    )
-    if entry is None:
-        channel.send(spec.BasicGetEmpty())
+def basic_get(channel: Channel, method: spec.BasicGet, count: int = 1) -> None:
+    """Answer `count` gets in a row."""
+    getting = channel.getting
+    queue = getting.queue_of(method)
+    if count > 1 and queue.ttl_possible:  # messages may expire between two of them, and are not counted then
+        for _ in range(count):
+            basic_get(channel, method)
         return
-    tag = channel.unsettled.next_tag
+    entries: list[Entry] = []
+    while len(entries) < count:
+        most = count - len(entries)
+        some = channel.broker.engine.fetch(queue, most, auto_settle=method.no_ack, label=getting.label)
+        if not some:
+            break
+        entries += some
+    first = channel.unsettled.next_tag
     if method.no_ack:
-        channel.unsettled.skip(1)
-    else:
-        channel.unsettled.add([entry], queue.getter)
-    envelope = entry.run.envelope
-    properties = view_of(envelope).properties
-    make = _PROPERTIES.get(queue.options.queue_type)
-    if make is not None:
-        properties = make(entry, properties)
-    answer = spec.BasicGetOk(tag, entry.deliveries > 0, envelope.exchange, envelope.routing_key, queue.ready)
-    head = method_frame(channel.number, answer)
-    channel.connection.put_content(channel.number, head, properties, entry.content)
+        channel.unsettled.skip(len(entries))
+    elif entries:
+        channel.unsettled.add(entries, queue.getter)
+    getting.answer(queue, first, entries, count - len(entries))
 
 
 def basic_ack(channel: Channel, method: spec.BasicAck) -> None:

@@ -22,6 +22,7 @@ from escrowmq.wire.amqp091.content import Content
 from escrowmq.wire.amqp091.delivery import Deliveries, view_of
 from escrowmq.wire.amqp091.errors import REPLIES, reply_text
 from escrowmq.wire.amqp091.frames import method_frame
+from escrowmq.wire.amqp091.getting import Getting
 from escrowmq.wire.amqp091.publication import REPLY_TO, Form, with_reply_to
 from escrowmq.wire.amqp091.spec import BasicCancel, BasicReturn, ChannelClose, TxCommit, TxCommitOk
 from escrowmq.wire.unsettled import Stretch, Unsettled, by_consumer
@@ -66,6 +67,7 @@ class Channel:
         self.cancels: list[BasicCancel] | None = None  # those that will follow the answer to queue.delete
         self.reply_address: ReplyAddress | None = None
         self.last_queue = ""
+        self.getting = Getting(self)
         self.content: Content | None = None
         # The last publish that came in three frames in a row: its form, its bytes up to the body's size, and those from
         # behind it up to the size of the body frame.

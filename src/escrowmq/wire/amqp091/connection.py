@@ -35,7 +35,7 @@ class Connection:
         self.state = State.HEADER
         self.session = Session(self.label)
         self.vhost: VirtualHost[Queue]
-        self.frame_max = codes.FRAME_MIN_SIZE
+        self.frame_max: int = codes.FRAME_MIN_SIZE
         self.most_body = 0  # the longest body that comes in one frame and is not too large for a message
         self.channel_max = 0
         self.heartbeat = 0

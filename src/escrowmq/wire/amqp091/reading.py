@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.conditions import BrokerError
@@ -21,6 +22,7 @@ from escrowmq.wire.amqp091.frames import (
     frame_size,
     remainder,
 )
+from escrowmq.wire.amqp091.getting import RUN
 from escrowmq.wire.amqp091.handshake import State
 from escrowmq.wire.amqp091.method import Method
 from escrowmq.wire.amqp091.publication import Form, Forms
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 _END: Final = codes.FRAME_END
 _PUBLISH: Final = b"\x00\x3c\x00\x28"
 _ACK: Final = b"\x00\x3c\x00\x50"
+_GET: Final = b"\x00\x3c\x00\x46"
 _ACK_REST: Final = struct.Struct(">QBB")  # tag, multiple, frame end
 _ACK_FRAME: Final = 21
 _SIZE: Final = struct.Struct(">Q")
@@ -191,6 +194,11 @@ class Reader:
                 elif startswith(_ACK, at + 7) and size == 13:
                     at = self._read_acks(channel, buf, at, end)
                     continue
+                elif startswith(_GET, at + 7):
+                    at = self._read_gets(channel, buf, at, stop + 1)
+                    if connection.flow.crowded():
+                        break
+                    continue
                 else:
                     self._method(channel, buf[at + 7 : stop])
                     if connection.flow.crowded():
@@ -325,6 +333,19 @@ class Reader:
         except BrokerError as error:
             channel.refuse(error, spec.BasicAck())
         return at
+
+    def _read_gets(self, channel: Channel, buf: bytes, at: int, behind: int) -> int:
+        """A `basic.get` whose frame ends at `behind`, and those that follow it and are the same."""
+        frame = buf[at:behind]
+        count = 1
+        while count < RUN and buf.startswith(frame, behind):
+            count += 1
+            behind += len(frame)
+        method = channel.getting.decode(frame[7:-1])
+        self._call(
+            channel, partial(basic_methods.basic_get, count=count) if count > 1 else basic_methods.basic_get, method
+        )
+        return behind
 
     def _read_other(self, kind: int, number: int, channel: Channel | None, payload: bytes | memoryview) -> None:
         """Frames that are not methods of an open channel."""

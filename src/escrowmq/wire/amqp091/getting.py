@@ -1,0 +1,154 @@
+"""basic.get: the answers of one channel, built from templates; a client that polls repeats one and the same method."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from escrowmq.wire.amqp091 import codes, spec
+from escrowmq.wire.amqp091.death import with_delivery_count
+from escrowmq.wire.amqp091.delivery import view_of
+from escrowmq.wire.amqp091.errors import SyntaxFault
+from escrowmq.wire.amqp091.frames import FRAME_END, FRAME_HEADER, FRAME_OVERHEAD, decode_method, method_frame
+from escrowmq.wire.amqp091.queue_methods import queue_named
+from escrowmq.wire.outbox import LARGE
+
+if TYPE_CHECKING:
+    from escrowmq.core.messages.entry import Entry
+    from escrowmq.core.messages.envelope import Envelope
+    from escrowmq.core.queues.queue import Queue
+    from escrowmq.wire.amqp091.channel import Channel
+    from escrowmq.wire.amqp091.method import Method
+
+RUN: Final = 8
+"""Gets of one client that are answered together, before its output is looked at again."""
+_IDS: Final = struct.pack(">HH", spec.BasicGetOk.CLASS_ID, spec.BasicGetOk.METHOD_ID)
+_TAG: Final = struct.Struct(">Q")
+_COUNT: Final = struct.Struct(">I")
+_BODY_SIZE: Final = struct.Struct(">Q")
+_FRAME_SIZE: Final = struct.Struct(">I")
+
+
+class Getting:
+    """What a channel's `basic.get` came with last, the queue that it meant, and the parts of its answers.
+
+    The queue is looked up, and the permission checked, again when the rules of access have changed.
+    """
+
+    __slots__ = (
+        "_allowed",
+        "_channel",
+        "_deliveries",
+        "_empty",
+        "_envelope",
+        "_heads",
+        "_inline",
+        "_method",
+        "_payload",
+        "_queue",
+        "_template",
+        "label",
+    )
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        frame_max = channel.connection.frame_max
+        # The longest body that is copied between its frames.
+        self._inline = min(frame_max - FRAME_OVERHEAD, LARGE - 1) if frame_max else LARGE - 1
+        self.label = f"{channel.connection.label} channel {channel.number} get"
+        self._payload = b""
+        self._method: Method | None = None
+        self._queue: Queue | None = None
+        self._allowed = -1
+        self._empty = method_frame(channel.number, spec.BasicGetEmpty())
+        self._heads: dict[int, bytes] = {}
+        # The envelope of the last answer, and what stands before the tag, the message count, the body's size and the
+        # size of its frame in answers with that envelope.
+        self._envelope: Envelope | None = None
+        self._deliveries = 0
+        self._template = (b"", b"", b"", b"")
+
+    def decode(self, payload: bytes) -> Method:
+        """The method in `payload`, which most often is the last one. Raises SyntaxFault."""
+        if self._method is None or payload != self._payload:
+            self._method = decode_method(payload)
+            self._payload = payload
+            self._queue = None
+        return self._method
+
+    def queue_of(self, method: spec.BasicGet) -> Queue:
+        """The queue that may be read by this channel. Raises SyntaxFault for a stream, and as `queue_named`."""
+        version = self._channel.broker.access.version
+        queue = self._queue
+        if queue is not None and method is self._method and self._allowed == version and not queue.deleted:
+            return queue
+        queue = queue_named(self._channel, method.queue, "read")
+        if queue.is_stream:
+            raise SyntaxFault(codes.NOT_IMPLEMENTED, f"basic.get is not supported by stream queue '{queue.name}'")
+        if method.queue:  # without a name it is the one that was declared last, which changes
+            self._queue, self._allowed = queue, version
+        return queue
+
+    def answer(self, queue: Queue, first_tag: int, entries: list[Entry], missing: int) -> None:
+        """Send `entries`, tags counted from `first_tag`, then so many empty answers as there were messages missing."""
+        channel = self._channel
+        number, connection = channel.number, channel.connection
+        quorum = queue.options.queue_type == "quorum"  # each delivery tells how often there has been one before
+        parts: list[bytes] = []
+        head, flags, start, behind = self._template
+        left = len(queue.order) + len(entries)
+        for tag, entry in enumerate(entries, first_tag):
+            left -= 1
+            body = entry.content
+            size = len(body)
+            if quorum or not 0 < size <= self._inline:
+                if parts:
+                    connection.put(number, b"".join(parts))
+                    parts = []
+                self._answer_single(tag, entry, left, quorum=quorum)
+                continue
+            if entry.run.envelope is not self._envelope or entry.deliveries != self._deliveries:
+                head, flags, start, behind = self._use(entry)
+            parts += (
+                head,
+                _TAG.pack(tag),
+                flags,
+                _COUNT.pack(left),
+                start,
+                _BODY_SIZE.pack(size),
+                behind,
+                _FRAME_SIZE.pack(size),
+                body,
+                FRAME_END,
+            )
+        if missing:
+            parts.append(self._empty * missing)
+        if parts:
+            connection.put(number, b"".join(parts))
+
+    def _use(self, entry: Entry) -> tuple[bytes, bytes, bytes, bytes]:
+        """The parts of answers with the envelope of `entry`."""
+        self._envelope, self._deliveries = entry.run.envelope, entry.deliveries
+        view = view_of(self._envelope)
+        before, behind = view.pieces(self._channel.number, entry.deliveries > 0)
+        end = 1 + len(view.address)
+        self._template = self._head(len(view.address)), before[:end], before[end:], behind
+        return self._template
+
+    def _head(self, address: int) -> bytes:
+        """Frame header and payload up to the tag, for an address (exchange and routing key) of that length."""
+        head = self._heads.get(address)
+        if head is None:
+            size = len(_IDS) + 8 + 1 + address + 4
+            head = self._heads[address] = FRAME_HEADER.pack(codes.FRAME_METHOD, self._channel.number, size) + _IDS
+        return head
+
+    def _answer_single(self, tag: int, entry: Entry, left: int, *, quorum: bool) -> None:
+        """An answer that is not like the others: empty, large, or with properties of its own."""
+        envelope = entry.run.envelope
+        properties = view_of(envelope).properties
+        if quorum:
+            properties = with_delivery_count(entry, properties)
+        answer = spec.BasicGetOk(tag, entry.deliveries > 0, envelope.exchange, envelope.routing_key, left)
+        number = self._channel.number
+        self._channel.connection.put_content(number, method_frame(number, answer), properties, entry.content)

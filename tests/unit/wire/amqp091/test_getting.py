@@ -1,0 +1,112 @@
+"""Answers of basic.get: alone and in a run, against what the codec makes of them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from escrowmq.journal.memory import MemoryStorage
+from escrowmq.wire.amqp091 import spec
+from escrowmq.wire.amqp091.frames import method_frame
+from escrowmq.wire.amqp091.getting import RUN
+from tests.harness.client import SimClient
+from tests.harness.server import SimServer
+
+
+@pytest.fixture
+def client() -> SimClient:
+    client = SimClient(SimServer(MemoryStorage(random.Random(1))))
+    client.open_channel(1)
+    return client
+
+
+def answers(client: SimClient, count: int, *, together: bool, no_ack: bool = False) -> list[tuple[object, ...]]:
+    """What `count` gets of the queue `q` are answered: tag, redelivered, address, messages left and body."""
+    frame = method_frame(1, spec.BasicGet("q", no_ack))
+    for part in [frame * count] if together else [frame] * count:
+        client.send_bytes(part)
+    found: list[tuple[object, ...]] = []
+    for message in client.inbox:
+        method = message.method
+        if isinstance(method, spec.BasicGetOk):
+            address = (method.exchange, method.routing_key)
+            found.append((method.delivery_tag, method.redelivered, address, method.message_count, message.body))
+        else:
+            assert isinstance(method, spec.BasicGetEmpty)
+            found.append(())
+    client.inbox.clear()
+    return found
+
+
+BODIES = [b"a", b"bb", b"", b"c" * 5000, b"d" * 100_000, b"e"]
+
+
+@pytest.mark.parametrize("no_ack", [False, True])
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_a_run_is_answered_as_one_by_one(client: SimClient, kind: str, *, no_ack: bool) -> None:
+    client.declare(1, "q", arguments={"x-queue-type": kind})
+    found = []
+    for together in (False, True):
+        client.publish(1, "q", *BODIES)
+        found.append(answers(client, len(BODIES) + 2, together=together, no_ack=no_ack))
+    one_by_one, run = found
+    count = len(BODIES)
+    left = range(count - 1, -1, -1)
+    expected = [(1 + i, False, ("", "q"), left[i], body) for i, body in enumerate(BODIES)]
+    assert one_by_one == [*expected, (), ()]
+    assert run == [*((tag + count, *rest) for tag, *rest in expected), (), ()]
+
+
+def test_a_run_longer_than_what_is_answered_together(client: SimClient) -> None:
+    client.declare(1, "q")
+    bodies = [b"%d" % i for i in range(2 * RUN + 3)]
+    client.publish(1, "q", *bodies)
+    found = answers(client, len(bodies) + 1, together=True)
+    assert [one[-1] for one in found[:-1]] == bodies
+    assert found[-1] == ()
+
+
+def test_what_came_back_is_marked(client: SimClient) -> None:
+    client.declare(1, "q")
+    client.publish(1, "q", b"a", b"b", b"c")
+    answers(client, 2, together=True)
+    client.send(1, spec.BasicNack(2, True, True))
+    assert [one[1] for one in answers(client, 3, together=True)] == [True, True, False]
+
+
+def test_messages_that_live_for_no_time_are_not_counted(client: SimClient) -> None:
+    client.declare(1, "q", arguments={"x-message-ttl": 0})
+    client.publish(1, "q", b"a", b"b")
+    assert answers(client, 3, together=True) == [(), (), ()]
+
+
+def test_the_permission_is_asked_for_again_when_the_rules_change(client: SimClient) -> None:
+    client.declare(1, "q")
+    client.publish(1, "q", b"a", b"b")
+    assert len(answers(client, 1, together=True)) == 1
+    broker = client.server.broker
+    broker.directory.record_access(broker.access.set_permission("guest", "/", ".*", ".*", "nothing"))
+    client.send_bytes(method_frame(1, spec.BasicGet("q")) * 3)
+    assert client.expect(1, spec.ChannelClose).reply_code == 403
+    assert not client.inbox
+
+
+def test_a_queue_that_was_declared_again_is_another_one(client: SimClient) -> None:
+    client.declare(1, "q")
+    client.publish(1, "q", b"old")
+    assert len(answers(client, 1, together=True)) == 1
+    client.call(1, spec.QueueDelete("q"), spec.QueueDeleteOk)
+    client.declare(1, "q")
+    client.publish(1, "q", b"new")
+    assert [one[-1] for one in answers(client, 1, together=True)] == [b"new"]
+
+
+def test_without_a_name_it_is_the_queue_that_was_declared_last(client: SimClient) -> None:
+    found = []
+    for name in ("one", "two"):
+        client.declare(1, name)
+        client.publish(1, name, name.encode())
+        client.send(1, spec.BasicGet("", True))
+        found.append(client.expect(1, spec.BasicGetOk).routing_key)
+    assert found == ["one", "two"]
