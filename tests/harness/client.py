@@ -6,6 +6,7 @@ from collections import deque
 from typing import Any, Final, TypeVar
 
 from escrowmq.wire.amqp091 import frames, spec
+from escrowmq.wire.amqp091.connection import Connection
 from escrowmq.wire.amqp091.method import Method
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp091.table import FieldTable
@@ -38,6 +39,11 @@ def login_frames(user: str = "guest", vhost: str = "/") -> bytes:
     )
 
 
+def connect(server: SimServer, name: str = "client") -> Port[Connection]:
+    """Connect a client that has sent nothing yet."""
+    return server.open(Connection, name)
+
+
 class SimClient:
     """Connected and logged in when it is made. What the server says gathers in `inbox`.
 
@@ -49,7 +55,7 @@ class SimClient:
     ) -> None:
         self.server = server
         self.piece = piece
-        self.port: Port = server.connect(name)
+        self.port: Port[Connection] = connect(server, name)
         self.inbox: deque[Message] = deque()
         self._reader = FrameReader()
         self.send_bytes(login_frames(user, vhost))

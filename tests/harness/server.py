@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from escrowmq.core.branches.branch import Limits
 from escrowmq.core.broker import Broker
@@ -21,8 +22,7 @@ from escrowmq.journal.batch import Batch
 from escrowmq.journal.journal import SEGMENT_BYTES, Journal, SparseSegment
 from escrowmq.journal.snapshot import Snapshot
 from escrowmq.journal.storage import Storage
-from escrowmq.wire.amqp091.connection import Connection
-from escrowmq.wire.endpoint import Endpoint, EndpointLimits, Peer, Verdict
+from escrowmq.wire.endpoint import Endpoint, EndpointLimits, Host, Peer, Verdict
 from escrowmq.wire.sasl import Credentials
 
 
@@ -39,14 +39,20 @@ class Options:
     deliveries: bool = False
 
 
-@dataclass(eq=False)
-class Port:
-    """A connection as the server holds it; `sent` is what it has said and nobody has taken yet."""
+E = TypeVar("E", bound=Endpoint)
 
-    endpoint: Connection
+
+@dataclass(eq=False)
+class Port(Generic[E]):
+    """A connection as the server holds it. `sent` contains its output that nobody has taken yet."""
+
+    endpoint: E
     name: str
     sent: bytearray = field(default_factory=bytearray)
     closed: bool = False
+
+
+AnyPort: TypeAlias = Port[Any]
 
 
 def with_transaction_limits(**limits: int) -> EndpointLimits:
@@ -70,8 +76,8 @@ class SimServer:
     ) -> None:
         self.options = options or Options()
         self.limits: EndpointLimits = self.options.limits
-        self.on_output: Callable[[Port, bytes], None] | None = None
-        self.ports: dict[Endpoint, Port] = {}
+        self.on_output: Callable[[AnyPort, bytes], None] | None = None
+        self.ports: dict[Endpoint, AnyPort] = {}
         self.now = now
         self.batch: Batch | None = None
         self.written = False
@@ -141,26 +147,26 @@ class SimServer:
 
     # -- connections
 
-    def connect(self, name: str = "client") -> Port:
-        """A client has connected."""
-        port = Port(Connection(self, Peer(name, len(self.ports) + 1, loopback=True)), name)
+    def open(self, opener: Callable[[Host, Peer], E], name: str = "client") -> Port[E]:
+        """Connect a client. `opener` makes the endpoint of its protocol, as in `wire.sniff`."""
+        port = Port(opener(self, Peer(name, len(self.ports) + 1, loopback=True)), name)
         self.ports[port.endpoint] = port
         return port
 
-    def receive(self, port: Port, data: bytes) -> None:
+    def receive(self, port: AnyPort, data: bytes) -> None:
         """Bytes come in, within the turn that the next `end_turn` ends."""
         if not port.closed:
             self.broker.engine.now = self.now
             port.endpoint.receive(data)
 
-    def lose(self, port: Port) -> None:
+    def lose(self, port: AnyPort) -> None:
         """The connection is gone, whoever ended it."""
         if not port.closed:
             self.broker.engine.now = self.now
             port.endpoint.lost()
             self._close(port)
 
-    def _close(self, port: Port) -> None:
+    def _close(self, port: AnyPort) -> None:
         port.closed = True
         self.ports.pop(port.endpoint, None)
         self._stirred.pop(port.endpoint, None)
@@ -183,7 +189,7 @@ class SimServer:
                 if port is not None:
                     self._flush(port)
 
-    def _flush(self, port: Port) -> None:
+    def _flush(self, port: AnyPort) -> None:
         data = b"".join(port.endpoint.output())
         if data:
             port.sent += data

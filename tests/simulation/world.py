@@ -14,12 +14,11 @@ from escrowmq.core.messages.envelope import Envelope
 from escrowmq.journal.errors import JournalFailed, SnapshotFailed
 from escrowmq.journal.memory import Faults, MemoryStorage
 from escrowmq.wire.endpoint import EndpointLimits
-from tests.harness.server import Options, Port, SimServer
-from tests.simulation.actor import Actor
+from tests.harness.server import AnyPort, Options, SimServer
 from tests.simulation.aftermath import Aftermath
-from tests.simulation.channels import Connection
+from tests.simulation.amqp091.dialect import AMQP091
+from tests.simulation.dialect import Client, Conversation, Dialect
 from tests.simulation.ledger import Found, Ledger, Violation
-from tests.simulation.oracle import Oracle
 from tests.simulation.steps import Step
 from tests.simulation.topology import ARGUMENTS
 
@@ -32,20 +31,28 @@ OPTIONS: Final = Options(
 class World:
     """Executes a history. A history is a list of steps, and a seed for the disk and other random choices."""
 
-    def __init__(self, seed: int, *, make_broker: Callable[..., Broker] = Broker, options: Options = OPTIONS) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        dialect: Dialect = AMQP091,
+        make_broker: Callable[..., Broker] = Broker,
+        options: Options = OPTIONS,
+    ) -> None:
         self.rng = random.Random(f"world {seed}")
         self.storage = MemoryStorage(random.Random(f"disk {seed}"))
         self.ledger = Ledger()
-        self.oracle = Oracle(self.ledger)
+        self._dialect = dialect
+        self.oracle = dialect.make_observer(self.ledger)
         favourites = self.rng.sample(sorted(ARGUMENTS), 2)
-        self.actors = [Actor(number, favourites) for number in range(CLIENTS)]
+        self.actors = [dialect.make_client(number, favourites) for number in range(CLIENTS)]
         self.now = 1_700_000_000_000
         self.trace: list[str] = []
         self.digest = hashlib.sha256()
         self._options = replace(options, resident_limit=self.rng.choice((1000, options.resident_limit, 1 << 20)))
         self._make_broker = make_broker
         self._lives = 0
-        self._connections: dict[Port, Connection] = {}
+        self._connections: dict[AnyPort, Conversation] = {}
         self.server = self._start()
         self._set_up()
 
@@ -67,8 +74,8 @@ class World:
 
     def _set_up(self) -> None:
         """Declare the exchange and the queues with a client that is not part of the history."""
-        actor = Actor(CLIENTS)
-        self._connect(actor)
+        actor = self._dialect.make_client(CLIENTS, ())
+        self._connect(actor, f"client {CLIENTS}")
         actor.set_up()
         self._arrive(actor, len(actor.up))
         self.pump()
@@ -79,7 +86,7 @@ class World:
         self._end_turn()
         self.pump()
 
-    def _said(self, port: Port, data: bytes) -> None:
+    def _said(self, port: AnyPort, data: bytes) -> None:
         self.digest.update(b"<" + data)
         self.oracle.outward(self._connections[port], data)
         for actor in self.actors:
@@ -87,25 +94,25 @@ class World:
                 actor.down += data
                 port.endpoint.congested(len(actor.down))
 
-    def _connect(self, actor: Actor) -> None:
-        port = self.server.connect(f"client {actor.number}")
-        connection = self._connections[port] = self.oracle.connect(port.name)
-        actor.connect(port, connection)
+    def _connect(self, actor: Client, name: str) -> None:
+        port = self.server.open(self._dialect.open, name)
+        self._connections[port] = self.oracle.connect(name)
+        actor.connect(port)
 
-    def _lose(self, port: Port) -> None:
+    def _lose(self, port: AnyPort) -> None:
         self.server.lose(port)
         self.oracle.lose(self._connections[port])
 
-    def _arrive(self, actor: Actor, size: int) -> None:
+    def _arrive(self, actor: Client, size: int) -> None:
         """Deliver up to `size` bytes from the network to the server."""
-        port, connection = actor.port, actor.connection
-        if port is None or connection is None or not actor.up:
+        port = actor.port
+        if port is None or not actor.up:
             return
         data = bytes(actor.up[:size])
         del actor.up[:size]
         self.digest.update(b">" + data)
         self.server.receive(port, data)
-        self.oracle.inward(connection, data)
+        self.oracle.inward(self._connections[port], data)
 
     def _end_turn(self) -> None:
         self.oracle.before_output()
@@ -118,11 +125,10 @@ class World:
             if actor.port is not None and actor.left:  # the client closes the socket once its close is answered
                 self.server.lose(actor.port)
             if actor.port is not None and actor.port.closed and not actor.down:
-                if actor.connection is not None:
-                    self.oracle.lose(actor.connection)
+                self.oracle.lose(self._connections[actor.port])
                 actor.lost()
 
-    def _answer(self, actor: Actor, size: int) -> None:
+    def _answer(self, actor: Client, size: int) -> None:
         """Deliver up to `size` bytes from the network to a client."""
         data = bytes(actor.down[:size])
         del actor.down[:size]
@@ -241,7 +247,7 @@ class World:
         server = self.server
         match step.kind:
             case "break":
-                if actor.port is not None and actor.connection is not None and not actor.connection.undecided:
+                if actor.port is not None and not self._connections[actor.port].undecided:
                     self._lose(actor.port)
                     actor.lost()
             case "arrive":
@@ -302,9 +308,9 @@ class World:
         self.ledger.count(f"maintenance: {kind}", done)
         return done
 
-    def _client_step(self, actor: Actor, step: Step) -> None:
+    def _client_step(self, actor: Client, step: Step) -> None:
         if actor.port is None:
-            self._connect(actor)
+            self._connect(actor, f"client {step.who % CLIENTS}")
             self._arrive(actor, len(actor.up))
         actor.act(step)
         if step.how % 3:

@@ -9,7 +9,7 @@ from escrowmq.wire.amqp091.frames import CONTENT_FRAME_HEADER, content_frames, m
 from escrowmq.wire.amqp091.method import Method
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp091.table import FieldTable, Timestamp
-from tests.harness.client import SimClient
+from tests.harness.client import SimClient, connect
 from tests.unit.wire.amqp091.clients import Server, bodies, fails_channel, fails_connection, opening, pair, server
 
 STREAM: FieldTable = {"x-queue-type": "stream"}
@@ -95,7 +95,7 @@ class TestConsume:
     def test_frames_are_no_larger_than_agreed(self, size: int) -> None:
         made, client = pair()
         client.declare(1, "q")
-        port = made.connect()
+        port = connect(made)
         small = opening(spec.ConnectionTuneOk(0, 4096, 0)) + b"".join(
             method_frame(1, method) for method in (spec.ChannelOpen(), spec.BasicConsume("q", "t"), spec.BasicGet("q"))
         )

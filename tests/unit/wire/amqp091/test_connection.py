@@ -14,7 +14,7 @@ from escrowmq.wire.amqp091.frames import (
 )
 from escrowmq.wire.amqp091.handshake import State
 from escrowmq.wire.amqp091.properties import Properties
-from tests.harness.client import SimClient
+from tests.harness.client import SimClient, connect
 from tests.unit.wire.amqp091.clients import (
     PERSISTENT,
     Server,
@@ -184,7 +184,7 @@ class TestClosing:
         client.port.endpoint.shut("the broker is shutting down")
         made.end_turn()
         fails_connection(client, codes.CONNECTION_FORCED, "shutting down")
-        early = made.connect()
+        early = connect(made)
         early.endpoint.shut("the broker is shutting down")
         made.end_turn()
         assert early.closed
@@ -194,7 +194,7 @@ class TestClosing:
 class TestTime:
     def test_heartbeats(self) -> None:
         made = server()
-        port = made.connect()
+        port = connect(made)
         made.receive(port, opening(spec.ConnectionTuneOk(0, 0, 10)))
         made.end_turn()
         said = len(port.sent)
@@ -230,7 +230,7 @@ class TestTime:
 class TestBlocking:
     def test_only_who_understands_is_told(self) -> None:
         made, client = pair()
-        deaf = made.connect()
+        deaf = connect(made)
         made.receive(deaf, opening())
         made.end_turn()
         said = len(deaf.sent)

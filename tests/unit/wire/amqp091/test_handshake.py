@@ -9,8 +9,8 @@ from escrowmq.wire.amqp091.frames import HEARTBEAT, PROTOCOL_HEADER, method_fram
 from escrowmq.wire.amqp091.handshake import CAPABILITIES, State
 from escrowmq.wire.amqp091.method import Method
 from escrowmq.wire.amqp091.table import FieldTable, encode_table
+from tests.harness.client import connect
 from tests.harness.frames import FrameReader
-from tests.harness.server import Port
 from tests.unit.wire.amqp091.clients import Server, opening, server
 
 TELL_ME: FieldTable = {"capabilities": {"authentication_failure_close": True}}
@@ -21,7 +21,7 @@ class Talk:
 
     def __init__(self, made: Server | None = None) -> None:
         self.server = made or server()
-        self.port: Port = self.server.connect()
+        self.port = connect(self.server)
         self.reader = FrameReader()
 
     def say(self, *parts: bytes | Method) -> list[Method]:

@@ -18,7 +18,7 @@ from escrowmq.wire.amqp091.frames import (
 )
 from escrowmq.wire.amqp091.handshake import State
 from escrowmq.wire.amqp091.properties import Properties
-from tests.harness.client import SimClient
+from tests.harness.client import SimClient, connect
 from tests.unit.wire.amqp091.clients import (
     PERSISTENT,
     Server,
@@ -83,7 +83,7 @@ streams = st.lists(publishes | publishes | methods, max_size=12)
 def feed(stream: bytes, cuts: list[int]) -> tuple[Server, SimClient | None, bytes]:
     """A server that got the stream in pieces, in one turn; it stops to read when it closes the connection."""
     made = server()
-    port = made.connect()
+    port = connect(made)
     at = 0
     for cut in [*sorted(cuts), len(stream)]:
         if port.endpoint.state in {State.CLOSING, State.CLOSED}:
@@ -240,7 +240,7 @@ class TestContent:
     def test_a_frame_over_what_was_agreed(self) -> None:
         made = server()
         for seen in (b"", b"".join(message(1, b"y"))):
-            port = made.connect()
+            port = connect(made)
             stream = opening(SMALL) + method_frame(1, spec.ChannelOpen()) + seen
             made.receive(port, stream + method_frame(1, PUBLISH) + content_frames(1, PERSISTENT, b"x" * 4097, 0))
             made.end_turn()
@@ -263,7 +263,7 @@ class TestContent:
 @given(st.binary(max_size=200))
 def test_any_bytes_at_the_start(data: bytes) -> None:
     made = server()
-    port = made.connect()
+    port = connect(made)
     made.receive(port, data)
     made.end_turn()
     made.run_disk()

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from escrowmq.wire.amqp091 import spec
 from tests.harness.frames import Message
-from tests.simulation.channels import Channel, Connection
+from tests.simulation.amqp091.channels import Channel, Connection
+from tests.simulation.amqp091.requests import Requests
 from tests.simulation.ledger import Operation, State, Violation
-from tests.simulation.requests import Requests
 
 
 class Oracle(Requests):

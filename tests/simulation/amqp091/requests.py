@@ -9,10 +9,10 @@ from escrowmq.wire.amqp091 import spec
 from escrowmq.wire.amqp091.method import Method
 from escrowmq.wire.amqp091.properties import scan
 from tests.harness.frames import Message
-from tests.simulation.channels import Answer, Channel, Connection, Subscription, Transaction, no_check
+from tests.simulation.amqp091.channels import Answer, Channel, Connection, Subscription, Transaction, no_check
+from tests.simulation.amqp091.watch import Watch
 from tests.simulation.ledger import DEAD, Copy, Ledger, Operation, Queue, Sent, Violation
 from tests.simulation.topology import EXCHANGE, new_queue
-from tests.simulation.watch import Watch
 
 
 class Requests(Watch):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from escrowmq.wire.amqp091 import spec
 from escrowmq.wire.amqp091.properties import scan
 from tests.harness.frames import Message
-from tests.simulation.channels import Channel, Connection, Delivery, Transaction
+from tests.simulation.amqp091.channels import Channel, Connection, Delivery, Transaction
 from tests.simulation.ledger import Copy, Ledger, Operation, Queue, State, Violation
 
 

@@ -11,8 +11,7 @@ from escrowmq.wire.amqp091.method import Method
 from escrowmq.wire.amqp091.properties import Properties
 from tests.harness.client import login_frames
 from tests.harness.frames import FrameReader, Message, publish_frames
-from tests.harness.server import Port
-from tests.simulation.channels import Connection
+from tests.harness.server import AnyPort
 from tests.simulation.steps import Step
 from tests.simulation.topology import ARGUMENTS, DELETED, EXCHANGE, NOWHERE, PURGED, declarations
 
@@ -39,8 +38,7 @@ class Actor:
     def __init__(self, number: int, favourites: Sequence[str] = ()) -> None:
         self.number = number
         self._names = (*favourites, *favourites, *favourites, *ARGUMENTS)
-        self.port: Port | None = None
-        self.connection: Connection | None = None
+        self.port: AnyPort | None = None
         self.up = bytearray()
         self.down = bytearray()
         self.channels: dict[int, _Channel] = {}
@@ -52,9 +50,9 @@ class Actor:
 
     # -- connections
 
-    def connect(self, port: Port, connection: Connection) -> None:
+    def connect(self, port: AnyPort) -> None:
         """Log in and open a channel of each mode, without waiting for answers."""
-        self.port, self.connection = port, connection
+        self.port = port
         self.up, self.down = bytearray(login_frames()), bytearray()
         self.channels.clear()
         self._reader = FrameReader()
@@ -65,7 +63,7 @@ class Actor:
 
     def lost(self) -> None:
         """Note that the connection is lost."""
-        self.port = self.connection = None
+        self.port = None
         self.up.clear()
         self.down.clear()
         self.channels.clear()
