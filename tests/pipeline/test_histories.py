@@ -63,11 +63,13 @@ class WatchedBranches(branch_world.BranchWorld):
         self.folder = folder
         self.audits: list[Audited] = []
         super().__init__(seed)
+        self.machine.before_restart = self._audit
 
-    def _start(self) -> None:
-        if self.storage.names():
-            self.audits.append(audited(export(self.storage, self.folder)))
-        super()._start()
+    def began(self) -> None:
+        super().began()
+        self._audit()
+
+    def _audit(self) -> None:
         self.audits.append(audited(export(self.storage, self.folder)))
 
 

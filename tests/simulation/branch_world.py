@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
 from escrowmq.core.branches.branch import Limits, Publication, Settlement
@@ -21,11 +22,11 @@ from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.queue import Queue, Session
 from escrowmq.core.topology.directory import Declaration
-from escrowmq.journal.errors import JournalFailed, SnapshotFailed
-from escrowmq.journal.memory import Faults, MemoryStorage
+from escrowmq.journal.memory import Faults
 from tests.harness.server import Options, SimServer
 from tests.simulation.branch_model import DEAD, HEURISTIC, QUEUES, TRANSIENT, Model
 from tests.simulation.ledger import Ledger, Violation
+from tests.simulation.machine import Machine
 from tests.simulation.steps import Step
 
 WEIGHTS: Final[dict[str, int]] = {
@@ -90,15 +91,14 @@ class BranchWorld:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(f"branches {seed}")
-        self.storage = MemoryStorage(random.Random(f"disk {seed}"))
+        self.machine = Machine(seed, OPTIONS)
+        self.storage = self.machine.storage
         self.ledger = Ledger()
         self.trace: list[str] = []
-        self.now = 1_700_000_000_000
         self.model = Model()
         self.states: list[tuple[int, Model]] = []
         self._serial = 0
-        self._lives = 0
-        self._start()
+        self.began()
 
     def read_along(self) -> None:
         """Do nothing: there are no messages on a wire, and the trace contains every call anyway."""
@@ -108,9 +108,13 @@ class BranchWorld:
 
     # -- the server's life
 
-    def _start(self) -> None:
-        self._lives += 1
-        self.server = SimServer(self.storage, OPTIONS, now=self.now, seed=self._lives)
+    @property
+    def server(self) -> SimServer:
+        """The process that runs now."""
+        return self.machine.server
+
+    def began(self) -> None:
+        """A process has just started: attach to it."""
         self.broker = self.server.broker
         self.coordinator = self.broker.coordinator
         self.found_end = self.server.journal.synced_lsn
@@ -141,10 +145,8 @@ class BranchWorld:
     def restart(self, *, power_fails: bool) -> None:
         """Restart the process, and check that it finds the state that the log contains."""
         promised = self.server.journal.synced_lsn
-        if power_fails:
-            self.storage.crash()
-        self.storage.faults = Faults()
-        self._start()
+        self.machine.restart(power_fails=power_fails)
+        self.began()
         if self.found_end < promised:
             raise Violation(f"the log was on disk up to {promised}, but ends at {self.found_end}")
         before = [model for lsn, model in self.states if lsn <= self.found_end]
@@ -233,17 +235,10 @@ class BranchWorld:
         self.restart(power_fails=True)
 
     def _guarded(self, step: Step) -> None:
-        faults = self.storage.faults
-        dying = faults.dies_in is not None
-        try:
-            self._step(step)
-        except (JournalFailed, SnapshotFailed, OSError) as error:
-            if not dying and faults.fail_sync_in is None:
-                raise
-            if not isinstance(error, JournalFailed) and not dying:
-                return
-            self.ledger.count("power failures" if dying else "failed syncs")
-            self.restart(power_fails=dying or step.how % 2 == 0)
+        death = self.machine.run(partial(self._step, step))
+        if death is not None:
+            self.ledger.count(death.event)
+            self.restart(power_fails=death.power_fails or step.how % 2 == 0)
 
     def _step(self, step: Step) -> None:
         server = self.server
@@ -275,10 +270,9 @@ class BranchWorld:
             case "sync fails in":
                 self.storage.faults.fail_sync_in = 1 + step.what % 4
             case "pass time":
-                self.now += (1000, 20_000, 61_000, 40 * 60_000)[step.what % 4]
-                server.now = self.now
+                self.machine.pass_time((1000, 20_000, 61_000, 40 * 60_000)[step.what % 4])
                 server.end_turn()
-                self.model.pass_time(self.now)
+                self.model.pass_time(self.machine.now)
             case kind:
                 getattr(self, "_" + kind)(step, self._worker(step), XIDS[step.what % len(XIDS)])
                 server.end_turn()  # writes the record of settlements at once
@@ -377,7 +371,7 @@ class BranchWorld:
         result = self._ask(
             how,
             lambda: start(worker, xid, join=how == "join", resume=how == "resume", limits=Limits())[0],
-            lambda _: self.model.start(who, xid, how, self.now),
+            lambda _: self.model.start(who, xid, how, self.machine.now),
         )
         if result is not None and result.status.name == "OK":
             worker.branch = self.broker.branches.find(xid)
@@ -391,7 +385,7 @@ class BranchWorld:
         self._ask(
             how,
             lambda: self.broker.demarcations.end(worker, xid, fail=how == "fail", suspend=how == "suspend"),
-            lambda _: self.model.end(who, xid, how, self.now),
+            lambda _: self.model.end(who, xid, how, self.machine.now),
         )
         if self.model.at_work(who) is None:
             worker.branch = None

@@ -6,19 +6,21 @@ import hashlib
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from escrowmq.core.broker import Broker
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
-from escrowmq.journal.errors import JournalFailed, SnapshotFailed
-from escrowmq.journal.memory import Faults, MemoryStorage
+from escrowmq.journal.errors import JournalFailed
+from escrowmq.journal.memory import Faults
 from escrowmq.wire.endpoint import EndpointLimits
 from tests.harness.server import AnyPort, Options, SimServer
 from tests.simulation.aftermath import Aftermath
 from tests.simulation.amqp091.dialect import AMQP091
 from tests.simulation.dialect import Client, Conversation, Dialect
 from tests.simulation.ledger import Found, Ledger, Violation
+from tests.simulation.machine import Machine
 from tests.simulation.steps import Step
 from tests.simulation.topology import ARGUMENTS
 
@@ -40,21 +42,24 @@ class World:
         options: Options = OPTIONS,
     ) -> None:
         self.rng = random.Random(f"world {seed}")
-        self.storage = MemoryStorage(random.Random(f"disk {seed}"))
         self.ledger = Ledger()
         self._dialect = dialect
         self.oracle = dialect.make_observer(self.ledger)
         favourites = self.rng.sample(sorted(ARGUMENTS), 2)
         self.actors = [dialect.make_client(number, favourites) for number in range(CLIENTS)]
-        self.now = 1_700_000_000_000
         self.trace: list[str] = []
         self.digest = hashlib.sha256()
-        self._options = replace(options, resident_limit=self.rng.choice((1000, options.resident_limit, 1 << 20)))
-        self._make_broker = make_broker
-        self._lives = 0
         self._connections: dict[AnyPort, Conversation] = {}
-        self.server = self._start()
+        limit = self.rng.choice((1000, options.resident_limit, 1 << 20))
+        self._machine = Machine(seed, replace(options, resident_limit=limit), make_broker)
+        self.storage = self._machine.storage
+        self.server.on_output = self._said
         self._set_up()
+
+    @property
+    def server(self) -> SimServer:
+        """The process that runs now."""
+        return self._machine.server
 
     def read_along(self) -> None:
         """Add every message to the trace."""
@@ -65,12 +70,6 @@ class World:
         self.trace.append(f"turn {self.ledger.turn}: {text}")
 
     # -- the server's life
-
-    def _start(self) -> SimServer:
-        self._lives += 1
-        server = SimServer(self.storage, self._options, now=self.now, seed=self._lives, make_broker=self._make_broker)
-        server.on_output = self._said
-        return server
 
     def _set_up(self) -> None:
         """Declare the exchange and the queues with a client that is not part of the history."""
@@ -181,11 +180,8 @@ class World:
         self.oracle.die()
         for actor in self.actors:
             actor.lost()
-        if power_fails:
-            self.storage.crash()
-        self.storage.faults = Faults()
         self.note(f"restart, power {'fails' if power_fails else 'stays'}, {'clean' if clean else 'not clean'}")
-        self.server = self._start()
+        self._machine.restart(power_fails=power_fails).on_output = self._said
         Aftermath(self.ledger, contents(self.server.broker), damaged=damaged).settle()
         self.ledger.count("restarts")
         self._set_up()
@@ -219,28 +215,11 @@ class World:
 
     def step(self, step: Step) -> None:
         """Execute one step. If the journal fails in it, the process must die (DUR-2)."""
-        faults = self.storage.faults
-        dying = faults.dies_in is not None
-        try:
-            self._step(step)
-        except (JournalFailed, SnapshotFailed, OSError) as error:
-            if not dying and faults.fail_sync_in is None:
-                raise
-            self.note(f"failure: {error}")
-            if isinstance(error, JournalFailed):
-                self._must_refuse()
-            elif not dying:
-                return  # maintenance of files may fail without harm to the log
-            self.ledger.count("power failures" if dying else "failed syncs")
-            self.restart(power_fails=dying or step.how % 2 == 0)
-
-    def _must_refuse(self) -> None:
-        """Check that the journal refuses all further work after a failed write (DUR-2)."""
-        try:
-            self.server.journal.take_batch(0)
-        except JournalFailed:
-            return
-        raise Violation("the journal continues after a failed write")
+        death = self._machine.run(partial(self._step, step))
+        if death is not None:
+            self.note(f"failure: {death.error}")
+            self.ledger.count(death.event)
+            self.restart(power_fails=death.power_fails or step.how % 2 == 0)
 
     def _step(self, step: Step) -> None:
         actor = self.actors[step.who % CLIENTS]
@@ -257,8 +236,7 @@ class World:
             case "turn":
                 self._end_turn()
             case "pass time":
-                self.now += step.what * 10
-                server.now = self.now
+                self._machine.pass_time(step.what * 10)
             case "take":
                 server.take_batch()
             case "write":

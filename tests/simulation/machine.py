@@ -1,0 +1,77 @@
+"""The machine of a simulated world: its disk, its clock, and the server process, one life after the other."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import NamedTuple
+
+from escrowmq.core.broker import Broker
+from escrowmq.journal.errors import JournalFailed, SnapshotFailed
+from escrowmq.journal.memory import Faults, MemoryStorage
+from tests.harness.server import Options, SimServer
+from tests.simulation.ledger import Violation
+
+
+class Death(NamedTuple):
+    """Why a process has to end."""
+
+    event: str
+    power_fails: bool
+    error: BaseException
+
+
+class Machine:
+    """Runs the server whatever protocols its clients speak. A seed determines what the disk does."""
+
+    def __init__(self, seed: int, options: Options, make_broker: Callable[..., Broker] = Broker) -> None:
+        self.storage = MemoryStorage(random.Random(f"disk {seed}"))
+        self.now = 1_700_000_000_000
+        self._options = options
+        self._make_broker = make_broker
+        self.before_restart: Callable[[], None] = lambda: None
+        """Called when a process has ended and the next one has not begun."""
+        self._lives = 0
+        self.server = self._boot()
+
+    def _boot(self) -> SimServer:
+        self._lives += 1
+        return SimServer(self.storage, self._options, now=self.now, seed=self._lives, make_broker=self._make_broker)
+
+    def restart(self, *, power_fails: bool) -> SimServer:
+        """Start the process again from what is on disk. Planned faults are forgotten."""
+        if power_fails:
+            self.storage.crash()
+        self.storage.faults = Faults()
+        self.before_restart()
+        self.server = self._boot()
+        return self.server
+
+    def pass_time(self, ms: int) -> None:
+        """Let the clock go on."""
+        self.now += ms
+        self.server.now = self.now
+
+    def run(self, action: Callable[[], None]) -> Death | None:
+        """Run `action`. Returns the death of the process if a planned fault of the disk hit it as it must (DUR-2)."""
+        faults = self.storage.faults
+        dying = faults.dies_in is not None
+        try:
+            action()
+        except (JournalFailed, SnapshotFailed, OSError) as error:
+            if not dying and faults.fail_sync_in is None:
+                raise
+            if isinstance(error, JournalFailed):
+                self._must_refuse()
+            elif not dying:
+                return None  # maintenance of files may fail without harm to the log
+            return Death("power failures" if dying else "failed syncs", dying, error)
+        return None
+
+    def _must_refuse(self) -> None:
+        """Check that the journal refuses all further work after a failed write (DUR-2)."""
+        try:
+            self.server.journal.take_batch(0)
+        except JournalFailed:
+            return
+        raise Violation("the journal continues after a failed write")
