@@ -115,12 +115,16 @@ class Unsettled:
 
     def add(self, entries: list[Entry], consumer: Consumer) -> None:
         """Deliveries that wait for a settlement take the next tags."""
-        for at in range(0, len(entries), _LONGEST):
-            some = entries[at : at + _LONGEST]
-            self._runs.append(_Run(self.next_tag, some, consumer, len(some)))
-            self._firsts.append(self.next_tag)
-            self.next_tag += len(some)
-            self.count += len(some)
+        count = len(entries)
+        if not 0 < count <= _LONGEST:
+            for at in range(0, count, _LONGEST):
+                self.add(entries[at : at + _LONGEST], consumer)
+            return
+        tag = self.next_tag
+        self._runs.append(_Run(tag, entries[:], consumer, count))
+        self._firsts.append(tag)
+        self.next_tag = tag + count
+        self.count += count
 
     def skip(self, number: int) -> None:
         """The next `number` tags belong to deliveries that need no settlement."""
@@ -162,7 +166,7 @@ class Unsettled:
             most = 1
             if run is not None and run.first == tag and run.count == len(run.entries):
                 most = min(run.count, len(tags) - at)
-                if most > 1 and tags[at : at + most] == list(range(tag, tag + most)):
+                if most == 1 or tags[at : at + most] == list(range(tag, tag + most)):
                     taken.append(self._take_front(i, run, most))
                     at += most
                     continue
@@ -216,14 +220,15 @@ class Unsettled:
 
     def _take_front(self, i: int, run: _Run, count: int) -> Stretch:
         """The first `count` entries of a run without holes."""
-        first = run.first
-        found = run.entries[:count]
-        del run.entries[:count]
-        run.first = self._firsts[i] = first + count
-        run.count -= count
+        first, found = run.first, run.entries
         self.count -= count
-        if not run.count:
-            self._shrink(i, run)
+        run.count -= count
+        if run.count:
+            found = found[:count]
+            del run.entries[:count]
+            run.first = self._firsts[i] = first + count
+        else:
+            self._drop(i, run)
         return first, found, run.consumer
 
     @staticmethod
