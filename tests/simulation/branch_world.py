@@ -19,7 +19,7 @@ from escrowmq.core.conditions import BrokerError
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.consumer import Consumer
-from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.queue import Queue, Session
 from escrowmq.core.topology.directory import Declaration
 from escrowmq.journal.memory import Faults
@@ -60,7 +60,7 @@ WEIGHTS: Final[dict[str, int]] = {
 XIDS: Final = tuple(Xid(1, gtrid, bqual) for gtrid in (b"g", b"h") for bqual in (b"1", b"2", b"3"))
 WORKERS: Final = 4
 OPTIONS: Final = Options(segment_bytes=3000, batch_bytes=2000, resident_limit=1000)
-OUTCOMES: Final = {"accept": Outcome.ACCEPTED, "reject": Outcome.REJECTED, "requeue": Outcome.ACCEPTED}
+DISPOSITIONS: Final = {"accept": Disposition.ACCEPTED, "reject": Disposition.REJECTED, "requeue": Disposition.MODIFIED}
 
 
 class Worker:
@@ -330,7 +330,7 @@ class BranchWorld:
         if how == "requeue":
             self.broker.engine.requeue(getter, [entry])
         else:
-            self.broker.engine.settle(getter, [entry], OUTCOMES[how])
+            self.broker.engine.settle(getter, [entry], DISPOSITIONS[how])
         self.model.settle(name, int(entry.content), how)
 
     def _ask(self, what: str, call: Any, answer: Any) -> Any:
@@ -414,7 +414,7 @@ class BranchWorld:
             return
         self.clients.entries.pop()
         how = ("accept", "accept", "reject", "requeue")[step.how // 2 % 4]
-        work = Settlement(self._queue(name).getter, [entry], OUTCOMES[how], requeue=how == "requeue")
+        work = Settlement(self._queue(name).getter, [entry], DISPOSITIONS[how])
         self.broker.transactions.enlist(branch, work)
         self.model.item(name, int(entry.content)).holder = at_work if live else None
         if live:

@@ -17,7 +17,7 @@ from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.dead_letter import circular, dead_envelope
 from escrowmq.core.queues.delivery_log import Deliveries
 from escrowmq.core.queues.discipline import Pager
-from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.outcome import Disposition, Outcome
 from escrowmq.core.queues.settlement import Settlements, durable_positions, release
 from escrowmq.core.records.blocks import encode_block
 from escrowmq.core.records.kinds import Kind
@@ -237,17 +237,23 @@ class Engine:
             self.dirty[queue] = None
         return queue
 
-    def settle(self, consumer: Consumer, entries: list[Entry], outcome: Outcome) -> None:
-        """Deliveries are settled: gone, or dead-lettered if they were rejected."""
+    def settle(self, consumer: Consumer, entries: list[Entry], disposition: Disposition) -> None:
+        """Deliveries are gone, dead-lettered if they were rejected, or go back to their places."""
+        if disposition is Disposition.MODIFIED:
+            self.requeue(consumer, entries)
+            return
+        if disposition is Disposition.RELEASED:
+            self.release(consumer, entries)
+            return
         queue = self.leave(consumer, len(entries))
         if queue.is_stream:
             return
         if queue.deleted:
             release(self.log, entries)
-        elif outcome is Outcome.ACCEPTED:
-            self.settlements.add(queue, entries, outcome)
+        elif disposition is Disposition.ACCEPTED:
+            self.settlements.add(queue, entries, Outcome.ACCEPTED)
         else:
-            self.dead_letter(queue, entries, outcome)
+            self.dead_letter(queue, entries, Outcome.REJECTED)
 
     def requeue(self, consumer: Consumer, entries: list[Entry]) -> None:
         """Deliveries go back to their places, marked as delivered before (ORD-2); each counts as one that failed."""

@@ -11,7 +11,7 @@ from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.messages.marks import Marks, Modification
-from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.recovery.relocation import Relocation
 from escrowmq.core.topology.arguments.consumer import ConsumerOptions, StreamOffset
@@ -136,7 +136,7 @@ class TestSettling:
         queue = site.queue()
         site.publish("q", b"a", b"b")
         consumer, entries = taken(site, queue)
-        site.broker.engine.settle(consumer, entries[1:], Outcome.ACCEPTED)
+        site.broker.engine.settle(consumer, entries[1:], Disposition.ACCEPTED)
         site.turn()
         assert queue.unsettled == 1
         assert site.restart().contents() == [b"a"]
@@ -149,14 +149,14 @@ class TestSettling:
         site.broker.directory.delete_queue(queue)
         assert site.live() == 2
         if how == "settle":
-            site.broker.engine.settle(consumer, entries[:1], Outcome.ACCEPTED)
-            site.broker.engine.settle(consumer, entries[1:], Outcome.REJECTED)
+            site.broker.engine.settle(consumer, entries[:1], Disposition.ACCEPTED)
+            site.broker.engine.settle(consumer, entries[1:], Disposition.REJECTED)
         elif how == "requeue":
             site.broker.engine.requeue(consumer, entries)
         else:
             branch = site.begin()
-            for entry, outcome in zip(entries, (Outcome.ACCEPTED, Outcome.REJECTED), strict=True):
-                site.broker.transactions.enlist(branch, Settlement(consumer, [entry], outcome))
+            for entry, said in zip(entries, (Disposition.ACCEPTED, Disposition.REJECTED), strict=True):
+                site.broker.transactions.enlist(branch, Settlement(consumer, [entry], said))
             assert site.broker.transactions.commit(branch).lsn == site.broker.log.end_lsn, "it stands on the deletion"
         site.turn()
         assert (site.live(), dead.ready, queue.unsettled) == (0, 0, 0)
@@ -208,7 +208,7 @@ class TestSettling:
         consumer, entries = taken(site, queue)
         branch = site.begin()
         site.broker.transactions.enlist(branch, site.publication("other", b"x"))
-        site.broker.transactions.enlist(branch, Settlement(consumer, entries, Outcome.REJECTED, requeue=True))
+        site.broker.transactions.enlist(branch, Settlement(consumer, entries, Disposition.MODIFIED))
         site.sync()
         before = len(site.records(Kind.COMMIT))
         site.broker.transactions.commit(branch)
@@ -324,7 +324,7 @@ class TestMarks:
         if state != "reserved":
             consumer, entries = taken(again, again.q)
             assert [entry.position for entry in entries] == [1, 2]
-            again.broker.engine.settle(consumer, entries, Outcome.ACCEPTED)
+            again.broker.engine.settle(consumer, entries, Disposition.ACCEPTED)
             again.turn()
             assert again.q.marks == again.restart().q.marks == {}
 
@@ -352,10 +352,10 @@ class TestMarks:
             consumer, entries = taken(site, queue)
             if how == "committed":
                 branch = site.begin()
-                site.broker.transactions.enlist(branch, Settlement(consumer, entries, Outcome.ACCEPTED))
+                site.broker.transactions.enlist(branch, Settlement(consumer, entries, Disposition.ACCEPTED))
                 site.broker.transactions.commit(branch)
             else:
-                site.broker.engine.settle(consumer, entries, Outcome[how.upper()])
+                site.broker.engine.settle(consumer, entries, Disposition[how.upper()])
         site.turn()
         assert queue.ready == 0
         assert queue.marks == {}

@@ -12,7 +12,7 @@ from escrowmq.core.branches.xa import XaStatus
 from escrowmq.core.branches.xa_branch import XaBranch
 from escrowmq.core.branches.xid import Xid
 from escrowmq.core.messages.entry import Entry
-from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.queue import Queue
 from tests.unit.core.site import Site
 
@@ -70,13 +70,11 @@ class XaSite(Site):
     def end(self, xid: Xid = X, worker: Channel | None = None, **flags: Any) -> XaStatus:
         return self.demarcations.end(worker or self.worker, xid, **flags).status
 
-    def settle(
-        self, branch: XaBranch, count: int = 1, outcome: Outcome = Outcome.ACCEPTED, *, requeue: bool = False
-    ) -> list[Entry]:
+    def settle(self, branch: XaBranch, count: int = 1, disposition: Disposition = Disposition.ACCEPTED) -> list[Entry]:
         """Settle the next messages of `q` in the branch, as a client that gets them one by one."""
         entries = [self.broker.engine.get(self.q, auto_settle=False) for _ in range(count)]
         found = [entry for entry in entries if entry is not None]
-        self.broker.transactions.enlist(branch, Settlement(self.q.getter, found, outcome, requeue))
+        self.broker.transactions.enlist(branch, Settlement(self.q.getter, found, disposition))
         return found
 
     def worked(

@@ -8,7 +8,7 @@ from enum import IntEnum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from escrowmq.core.conditions import BrokerError, Condition
-from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.outcome import Disposition
 
 if TYPE_CHECKING:
     from escrowmq.core.branches.watch import Watch
@@ -133,15 +133,14 @@ RETURN: Final = None
 
 @dataclass(slots=True)
 class Settlement:
-    """Deliveries settled in a branch, which holds them from then on; `requeue` sends them back to their places.
+    """Deliveries settled in a branch, which holds them from then on.
 
     `undo` says what becomes of them if the branch does not commit: a `Keep`, or RETURN.
     """
 
     consumer: Consumer
     entries: list[Entry]
-    outcome: Outcome
-    requeue: bool = False
+    disposition: Disposition
     undo: Keep | None = RETURN
 
 

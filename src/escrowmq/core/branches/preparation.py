@@ -9,6 +9,7 @@ from escrowmq.core.branches import resolution
 from escrowmq.core.branches.branch import RETURN, State
 from escrowmq.core.branches.resolution import BranchEffects
 from escrowmq.core.branches.xa_branch import LoggedContents, PreparedRun
+from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.settlement import durable_positions
 from escrowmq.core.records.blocks import encode_block
 from escrowmq.core.records.branches import (
@@ -134,7 +135,9 @@ def settlement_items(branch: XaBranch) -> Iterator[tuple[Item, Sequence[bytes]]]
         positions = durable_positions(queue, settlement.entries)
         if positions and not queue.is_stream and not queue.deleted:
             ranges = ranges_of(positions)
-            yield encode_settlement(SettlementItem(queue.ident, settlement.outcome, ranges, settlement.requeue))
+            requeue = settlement.disposition.returns
+            outcome = Outcome.REJECTED if requeue else Outcome[settlement.disposition.name]
+            yield encode_settlement(SettlementItem(queue.ident, outcome, ranges, requeue))
     for work in branch.reservations:
         queue = work.reservation.queue
         if queue.durable and not queue.deleted:

@@ -9,6 +9,7 @@ from escrowmq.core.branches.preparation import promise_room
 from escrowmq.core.branches.xa_branch import LoggedContents, PreparedRun
 from escrowmq.core.branches.xid import Xid
 from escrowmq.core.messages.entry import Entry, Run
+from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.records.branches import Prepared, SettlementItem, decode_prepare
 from escrowmq.core.records.references import Range, Reference, merged
 from escrowmq.core.reservations.reservation import ReservationSettlement
@@ -72,7 +73,8 @@ class FoundBranches:
                     entry.deliveries = deliveries.get(position, 0)  # this one counts if it goes back
                     entries.append(entry)
             queue.unsettled += len(entries)
-            self._branches[number].settlements.append(Settlement(queue.getter, entries, item.outcome, item.requeue))
+            disposition = Disposition.MODIFIED if item.requeue else Disposition[item.outcome.name]
+            self._branches[number].settlements.append(Settlement(queue.getter, entries, disposition))
         references.remove(merged(some for _, item in locks for some in item.ranges))
 
     def finish(self) -> None:

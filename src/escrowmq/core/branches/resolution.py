@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from escrowmq.core.branches import decision
 from escrowmq.core.branches.branch import CommitResult, Input, Publication
 from escrowmq.core.branches.decision import Decision, check_room, decide
-from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.outcome import Disposition, Outcome
 
 if TYPE_CHECKING:
     from escrowmq.core.branches.branch import TransactionBranch
@@ -37,8 +37,8 @@ class Host(decision.Host, Protocol):
         """`count` deliveries are in the consumer's hands no longer."""
         ...
 
-    def requeue(self, consumer: Consumer, entries: list[Entry]) -> None:
-        """Deliveries go back to their places."""
+    def settle(self, consumer: Consumer, entries: list[Entry], disposition: Disposition) -> None:
+        """Deliveries are gone, or go back to their places."""
         ...
 
 
@@ -56,7 +56,7 @@ class BranchEffects:
         """`prepared` is what a branch publishes that is prepared."""
         self._engine = engine
         self._branch = branch
-        self._back: list[tuple[Consumer, list[Entry]]] = []
+        self._back: list[tuple[Consumer, list[Entry], Disposition]] = []
         self._left: list[tuple[Consumer, int]] = []
         self.bereft = False
         self.returned: list[Publication] = []
@@ -96,15 +96,20 @@ class BranchEffects:
     def _settle(self) -> None:
         engine = self._engine
         for settlement in self._branch.settlements:
-            consumer, entries, outcome = settlement.consumer, settlement.entries, settlement.outcome
+            consumer, entries, disposition = settlement.consumer, settlement.entries, settlement.disposition
             queue = consumer.queue
-            if settlement.requeue:
+            if disposition is Disposition.RELEASED:
+                self._back.append((consumer, entries, disposition))
+                continue
+            if disposition is Disposition.MODIFIED:
                 # Those that may not go back once more are dead-lettered, which is an effect of this branch too.
                 entries, returning = engine.spent(queue, entries)
                 outcome = Outcome.DELIVERY_LIMIT
-                self._back.append((consumer, returning))
+                self._back.append((consumer, returning, disposition))
                 if not entries:
                     continue
+            else:
+                outcome = Outcome[disposition.name]
             self._left.append((consumer, len(entries)))
             if queue.is_stream:
                 continue
@@ -129,8 +134,8 @@ class BranchEffects:
         """What was settled is in its consumers' hands no longer, and what was requeued goes back."""
         for consumer, count in self._left:
             self._engine.leave(consumer, count)
-        for consumer, entries in self._back:
-            self._engine.requeue(consumer, entries)
+        for consumer, entries, disposition in self._back:
+            self._engine.settle(consumer, entries, disposition)
 
 
 def commit(engine: Host, branch: TransactionBranch) -> CommitResult:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from escrowmq.core.branches import resolution
 from escrowmq.core.branches.branch import CommitResult, Input, State, TransactionBranch
 from escrowmq.core.branches.decision import place_one
+from escrowmq.core.queues.outcome import Disposition
 
 if TYPE_CHECKING:
     from escrowmq.core.branches.branch import Limits, Publication, Settlement
@@ -107,4 +108,4 @@ class Transactions:
 
     def give_back(self, settlement: Settlement) -> None:
         """Undo a settlement by RETURN."""
-        self._engine.requeue(settlement.consumer, settlement.entries)
+        self._engine.settle(settlement.consumer, settlement.entries, Disposition.MODIFIED)

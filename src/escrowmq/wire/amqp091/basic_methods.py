@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.credit import UNLIMITED, Credit
-from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.topology.arguments.consumer import consumer_options
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.death import with_delivery_count, with_stream_offset
@@ -128,15 +128,19 @@ def basic_get(channel: Channel, method: spec.BasicGet, count: int = 1) -> None:
 
 
 def basic_ack(channel: Channel, method: spec.BasicAck) -> None:
-    channel.settle(method.delivery_tag, Outcome.ACCEPTED, multiple=method.multiple)
+    channel.settle(method.delivery_tag, Disposition.ACCEPTED, multiple=method.multiple)
+
+
+def _refused(*, requeue: bool) -> Disposition:
+    return Disposition.MODIFIED if requeue else Disposition.REJECTED
 
 
 def basic_nack(channel: Channel, method: spec.BasicNack) -> None:
-    channel.settle(method.delivery_tag, Outcome.REJECTED, multiple=method.multiple, requeue=method.requeue)
+    channel.settle(method.delivery_tag, _refused(requeue=method.requeue), multiple=method.multiple)
 
 
 def basic_reject(channel: Channel, method: spec.BasicReject) -> None:
-    channel.settle(method.delivery_tag, Outcome.REJECTED, multiple=False, requeue=method.requeue)
+    channel.settle(method.delivery_tag, _refused(requeue=method.requeue), multiple=False)
 
 
 def basic_recover(channel: Channel, method: spec.BasicRecover) -> None:

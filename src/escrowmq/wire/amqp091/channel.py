@@ -14,7 +14,7 @@ from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.credit import Window
-from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.topology.vhost import VirtualHost
 from escrowmq.wire.amqp091 import codes
@@ -257,7 +257,7 @@ class Channel:
 
     # -- settlements
 
-    def settle(self, tag: int, outcome: Outcome, *, multiple: bool, requeue: bool = False) -> None:
+    def settle(self, tag: int, disposition: Disposition, *, multiple: bool) -> None:
         """basic.ack, nack, reject. Raises PRECONDITION_FAILED for a tag that is not outstanding."""
         if multiple:
             taken = self.unsettled.take_through(tag)
@@ -265,7 +265,7 @@ class Channel:
             one = self.unsettled.take(tag)
             taken = [] if one is None else [one]
         if taken:
-            self._settle(taken, outcome, requeue=requeue)
+            self._settle(taken, disposition)
         elif tag or not multiple:
             raise _unknown_tag(tag)
 
@@ -275,27 +275,24 @@ class Channel:
         taken = self.unsettled.take_each(tags)
         count = before - self.unsettled.count
         if taken:
-            self._settle(taken, Outcome.ACCEPTED)
+            self._settle(taken, Disposition.ACCEPTED)
         if count < len(tags):
             raise _unknown_tag(tags[count])
 
-    def _settle(self, taken: list[Stretch], outcome: Outcome, *, requeue: bool = False) -> None:
+    def _settle(self, taken: list[Stretch], disposition: Disposition) -> None:
         if self.branch is not None:
-            self._settle_in(self.branch, taken, outcome, requeue=requeue)
+            self._settle_in(self.branch, taken, disposition)
             return
         for consumer, _, entries in by_consumer(taken):
-            if requeue:
-                self.broker.engine.requeue(consumer, entries)
-            else:
-                self.broker.engine.settle(consumer, entries, outcome)
+            self.broker.engine.settle(consumer, entries, disposition)
 
-    def _settle_in(self, branch: TransactionBranch, taken: list[Stretch], outcome: Outcome, *, requeue: bool) -> None:
+    def _settle_in(self, branch: TransactionBranch, taken: list[Stretch], disposition: Disposition) -> None:
         kept = self.demarcation is None
         groups = by_consumer(taken)
         for i, (consumer, tags, entries) in enumerate(groups, 1):
             undo = Keep(self, tags) if kept else RETURN
             try:
-                self.broker.transactions.enlist(branch, Settlement(consumer, entries, outcome, requeue, undo))
+                self.broker.transactions.enlist(branch, Settlement(consumer, entries, disposition, undo))
             except BrokerError:  # the branch has undone the one that it refused
                 for other, others, rest in groups[i:]:
                     self.keep(other, others, rest)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.conditions import BrokerError
-from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.outcome import Disposition
 from escrowmq.wire.amqp091 import basic_methods, codes, dtx_methods, escrow_methods, handshake, queue_methods, spec
 from escrowmq.wire.amqp091.channel import Channel
 from escrowmq.wire.amqp091.content import Content, PartialFrame
@@ -325,7 +325,7 @@ class Reader:
                     if tags:
                         channel.settle_each(tags)
                         tags.clear()
-                    channel.settle(tag, Outcome.ACCEPTED, multiple=True)
+                    channel.settle(tag, Disposition.ACCEPTED, multiple=True)
                 else:
                     tags.append(tag)
             if tags:

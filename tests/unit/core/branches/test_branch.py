@@ -24,7 +24,7 @@ from escrowmq.core.deadlines import Deadlines
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.consumer import Consumer
-from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.outcome import Disposition
 from tests.unit.core.site import Site
 
 A, R, P, T = State.ACTIVE, State.ROLLBACK_ONLY, State.PREPARED, State.TIMED_OUT
@@ -69,7 +69,7 @@ def settlement(client: Client | None = None, first: int = 1, count: int = 2) -> 
     """Of `count` deliveries from position `first` on, whose tags are ten times as high."""
     entries = [Entry(position, b"body", Run(ENVELOPE, 1, 0)) for position in range(first, first + count)]
     undo = RETURN if client is None else Keep(client, [10 * entry.position for entry in entries])
-    return Settlement(Site().queue().getter, entries, Outcome.ACCEPTED, undo=undo)
+    return Settlement(Site().queue().getter, entries, Disposition.ACCEPTED, undo=undo)
 
 
 def publication(*contents: bytes, envelope: Envelope = ENVELOPE, mandatory: bool = False) -> Publication:
@@ -115,7 +115,7 @@ class TestWork:
         queue = site.queue()
         one = branch()
         entries = [Entry(i, b"body", Run(ENVELOPE, 1, 0)) for i in (1, 2)]
-        one.enlist(Settlement(queue.getter, entries, Outcome.ACCEPTED))
+        one.enlist(Settlement(queue.getter, entries, Disposition.ACCEPTED))
         assert (one.operations, one.bytes, one.empty) == (2, 0, False)
 
     def test_ending_lets_go(self) -> None:
@@ -235,7 +235,7 @@ class TestBounds:
         one = branch(Limits(operations=1))
         entries = [Entry(i, b"body", Run(ENVELOPE, 1, 0)) for i in (1, 2)]
         with pytest.raises(BrokerError, match="more than 1 operations"):
-            one.enlist(Settlement(queue.getter, entries, Outcome.ACCEPTED))
+            one.enlist(Settlement(queue.getter, entries, Disposition.ACCEPTED))
 
     def test_without_bounds(self) -> None:
         one = branch()

@@ -11,7 +11,7 @@ from escrowmq.core.branches.branch import Limits, Settlement, State
 from escrowmq.core.branches.xa import XaStatus
 from escrowmq.core.branches.xid import Xid
 from escrowmq.core.conditions import BrokerError, Condition
-from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.outcome import Disposition, Outcome
 from escrowmq.core.records.blocks import decode_block
 from escrowmq.core.records.branches import decode_decide, decode_prepare
 from escrowmq.core.records.commits import decode_commit
@@ -196,7 +196,7 @@ class TestPrepare:
         consumer, sink = site.consume(site.q, credit=1)
         site.turn()
         branch = site.start()
-        site.broker.transactions.enlist(branch, Settlement(consumer, [sink.got[0][1]], Outcome.ACCEPTED))
+        site.broker.transactions.enlist(branch, Settlement(consumer, [sink.got[0][1]], Disposition.ACCEPTED))
         site.end()
         site.turn()
         assert sink.contents == [b"1"]
@@ -436,7 +436,7 @@ def test_a_consumer_may_be_gone_when_its_branch_is_decided(site: XaSite) -> None
     consumer, _ = site.consume(site.q, sink, credit=1)
     site.turn()
     branch = site.start()
-    site.broker.transactions.enlist(branch, Settlement(consumer, [sink.got[0][1]], Outcome.ACCEPTED))
+    site.broker.transactions.enlist(branch, Settlement(consumer, [sink.got[0][1]], Disposition.ACCEPTED))
     site.broker.engine.unsubscribe(consumer)
     site.end()
     site.coordinator.rollback(X)

@@ -8,7 +8,7 @@ from escrowmq.core.branches.branch import Limits, Settlement
 from escrowmq.core.branches.xa import XaStatus
 from escrowmq.core.branches.xa_branch import XaBranch
 from escrowmq.core.branches.xid import Xid
-from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.records import kinds as records_module
 from tests.unit.core.site import Site
 
@@ -36,7 +36,9 @@ def test_what_would_not_fit_in_the_record_of_its_outcome_is_not_prepared(
     coordinator, worker = site.broker.coordinator, Worker()
     _, branch = site.broker.demarcations.start(worker, X, limits=Limits())
     assert branch is not None
-    site.broker.transactions.enlist(branch, Settlement(consumer, [entry for _, entry in sink.got], Outcome.REJECTED))
+    site.broker.transactions.enlist(
+        branch, Settlement(consumer, [entry for _, entry in sink.got], Disposition.REJECTED)
+    )
     site.broker.demarcations.end(worker, X)
     prepared = coordinator.prepare(X)
     if fits:

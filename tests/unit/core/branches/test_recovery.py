@@ -7,7 +7,7 @@ import pytest
 from escrowmq.core.branches.branch import State
 from escrowmq.core.branches.xa import XaStatus
 from escrowmq.core.branches.xid import Xid
-from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.recovery.relocation import Relocation
 from tests.unit.core.xa_site import OK, X, XaSite
 
@@ -165,16 +165,17 @@ def test_a_snapshot_of_a_forced_rollback_that_is_not_on_disk_yet_locks_nothing(s
     assert again.restart().waiting() == GIVEN_BACK
 
 
-@pytest.mark.parametrize(("outcome", "requeue"), [(Outcome.REJECTED, False), (Outcome.ACCEPTED, True)])
-def test_settlements_of_other_kinds(outcome: Outcome, requeue: bool) -> None:
+@pytest.mark.parametrize("disposition", [Disposition.REJECTED, Disposition.MODIFIED])
+def test_settlements_of_other_kinds(disposition: Disposition) -> None:
     site = XaSite()
     site.broker.directory.delete_queue(site.q)
     site.queue("q", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "to"})
-    site.prepared(outcome=outcome, requeue=requeue)
+    site.prepared(disposition=disposition)
     again = site.restart()
     again.coordinator.commit(X, one_phase=False)
     again.turn()
-    assert again.waiting() == (([b"old 0", b"old 1"], [b"new"]) if requeue else ([b"old 1"], [b"new", b"old 0"]))
+    settled = ([b"old 0", b"old 1"], [b"new"]) if disposition.returns else ([b"old 1"], [b"new", b"old 0"])
+    assert again.waiting() == settled
 
 
 def test_numbers_are_never_given_again(site: XaSite) -> None:

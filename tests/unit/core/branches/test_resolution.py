@@ -10,7 +10,7 @@ from escrowmq.core.branches.resolution import resolve
 from escrowmq.core.branches.xa import XaStatus
 from escrowmq.core.branches.xid import Xid
 from escrowmq.core.messages.envelope import Envelope
-from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.records.branches import decode_placed
 from escrowmq.core.records.commits import decode_commit, encode_commit
 from escrowmq.core.records.kinds import Kind
@@ -121,7 +121,7 @@ class TestCommit:
     def test_rejected_messages_are_dead_lettered_in_the_same_record(self, site: XaSite) -> None:
         site.broker.directory.delete_queue(site.q)
         site.queue("q", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "to"})
-        branch = site.prepared(outcome=Outcome.REJECTED, publish=())
+        branch = site.prepared(disposition=Disposition.REJECTED, publish=())
         assert site.waiting() == ([b"old 1"], [])
         site.coordinator.commit(X, one_phase=False)
         site.turn()
@@ -131,7 +131,7 @@ class TestCommit:
         assert [kind for kind, _, _ in operations] == [Kind.PUBLISH, Kind.SETTLE]
 
     def test_requeued_messages_go_back_at_commit(self, site: XaSite) -> None:
-        site.prepared(requeue=True, publish=())
+        site.prepared(disposition=Disposition.MODIFIED, publish=())
         assert site.contents("q") == [b"old 1"]
         site.coordinator.commit(X, one_phase=False)
         site.turn()
@@ -143,7 +143,7 @@ class TestCommit:
         site.broker.directory.delete_queue(site.q)
         letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
         site.queue("q", {**letters, "x-queue-type": "quorum", "x-delivery-limit": 0})
-        site.prepared(requeue=True, publish=())
+        site.prepared(disposition=Disposition.MODIFIED, publish=())
         site.coordinator.commit(X, one_phase=False)
         site.turn()
         assert (site.contents("q"), site.contents("dead")) == ([b"old 1"], [b"old 0"])
@@ -287,7 +287,7 @@ def test_dead_letters_of_an_outcome_are_written_in_blocks(monkeypatch: pytest.Mo
     site.broker.directory.delete_queue(site.q)
     site.queue("q", {"x-dead-letter-exchange": "amq.fanout"})
     site.publish("q", *[LARGE] * 5)
-    site.prepared(settle=5, publish=(), outcome=Outcome.REJECTED)
+    site.prepared(settle=5, publish=(), disposition=Disposition.REJECTED)
     site.broker.directory.bind_queue(site.vhost, "amq.fanout", "to", "")
     site.coordinator.commit(X, one_phase=False)
     site.turn()

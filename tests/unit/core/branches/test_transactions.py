@@ -7,7 +7,7 @@ import pytest
 from escrowmq.core.branches.branch import Keep, Limits, Settlement, State
 from escrowmq.core.branches.watch import Watch
 from escrowmq.core.conditions import BrokerError, Condition
-from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.records import kinds as records_module
 from tests.unit.core.site import Hand, Site, dead_lettering, taken
 
@@ -26,7 +26,7 @@ class TestTransactions:
         consumer, entries = taken(site, one)
         site.turn()
         branch = site.begin()
-        site.broker.transactions.enlist(branch, Settlement(consumer, entries[:1], Outcome.ACCEPTED))
+        site.broker.transactions.enlist(branch, Settlement(consumer, entries[:1], Disposition.ACCEPTED))
         site.broker.transactions.enlist(branch, site.publication("one", b"new"))
         site.broker.transactions.enlist(branch, site.publication("two", b"new"))
         result = site.broker.transactions.commit(branch)
@@ -84,7 +84,7 @@ class TestTransactions:
         site.publish("q", b"b")
         site.turn()
         branch = site.begin()
-        site.broker.transactions.enlist(branch, Settlement(consumer, [sink.got[0][1]], Outcome.ACCEPTED))
+        site.broker.transactions.enlist(branch, Settlement(consumer, [sink.got[0][1]], Disposition.ACCEPTED))
         site.broker.transactions.enlist(branch, site.publication("q", b"new"))
         site.turn()
         assert (sink.contents, consumer.room()) == ([b"a"], 0)
@@ -98,7 +98,7 @@ class TestTransactions:
         site.publish("q", b"a")
         consumer, entries = taken(site, queue)
         branch = site.begin()
-        site.broker.transactions.enlist(branch, Settlement(consumer, entries, Outcome.REJECTED))
+        site.broker.transactions.enlist(branch, Settlement(consumer, entries, Disposition.REJECTED))
         assert dead.ready == 0
         site.broker.transactions.commit(branch)
         assert dead.ready == 0, "not before it is on disk"
@@ -112,11 +112,24 @@ class TestTransactions:
         site.publish("q", b"a", b"b")
         consumer, entries = taken(site, queue)
         branch = site.begin()
-        site.broker.transactions.enlist(branch, Settlement(consumer, entries[:1], Outcome.REJECTED, requeue=True))
+        site.broker.transactions.enlist(branch, Settlement(consumer, entries[:1], Disposition.MODIFIED))
         assert queue.ready == 0
         site.broker.transactions.commit(branch)
         assert site.ready(queue) == [(1, b"a", True)]
         assert queue.unsettled == 1
+
+    @pytest.mark.rule("TX-3")
+    def test_a_release_in_it_returns_the_message_and_is_no_failure(self, site: Site) -> None:
+        queue, _ = dead_lettering(site, queue_type="quorum", delivery_limit=0)
+        site.publish("q", b"a", b"b")
+        consumer, entries = taken(site, queue)
+        branch = site.begin()
+        site.broker.transactions.enlist(branch, Settlement(consumer, entries, Disposition.RELEASED))
+        assert site.contents() == []
+        site.broker.transactions.commit(branch)
+        site.turn()
+        assert (site.contents(), site.contents("dead"), queue.unsettled) == ([b"a", b"b"], [], 0)
+        assert site.restart().vhost.queue("q").marks == queue.marks
 
     @pytest.mark.rule("TX-13")
     def test_its_age_counts_from_its_first_work(self, site: Site) -> None:
@@ -155,9 +168,11 @@ class TestTransactions:
             for content in contents:
                 site.broker.transactions.enlist(branch, site.publication("dead", content))
         else:
+            said = Disposition.MODIFIED if how == "spend" else Disposition.REJECTED
             undo = Keep(hand, [0] * len(entries))
             site.broker.transactions.enlist(
-                branch, Settlement(consumer, entries, Outcome.REJECTED, how == "spend", undo)
+                branch,
+                Settlement(consumer, entries, said, undo),
             )
         with pytest.raises(BrokerError, match="9000 of one record; nothing of it was applied") as refused:
             site.broker.transactions.commit(branch)
@@ -166,7 +181,7 @@ class TestTransactions:
         assert (dead.ready, queue.ready, queue.unsettled, branch.state) == (0, 0, 30, State.ACTIVE)
         site.broker.transactions.rollback(branch)
         assert how == "publish" or hand.kept == entries
-        site.broker.engine.settle(consumer, entries, Outcome.REJECTED)
+        site.broker.engine.settle(consumer, entries, Disposition.REJECTED)
         site.turn()
         assert (site.contents("dead"), site.restart().contents("dead")) == (contents, contents)
 

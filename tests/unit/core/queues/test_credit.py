@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from escrowmq.core.queues.credit import UNLIMITED, Credit, Replenishment, Window
-from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.outcome import Disposition
 from tests.unit.core.site import Site
 
 SETTLEMENT, COMPLETION, RECEIVER = Replenishment
@@ -129,7 +129,7 @@ class TestConsumers:
         site.publish("q", *[b"x"] * 5)
         site.turn()
         found = []
-        site.broker.engine.settle(consumer, [sink.got[0][1]], Outcome.ACCEPTED)
+        site.broker.engine.settle(consumer, [sink.got[0][1]], Disposition.ACCEPTED)
         site.turn()
         found.append(len(sink.got))
         consumer.completed(1)
@@ -273,7 +273,7 @@ class TestWindow:
             order.append(entry.content)
             for sink in sinks:
                 sink.got.clear()
-            site.broker.engine.settle(consumer, [entry], Outcome.ACCEPTED)
+            site.broker.engine.settle(consumer, [entry], Disposition.ACCEPTED)
         assert order == [b"a", b"b", b"c"] * 3
 
     def test_what_one_cannot_use_is_passed_on(self) -> None:
@@ -291,7 +291,7 @@ class TestWindow:
         site.turn()
         assert (len(sink.got), len(rest.got)) == (1, 0)
         site.broker.directory.purge(one)
-        site.broker.engine.settle(first, [sink.got[0][1]], Outcome.ACCEPTED)
+        site.broker.engine.settle(first, [sink.got[0][1]], Disposition.ACCEPTED)
         site.turn()
         assert rest.contents == [b"y"]
 

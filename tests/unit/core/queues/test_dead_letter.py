@@ -8,7 +8,7 @@ from escrowmq.core import engine as engine_module
 from escrowmq.core.messages.envelope import Death, Envelope
 from escrowmq.core.queues import queue as queue_module
 from escrowmq.core.queues.dead_letter import circular, dead_envelope
-from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.outcome import Disposition, Outcome
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.records.kinds import Kind
 from tests.unit.core.site import Site, dead_lettering, taken
@@ -85,7 +85,7 @@ class TestLeaving:
         queue, _ = dead_lettering(site)
         site.publish("q", b"a", b"b")
         consumer, entries = taken(site, queue)
-        site.broker.engine.settle(consumer, entries, Outcome.REJECTED)
+        site.broker.engine.settle(consumer, entries, Disposition.REJECTED)
         site.turn()
         assert site.contents("dead") == [b"a", b"b"]
         for running in (site, site.restart()):
@@ -96,7 +96,7 @@ class TestLeaving:
         queue, _ = dead_lettering(site)
         site.publish("q", b"a")
         consumer, entries = taken(site, queue)
-        site.broker.engine.settle(consumer, entries, Outcome.REJECTED)
+        site.broker.engine.settle(consumer, entries, Disposition.REJECTED)
         site.sync()
         assert len(site.records(Kind.COMMIT)) == 1
         assert site.records(Kind.SETTLE) == []
@@ -118,7 +118,7 @@ class TestLeaving:
         site.turn()
         assert site.contents() == [b"3"]
         consumer, entries = taken(site, queue)
-        site.broker.engine.settle(consumer, entries, Outcome.REJECTED)
+        site.broker.engine.settle(consumer, entries, Disposition.REJECTED)
         site.turn()
         assert site.contents() == [b"3"], "a reject is somebody's will"
 
@@ -126,7 +126,7 @@ class TestLeaving:
         queue = site.queue("q", {"x-dead-letter-exchange": "nowhere"})
         site.publish("q", b"a")
         consumer, entries = taken(site, queue)
-        site.broker.engine.settle(consumer, entries, Outcome.REJECTED)
+        site.broker.engine.settle(consumer, entries, Disposition.REJECTED)
         site.turn()
         assert site.live() == 0
         assert site.restart().contents() == []
@@ -154,7 +154,7 @@ class TestLeaving:
         site.turn()
         if how == "settled":
             consumer, entries = taken(site, queue)
-            site.broker.engine.settle(consumer, entries, Outcome.REJECTED)
+            site.broker.engine.settle(consumer, entries, Disposition.REJECTED)
             site.turn()
         else:
             site.after(100)
@@ -174,7 +174,7 @@ class TestLeaving:
         for i in range(30):
             site.publish("q", b"%d" % i, header=b"%03d" % i * 500)
         consumer, entries = taken(site, queue)
-        site.broker.engine.settle(consumer, entries, Outcome.REJECTED)
+        site.broker.engine.settle(consumer, entries, Disposition.REJECTED)
         assert max(map(len, site.records(Kind.COMMIT))) < 13_000
         assert dead.ready == 30
 
@@ -184,7 +184,7 @@ class TestLeaving:
         queue = site.queue("q", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
         site.publish("q", b"a", b"b", b"c")
         consumer, entries = taken(site, queue)
-        site.broker.engine.settle(consumer, entries, Outcome.REJECTED)
+        site.broker.engine.settle(consumer, entries, Disposition.REJECTED)
         site.turn()
         assert site.contents("dead") == site.restart().contents("dead") == [b"a", b"b", b"c"]
         assert site.publish("dead", b"d").refused == (0,)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.records.deliveries import REDELIVERED, SETTLED, Part, decode_deliveries
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.references import Range
@@ -59,10 +59,10 @@ def test_a_delivery_stands_before_what_became_of_it() -> None:
     queue = site.queue("q", {"x-dead-letter-exchange": ""})
     site.publish("q", b"a", durable=True)
     site.publish("q", b"b", durable=True)
-    for outcome in (Outcome.ACCEPTED, Outcome.REJECTED):
+    for disposition in (Disposition.ACCEPTED, Disposition.REJECTED):
         entry = site.broker.engine.get(queue, auto_settle=False, label="g")
         assert entry is not None
-        site.broker.engine.settle(queue.getter, [entry], outcome)
+        site.broker.engine.settle(queue.getter, [entry], disposition)
     site.turn()
     kinds = [kind for _, kind, _ in site.restart().replayed]
     settled = [i for i, kind in enumerate(kinds) if kind in (Kind.SETTLE, Kind.COMMIT)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from escrowmq.core.queues.outcome import DEATH_REASONS, Outcome
+import pytest
+
+from escrowmq.core.queues.outcome import DEATH_REASONS, Disposition, Outcome
 
 
 def test_numbers_are_part_of_the_journals_format() -> None:
@@ -25,3 +27,17 @@ def test_reasons_are_those_of_rabbitmq() -> None:
     }
     assert Outcome.ACCEPTED not in DEATH_REASONS
     assert Outcome.PURGED not in DEATH_REASONS
+
+
+@pytest.mark.parametrize(
+    ("disposition", "returns"),
+    [
+        (Disposition.ACCEPTED, False),
+        (Disposition.REJECTED, False),
+        (Disposition.RELEASED, True),
+        (Disposition.MODIFIED, True),
+    ],
+)
+def test_a_disposition_says_whether_the_message_returns(disposition: Disposition, returns: bool) -> None:
+    assert disposition.returns == returns
+    assert (disposition.name in Outcome.__members__) != returns, "only a message that leaves has an outcome"

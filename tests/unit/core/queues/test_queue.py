@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.credit import Window
-from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.queue import Session
 from escrowmq.core.topology.arguments.consumer import ConsumerOptions
 from tests.unit.core.site import Sink, Site
@@ -61,7 +61,7 @@ class TestPositions:
             entries = [entry for _, entry in sink.got[settled:]]
             assert 1 <= len(entries) <= credit
             settled += len(entries)
-            site.broker.engine.settle(consumer, entries, Outcome.ACCEPTED)
+            site.broker.engine.settle(consumer, entries, Disposition.ACCEPTED)
             site.turn()
         assert sink.contents == wanted
         assert site.live() == 0
@@ -228,7 +228,7 @@ class TestTimeToLive:
         assert sink.contents == [b"a"]
         site.after(1)
         assert queue.ready == 0
-        site.broker.engine.settle(consumer, [sink.got[0][1]], Outcome.ACCEPTED)
+        site.broker.engine.settle(consumer, [sink.got[0][1]], Disposition.ACCEPTED)
         site.turn()
         assert site.live() == 0
 
@@ -355,7 +355,7 @@ class TestServing:
         site.turn()
         assert sum(len(sink.got) for sink in sinks) == 3
         consumer, entry = sinks[0].got[0]
-        site.broker.engine.settle(consumer, [entry], Outcome.ACCEPTED)
+        site.broker.engine.settle(consumer, [entry], Disposition.ACCEPTED)
         site.turn()
         assert sum(len(sink.got) for sink in sinks) == 4
         assert window.credit == 0

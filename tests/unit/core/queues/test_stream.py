@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.stream import StreamQueue
 from escrowmq.core.topology.arguments.consumer import ConsumerOptions, OffsetKind, StreamOffset
 from tests.unit.core.site import Sink, Site
@@ -119,7 +119,7 @@ class TestReading:
             while settled < len(sink.got):
                 consumer, entry = sink.got[settled]
                 assert len(sink.got) - settled <= credit
-                site.broker.engine.settle(consumer, [entry], Outcome.ACCEPTED)
+                site.broker.engine.settle(consumer, [entry], Disposition.ACCEPTED)
                 settled += 1
                 site.turn()
             assert sink.contents == numbered(total)[start:]
@@ -214,7 +214,7 @@ class TestRetention:
             site.publish("s", b"%030d" % i)
             site.turn()
         consumer, entry = sink.got[0]
-        site.broker.engine.settle(consumer, [entry], Outcome.ACCEPTED)
+        site.broker.engine.settle(consumer, [entry], Disposition.ACCEPTED)
         site.turn()
         assert [e.position for _, e in sink.got] == [1, 8]
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from escrowmq.core.messages.entry import Entry
-from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.records.blocks import decode_block
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.moves import decode_moves
@@ -62,7 +62,7 @@ def test_every_message_stays_readable(
     site.broker.engine.unsubscribe(consumer)
     gone = [entry for i, (_, entry) in enumerate(sink.got) if i in settled]
     kept = [entry for i, (_, entry) in enumerate(sink.got) if i not in settled]
-    site.broker.engine.settle(consumer, gone, Outcome.ACCEPTED)
+    site.broker.engine.settle(consumer, gone, Disposition.ACCEPTED)
     sink.got = [(consumer, entry) for entry in kept]
     site.broker.engine.holders[sink] = None
     site.turn()
@@ -149,7 +149,7 @@ def test_queues_that_have_different_parts_of_a_block_share_what_both_have(paged:
     consumer, sink = site.consume(queues[0], credit=8)
     site.turn()
     site.broker.engine.unsubscribe(consumer)
-    site.broker.engine.settle(consumer, [sink.got[i][1] for i in (0, 3, 4, 7)], Outcome.ACCEPTED)
+    site.broker.engine.settle(consumer, [sink.got[i][1] for i in (0, 3, 4, 7)], Disposition.ACCEPTED)
     site.broker.engine.requeue(consumer, [sink.got[i][1] for i in (1, 2, 5, 6)])
     site.turn()
     if paged:  # after a restart, a block at the head is all that is in memory
@@ -245,7 +245,7 @@ def test_what_clients_hold_of_a_deleted_queue_is_let_go(kind: str) -> None:
     site.broker.directory.delete_queue(queue)
     move(site)
     assert site.live() == 2
-    site.broker.engine.settle(consumer, [entry for _, entry in sink.got], Outcome.ACCEPTED)
+    site.broker.engine.settle(consumer, [entry for _, entry in sink.got], Disposition.ACCEPTED)
     assert site.live() == other.ready == 2
 
 
@@ -256,7 +256,7 @@ happenings = st.one_of(
     st.tuples(st.just("fan out"), few, st.integers(0, 3)),
     st.tuples(st.just("deliver"), names, few),
     st.tuples(st.just("get"), names),
-    st.tuples(st.just("settle"), st.sampled_from(Outcome), st.integers(0, 9)),
+    st.tuples(st.just("settle"), st.sampled_from(Disposition), st.integers(0, 9)),
     st.tuples(st.just("requeue"), st.integers(0, 9)),
     st.tuples(st.just("purge"), names),
     st.tuples(st.just("redeclare"), names),
@@ -306,9 +306,9 @@ class Upheaval:
                 broker.engine.unsubscribe(consumer)
             case ("get", name):
                 broker.engine.get(site.vhost.queue(name), auto_settle=True)
-            case ("settle", outcome, i) if self.sink.got:
+            case ("settle", disposition, i) if self.sink.got:
                 consumer, entry = self.sink.got.pop(i % len(self.sink.got))
-                broker.engine.settle(consumer, [entry], outcome)
+                broker.engine.settle(consumer, [entry], disposition)
             case ("requeue", i) if self.sink.got:
                 consumer, entry = self.sink.got.pop(i % len(self.sink.got))
                 broker.engine.requeue(consumer, [entry])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from escrowmq.core.branches.branch import Settlement
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.queues.consumer import Consumer
-from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.recovery.relocation import Relocation
 from escrowmq.core.recovery.replay import Recovery, RecoveryError
 from tests.unit.core.site import Sink, Site
@@ -79,7 +79,7 @@ class Life:
             case ("accept" | "reject" as how, i):
                 if (held := self.held(i)) is not None:
                     site.broker.engine.settle(
-                        held[0], [held[1]], Outcome.ACCEPTED if how == "accept" else Outcome.REJECTED
+                        held[0], [held[1]], Disposition.ACCEPTED if how == "accept" else Disposition.REJECTED
                     )
             case ("requeue", i):
                 if (held := self.held(i)) is not None:
@@ -89,7 +89,7 @@ class Life:
                 for name in (one, two):
                     site.broker.transactions.enlist(branch, site.publication(name, *self.contents(2)))
                 if (held := self.held(i)) is not None:
-                    site.broker.transactions.enlist(branch, Settlement(held[0], [held[1]], Outcome.REJECTED))
+                    site.broker.transactions.enlist(branch, Settlement(held[0], [held[1]], Disposition.REJECTED))
                 site.broker.transactions.commit(branch)
             case ("purge", name):
                 if name != "stream":

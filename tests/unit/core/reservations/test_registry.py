@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.queues.consumer import Consumer
-from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.recovery.relocation import Relocation
@@ -159,7 +159,7 @@ class Life:
     def part_with(self, consumer: Consumer, entry: Entry, *, accept: bool) -> None:
         if accept:
             self.gone.add(entry.content)
-            self.site.broker.engine.settle(consumer, [entry], Outcome.ACCEPTED)
+            self.site.broker.engine.settle(consumer, [entry], Disposition.ACCEPTED)
         else:
             self.site.broker.engine.requeue(consumer, [entry])
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from escrowmq.core.conditions import BrokerError, Condition
-from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.queue import Session
 from escrowmq.core.records.kinds import Kind
 from tests.unit.core.site import Site
@@ -107,7 +107,7 @@ class TestQueues:
         site.turn()
         site.broker.engine.unsubscribe(consumer)
         assert site.broker.directory.delete_queue(queue, if_empty=True, if_unused=True) == 0
-        site.broker.engine.settle(consumer, [sink.got[0][1]], Outcome.ACCEPTED)
+        site.broker.engine.settle(consumer, [sink.got[0][1]], Disposition.ACCEPTED)
         site.turn()
         assert (site.live(), site.restart().vhost.queues) == (0, {})
 
