@@ -175,7 +175,9 @@ class Decision:
             positions = durable_positions(queue, entries)
             if positions and not queue.deleted:
                 found.append((Kind.SETTLE, [encode_settle(queue.ident, outcome, ranges_of(positions))]))
-        return found + [operation for work in self._reservations for operation in work.operations(settled)]
+        for work in self._reservations:
+            found += work.operations(settled)
+        return found
 
     def _has_to_be_written_again(self, placement: _Placement) -> bool:
         """Whether the time in the block of a prepared run matters and is not that of the commit.

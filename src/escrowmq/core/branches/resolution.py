@@ -98,18 +98,20 @@ class BranchEffects:
         for settlement in self._branch.settlements:
             consumer, entries, disposition = settlement.consumer, settlement.entries, settlement.disposition
             queue = consumer.queue
-            if disposition is Disposition.RELEASED:
+            if disposition is Disposition.ACCEPTED:  # almost always
+                outcome = Outcome.ACCEPTED
+            elif disposition is Disposition.REJECTED:
+                outcome = Outcome.REJECTED
+            elif disposition is Disposition.RELEASED:
                 self._back.append((consumer, entries, disposition))
                 continue
-            if disposition is Disposition.MODIFIED:
+            else:
                 # Those that may not go back once more are dead-lettered, which is an effect of this branch too.
                 entries, returning = engine.spent(queue, entries)
                 outcome = Outcome.DELIVERY_LIMIT
                 self._back.append((consumer, returning, disposition))
                 if not entries:
                     continue
-            else:
-                outcome = Outcome[disposition.name]
             self._left.append((consumer, len(entries)))
             if queue.is_stream:
                 continue
@@ -125,7 +127,8 @@ class BranchEffects:
         any more.
         """
         branch = self._branch
-        check_room((work.contents, self._living(work.queues)) for work in branch.publications)
+        if branch.publications:
+            check_room((work.contents, self._living(work.queues)) for work in branch.publications)
         for work in branch.reservations:
             work.check()
         self.decision.check_size(branch.operations)
