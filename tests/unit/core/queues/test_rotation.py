@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from escrowmq.core.queues.consumer import Consumer
-from escrowmq.core.queues.credit import UNLIMITED, Credit
+from escrowmq.core.queues.credit import UNLIMITED, Credit, Replenishment, Window
+from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.queues.rotation import Consumers
 from escrowmq.core.topology.arguments.consumer import ConsumerOptions
@@ -148,3 +150,105 @@ class TestSingleActive:
         consumers.remove(c)
         assert consumers.next(3) == []
         assert consumers.active is None
+
+
+class ServingMachine(RuleBasedStateMachine):
+    """Queues, one of them a stream, with consumers of every kind that come, go, stop reading, and settle."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.site = Site()
+        arguments: list[dict[str, object]] = [{}, {"x-single-active-consumer": True}, {"x-queue-type": "stream"}]
+        self.queues = [self.site.queue(name, some) for name, some in zip("abs", arguments, strict=True)]
+        self.sinks = [Sink(), Sink()]
+        self.window = Window(3)
+        self.consumers: list[Consumer] = []
+
+    @rule(which=st.integers(0, 2), count=st.sampled_from([1, 2, 3, 70]))
+    def publish(self, which: int, count: int) -> None:
+        self.site.publish(self.queues[which].name, *[b"x"] * count)
+
+    @rule(
+        which=st.integers(0, 2),
+        sink=st.integers(0, 1),
+        credit=st.sampled_from([1, 0, 2, UNLIMITED]),
+        by=st.sampled_from(Replenishment),
+        priority=st.sampled_from([0, 0, 1]),
+        auto_settle=st.booleans(),
+        shared=st.booleans(),
+    )
+    def consume(
+        self,
+        which: int,
+        sink: int,
+        credit: int,
+        by: Replenishment,
+        priority: int,
+        *,
+        auto_settle: bool,
+        shared: bool,
+    ) -> None:
+        consumer, _ = self.site.consume(
+            self.queues[which],
+            self.sinks[sink],
+            credit=credit,
+            by=by,
+            window=self.window if shared and not auto_settle else None,
+            auto_settle=auto_settle,
+            options=ConsumerOptions(priority=priority),
+        )
+        self.consumers.append(consumer)
+
+    @rule(which=st.integers(0, 5))
+    def unsubscribe(self, which: int) -> None:
+        if which < len(self.consumers):
+            self.site.broker.engine.unsubscribe(self.consumers.pop(which))
+
+    @rule(which=st.integers(0, 5), count=st.integers(0, 3), how=st.sampled_from(["grant", "allow", "completed"]))
+    def receive(self, which: int, count: int, how: str) -> None:
+        if which < len(self.consumers):
+            getattr(self.consumers[which], how)(count)
+
+    @rule(which=st.integers(0, 5))
+    def drain(self, which: int) -> None:
+        if which < len(self.consumers):
+            self.consumers[which].drain()
+
+    @rule(sink=st.integers(0, 1), at=st.integers(0, 1), requeue=st.booleans())
+    def settle(self, sink: int, at: int, *, requeue: bool) -> None:
+        unsettled = [item for item in self.sinks[sink].got if not item[0].auto_settle]
+        if at < len(unsettled):
+            consumer, entry = unsettled[at]
+            self.sinks[sink].got.remove((consumer, entry))
+            if requeue:
+                self.site.broker.engine.requeue(consumer, [entry])
+            else:
+                self.site.broker.engine.settle(consumer, [entry], Disposition.ACCEPTED)
+
+    @rule(sink=st.integers(0, 1), writable=st.booleans())
+    def reads(self, sink: int, *, writable: bool) -> None:
+        self.sinks[sink].writable = writable
+        if writable:
+            waiting, self.sinks[sink].waiting = self.sinks[sink].waiting, []
+            for consumer in waiting:
+                self.site.broker.engine.wake(consumer)
+
+    @rule(limit=st.integers(0, 5))
+    def resize(self, limit: int) -> None:
+        self.site.broker.engine.resize(self.window, limit)
+
+    @invariant()
+    def nothing_waits_for_a_consumer_that_could_have_it(self) -> None:
+        self.site.turn()
+        for consumer in self.consumers:
+            receiver, queue = consumer.receiver, consumer.queue
+            assert receiver is not None
+            if queue._has_for(consumer):
+                assert consumer.room() <= 0 or not receiver.writable
+            if consumer.draining:
+                assert queue._has_for(consumer)
+                assert consumer.room() <= 0 or not receiver.writable
+
+
+ServingMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestServing = ServingMachine.TestCase
