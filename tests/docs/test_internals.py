@@ -13,13 +13,14 @@ from escrowmq.core.access.access import Access
 from escrowmq.core.branches import branch, decision, transactions
 from escrowmq.core.messages import entry, envelope
 from escrowmq.core.ports import Log, Receiver
-from escrowmq.core.queues import discipline, fifo, outcome, priority, queue
+from escrowmq.core.queues import credit, discipline, fifo, outcome, priority, queue
 from escrowmq.core.records import blocks, commits, kinds, moves, publishing, queue_state, references, settling
 from escrowmq.core.topology.arguments import consumer as consumer_arguments
 from escrowmq.core.topology.arguments import queue as arguments
 from escrowmq.core.topology.vhost import VirtualHost
-from escrowmq.wire import endpoint, login, sniff
+from escrowmq.wire import endpoint, flow, login, outbox, sniff, unsettled
 from tests.docs.pages import name
+from tests.simulation import dialect, world
 from tests.unit.sources import ROOT
 
 PAGES = sorted(
@@ -35,6 +36,7 @@ MODULES = (
     ports,
     transactions,
     consumer_arguments,
+    credit,
     decision,
     entry,
     envelope,
@@ -52,8 +54,13 @@ MODULES = (
     references,
     settling,
     endpoint,
+    flow,
     login,
+    outbox,
     sniff,
+    unsettled,
+    dialect,
+    world,
 )
 OTHERS = {"Access": Access, "Log": Log, "Receiver": Receiver, "VirtualHost": VirtualHost}
 HOWTO = [ROOT / "docs" / "internals" / f"adding-a-{what}.md" for what in ("protocol", "queue-feature")]
