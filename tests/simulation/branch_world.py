@@ -23,6 +23,7 @@ from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.queue import Queue, Session
 from escrowmq.core.topology.directory import Declaration
 from escrowmq.journal.memory import Faults
+from tests.harness.contents import body_of
 from tests.harness.server import Options, SimServer
 from tests.simulation.branch_model import DEAD, HEURISTIC, QUEUES, TRANSIENT, Model
 from tests.simulation.ledger import Ledger, Violation
@@ -172,8 +173,8 @@ class BranchWorld:
             for holder in self.broker.engine.holders:
                 for consumer, entry in holder.held():
                     if consumer.queue is queue:
-                        found.append((entry.position, int(entry.content), getattr(holder, "xid", "")))
-            found += [(entry.position, int(entry.content), None) for entry in queue.order.in_memory()]
+                        found.append((entry.position, int(body_of(entry)), getattr(holder, "xid", "")))
+            found += [(entry.position, int(body_of(entry)), None) for entry in queue.order.in_memory()]
             for backlog in queue.order.backlogs():
                 for reference in backlog:
                     bodies = self.broker.engine.pager.load(reference).contents
@@ -291,12 +292,12 @@ class BranchWorld:
         entry = self.broker.engine.get(self._queue(name), auto_settle=False)
         if entry is None or not visible:
             if entry is not None or visible:
-                found = entry and entry.content
+                found = entry and body_of(entry)
                 raise Violation(f"{name} returned {found!r}; visible: {[item.serial for item in visible]}")
             return None
         item = visible[0]
-        if int(entry.content) != item.serial:
-            raise Violation(f"{name} returned message {int(entry.content)}; expected: {item.serial}")
+        if int(body_of(entry)) != item.serial:
+            raise Violation(f"{name} returned message {int(body_of(entry))}; expected: {item.serial}")
         if item.seen and not entry.deliveries:
             raise Violation(f"message {item.serial} of {name} is not marked as redelivered")
         item.holder, item.seen = "", True
@@ -331,7 +332,7 @@ class BranchWorld:
             self.broker.engine.requeue(getter, [entry])
         else:
             self.broker.engine.settle(getter, [entry], DISPOSITIONS[how])
-        self.model.settle(name, int(entry.content), how)
+        self.model.settle(name, int(body_of(entry)), how)
 
     def _ask(self, what: str, call: Any, answer: Any) -> Any:
         """Call the broker, and compare its answer with the model's, `answer(lsn)`. Returns the call's result."""
@@ -416,9 +417,9 @@ class BranchWorld:
         how = ("accept", "accept", "reject", "requeue")[step.how // 2 % 4]
         work = Settlement(self._queue(name).getter, [entry], DISPOSITIONS[how])
         self.broker.transactions.enlist(branch, work)
-        self.model.item(name, int(entry.content)).holder = at_work if live else None
+        self.model.item(name, int(body_of(entry))).holder = at_work if live else None
         if live:
-            known.settles.append((name, int(entry.content), how))
+            known.settles.append((name, int(body_of(entry)), how))
 
     def _aim(self, step: Step, xid: Xid, *states: str) -> Xid:
         """Choose a branch, mostly one for which the call makes sense."""

@@ -18,6 +18,7 @@ from escrowmq.wire.amqp091.bulk import Message
 from escrowmq.wire.amqp091.method import Method
 from escrowmq.wire.endpoint import EndpointLimits
 from tests.harness.client import SimClient
+from tests.harness.contents import body_of
 from tests.harness.server import Options, SimServer
 
 SOURCE, SINK, GROUP, QUERY = "in", "out", "query", "query-7"
@@ -232,7 +233,7 @@ class World:
         sink, source = (broker.directory.vhost("/").queue(name) for name in (SINK, SOURCE))
         out: list[bytes] = []
         while sink.ready:
-            out += [entry.content for entry in sink.order.take(1000)]
+            out += [body_of(entry) for entry in sink.order.take(1000)]
         assert sorted(out) == sorted(body for content in self.read.values() for _, _, body in content)
         assert sorted(out) == self.sent
         assert [view.state for view in broker.branches.views()] == []

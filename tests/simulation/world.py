@@ -15,6 +15,7 @@ from escrowmq.core.messages.envelope import Envelope
 from escrowmq.journal.errors import JournalFailed
 from escrowmq.journal.memory import Faults
 from escrowmq.wire.endpoint import EndpointLimits
+from tests.harness.contents import parts
 from tests.harness.server import AnyPort, Options, SimServer
 from tests.simulation.aftermath import Aftermath
 from tests.simulation.amqp091.dialect import AMQP091
@@ -339,9 +340,10 @@ def _found(entry: Entry, *, held: bool) -> Found:
     return _seen(entry.position, entry.run.envelope, entry.content, held=held)
 
 
-def _seen(position: int, envelope: Envelope, body: bytes, *, held: bool) -> Found:
+def _seen(position: int, envelope: Envelope, content: bytes, *, held: bool) -> Found:
+    header, body = parts(envelope, content)
     via = envelope.deaths[0].queue if envelope.deaths else ""
-    return Found(position, int(body.split(b".")[0]), via, body, envelope.header, held)
+    return Found(position, int(body.split(b".")[0]), via, body, header, held)
 
 
 def logged(broker: Broker) -> Iterable[int]:

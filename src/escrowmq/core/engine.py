@@ -49,7 +49,8 @@ class Receipt(NamedTuple):
     refused: tuple[int, ...] = ()
 
 
-Headers = Callable[[Envelope], Mapping[str, Any]]
+Headers = Callable[[Envelope, bytes], Mapping[str, Any]]
+"""The headers of a message, from its envelope and its content."""
 
 _TRANSIENT: Final = Receipt()
 _RELEASED: Final = Modification()
@@ -100,11 +101,14 @@ class Engine:
 
     # -- publishing
 
-    def route(self, vhost: VirtualHost[Queue], envelope: Envelope) -> tuple[Queue, ...]:
-        """The queues that a message goes to. Raises NOT_FOUND for an exchange that does not exist."""
+    def route(self, vhost: VirtualHost[Queue], envelope: Envelope, content: bytes = b"") -> tuple[Queue, ...]:
+        """The queues that a message goes to. Raises NOT_FOUND for an exchange that does not exist.
+
+        `content` is looked at only where headers have a say, which `VirtualHost.needs_headers` tells.
+        """
         headers = None
         if vhost.needs_headers(envelope.exchange):
-            headers = self.headers_of[envelope.protocol](envelope)
+            headers = self.headers_of[envelope.protocol](envelope, content)
         return vhost.route(envelope.exchange, envelope.routing_key, headers, envelope.extra_keys)
 
     def publish(self, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue]) -> Receipt:
@@ -344,13 +348,15 @@ class Engine:
         targets: tuple[Queue, ...] = ()
         before: Envelope | None = None
         dead: Envelope | None = None
+        apart = vhost.needs_headers(exchange)
         for entry in entries:
-            if dead is None or entry.run.envelope is not before:
+            if dead is None or apart or entry.run.envelope is not before:
                 if dead is not None and run and targets:
                     decision.place(dead, run, targets)
-                before = entry.run.envelope
-                dead = dead_envelope(before, queue, outcome, self.now)
-                routed = self.route(vhost, dead)
+                if dead is None or entry.run.envelope is not before:
+                    before = entry.run.envelope
+                    dead = dead_envelope(before, queue, outcome, self.now)
+                routed = self.route(vhost, dead, entry.content)
                 targets = tuple(target for target in routed if not circular(dead.deaths, target.name))
                 run = []
             run.append(entry.content)

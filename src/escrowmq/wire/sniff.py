@@ -8,7 +8,8 @@ from typing import Final, TypeAlias
 
 from escrowmq.core.engine import Headers
 from escrowmq.wire.amqp091.connection import Connection as Amqp091
-from escrowmq.wire.amqp091.death import headers_of
+from escrowmq.wire.amqp091.death import headers_of, packed_headers_of
+from escrowmq.wire.amqp091.packed import PACKED
 from escrowmq.wire.amqp091.publication import PROTOCOL
 from escrowmq.wire.endpoint import Endpoint, Host, Peer
 
@@ -17,7 +18,7 @@ HEADER_SIZE: Final = 8
 Opener: TypeAlias = Callable[[Host, Peer], Endpoint]
 """Makes the endpoint of a new connection; it is then given all bytes, the header first."""
 
-HEADERS: Final[Mapping[int, Headers]] = MappingProxyType({PROTOCOL: headers_of})
+HEADERS: Final[Mapping[int, Headers]] = MappingProxyType({PROTOCOL: headers_of, PACKED: packed_headers_of})
 """How the headers of a stored message are read, by the number of the protocol that it came over (`Envelope.protocol`).
 
 The broker needs it from its start on: messages expire into headers exchanges before anybody connects.

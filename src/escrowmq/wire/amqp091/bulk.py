@@ -14,8 +14,9 @@ from itertools import accumulate
 from typing import Final, Literal, NamedTuple
 
 from escrowmq.core.messages.envelope import Envelope
-from escrowmq.core.reservations.reading import Batch
-from escrowmq.wire.amqp091.delivery import view_of
+from escrowmq.core.reservations.reading import Batch, Shared
+from escrowmq.wire.amqp091.delivery import parts_of, view_of
+from escrowmq.wire.amqp091.packed import PACKED
 
 MAGIC: Final = b"EMQB"
 VERSION: Final = 1
@@ -93,12 +94,13 @@ class Bulk:
 
 def encode(batch: Batch) -> bytes:
     """A batch as such a body."""
-    numbers: dict[Envelope, int] = {}
+    batch, lists = _unpacked(batch)
+    numbers: dict[tuple[Envelope, bytes | None], int] = {}
     runs = batch.runs
-    chosen = [numbers.setdefault(run.envelope, len(numbers)) for run in runs]
-    exchanges = [envelope.exchange.encode("utf-8", "surrogatepass") for envelope in numbers]
-    keys = [envelope.routing_key.encode("utf-8", "surrogatepass") for envelope in numbers]
-    properties = [view_of(envelope).properties for envelope in numbers]
+    chosen = [numbers.setdefault(key, len(numbers)) for key in zip([run.envelope for run in runs], lists, strict=True)]
+    exchanges = [envelope.exchange.encode("utf-8", "surrogatepass") for envelope, _ in numbers]
+    keys = [envelope.routing_key.encode("utf-8", "surrogatepass") for envelope, _ in numbers]
+    properties = [view_of(envelope).properties if own is None else own for envelope, own in numbers]
     parts: list[bytes] = [HEAD.pack(MAGIC, VERSION, 0, batch.first, len(batch.positions), len(runs), len(numbers), 0)]
     parts.append(batch.positions.tobytes())
     parts.append(_padded(array("I", [run.end for run in runs]).tobytes()))
@@ -109,6 +111,37 @@ def encode(batch: Batch) -> bytes:
     parts.append(_offsets(batch.lengths))
     parts += [_padded(b"".join(strings)) for strings in (exchanges, keys, properties)]
     return b"".join(parts + batch.contents)
+
+
+def _unpacked(batch: Batch) -> tuple[Batch, Sequence[bytes | None]]:
+    """The batch with bodies for contents, in runs with equal properties; those of each run, None: the envelope's."""
+    if not any(run.envelope.protocol == PACKED for run in batch.runs):
+        return batch, [None] * len(batch.runs)
+    content = memoryview(b"".join(batch.contents))
+    ends = list(accumulate(batch.lengths, initial=0))
+    bodies: list[bytes] = []
+    lengths = array("I")
+    runs: list[Shared] = []
+    lists: list[bytes | None] = []
+    begin = 0
+    for run in batch.runs:
+        if run.envelope.protocol != PACKED:
+            bodies.append(bytes(content[ends[begin] : ends[run.end]]))
+            lengths.extend(batch.lengths[begin : run.end])
+            runs.append(run)
+            lists.append(None)
+        else:
+            for i in range(begin, run.end):
+                props, body = parts_of(run.envelope, bytes(content[ends[i] : ends[i + 1]]))
+                bodies.append(body)
+                lengths.append(len(body))
+                if i > begin and lists[-1] == props:
+                    runs[-1] = run._replace(end=i + 1)
+                else:
+                    runs.append(run._replace(end=i + 1))
+                    lists.append(props)
+        begin = run.end
+    return batch._replace(contents=bodies, lengths=lengths, runs=runs), lists
 
 
 def _offsets(lengths: Sequence[int]) -> bytes:

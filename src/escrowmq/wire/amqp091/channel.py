@@ -18,12 +18,14 @@ from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.topology.vhost import VirtualHost
 from escrowmq.wire.amqp091 import codes
+from escrowmq.wire.amqp091.codes import REPLY_TO
 from escrowmq.wire.amqp091.content import Content
-from escrowmq.wire.amqp091.delivery import Deliveries, view_of
+from escrowmq.wire.amqp091.delivery import Deliveries, parts_of
 from escrowmq.wire.amqp091.errors import REPLIES, reply_text
 from escrowmq.wire.amqp091.frames import method_frame
 from escrowmq.wire.amqp091.getting import Getting
-from escrowmq.wire.amqp091.publication import REPLY_TO, Form, with_reply_to
+from escrowmq.wire.amqp091.publication import Address, Form, with_reply_to
+from escrowmq.wire.amqp091.shape import Shape, Shapes
 from escrowmq.wire.amqp091.spec import BasicCancel, BasicReturn, ChannelClose, TxCommit, TxCommitOk
 from escrowmq.wire.unsettled import Stretch, Unsettled, by_consumer
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 _ACK: Final = struct.Struct(">BHIHHQBB")
 _ACK_SIZE: Final = 13
+_BODY_START: Final = struct.Struct(">BBH")  # end of the header frame, type and channel of the body frame
 
 
 class Channel:
@@ -74,6 +77,11 @@ class Channel:
         self.form: Form | None = None
         self.prefix = b""
         self.middle = b""
+        # The address of the last publish whose content was packed, and the shapes of property lists.
+        self.address: Address | None = None
+        self.body_start = _BODY_START.pack(codes.FRAME_END, codes.FRAME_BODY, number)
+        self.shapes = Shapes()
+        self.shape: Shape | None = None
         self._watch = Watch(self.broker.engine.deadlines, connection.limits.transaction.age, self._timed_out)
         self._published = 0  # sequence number of the last publish, in confirm mode
         self._confirmed = 0
@@ -93,31 +101,39 @@ class Channel:
 
     # -- publishing
 
-    def publish(self, form: Form, bodies: list[bytes]) -> None:
+    def publish(self, form: Form, contents: list[bytes]) -> None:
         """A run of messages. Raises BrokerError for what costs the channel (TX-6)."""
-        vhost = self.vhost
-        if form.version != vhost.version or form.allowed != self.broker.access.version:
-            self._resolve(form)
+        self.resolve(form)
         envelope, queues = form.envelope, form.queues
         if form.found.reply_to == REPLY_TO:
             envelope = self._with_reply_address(envelope)
         if self.branch is not None:
             if queues or form.mandatory:
-                self.broker.transactions.enlist(self.branch, Publication(envelope, bodies, queues, form.mandatory))
+                self.broker.transactions.enlist(self.branch, Publication(envelope, contents, queues, form.mandatory))
             return
         if not queues:
             if form.mandatory:
-                self.send_returns(envelope, bodies)
+                self.send_returns(envelope, contents)
             if self.confirming:
-                self._confirm(len(bodies), 0)
+                self._confirm(len(contents), 0)
             return
-        receipt = self.broker.engine.publish(envelope, bodies, queues)
+        receipt = self.broker.engine.publish(envelope, contents, queues)
         if not self.confirming:
             return
         if receipt.refused:
-            self._confirm_some(len(bodies), receipt.refused, receipt.lsn)
+            self._confirm_some(len(contents), receipt.refused, receipt.lsn)
         else:
-            self._confirm(len(bodies), receipt.lsn)
+            self._confirm(len(contents), receipt.lsn)
+
+    def resolve(self, form: Form) -> None:
+        """Check the right to publish, and find the queues, unless both is known. Raises as `_resolve`."""
+        if form.version != self.vhost.version or form.allowed != self.broker.access.version:
+            self._resolve(form)
+            if form.packs:
+                # Headers are looked for in an envelope's own properties; limits in bytes are those of bodies.
+                form.apart = self.vhost.needs_headers(form.address.exchange) or any(
+                    queue.options.max_length_bytes is not None for queue in form.queues
+                )
 
     def _resolve(self, form: Form) -> None:
         """Check the right to publish, and find the queues. Raises NOT_FOUND, ACCESS_REFUSED, PRECONDITION_FAILED."""
@@ -139,7 +155,12 @@ class Channel:
                 f"user_id property set to '{claimed}' but authenticated user was '{user}'",
             )
         reply = self.broker.engine.direct.get((vhost.name, envelope.routing_key)) if not envelope.exchange else None
-        form.queues = (reply,) if reply is not None else self.broker.engine.route(vhost, envelope)
+        if reply is not None:
+            form.queues = (reply,)
+        elif form.packs and vhost.needs_headers(envelope.exchange):
+            form.queues = ()  # each message is routed apart
+        else:
+            form.queues = self.broker.engine.route(vhost, envelope)
         form.version = vhost.version if reply is None else -1  # an address may be gone the next time
         form.allowed = access.version
         if form.plain and reply is None and not vhost.needs_headers(envelope.exchange):
@@ -159,12 +180,12 @@ class Channel:
             extra_keys=envelope.extra_keys,
         )
 
-    def send_returns(self, envelope: Envelope, bodies: list[bytes], after: int = 0) -> None:
+    def send_returns(self, envelope: Envelope, contents: list[bytes], after: int = 0) -> None:
         """Messages that no queue took go back to their publisher."""
         method = BasicReturn(codes.NO_ROUTE, "NO_ROUTE", envelope.exchange, envelope.routing_key)
         head = method_frame(self.number, method)
-        props = view_of(envelope).properties
-        for body in bodies:
+        for content in contents:
+            props, body = parts_of(envelope, content)
             self.connection.put_content(self.number, head, props, body, after)
 
     # -- confirms

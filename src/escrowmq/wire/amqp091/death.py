@@ -8,6 +8,7 @@ from typing import Any
 
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Death, Envelope
+from escrowmq.wire.amqp091.packed import properties
 from escrowmq.wire.amqp091.properties import scan, with_header, with_headers, without_expiration
 from escrowmq.wire.amqp091.table import FieldTable, FieldValue, Long, Timestamp
 
@@ -18,9 +19,11 @@ def delivered_properties(envelope: Envelope) -> bytes:
     A history that the publisher sent along (one that got the message from a dead-letter queue, and sends it again) goes
     on counting. `CC` is gone once a queue's own dead-letter routing key has taken the place of all keys.
     """
-    props = envelope.header
-    if not envelope.deaths:
-        return props
+    return dead_properties(envelope, envelope.header) if envelope.deaths else envelope.header
+
+
+def dead_properties(envelope: Envelope, props: bytes) -> bytes:
+    """`props` of a message that has been dead-lettered, as its consumers get them."""
     found = scan(props)
     first = envelope.deaths[-1]
     headers: FieldTable = dict(found.headers or {})
@@ -56,9 +59,15 @@ def _table(death: Death, visible: list[FieldValue], before: list[FieldValue]) ->
     return table
 
 
-def headers_of(envelope: Envelope) -> Mapping[str, Any]:
+def headers_of(envelope: Envelope, content: bytes) -> Mapping[str, Any]:
     """The headers that routing looks at."""
     return scan(delivered_properties(envelope)).headers or {}
+
+
+def packed_headers_of(envelope: Envelope, content: bytes) -> Mapping[str, Any]:
+    """The same, of packed content."""
+    props = properties(content)
+    return scan(dead_properties(envelope, props) if envelope.deaths else props).headers or {}
 
 
 def with_stream_offset(entry: Entry, props: bytes) -> bytes:

@@ -9,7 +9,7 @@ from typing import Final
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.wire.amqp091 import codes
-from escrowmq.wire.amqp091.death import delivered_properties
+from escrowmq.wire.amqp091.death import dead_properties, delivered_properties
 from escrowmq.wire.amqp091.frames import (
     BASIC_CLASS,
     CONTENT_HEADER_SIZE,
@@ -18,6 +18,7 @@ from escrowmq.wire.amqp091.frames import (
     FRAME_OVERHEAD,
     content_pieces,
 )
+from escrowmq.wire.amqp091.packed import CHANNEL, PACKED, readdressed, unpack
 from escrowmq.wire.outbox import LARGE, Piece
 
 _DELIVER: Final = 60
@@ -26,6 +27,7 @@ _IDS: Final = struct.Struct(">HH")
 _CONTENT: Final = struct.Struct(">BBHIHH")  # end of the method frame, header frame up to the body's size
 _BODY: Final = struct.Struct(">BBH")  # end of the header frame, body frame up to its size
 _BODY_SIZE: Final = struct.Struct(">I")
+_START: Final = struct.Struct(">BBH")  # end of the method frame, type and channel of the header frame
 
 Properties = Callable[[Entry, bytes], bytes]
 
@@ -34,22 +36,27 @@ class View:
     """An envelope as AMQP 0-9-1 delivers it. Kept with the envelope.
 
     `around` has what stands around the body's size, by (channel, redelivered): from behind the delivery tag up to it,
-    and from behind it up to the size of the body frame.
+    and from behind it up to the size of the body frame. Of packed content it has what stands before it, and the channel
+    if another one has to be put into it.
     """
 
-    __slots__ = ("address", "around", "properties")
+    __slots__ = ("address", "around", "packed", "properties")
 
     def __init__(self, envelope: Envelope) -> None:
         exchange, key = envelope.exchange.encode(), envelope.routing_key.encode()
         self.address = bytes((len(exchange),)) + exchange + bytes((len(key),)) + key
-        self.properties = delivered_properties(envelope)
+        self.packed = envelope.protocol == PACKED
+        self.properties = b"" if self.packed else delivered_properties(envelope)
         self.around: dict[tuple[int, bool], tuple[bytes, bytes]] = {}
 
     def pieces(self, channel: int, redelivered: bool) -> tuple[bytes, bytes]:
         """What stands around the body's size in a delivery with one body frame."""
         key = (channel, redelivered)
         pieces = self.around.get(key)
-        if pieces is None:
+        if pieces is None and self.packed:
+            start = (b"\x01" if redelivered else b"\x00") + self.address + _START.pack(0xCE, 2, channel)
+            pieces = self.around[key] = (start, b"" if channel == CHANNEL else channel.to_bytes(2, "big"))
+        elif pieces is None:
             size = CONTENT_HEADER_SIZE + len(self.properties)
             pieces = self.around[key] = (
                 (b"\x01" if redelivered else b"\x00")
@@ -67,6 +74,16 @@ def view_of(envelope: Envelope) -> View:
         view = envelope.view = View(envelope)
     assert isinstance(view, View)
     return view
+
+
+def parts_of(envelope: Envelope, content: bytes) -> tuple[bytes, bytes]:
+    """Properties, as consumers get them, and body of a message."""
+    if envelope.protocol != PACKED:
+        return view_of(envelope).properties, content
+    properties, body = unpack(content)
+    if envelope.deaths:
+        properties = dead_properties(envelope, properties)
+    return properties, body
 
 
 class Deliveries:
@@ -108,6 +125,7 @@ class Deliveries:
         size = -1
         redelivered = 0
         head = before = behind = tail = b""
+        packed = alone = False
         for entry in entries:
             body = entry.content
             if entry.run.envelope is not envelope or entry.deliveries != redelivered:
@@ -115,9 +133,23 @@ class Deliveries:
                 view = envelope.view or view_of(envelope)
                 head = self._head(len(view.address))
                 before, behind = view.pieces(channel, redelivered > 0)
+                alone = view.packed  # if it cannot go out as it is
+                packed = alone and not envelope.deaths
                 size = -1
+            if packed and len(body) <= inline:
+                parts.append(head)
+                parts.append(pack(tag))
+                parts.append(before)
+                parts.append(readdressed(body, behind) if behind else body)
+                tag += 1
+                continue
             if len(body) != size:
                 size = len(body)
+                if alone:
+                    parts += self._single(tag, entry)
+                    tag += 1
+                    size = -1
+                    continue
                 if not 0 < size <= inline:
                     if 0 < size <= room:  # a large one in one frame
                         parts += (head, pack(tag), before, pack(size), behind, pack_size(size))
@@ -145,9 +177,9 @@ class Deliveries:
     def _single(self, tag: int, entry: Entry) -> list[Piece]:
         """A delivery that is not like the others: empty, large, of many frames, or with properties of its own."""
         view = view_of(entry.run.envelope)
-        properties = view.properties
+        properties, body = parts_of(entry.run.envelope, entry.content)
         if self._properties is not None:
             properties = self._properties(entry, properties)
         redelivered = b"\x01" if entry.deliveries else b"\x00"
         method = self._head(len(view.address)) + _TAG.pack(tag) + redelivered + view.address + FRAME_END
-        return content_pieces(method, self._channel, properties, entry.content, self._frame_max)
+        return content_pieces(method, self._channel, properties, body, self._frame_max)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.death import with_delivery_count
-from escrowmq.wire.amqp091.delivery import view_of
+from escrowmq.wire.amqp091.delivery import parts_of, view_of
 from escrowmq.wire.amqp091.errors import SyntaxFault
 from escrowmq.wire.amqp091.frames import FRAME_END, FRAME_HEADER, FRAME_OVERHEAD, decode_method, method_frame
+from escrowmq.wire.amqp091.packed import PACKED
 from escrowmq.wire.amqp091.queue_methods import queue_named
 from escrowmq.wire.outbox import LARGE
 
@@ -101,7 +102,7 @@ class Getting:
             left -= 1
             body = entry.content
             size = len(body)
-            if quorum or not 0 < size <= self._inline:
+            if quorum or not 0 < size <= self._inline or entry.run.envelope.protocol == PACKED:
                 if parts:
                     connection.put(number, b"".join(parts))
                     parts = []
@@ -146,9 +147,9 @@ class Getting:
     def _answer_single(self, tag: int, entry: Entry, left: int, *, quorum: bool) -> None:
         """An answer that is not like the others: empty, large, or with properties of its own."""
         envelope = entry.run.envelope
-        properties = view_of(envelope).properties
+        properties, body = parts_of(envelope, entry.content)
         if quorum:
             properties = with_delivery_count(entry, properties)
         answer = spec.BasicGetOk(tag, entry.deliveries > 0, envelope.exchange, envelope.routing_key, left)
         number = self._channel.number
-        self._channel.connection.put_content(number, method_frame(number, answer), properties, entry.content)
+        self._channel.connection.put_content(number, method_frame(number, answer), properties, body)

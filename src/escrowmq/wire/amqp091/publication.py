@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Final
 
 from escrowmq.core.conditions import BrokerError, Condition
@@ -9,30 +10,49 @@ from escrowmq.core.messages.envelope import Envelope, encode_names
 from escrowmq.core.queues.queue import Queue
 from escrowmq.wire.amqp091 import codes
 from escrowmq.wire.amqp091.errors import SyntaxFault
+from escrowmq.wire.amqp091.packed import PACKED
 from escrowmq.wire.amqp091.properties import PERSISTENT, Properties, Scan, scan, without_headers
+from escrowmq.wire.amqp091.shape import Values
 from escrowmq.wire.amqp091.spec import BasicPublish
 
 PROTOCOL: Final = 91
 """How envelopes that came over AMQP 0-9-1 are marked."""
-REPLY_TO: Final = "amq.rabbitmq.reply-to"
 
 _CACHE_LIMIT: Final = 512
+_ADDRESSES: Final = 16_384
+"""Methods that a connection remembers: exchanges and routing keys with which it publishes."""
+_VALUES: Final = 64
 _CACHE_BYTES: Final = 256 * 1024
 """Properties that a connection remembers; headers may be long, all different, and connections many."""
 _LONGEST_KEY: Final = 255
+_START: Final = struct.Struct(">BHI")
+_HEADER: Final = struct.Struct(">BBH")
 _LONGEST_TTL: Final = 315_360_000_000  # ten years, as everywhere
 
 
 class Address:
-    """Where a publish goes, from its method: decoded once for each distinct one on a channel.
+    """The destination of a publish, from its method: decoded once for each distinct method of a channel.
 
-    `queues` is where a message goes that has no further keys and no headers to look at; it is right while `version` is
+    `start` is the method's frame, followed by the type and the channel of the header frame. `queues` are the queues of
+    a message without further routing keys and without headers that routing looks at. They are valid while `version` is
     the topology's and `allowed` that of the access rules.
     """
 
-    __slots__ = ("allowed", "exchange", "mandatory", "names", "queues", "routing_key", "version")
+    __slots__ = (
+        "_channel",
+        "_packed",
+        "allowed",
+        "exchange",
+        "mandatory",
+        "method",
+        "names",
+        "queues",
+        "routing_key",
+        "start",
+        "version",
+    )
 
-    def __init__(self, method: bytes) -> None:
+    def __init__(self, channel: int, method: bytes) -> None:
         publish = BasicPublish.decode(method)
         if publish.immediate:
             raise SyntaxFault(codes.NOT_IMPLEMENTED, "immediate=true", BasicPublish.INDEX)
@@ -40,18 +60,60 @@ class Address:
         self.routing_key = publish.routing_key
         self.mandatory = publish.mandatory
         self.names = encode_names(publish.exchange, publish.routing_key)
+        self.method = method
+        self.start = (
+            _START.pack(codes.FRAME_METHOD, channel, len(method))
+            + method
+            + _HEADER.pack(codes.FRAME_END, codes.FRAME_HEADER, channel)
+        )
         self.queues: tuple[Queue, ...] = ()
         self.version = self.allowed = -1
+        self._channel = channel
+        self._packed: dict[Values, Form] = {}
+
+    def packed(self, values: Values) -> Form:
+        """The form of publishes with these values whose content is packed.
+
+        Raises BrokerError (PRECONDITION_FAILED) for an expiration beyond the limit.
+        """
+        form = self._packed.get(values)
+        if form is None:
+            if len(self._packed) >= _VALUES:
+                self._packed.clear()
+            envelope = Envelope(
+                self.exchange,
+                self.routing_key,
+                protocol=PACKED,
+                durable=values.durable,
+                priority=values.priority,
+                ttl=_time_to_live(values.expiration.decode()) if values.expiration else None,
+                names=self.names,
+            )
+            form = self._packed[values] = Form(self._channel, self, envelope, Scan())
+        return form
 
 
 class Form:
     """One way of publishing on one channel: all that repeats from message to message.
 
     `queues` is right while `version` is the topology's and `allowed` that of the access rules it was checked by.
-    A form is `plain` when nothing in its properties has a say in where it goes, and whether it may.
+    A form is `plain` when nothing in its properties has a say in where it goes, and whether it may. Its messages are to
+    be read `apart`, not packed, when routing looks at their headers or a queue counts the bytes of their bodies.
     """
 
-    __slots__ = ("address", "allowed", "channel", "envelope", "found", "mandatory", "plain", "queues", "version")
+    __slots__ = (
+        "address",
+        "allowed",
+        "apart",
+        "channel",
+        "envelope",
+        "found",
+        "mandatory",
+        "packs",
+        "plain",
+        "queues",
+        "version",
+    )
 
     def __init__(self, channel: int, address: Address, envelope: Envelope, found: Scan) -> None:
         self.channel = channel
@@ -60,6 +122,8 @@ class Form:
         self.found = found
         self.mandatory = address.mandatory
         self.plain = found.user_id is None and not envelope.extra_keys
+        self.packs = envelope.protocol == PACKED
+        self.apart = False
         self.queues: tuple[Queue, ...] = ()
         self.version = self.allowed = -1
 
@@ -73,6 +137,14 @@ class Forms:
         self._addresses: dict[tuple[int, bytes], Address] = {}
         self._forms: dict[tuple[int, bytes, bytes], Form] = {}
         self._size = 0
+
+    def known(self, channel: int, method: bytes, props: bytes) -> Form | None:
+        """The form of a publish if it has been found before."""
+        return self._forms.get((channel, method, props))
+
+    def known_address(self, channel: int, method: bytes) -> Address | None:
+        """The address of a publish if it has been found before."""
+        return self._addresses.get((channel, method))
 
     def find(self, channel: int, method: bytes, props: bytes) -> Form:
         """The form of a publish with this method payload and these properties.
@@ -94,9 +166,9 @@ class Forms:
         key = (channel, method)
         address = self._addresses.get(key)
         if address is None:
-            if len(self._addresses) >= _CACHE_LIMIT:
+            if len(self._addresses) >= _ADDRESSES:
                 self._addresses.clear()
-            address = self._addresses[key] = Address(method)
+            address = self._addresses[key] = Address(channel, method)
         return address
 
 

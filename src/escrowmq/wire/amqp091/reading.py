@@ -25,7 +25,7 @@ from escrowmq.wire.amqp091.frames import (
 from escrowmq.wire.amqp091.getting import RUN
 from escrowmq.wire.amqp091.handshake import State
 from escrowmq.wire.amqp091.method import Method
-from escrowmq.wire.amqp091.publication import Form, Forms
+from escrowmq.wire.amqp091.publishing import PublishReader
 from escrowmq.wire.amqp091.queue_methods import Handler
 from escrowmq.wire.amqp091.unread import Unread
 from escrowmq.wire.login import LoginFault
@@ -40,8 +40,6 @@ _ACK: Final = b"\x00\x3c\x00\x50"
 _GET: Final = b"\x00\x3c\x00\x46"
 _ACK_REST: Final = struct.Struct(">QBB")  # tag, multiple, frame end
 _ACK_FRAME: Final = 21
-_SIZE: Final = struct.Struct(">Q")
-_FRAME_SIZE: Final = struct.Struct(">I")
 _HEADER_FRAME: Final = struct.Struct(">BHIIQ")  # frame header, class and weight, body size
 _BASIC: Final = 60 << 16
 
@@ -61,11 +59,11 @@ _CHANNEL_HANDLERS: Final = {
 class Reader:
     """Reads one connection. A SyntaxFault costs the connection; what costs a channel, the reader sees to itself."""
 
-    __slots__ = ("_connection", "_forms", "_last", "_partial", "_unread")
+    __slots__ = ("_connection", "_last", "_partial", "_publishes", "_unread")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._forms = Forms()
+        self._publishes = PublishReader(connection)
         self._last: Channel | None = None  # the channel of the last publish that came in three frames in a row
         self._partial: PartialFrame | None = None
         self._unread = Unread()
@@ -118,7 +116,7 @@ class Reader:
         """The connection is gone: forget what was kept back, and the forms of its publishes."""
         self._unread.clear()
         self._partial = None
-        self._forms = Forms()
+        self._publishes = PublishReader(self._connection)
 
     def _keep(self, data: bytes, at: int) -> None:
         """Keep what could not be read. Of a large body frame that is not whole, the octets go into the content at once.
@@ -152,18 +150,17 @@ class Reader:
         end = len(buf)
         startswith, unpack = buf.startswith, FRAME_HEADER.unpack_from
         connection = self._connection
-        gate, channels = connection.gate, connection.channels
+        gate, channels, publishes = connection.gate, connection.channels, self._publishes
         most = connection.frame_max  # of payload, which is all that some clients count
         committed = False
         while end - at >= 8:
             last = self._last
             if last is not None:
-                if startswith(last.prefix, at):
-                    behind = self._read_run(last, buf, at, end)
-                    if behind != at:
-                        at = behind
-                        continue
-                elif startswith(last.commit_frame, at):
+                behind = publishes.go_on(last, buf, at, end)
+                if behind != at:
+                    at = behind
+                    continue
+                if startswith(last.commit_frame, at):
                     self._call(last, basic_methods.tx_commit, _COMMIT)
                     at += len(last.commit_frame)
                     committed = True
@@ -188,7 +185,7 @@ class Reader:
                     behind = at
                     if channel is not last and channel.form is not None and startswith(channel.prefix, at):
                         self._last = channel
-                        behind = self._read_run(channel, buf, at, end)
+                        behind = publishes.read_run(channel, buf, at, end)
                     at = behind if behind != at else self._read_publish(channel, buf, at, stop, end)
                     continue
                 elif startswith(_ACK, at + 7) and size == 13:
@@ -218,51 +215,12 @@ class Reader:
             connection.flow.crowded()
         return at
 
-    def _read_run(self, channel: Channel, buf: bytes, at: int, end: int) -> int:
-        """Publishes with method and properties of the channel's last one: only their bodies differ, size included.
-
-        Where the first one begins that is not such, or not whole; the reading loop goes on with it.
-        """
-        form = channel.form
-        if form is None:
-            return at
-        prefix, middle, startswith = channel.prefix, channel.middle, buf.startswith
-        size_at = len(prefix)
-        frame_at = size_at + 8 + len(middle)
-        body_at = frame_at + 4
-        last = end - body_at - 2
-        most = self._connection.most_body
-        read_size, read_frame_size = _SIZE.unpack_from, _FRAME_SIZE.unpack_from
-        bodies: list[bytes] = []
-        while at <= last and startswith(prefix, at) and startswith(middle, at + size_at + 8):
-            (size,) = read_size(buf, at + size_at)
-            stop = at + body_at + size
-            if (
-                not 0 < size <= most
-                or stop >= end
-                or buf[stop] != _END
-                or read_frame_size(buf, at + frame_at)[0] != size
-            ):
-                break
-            head, step = buf[at : at + body_at], body_at + size
-            bodies.append(buf[at + body_at : stop])
-            at = stop + 1
-            while startswith(head, at):  # the same size again, which needs no more than this
-                stop = at + step
-                if stop >= end or buf[stop] != _END:
-                    break
-                bodies.append(buf[at + body_at : stop])
-                at = stop + 1
-        if bodies:
-            self._publish(channel, form, bodies)
-        return at
-
     def _read_publish(self, channel: Channel, buf: bytes, at: int, stop: int, end: int) -> int:
         """A publish whose method frame ends at `stop`; where the next frame begins.
 
         When header and body follow in one frame each, all three are taken together; else frame by frame.
         """
-        number, connection = channel.number, self._connection
+        number, connection, publishes = channel.number, self._connection, self._publishes
         header = stop + 1
         if end - header >= _HEADER_FRAME.size + 8:
             kind, same, size, basic, body_size = _HEADER_FRAME.unpack_from(buf, header)
@@ -278,34 +236,26 @@ class Reader:
                 and buf[body - 1] == _END == buf[behind]
                 and FRAME_HEADER.unpack_from(buf, body) == (codes.FRAME_BODY, number, body_size)
             ):
-                form = self._find_form(channel, buf[at + 7 : stop], buf[header + 19 : body - 1])
+                method, props = buf[at + 7 : stop], buf[header + 19 : body - 1]
+                form = publishes.forms.known(number, method, props)
+                if form is None:
+                    past = publishes.read_first_packed(channel, method, buf, at, end)
+                    if past != at:
+                        self._last = channel
+                        return past
+                    form = publishes.find_form(channel, method, props)
                 if form is not None:
                     if form.version >= 0:  # it was used before, so a run may begin
                         channel.prefix = buf[at : header + 11]
                         channel.middle = buf[header + 19 : body + 3]
                         channel.form = form
                         self._last = channel
-                    self._publish(channel, form, [buf[body + 7 : behind]])
+                    self._publishes.publish(channel, form, [buf[body + 7 : behind]])
                 return int(behind) + 1
         if self._last is channel:
             self._last = None  # while content is awaited, nothing that looks like a publish is one
         channel.content = Content(buf[at + 7 : stop])
         return header
-
-    def _find_form(self, channel: Channel, method: bytes, props: bytes) -> Form | None:
-        try:
-            return self._forms.find(channel.number, method, props)
-        except BrokerError as error:
-            channel.refuse(error, spec.BasicPublish())
-            return None
-
-    def _publish(self, channel: Channel, form: Form, bodies: list[bytes]) -> None:
-        if channel.closing:
-            return
-        try:
-            channel.publish(form, bodies)
-        except BrokerError as error:
-            channel.refuse(error, spec.BasicPublish())
 
     def _read_acks(self, channel: Channel, buf: bytes, at: int, end: int) -> int:
         """A run of acknowledgements on one channel."""
@@ -398,9 +348,9 @@ class Reader:
         if content.too_large:
             channel.fail(codes.PRECONDITION_FAILED, content.too_large, spec.BasicPublish())
             return
-        form = self._find_form(channel, content.method, content.props)
+        form = self._publishes.find_form(channel, content.method, content.props)
         if form is not None:
-            self._publish(channel, form, [content.body])
+            self._publishes.publish(channel, form, [content.body])
 
     # -- methods
 

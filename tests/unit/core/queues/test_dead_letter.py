@@ -136,7 +136,7 @@ class TestLeaving:
         site.queue("dead")
         site.broker.directory.bind_queue(site.vhost, "h", "dead", "", {"x-match": "all", "a": 1})
         site.queue("q", {"x-dead-letter-exchange": "h", "x-message-ttl": 1})
-        site.broker.engine.headers_of[7] = lambda _: {"a": 1}
+        site.broker.engine.headers_of[7] = lambda _, content: {content.decode(): 1}
         site.publish("q", b"a", protocol=7)
         site.after(5)
         assert site.contents("dead") == [b"a"]

@@ -15,6 +15,7 @@ from escrowmq.wire.amqp091.table import FieldTable
 from escrowmq.wire.endpoint import Endpoint, EndpointLimits, Verdict
 from escrowmq.wire.sasl import Credentials
 from tests.harness.client import SimClient
+from tests.harness.contents import body_of
 from tests.harness.server import Options, SimServer
 
 PERSISTENT = Properties(delivery_mode=2).encode()
@@ -128,7 +129,7 @@ def bodies(made: SimServer, name: str = "q") -> list[bytes]:
     while len(queue.order):
         entries += queue.order.take(1000)
     queue.order.put_back(entries)
-    return [entry.content for entry in entries]
+    return [body_of(entry) for entry in entries]
 
 
 def opening(tune: spec.ConnectionTuneOk | None = None, user: str = "guest") -> bytes:

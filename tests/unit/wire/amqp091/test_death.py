@@ -91,10 +91,10 @@ def test_a_header_of_that_name_may_be_anything() -> None:
 
 
 def test_routing_sees_what_consumers_see() -> None:
-    assert headers_of(Envelope("", "q", b"\x00\x00")) == {}
-    assert headers_of(Envelope("", "q", Properties(headers={"h": 1}).encode())) == {"h": 1}
+    assert headers_of(Envelope("", "q", b"\x00\x00"), b"") == {}
+    assert headers_of(Envelope("", "q", Properties(headers={"h": 1}).encode()), b"") == {"h": 1}
     dead = Envelope("dlx", "k", b"\x00\x00", deaths=(REJECTED,))
-    assert headers_of(dead)["x-first-death-queue"] == "p"
+    assert headers_of(dead, b"")["x-first-death-queue"] == "p"
 
 
 def test_offsets_and_counts() -> None:

@@ -121,11 +121,11 @@ class TestForms:
 
     def test_so_many_are_not_kept_for_ever(self) -> None:
         forms = Forms()
-        for i in range(10_000):
+        for i in range(20_000):
             forms.find(1, BasicPublish("x", str(i)).encode(), b"\x00\x00")
             forms.find(1, METHOD, Properties(message_id=str(i)).encode())
         assert len(forms._forms) <= 4096
-        assert len(forms._addresses) <= 4096
+        assert len(forms._addresses) <= 16_384
 
     def test_what_is_malformed_is_refused_each_time(self) -> None:
         forms = Forms()

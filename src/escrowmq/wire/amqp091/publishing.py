@@ -1,0 +1,205 @@
+"""Reading publishes: the messages of a run together, and where they go. This is the hot path of the broker."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from escrowmq.core.conditions import BrokerError
+from escrowmq.wire.amqp091 import codes, spec
+from escrowmq.wire.amqp091.channel import Channel
+from escrowmq.wire.amqp091.packed import CHANNEL, properties
+from escrowmq.wire.amqp091.publication import Address, Form, Forms
+from escrowmq.wire.amqp091.shape import Shape, Survey, Values
+from escrowmq.wire.outbox import LARGE
+
+if TYPE_CHECKING:
+    from escrowmq.wire.amqp091.connection import Connection
+
+_END: Final = codes.FRAME_END
+_BASIC: Final = 60 << 16
+_SIZE: Final = struct.Struct(">Q")
+_FRAME_SIZE: Final = struct.Struct(">I")
+_HEADER_HEAD: Final = struct.Struct(">III")  # size, class and weight, upper half of the body's size
+_LEAST_HEADER: Final = 4 + 14 + 1 + 8
+_LEAST_CONTENT: Final = _LEAST_HEADER + 1
+_CHANNEL: Final = CHANNEL.to_bytes(2, "big")
+_NO_VALUES: Final = Values(durable=False, priority=0, expiration=b"")
+
+
+class PublishReader:
+    """Reads the publishes of one connection that come whole, in three frames each.
+
+    Publishes with one method and one property list are a run of bodies. Publishes with one method and differing lists
+    are a run of packed content.
+    """
+
+    __slots__ = ("_connection", "forms")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.forms = Forms()
+
+    def go_on(self, channel: Channel, buf: bytes, at: int, end: int) -> int:
+        """Publishes that continue what `channel` published last; where the first one begins that does not."""
+        if buf.startswith(channel.prefix, at):
+            behind = self.read_run(channel, buf, at, end)
+            if behind != at:
+                return behind
+        if channel.address is not None and buf.startswith(channel.address.start, at):
+            return self._read_packed(channel, channel.address, buf, at, end)
+        return at
+
+    def read_first_packed(self, channel: Channel, method: bytes, buf: bytes, at: int, end: int) -> int:
+        """Publishes with the payload `method`, which `channel` has used before, as of `_read_packed`."""
+        address = self.forms.known_address(channel.number, method)
+        if address is None:
+            return at
+        behind = self._read_packed(channel, address, buf, at, end)
+        if behind != at:
+            channel.address = address
+        return behind
+
+    def read_run(self, channel: Channel, buf: bytes, at: int, end: int) -> int:
+        """Publishes with method and properties of the channel's last one: only their bodies differ, size included.
+
+        Where the first one begins that is not such, or not whole; the reading loop goes on with it.
+        """
+        form = channel.form
+        if form is None:
+            return at
+        prefix, middle, startswith = channel.prefix, channel.middle, buf.startswith
+        size_at = len(prefix)
+        frame_at = size_at + 8 + len(middle)
+        body_at = frame_at + 4
+        last = end - body_at - 2
+        most = self._connection.most_body
+        read_size, read_frame_size = _SIZE.unpack_from, _FRAME_SIZE.unpack_from
+        bodies: list[bytes] = []
+        while at <= last and startswith(prefix, at) and startswith(middle, at + size_at + 8):
+            (size,) = read_size(buf, at + size_at)
+            stop = at + body_at + size
+            if (
+                not 0 < size <= most
+                or stop >= end
+                or buf[stop] != _END
+                or read_frame_size(buf, at + frame_at)[0] != size
+            ):
+                break
+            head, step = buf[at : at + body_at], body_at + size
+            bodies.append(buf[at + body_at : stop])
+            at = stop + 1
+            while startswith(head, at):  # the same size again, which needs no more than this
+                stop = at + step
+                if stop >= end or buf[stop] != _END:
+                    break
+                bodies.append(buf[at + body_at : stop])
+                at = stop + 1
+        if bodies:
+            self.publish(channel, form, bodies)
+        return at
+
+    def _read_packed(self, channel: Channel, address: Address, buf: bytes, at: int, end: int) -> int:
+        """Publishes to `address` that differ in their properties: each keeps them with its body (`packed`).
+
+        Where the first one begins that cannot be read in this way, or is not whole.
+        """
+        start, middle, shape = address.start, channel.body_start, channel.shape
+        startswith, unpack, skip = buf.startswith, _FRAME_SIZE.unpack_from, len(address.start)
+        most, last = min(self._connection.most_body, LARGE - 1), end - len(address.start) - _LEAST_CONTENT
+        canonical = channel.number == CHANNEL
+        form: Form | None = None
+        values: Values | None = None
+        contents: list[bytes] = []
+        while at <= last and startswith(start, at):
+            header = at + skip
+            if (
+                shape is not None
+                and header + shape.length < end
+                and shape.literals(buf, header) == shape.expected
+                and b"".join(shape.texts(buf, header)).isascii()
+            ):
+                length, found = shape.length, shape.values
+            else:
+                length, found, shape = self._survey(channel, buf, header, end)
+            stop = header + length
+            if not length or not startswith(middle, stop):
+                break
+            (size,) = unpack(buf, stop + 4)
+            finish = stop + 8 + size
+            if finish >= end or not 0 < size <= most or buf[finish] != _END or unpack(buf, header + 12)[0] != size:
+                break
+            if found is not values and found != values:
+                if form is not None and contents:
+                    self.publish(channel, form, contents)
+                    contents = []
+                values, form = found, self._packed_form(channel, address, found)
+                if form is None:
+                    break
+            if canonical:
+                contents.append(buf[header : finish + 1])
+            else:
+                contents.append(buf[header : stop + 2] + _CHANNEL + buf[stop + 4 : finish + 1])
+            at = finish + 1
+        channel.shape = shape
+        if form is not None and contents:
+            self.publish(channel, form, contents)
+            if len(contents) > 1 and properties(contents[-1]) == properties(contents[-2]):
+                self._expect_run(channel, address, contents[-1])
+        return at
+
+    def _survey(self, channel: Channel, buf: bytes, header: int, end: int) -> tuple[int, Values, Shape | None]:
+        """Length, values and, if it is known, shape of the header frame whose size field is at `header`.
+
+        The length is 0 if the frame is not whole, or its properties have to be decoded.
+        """
+        if end - header < _LEAST_HEADER:
+            return 0, _NO_VALUES, None
+        size, basic, upper = _HEADER_HEAD.unpack_from(buf, header)
+        length = 4 + size
+        if not 14 <= size <= self._connection.limits.header_size or basic != _BASIC or upper or header + length >= end:
+            return 0, _NO_VALUES, None
+        shape = channel.shapes.find(buf, header)
+        if (
+            shape is not None
+            and shape.literals(buf, header) == shape.expected
+            and b"".join(shape.texts(buf, header)).isascii()
+        ):
+            return length, shape.values, shape
+        survey = Survey(buf, header + 16, header + length)
+        if survey.values is None:
+            return 0, _NO_VALUES, None
+        return length, survey.values, channel.shapes.learn(buf, header, survey, survey.values)
+
+    def _packed_form(self, channel: Channel, address: Address, values: Values) -> Form | None:
+        """The form of packed publishes; None if they have to be read apart, or are refused as they will be then."""
+        try:
+            form = address.packed(values)
+            channel.resolve(form)
+        except BrokerError:
+            return None
+        return None if form.apart else form
+
+    def _expect_run(self, channel: Channel, address: Address, content: bytes) -> None:
+        """The last messages had the same properties: look out for more of them, which are cheaper to read as a run."""
+        props = properties(content)
+        form = self.find_form(channel, address.method, props)
+        if form is not None:
+            channel.prefix = address.start + content[:8]
+            channel.middle = props + channel.body_start
+            channel.form = form
+
+    def find_form(self, channel: Channel, method: bytes, props: bytes) -> Form | None:
+        try:
+            return self.forms.find(channel.number, method, props)
+        except BrokerError as error:
+            channel.refuse(error, spec.BasicPublish())
+            return None
+
+    def publish(self, channel: Channel, form: Form, bodies: list[bytes]) -> None:
+        if channel.closing:
+            return
+        try:
+            channel.publish(form, bodies)
+        except BrokerError as error:
+            channel.refuse(error, spec.BasicPublish())

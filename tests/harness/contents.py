@@ -1,0 +1,17 @@
+"""Messages as the core keeps them, in the terms of AMQP 0-9-1."""
+
+from __future__ import annotations
+
+from escrowmq.core.messages.entry import Entry
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.wire.amqp091.packed import PACKED, unpack
+
+
+def parts(envelope: Envelope, content: bytes) -> tuple[bytes, bytes]:
+    """The properties and the body of a message, whichever form they are kept in."""
+    return unpack(content) if envelope.protocol == PACKED else (envelope.header, content)
+
+
+def body_of(entry: Entry) -> bytes:
+    """The body of a message in a queue."""
+    return parts(entry.run.envelope, entry.content)[1]

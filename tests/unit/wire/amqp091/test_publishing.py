@@ -1,0 +1,37 @@
+"""Publishes that are read together give the same messages as publishes that are read one by one."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from escrowmq.wire.amqp091 import spec
+from escrowmq.wire.amqp091.frames import content_frames, method_frame
+from tests.unit.wire.amqp091.clients import consuming
+from tests.unit.wire.amqp091.test_shape import lists
+
+messages = st.lists(st.tuples(lists, st.binary(max_size=20)), max_size=12)
+
+
+def frames(props: bytes, body: bytes) -> bytes:
+    return method_frame(1, spec.BasicPublish("", "q")) + content_frames(1, props, body, 0)
+
+
+def delivered(pieces: list[bytes]) -> tuple[list[tuple[bytes, bytes]], list[tuple[int, str]]]:
+    """What a consumer gets of these octets, and the faults that the publisher is told of."""
+    server, client = consuming()
+    for piece in pieces:
+        if not client.closed:
+            client.send_bytes(piece)
+    return [(m.header, m.body) for m in client.deliveries()], server.faults
+
+
+@given(messages, st.integers(1, 3), st.data())
+def test_however_they_are_cut_the_same_messages_arrive(
+    some: list[tuple[bytes, bytes]], times: int, data: st.DataObject
+) -> None:
+    whole = [frames(props, body) for props, body in some for _ in range(times)]
+    octets = b"".join(whole)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(octets)), max_size=4)))
+    pieces = [octets[a:b] for a, b in zip([0, *cuts], [*cuts, len(octets)], strict=True)]
+    assert delivered(pieces) == delivered(whole)
