@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from escrowmq.core.branches.decision import Decision
+from escrowmq.core.budget import QUEUE, Budget
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.deadlines import Deadlines
 from escrowmq.core.messages.entry import Entry, Run
@@ -74,7 +75,8 @@ class Engine:
         self.deadlines = Deadlines()
         self.settlements = Settlements(log)
         self.deliveries: Deliveries | None = None
-        self.pager: Pager = LogPager(log)
+        self.budget = Budget()
+        self.pager: Pager = LogPager(log, self.budget)
         self.dirty: dict[Queue, None] = {}
         self.promised: dict[Queue, tuple[int, int]] = {}  # room for prepared branches: messages, bytes
         self.holders: dict[Holder, None] = {}
@@ -412,15 +414,25 @@ class Engine:
             action()
 
     def end_turn(self) -> None:
-        """Deliver what can be delivered, and write down what was settled."""
-        while self.dirty or self._windows:
+        """Deliver what can be delivered, and write down what was settled.
+
+        Queues that the turn's budget does not suffice for stay dirty, those that were served last behind the others.
+        """
+        budget = self.budget
+        budget.renew()
+        while (self.dirty and budget.left > 0) or (self._windows and not self.dirty):
             if self._windows:
                 self._windows = {window: None for window in self._windows if window.offer()}
             dirty, self.dirty = self.dirty, {}
-            for queue in dirty:
+            waiting = iter(dirty)
+            for queue in waiting:
                 if not queue.deleted:
+                    budget.left -= QUEUE
                     queue.dispatch()
                     queue.record_delivered()
+                    if budget.left <= 0:
+                        self.dirty = {**dict.fromkeys(waiting), **self.dirty}
+                        break
         self.settlements.flush()
 
     def next_deadline(self) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from escrowmq.core.budget import LOAD, LOADED_BYTES, Budget
 from escrowmq.core.messages.entry import Run
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.ports import Log
@@ -13,16 +14,24 @@ from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.references import TRANSIENT, Reference
 
 READ_AHEAD: Final = 256 * 1024
+"""Bytes that are read at once where blocks are wanted one after the other."""
+_FIRST_READ: Final = 8 * 1024  # where nothing has been read nearby; each read that continues another doubles it
+_CHUNKS: Final = 32  # queues are loaded in turn, and each may be in another part of the log
+_KEPT_BYTES: Final = 4 * 1024 * 1024
 _ENVELOPES: Final = 1024
 
 
 class LogPager:
     """Loads blocks from the log, and stores those that were in memory alone (records of kind PAGE)."""
 
-    __slots__ = ("_chunk", "_chunk_lsn", "_envelopes", "_log")
+    __slots__ = ("_budget", "_chunk", "_chunk_lsn", "_chunks", "_envelopes", "_kept_bytes", "_log")
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, budget: Budget | None = None) -> None:
+        """Loading is charged to `budget`."""
         self._log = log
+        self._budget = budget or Budget()
+        self._chunks: dict[int, bytes] = {}  # by LSN; the one that was used last comes last
+        self._kept_bytes = 0
         self._chunk = b""
         self._chunk_lsn = 0
         self._envelopes: dict[bytes, Envelope] = {}
@@ -32,28 +41,44 @@ class LogPager:
         lsn = reference.lsn
         at = lsn - self._chunk_lsn
         if not 0 <= at <= len(self._chunk) - BLOCK.size:
-            self._keep(lsn, self._log.read_ahead(lsn, READ_AHEAD))
-            at = 0
+            at = self._turn_to(lsn)
         length = 4 + int(BLOCK.unpack_from(self._chunk, at)[0])
         if at + length > len(self._chunk):
             # The block goes on behind what was read; the next ones are likely to be wanted after it.
-            ahead = self._log.read_ahead(lsn, max(length, READ_AHEAD))
+            ahead = self._log.read_ahead(lsn, max(length, min(2 * len(self._chunk), READ_AHEAD)))
             self._keep(lsn, ahead if len(ahead) >= length else self._log.read(lsn, length))
             at = 0
-        block = decode_block(self._chunk, at, reference.start & ~TRANSIENT, reference.length)
-        return Block(block.time, self._shared(block.envelope), block.contents)
+        self._budget.left -= LOAD + length // LOADED_BYTES
+        return decode_block(self._chunk, at, reference.start & ~TRANSIENT, reference.length, self._shared)
+
+    def _turn_to(self, lsn: int) -> int:
+        """Use the chunk that has the beginning of the block at `lsn`, reading it if need be; where it begins there."""
+        most = min(_FIRST_READ, READ_AHEAD)
+        for begin, chunk in self._chunks.items():
+            end = begin + len(chunk)
+            if begin <= lsn <= end - BLOCK.size:
+                self._chunks[begin] = self._chunks.pop(begin)
+                self._chunk_lsn, self._chunk = begin, chunk
+                return lsn - begin
+            if begin < lsn < end + len(chunk):
+                most = max(most, min(2 * len(chunk), READ_AHEAD))
+        self._keep(lsn, self._log.read_ahead(lsn, most))
+        return 0
 
     def _keep(self, lsn: int, chunk: bytes) -> None:
+        self._kept_bytes += len(chunk) - len(self._chunks.pop(lsn, b""))
+        self._chunks[lsn] = chunk
         self._chunk_lsn, self._chunk = lsn, chunk
+        while len(self._chunks) > 1 and (self._kept_bytes > _KEPT_BYTES or len(self._chunks) > _CHUNKS):
+            self._kept_bytes -= len(self._chunks.pop(next(iter(self._chunks))))
 
-    def _shared(self, envelope: Envelope) -> Envelope:
+    def _shared(self, encoded: bytes) -> Envelope:
         """One object for equal envelopes, so that what protocols cache with it serves for all of them."""
-        key = envelope.encode()
-        known = self._envelopes.get(key)
+        known = self._envelopes.get(encoded)
         if known is None:
             if len(self._envelopes) >= _ENVELOPES:
                 self._envelopes.clear()
-            known = self._envelopes[key] = envelope
+            known = self._envelopes[encoded] = Envelope.decode(encoded)
         return known
 
     def store(self, run: Run, contents: Sequence[bytes]) -> int:

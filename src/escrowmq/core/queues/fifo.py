@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from operator import attrgetter
+from typing import Final
 
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
@@ -14,6 +15,10 @@ from escrowmq.core.queues.backlog import Backlog
 from escrowmq.core.queues.discipline import ENTRY_COST, HEAVY, Detached, Pager
 from escrowmq.core.records.references import Reference
 from escrowmq.core.recovery.copying import part_of
+
+FILL_RUNS: Final = 256
+FILL_BYTES: Final = 256 * 1024
+"""How much is loaded from the log at one time: a turn serves many queues, and other clients wait for its end."""
 
 
 class Fifo:
@@ -131,11 +136,13 @@ class Fifo:
         return self.head[0] if self.head else None
 
     def _fill(self, share: int = 0) -> None:
-        """Bring the front of the tail into memory: `share` bytes, or half of what may be there at once; one run at
-        least. Whoever looks at the head alone needs no more: at a restart that is every queue.
+        """Bring the front of the tail into memory: at most `share` bytes or as many as one fill may load, but one run
+        at least. Looking at the head alone needs no more, and a restart looks at the head of every queue.
         """
-        share = share or self.resident_limit // 2
-        while self.tail.messages and (not self.head or self.resident < share):
+        share = share or min(self.resident_limit // 2, FILL_BYTES)
+        runs = 0
+        while self.tail.messages and (not self.head or (self.resident < share and runs < FILL_RUNS)):
+            runs += 1
             reference = self.tail.take(self.tail.peek().length)
             block = self._pager.load(reference)
             expires_at = self._expiry(block.envelope, block.time)

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from escrowmq.core.budget import Budget
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
@@ -48,6 +49,7 @@ class Host(Protocol):
     """What a queue needs of the broker."""
 
     now: int
+    budget: Budget
     deadlines: Deadlines
     log: Log
     settlements: Settlements
@@ -230,7 +232,7 @@ class Queue:
             return True
         if not self.consumers:
             return False
-        self.dispatch()  # what a consumer can have at once does not fill the queue
+        self.dispatch(whole=True)  # what a consumer can have at once does not fill the queue
         return self._has_room(count, size)
 
     def _has_room(self, count: int, size: int) -> bool:
@@ -286,9 +288,14 @@ class Queue:
             self.consumers.admit(consumer)
             self._host.dirty[self] = None
 
-    def dispatch(self) -> None:
-        """Hand ready entries to consumers until there are none, or nobody has room; then see to the limits."""
-        self._serve()
+    def dispatch(self, *, whole: bool = False) -> None:
+        """Hand ready entries to consumers until there are none, or nobody has room; then see to the limits.
+
+        Unless `whole` is asked for, the end of the turn's budget ends it, and the queue stays dirty.
+        """
+        if not self._serve(whole=whole):
+            self._host.dirty[self] = None
+            return
         if self.consumers.draining:
             self._end_drains()
         if self._drop:
@@ -300,20 +307,29 @@ class Queue:
         What lives for this turn only, and no consumer took, is gone then, too.
         """
         if self.limited or self.consumers:
-            self.dispatch()
+            self.dispatch(whole=True)
         if self.ttl_possible:
             self._expire_before(self._host.now + 1)
 
-    def _serve(self) -> None:
-        order, consumers = self.order, self.consumers
+    def _serve(self, *, whole: bool) -> bool:
+        """False if the budget has ended before the entries or the room of the consumers."""
+        order, consumers, budget = self.order, self.consumers, self._host.budget
         while waiting := len(order):
+            if budget.left <= 0 and not whole and not self._passing():
+                return False
             group = consumers.next(min(waiting, GROUP))
             if len(group) > 1:
                 self._deal(group, waiting)
             elif group:
                 self._hand(group[0], self.take(min(group[0].room(), CHUNK)))
             else:
-                return
+                break
+        return True
+
+    def _passing(self) -> bool:
+        """Whether the head lives for this turn only: it cannot wait for the next one."""
+        head = self.order.peek() if self.ttl_possible else None
+        return head is not None and 0 < head.run.expires_at <= self._host.now
 
     def _deal(self, group: list[Consumer], waiting: int) -> None:
         """One entry each, in turn, or as many rounds of that at once as leave nobody's share to the others."""
@@ -351,6 +367,7 @@ class Queue:
         receiver = consumer.receiver
         if receiver is None:
             raise AssertionError("a consumer without a receiver has no room")
+        self._host.budget.charge(entries)
         if self._host.deliveries is not None:
             self._host.deliveries.note(self, consumer.label, entries, settled=consumer.auto_settle)
         consumer.spend(len(entries))

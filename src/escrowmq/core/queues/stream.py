@@ -196,7 +196,7 @@ class StreamQueue(Queue):
                 found = self.log.first_at(time)
                 return self.next_position if found is None else found
 
-    def dispatch(self) -> None:
+    def dispatch(self, *, whole: bool = False) -> None:
         """Hand entries to consumers that have room and have not seen everything; the others are not looked at."""
         consumers, end = self.consumers, self.visible_end
         if end > self._served_below:
@@ -204,12 +204,16 @@ class StreamQueue(Queue):
             for consumer in self._caught_up:
                 consumers.admit(consumer)
             self._caught_up.clear()
+        budget = self._host.budget
         while found := consumers.next(1):
             consumer = found[0]
             entries = self.log.read(consumer.cursor, min(consumer.room(), CHUNK)) if consumer.cursor < end else []
             if entries:
                 consumer.cursor = entries[-1].position + 1
                 self._hand(consumer, entries)
+                if budget.left <= 0 and not whole:
+                    self._host.dirty[self] = None
+                    return
             else:
                 consumers.rest(consumer)
                 self._rest(consumer)

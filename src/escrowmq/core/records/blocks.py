@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from escrowmq.core.messages.envelope import Envelope
@@ -41,17 +41,28 @@ def encode_block(time: int, envelope: Envelope, contents: Sequence[bytes]) -> li
     return [fixed, head, lengths.tobytes(), *contents]
 
 
-def decode_block(data: bytes | memoryview, at: int = 0, first: int = 0, count: int | None = None) -> Block:
-    """The block that begins at `at`; with `first` and `count`, only these of its bodies."""
-    _, time, total, head = BLOCK.unpack_from(data, at)
+def decode_block(
+    data: bytes | memoryview,
+    at: int = 0,
+    first: int = 0,
+    count: int | None = None,
+    decode: Callable[[bytes], Envelope] = Envelope.decode,
+) -> Block:
+    """The block that begins at `at`; with `first` and `count`, only these of its bodies. `decode` makes the envelope
+    of its encoded form.
+    """
+    length, time, total, head = BLOCK.unpack_from(data, at)
     at += BLOCK.size
-    envelope = Envelope.decode(bytes(data[at : at + head]))
+    envelope = decode(bytes(data[at : at + head]))
     at += head
+    if total == 1:
+        wanted = first == 0 and count != 0
+        return Block(time, envelope, [bytes(data[at + 4 : at + length - 16 - head])] if wanted else [])
     lengths = array("I", bytes(data[at : at + 4 * total]))
     at += 4 * total + sum(lengths[:first])
     stop = total if count is None else first + count
     contents = []
-    for length in lengths[first:stop]:
-        contents.append(bytes(data[at : at + length]))
-        at += length
+    for size in lengths[first:stop]:
+        contents.append(bytes(data[at : at + size]))
+        at += size
     return Block(time, envelope, contents)

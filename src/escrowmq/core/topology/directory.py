@@ -256,7 +256,7 @@ class Directory:
     def purge(self, queue: Queue) -> int:
         """Everything that waits in `queue` is gone; how many messages that were. Deliveries are not touched."""
         if queue.limited:
-            queue.dispatch()
+            queue.dispatch(whole=True)
         count = queue.ready
         self._engine.forget(queue, queue.order.clear(), Outcome.PURGED)
         queue.bytes = 0

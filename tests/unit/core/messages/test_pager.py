@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from escrowmq.core.budget import LOAD, LOADED_BYTES, TURN, Budget
 from escrowmq.core.messages import pager as content
 from escrowmq.core.messages.entry import Run
 from escrowmq.core.messages.envelope import Envelope
@@ -51,6 +54,66 @@ def test_a_block_larger_than_what_is_read_ahead() -> None:
         assert pager.load(Reference(1, 1, first, 0)).contents == [b"small"]
         assert pager.load(Reference(1, 2, second, 0)).contents == contents
         site.sync()
+
+
+class CountingLog:
+    """A journal that counts the bytes that are read ahead."""
+
+    def __init__(self, site: Site) -> None:
+        self._journal = site.journal
+        self.bytes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._journal, name)
+
+    def read_ahead(self, lsn: int, most: int) -> bytes:
+        found = self._journal.read_ahead(lsn, most)
+        self.bytes += len(found)
+        return found
+
+
+def test_queues_that_are_loaded_in_turn_read_each_part_of_the_log_once() -> None:
+    site = Site()
+    lsns = [append(site, [b"x" * 1000]) for _ in range(3000)]
+    site.sync()
+    log = CountingLog(site)
+    pager = LogPager(log)
+    for near, far in zip(lsns[:1000], lsns[2000:], strict=True):
+        pager.load(Reference(1, 1, near, 0))
+        pager.load(Reference(1, 1, far, 0))
+    assert log.bytes < 3_000_000
+
+
+def test_blocks_that_lie_far_apart_are_not_read_with_all_between_them() -> None:
+    site = Site()
+    lsns = [append(site, [b"x" * 1000]) for _ in range(3000)]
+    site.sync()
+    log = CountingLog(site)
+    pager = LogPager(log)
+    for lsn in lsns[::100]:
+        pager.load(Reference(1, 1, lsn, 0))
+    assert log.bytes <= 30 * 8192
+
+
+def test_a_bounded_part_of_the_log_is_kept() -> None:
+    site = Site()
+    lsns = [append(site, [b"x" * 100_000]) for _ in range(200)]
+    site.sync()
+    pager = LogPager(site.journal)
+    for lsn in [*lsns, *lsns[::-7]]:
+        assert pager.load(Reference(1, 1, lsn, 0)).contents == [b"x" * 100_000]
+        assert pager._kept_bytes == sum(map(len, pager._chunks.values())) <= 4 << 20
+
+
+def test_loading_is_charged_to_the_budget() -> None:
+    site = Site()
+    small, large = append(site, [b"x"]), append(site, [b"x" * (1 << 20)])
+    budget = Budget()
+    pager = LogPager(site.journal, budget)
+    pager.load(Reference(1, 1, small, 0))
+    assert budget.left == TURN - LOAD
+    pager.load(Reference(1, 1, large, 0))
+    assert budget.left == TURN - 2 * LOAD - (1 << 20) // LOADED_BYTES
 
 
 def test_equal_envelopes_become_one_object() -> None:

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.discipline import ENTRY_COST, HEAVY, Discipline
-from escrowmq.core.queues.fifo import Fifo
+from escrowmq.core.queues.fifo import FILL_BYTES, FILL_RUNS, Fifo
 from tests.unit.core.site import Site
 
 
@@ -172,3 +172,15 @@ def test_what_recovery_knows_of_deliveries_is_told_when_it_is_read() -> None:
         (b"c", 0),
         (b"d", 1),
     ]
+
+
+@pytest.mark.parametrize(("size", "most"), [(0, FILL_RUNS), (FILL_BYTES // 4, 4), (2 * FILL_BYTES, 1)])
+def test_little_is_loaded_at_one_time(size: int, most: int) -> None:
+    site = Site()
+    order = fifo(site, 16 << 20)
+    for position in range(1, 2 * FILL_RUNS if size == 0 else 10):
+        order.tail.append(
+            position, 1, site.broker.engine.pager.store(Run(Envelope("", "q"), position, 5), [b"x" * size]), 0
+        )
+    assert [entry.position for entry in order.take(1)] == [1]
+    assert 1 + len(order.head) <= most
