@@ -90,7 +90,7 @@ def _frames(data: bytes, lsn: int, seed: int) -> tuple[list[tuple[int, int, int,
     at, last = 0, len(data) - size
     while at <= last:
         magic, version, flags, first, time_us, payload, count, body_crc, head_crc = unpack(data, at)
-        if magic != fmt.FRAME_MAGIC or version != fmt.VERSION or flags or first != lsn + at:
+        if magic != fmt.FRAME_MAGIC or version != fmt.FRAME_VERSION or flags or first != lsn + at:
             break
         body = at + size
         stop = body + fmt.body_size(payload, count)

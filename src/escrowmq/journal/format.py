@@ -1,4 +1,4 @@
-"""The bytes of journal files, version 1. A test compares this module with docs/internals/journal.md.
+"""The bytes of journal files, version 2. A test compares this module with docs/internals/journal.md.
 
 A file consists of a file header, frames, and, once sealed, a footer. All integers are little-endian. Frames begin at
 multiples of eight bytes. A frame stores its records in columns: all payloads, then their offsets, then their kinds. The
@@ -17,7 +17,12 @@ from typing import Final
 
 from escrowmq.journal.errors import JournalDamaged, JournalVersionUnknown
 
-VERSION: Final = 1
+VERSION: Final = 2
+"""The version of new files. Version 2 added packed content and MARKED records; the layout of files is that of 1."""
+OLDEST_VERSION: Final = 1
+"""The oldest version of files that can be read."""
+FRAME_VERSION: Final = 1
+"""The version of the layout of frames and footers, which is that of the first journals."""
 
 FILE_MAGIC: Final = b"ESCROWMQ"
 FILE_HEADER: Final = struct.Struct("<8sHHI16sQQ12sI")
@@ -56,11 +61,20 @@ class FileHeader:
     journal_id: bytes
     lsn: int
     created_us: int
+    version: int = VERSION
 
     def pack(self) -> bytes:
         """Return the 64 bytes."""
         head = FILE_HEADER.pack(
-            FILE_MAGIC, VERSION, self.type, FILE_HEADER_SIZE, self.journal_id, self.lsn, self.created_us, bytes(12), 0
+            FILE_MAGIC,
+            self.version,
+            self.type,
+            FILE_HEADER_SIZE,
+            self.journal_id,
+            self.lsn,
+            self.created_us,
+            bytes(12),
+            0,
         )[:-4]
         return head + _CRC.pack(zlib.crc32(head))
 
@@ -87,13 +101,13 @@ def read_file_header(name: str, data: bytes) -> FileHeader:
     magic, version, type_, size, journal_id, lsn, created, _, crc = FILE_HEADER.unpack_from(data)
     if magic != FILE_MAGIC:
         raise JournalDamaged(name, 0, "this is not a journal file (wrong magic)")
-    if version != VERSION:
+    if not OLDEST_VERSION <= version <= VERSION:
         raise JournalVersionUnknown(name, version, VERSION)
     if crc != zlib.crc32(data[: FILE_HEADER_SIZE - 4]):
         raise JournalDamaged(name, FILE_HEADER_SIZE - 4, "the file header's checksum does not match")
     if type_ not in (TYPE_SEGMENT, TYPE_SNAPSHOT) or size != FILE_HEADER_SIZE:
         raise JournalDamaged(name, 10, f"unknown file type {type_} or header size {size}")
-    return FileHeader(type_, journal_id, lsn, created)
+    return FileHeader(type_, journal_id, lsn, created, version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +148,7 @@ def read_frame_header(data: bytes | memoryview, lsn: int, seed: int) -> FrameHea
     if len(data) < FRAME_HEADER_SIZE:
         return None
     magic, version, flags, first, time_us, payload_size, count, body_crc, header_crc = FRAME_HEADER.unpack_from(data)
-    if magic != FRAME_MAGIC or first != lsn or version != VERSION or flags != 0:
+    if magic != FRAME_MAGIC or first != lsn or version != FRAME_VERSION or flags != 0:
         return None
     if header_crc != zlib.crc32(data[: FRAME_HEADER_SIZE - 4], seed):
         return None
@@ -163,7 +177,7 @@ def pack_frame(
     table = len(kinds) * 5 + 4
     rest = b"".join((_ZEROS[: pad(size)], offsets.tobytes(), kinds, _ZEROS[: pad(table)]))
     body_crc = zlib.crc32(rest, body_crc)
-    head = FRAME_HEADER.pack(FRAME_MAGIC, VERSION, 0, lsn, time_us, size, len(kinds), body_crc, 0)[:-4]
+    head = FRAME_HEADER.pack(FRAME_MAGIC, FRAME_VERSION, 0, lsn, time_us, size, len(kinds), body_crc, 0)[:-4]
     return [head + _CRC.pack(zlib.crc32(head, seed)), *payload, rest]
 
 
@@ -187,7 +201,7 @@ class Footer:
         """Encode the footer: the index entries, then the end block, by which readers find the footer."""
         entries = b"".join(FOOTER_ENTRY.pack(*entry) for entry in self.index)
         numbers = (self.first_lsn, self.end_lsn, self.frames, self.records, self.first_time_us, self.last_time_us)
-        end = FOOTER_END.pack(*numbers, self.messages, len(self.index), FOOTER_MAGIC, VERSION, 0, 0)[:-4]
+        end = FOOTER_END.pack(*numbers, self.messages, len(self.index), FOOTER_MAGIC, FRAME_VERSION, 0, 0)[:-4]
         return entries + end + _CRC.pack(zlib.crc32(entries + end, seed))
 
 
@@ -199,7 +213,7 @@ def read_footer_end(data: bytes) -> tuple[int, int] | None:
     if len(data) != FOOTER_END_SIZE:
         return None
     fields = FOOTER_END.unpack(data)
-    if fields[8] != FOOTER_MAGIC or fields[9] != VERSION:
+    if fields[8] != FOOTER_MAGIC or fields[9] != FRAME_VERSION:
         return None
     return FOOTER_ENTRY_SIZE * fields[7] + FOOTER_END_SIZE, fields[1]
 

@@ -18,6 +18,10 @@ from escrowmq.pipeline.columns import U32, Bytes, Ints, Rows, integers, ragged, 
 BLOCK: Final = np.dtype([("length", "<u4"), ("came", "<u8"), ("count", "<u4"), ("envelope", "<u4")])
 BODY: Final = np.dtype([("size", "<u4"), ("digest", "<u4")])
 ENVELOPE_HEAD: Final = 11
+PACKED: Final = 92
+"""The protocol number of envelopes with packed content: properties and body together (docs/internals/records.md)."""
+_BODY_SIZE_AT: Final = 12
+"""Where the size of the body is in packed content, as a big-endian u32."""
 _COUNTED: Final = BLOCK.itemsize - 4
 """Bytes of the block's head that the length field includes: all but the field itself."""
 
@@ -78,6 +82,9 @@ def bodies(data: Bytes, at: Ints, envelope: Ints, count: Ints) -> Rows:
     seeds = np.fromiter(map(crc32, distinct), np.int64, len(distinct))[which[block]]
     pieces = map(data.data.__getitem__, map(slice, begin.tolist(), (begin + size).tolist()))
     found["digest"] = np.fromiter(map(crc32, pieces, seeds.tolist()), np.int64, len(found))
+    packed = np.flatnonzero(data[at][block] == PACKED)
+    if len(packed):
+        found["size"][packed] = take(data, begin[packed] + _BODY_SIZE_AT, np.dtype(">u4"))
     return found
 
 

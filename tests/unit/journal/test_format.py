@@ -50,6 +50,8 @@ def test_documented_offsets_are_those_of_the_code(title: str) -> None:
     "name",
     [
         "VERSION",
+        "OLDEST_VERSION",
+        "FRAME_VERSION",
         "TYPE_SEGMENT",
         "TYPE_SNAPSHOT",
         "FILE_MAGIC",
@@ -91,8 +93,8 @@ def test_any_flipped_bit_in_the_file_header_is_refused(bit: int) -> None:
 
 def test_a_newer_version_is_refused_by_name() -> None:
     data = bytearray(HEADER.pack())
-    data[8] = 2
-    with pytest.raises(JournalVersionUnknown, match="f has journal format version 2"):
+    data[8] = 3
+    with pytest.raises(JournalVersionUnknown, match="f has journal format version 3"):
         fmt.read_file_header("f", bytes(data))
 
 
