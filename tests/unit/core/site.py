@@ -115,9 +115,11 @@ class Site:
         self.broker.engine.synced(self.journal.synced_lsn)
 
     def turn(self, *, sync: bool = True) -> None:
-        """End a turn, as the server does."""
+        """End a turn, as the server does, and those that go on with its deliveries."""
         self.broker.engine.run_deadlines()
         self.broker.engine.end_turn()
+        while self.broker.engine.dirty:
+            self.broker.engine.end_turn()
         if sync:
             self.sync()
             self.broker.engine.end_turn()
