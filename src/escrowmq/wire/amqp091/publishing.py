@@ -21,8 +21,8 @@ _BASIC: Final = 60 << 16
 _SIZE: Final = struct.Struct(">Q")
 _FRAME_SIZE: Final = struct.Struct(">I")
 _HEADER_HEAD: Final = struct.Struct(">III")  # size, class and weight, upper half of the body's size
-_LEAST_HEADER: Final = 4 + 14 + 1 + 8
-_LEAST_CONTENT: Final = _LEAST_HEADER + 1
+_AROUND_BODY: Final = 8  # octets from the end of the header frame to the body
+_LEAST_CONTENT: Final = 4 + 14 + _AROUND_BODY + 2
 _CHANNEL: Final = CHANNEL.to_bytes(2, "big")
 _NO_VALUES: Final = Values(durable=False, priority=0, expiration=b"")
 
@@ -107,6 +107,7 @@ class PublishReader:
         start, middle, shape = address.start, channel.body_start, channel.shape
         startswith, unpack, skip = buf.startswith, _FRAME_SIZE.unpack_from, len(address.start)
         most, last = min(self._connection.most_body, LARGE - 1), end - len(address.start) - _LEAST_CONTENT
+        last_stop = end - _AROUND_BODY - 2  # where a header frame ends behind which there is room for a body
         canonical = channel.number == CHANNEL
         form: Form | None = None
         values: Values | None = None
@@ -115,13 +116,13 @@ class PublishReader:
             header = at + skip
             if (
                 shape is not None
-                and header + shape.length < end
+                and header + shape.length <= last_stop
                 and shape.literals(buf, header) == shape.expected
                 and b"".join(shape.texts(buf, header)).isascii()
             ):
                 length, found = shape.length, shape.values
             else:
-                length, found, shape = self._survey(channel, buf, header, end)
+                length, found, shape = self._survey(channel, buf, header, last_stop)
             stop = header + length
             if not length or not startswith(middle, stop):
                 break
@@ -148,16 +149,15 @@ class PublishReader:
                 self._expect_run(channel, address, contents[-1])
         return at
 
-    def _survey(self, channel: Channel, buf: bytes, header: int, end: int) -> tuple[int, Values, Shape | None]:
+    def _survey(self, channel: Channel, buf: bytes, header: int, last_stop: int) -> tuple[int, Values, Shape | None]:
         """Length, values and, if it is known, shape of the header frame whose size field is at `header`.
 
-        The length is 0 if the frame is not whole, or its properties have to be decoded.
+        The length is 0 if the frame ends behind `last_stop`, or its properties have to be decoded.
         """
-        if end - header < _LEAST_HEADER:
-            return 0, _NO_VALUES, None
         size, basic, upper = _HEADER_HEAD.unpack_from(buf, header)
         length = 4 + size
-        if not 14 <= size <= self._connection.limits.header_size or basic != _BASIC or upper or header + length >= end:
+        allowed = 14 <= size <= self._connection.limits.header_size
+        if not allowed or basic != _BASIC or upper or header + length > last_stop:
             return 0, _NO_VALUES, None
         shape = channel.shapes.find(buf, header)
         if (

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from escrowmq.wire.amqp091 import spec
 from escrowmq.wire.amqp091.frames import content_frames, method_frame
+from escrowmq.wire.amqp091.properties import Properties
 from tests.unit.wire.amqp091.clients import consuming
 from tests.unit.wire.amqp091.test_shape import lists
 
 messages = st.lists(st.tuples(lists, st.binary(max_size=20)), max_size=12)
 
 
-def frames(props: bytes, body: bytes) -> bytes:
-    return method_frame(1, spec.BasicPublish("", "q")) + content_frames(1, props, body, 0)
+def frames(props: bytes, body: bytes, channel: int = 1) -> bytes:
+    return method_frame(channel, spec.BasicPublish("", "q")) + content_frames(channel, props, body, 0)
 
 
 def delivered(pieces: list[bytes]) -> tuple[list[tuple[bytes, bytes]], list[tuple[int, str]]]:
@@ -24,6 +26,20 @@ def delivered(pieces: list[bytes]) -> tuple[list[tuple[bytes, bytes]], list[tupl
         if not client.closed:
             client.send_bytes(piece)
     return [(m.header, m.body) for m in client.deliveries()], server.faults
+
+
+def differing(number: int, channel: int) -> bytes:
+    return frames(Properties(message_id=f"{number:04}", timestamp=number).encode(), b"%d" % number, channel)
+
+
+@pytest.mark.parametrize("channel", [1, 2])
+def test_messages_that_differ_may_be_cut_anywhere(channel: int) -> None:
+    whole = [differing(n, channel) for n in range(6)]
+    first, octets = b"".join(whole[:2]), b"".join(whole[2:])
+    complete = delivered(whole)
+    assert [body for _, body in complete[0]] == [b"%d" % n for n in range(6)]
+    for cut in range(len(octets)):
+        assert delivered([first, octets[:cut], octets[cut:]]) == complete, cut
 
 
 @given(messages, st.integers(1, 3), st.data())
