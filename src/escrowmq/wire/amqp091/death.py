@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Death, Envelope
 from escrowmq.wire.amqp091.packed import properties
-from escrowmq.wire.amqp091.properties import scan, with_header, with_headers, without_expiration
-from escrowmq.wire.amqp091.table import FieldTable, FieldValue, Long, Timestamp
+from escrowmq.wire.amqp091.properties import NO_PROPERTIES, scan, with_header, with_headers, without_expiration
+from escrowmq.wire.amqp091.table import FieldTable, FieldValue, Long, Timestamp, encode_table
+
+_FLAGS: Final = struct.Struct(">H")
+_LENGTH: Final = struct.Struct(">I")
+_CONTENT_TYPE: Final = 0x8000
+_CONTENT_ENCODING: Final = 0x4000
+_HEADERS: Final = 0x2000
+_EXPIRATION: Final = 0x0100
+_CONCERNED: Final = (b"x-death", b"x-first-death", b"\x02CC")
+"""What a headers table contains that has to be decoded; or a value that looks like it, which does no harm."""
 
 
 def delivered_properties(envelope: Envelope) -> bytes:
@@ -37,6 +47,35 @@ def dead_properties(envelope: Envelope, props: bytes) -> bytes:
         headers["x-first-death-queue"] = first.queue
         headers["x-first-death-reason"] = first.reason
     return with_headers(without_expiration(props, found), found, headers)
+
+
+def history_of(envelope: Envelope) -> bytes:
+    """The fields that `dead_properties` adds to the headers of a message whose publisher sent no such fields."""
+    added = scan(dead_properties(envelope, NO_PROPERTIES))
+    return encode_table(added.headers or {})[4:]
+
+
+def with_history(envelope: Envelope, props: bytes, history: bytes) -> bytes:
+    """The same as `dead_properties`, without decoding the headers where that is possible.
+
+    `history` is that of the envelope. Properties with an expiration, with a history that the publisher sent, or with
+    further routing keys are left to `dead_properties`.
+    """
+    flags = int(_FLAGS.unpack_from(props)[0])
+    if flags & _EXPIRATION:
+        return dead_properties(envelope, props)
+    at = 2
+    for flag in (_CONTENT_TYPE, _CONTENT_ENCODING):
+        if flags & flag:
+            at += 1 + props[at]
+    if not flags & _HEADERS:
+        table = _LENGTH.pack(len(history)) + history
+        return _FLAGS.pack(flags | _HEADERS) + props[2:at] + table + props[at:]
+    size = int(_LENGTH.unpack_from(props, at)[0])
+    end = at + 4 + size
+    if any(props.find(name, at, end) >= 0 for name in _CONCERNED):
+        return dead_properties(envelope, props)
+    return b"".join((props[:at], _LENGTH.pack(size + len(history)), props[at + 4 : end], history, props[end:]))
 
 
 def _table(death: Death, visible: list[FieldValue], before: list[FieldValue]) -> FieldTable:

@@ -9,7 +9,7 @@ from typing import Final
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.wire.amqp091 import codes
-from escrowmq.wire.amqp091.death import dead_properties, delivered_properties
+from escrowmq.wire.amqp091.death import delivered_properties, history_of, with_history
 from escrowmq.wire.amqp091.frames import (
     BASIC_CLASS,
     CONTENT_HEADER_SIZE,
@@ -40,13 +40,14 @@ class View:
     if another one has to be put into it.
     """
 
-    __slots__ = ("address", "around", "packed", "properties")
+    __slots__ = ("address", "around", "history", "packed", "properties")
 
     def __init__(self, envelope: Envelope) -> None:
         exchange, key = envelope.exchange.encode(), envelope.routing_key.encode()
         self.address = bytes((len(exchange),)) + exchange + bytes((len(key),)) + key
         self.packed = envelope.protocol == PACKED
         self.properties = b"" if self.packed else delivered_properties(envelope)
+        self.history = history_of(envelope) if self.packed and envelope.deaths else b""
         self.around: dict[tuple[int, bool], tuple[bytes, bytes]] = {}
 
     def pieces(self, channel: int, redelivered: bool) -> tuple[bytes, bytes]:
@@ -82,7 +83,7 @@ def parts_of(envelope: Envelope, content: bytes) -> tuple[bytes, bytes]:
         return view_of(envelope).properties, content
     properties, body = unpack(content)
     if envelope.deaths:
-        properties = dead_properties(envelope, properties)
+        properties = with_history(envelope, properties, view_of(envelope).history)
     return properties, body
 
 

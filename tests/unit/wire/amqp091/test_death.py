@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Death, Envelope
-from escrowmq.wire.amqp091.death import delivered_properties, headers_of, with_delivery_count, with_stream_offset
+from escrowmq.wire.amqp091.death import (
+    dead_properties,
+    delivered_properties,
+    headers_of,
+    history_of,
+    with_delivery_count,
+    with_history,
+    with_stream_offset,
+)
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp091.table import FieldTable, FieldValue, Long, Timestamp
+from tests.unit.wire.amqp091.test_shape import lists
 
 EXPIRED = Death("q", "expired", 2, 5_999, "x", ("k", "shown", "blind"), 250)
 REJECTED = Death("p", "rejected", 1, 1_000, "", ("first",), None)
@@ -104,3 +115,11 @@ def test_offsets_and_counts() -> None:
     entry.deliveries = 3
     assert Properties.decode(with_delivery_count(entry, props)).headers == {"h": 1, "x-delivery-count": 3}
     assert Properties.decode(with_stream_offset(entry, b"\x00\x00")).headers == {"x-stream-offset": 7}
+
+
+@given(lists)
+def test_a_history_is_added_without_decoding_as_it_is_with(props: bytes) -> None:
+    for keys in ((), ("further",)):
+        died = Death("p", "rejected", 2, 1_700_000_000_000, "x", ("k", *keys), 5)
+        envelope = Envelope("", "q", protocol=92, extra_keys=keys, deaths=(died,))
+        assert with_history(envelope, props, history_of(envelope)) == dead_properties(envelope, props)
