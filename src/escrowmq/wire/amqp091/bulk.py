@@ -141,7 +141,8 @@ def _unpacked(batch: Batch) -> tuple[Batch, Sequence[bytes | None]]:
                     runs.append(run._replace(end=i + 1))
                     lists.append(props)
         begin = run.end
-    return batch._replace(contents=bodies, lengths=lengths, runs=runs), lists
+    # Not with `_replace`, which takes the number of messages for that of fields.
+    return Batch(batch.first, batch.next, batch.positions, lengths, bodies, runs), lists
 
 
 def _offsets(lengths: Sequence[int]) -> bytes:

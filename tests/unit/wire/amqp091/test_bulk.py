@@ -12,6 +12,7 @@ from escrowmq.core.messages.envelope import Death, Envelope
 from escrowmq.core.reservations.reading import Batch, Shared
 from escrowmq.wire.amqp091 import bulk
 from escrowmq.wire.amqp091.bulk import BulkError, Message
+from escrowmq.wire.amqp091.packed import PACKED, pack
 from escrowmq.wire.amqp091.properties import Properties, scan
 from escrowmq.wire.amqp091.publication import PROTOCOL
 
@@ -70,6 +71,18 @@ def test_columns_are_views_of_the_bytes_and_aligned() -> None:
     assert found.bodies[0] == b"BODY"
     assert (found.positions.tolist(), found.bodies.offsets.tolist()) == ([9], [0, 4])
     assert len(bulk.encode(batch_of(1, [(9, ENVELOPES[0], 3, True, b"")]))) % bulk.ALIGNMENT == 0
+
+
+@given(st.lists(st.tuples(st.sampled_from([PLAIN, b"\0\0"]), st.binary(min_size=1, max_size=9), st.booleans())))
+def test_packed_content_is_written_as_properties_and_body(some: list[tuple[bytes, bytes, bool]]) -> None:
+    packed = Envelope("", "q", protocol=PACKED)
+    content = [
+        (i, packed, 0, False, pack(props, body)) if packs else (i, ENVELOPES[0], 0, False, body)
+        for i, (props, body, packs) in enumerate(some)
+    ]
+    found = bulk.decode(bulk.encode(batch_of(1, content))).messages()
+    expected = [(props if packs else PLAIN, body) for props, body, packs in some]
+    assert [(message.properties, message.body) for message in found] == expected
 
 
 def test_properties_are_those_of_a_delivery() -> None:
