@@ -1,1 +1,1 @@
-"""Protocols, pure: bytes in, bytes out. One folder a protocol; none imports another."""
+"""Protocols without I/O: each turns bytes into bytes. Each protocol has one folder; no protocol imports another."""

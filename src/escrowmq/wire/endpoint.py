@@ -1,4 +1,4 @@
-"""Between a protocol and the server: what each asks of the other."""
+"""The interface between a protocol and the server: what each may call on the other."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from escrowmq.wire.sasl import Credentials
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who is at the other end of a connection.
+    """The other end of a connection.
 
-    `certificate_user` is the name that a verified TLS client certificate gives (SASL EXTERNAL), None without one.
+    `certificate_user` is the name in a verified TLS client certificate (SASL EXTERNAL), or None without one.
     """
 
     host: str
@@ -31,7 +31,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class EndpointLimits:
-    """What a connection may ask for. Sizes in bytes, the heartbeat in seconds, 0 for none."""
+    """The limits of a connection. Sizes are in bytes, the heartbeat is in seconds (0: no heartbeat)."""
 
     channels: int = 2047
     frame_max: int = 131_072
@@ -44,14 +44,14 @@ class EndpointLimits:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer to a login: the user's name, or why not."""
+    """The result of a login: the user's name, or the reason for the refusal."""
 
     user: str | None
     reason: str = ""
 
 
 class Host(Protocol):
-    """What an endpoint asks of the server."""
+    """The part of the server that an endpoint may call."""
 
     @property
     def broker(self) -> Broker: ...
@@ -65,7 +65,7 @@ class Host(Protocol):
         ...
 
     def authenticate(self, endpoint: Endpoint, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
-        """Check a login; `done` is called later, in a turn of its own or at once."""
+        """Check a login. `done` is called with the verdict, either at once or in a later turn."""
         ...
 
     def admitted(self, endpoint: Endpoint, user: str, vhost: str) -> None:
@@ -76,80 +76,88 @@ class Host(Protocol):
         ...
 
     def stir(self, endpoint: Endpoint) -> None:
-        """`endpoint` has output: its `output` is to be called at the end of this turn."""
+        """`endpoint` has output. The server calls its `output` at the end of this turn."""
         ...
 
     def await_sync(self, endpoint: Endpoint) -> None:
-        """`endpoint` holds output that waits for the log: call its `synced` at each sync until it says False."""
+        """`endpoint` holds output that waits for the log. The server calls its `synced` at each sync until it returns
+        False.
+        """
         ...
 
     def publishing(self, endpoint: Endpoint) -> None:
-        """`endpoint` publishes: it is one of those to be blocked while memory or disk run short."""
+        """`endpoint` publishes. The server blocks it while memory or disk space runs short."""
         ...
 
     def waiting(self, endpoint: Endpoint) -> None:
-        """`endpoint` is blocked and keeps a publish back: read nothing more for it until it is not, then let it read
-        on with `receive(b"")`.
+        """`endpoint` is blocked and keeps a publish back.
+
+        The server reads nothing more for it until the block ends, and then continues with `receive(b"")`.
         """
         ...
 
     def failed(self, endpoint: Endpoint, code: int, text: str) -> None:
-        """A channel or the connection was closed for a fault of the peer, a limit among them: worth a line."""
+        """A channel or the connection was closed for a fault of the peer, or at a limit. The server logs it."""
         ...
 
     def password_changed(self, endpoint: Endpoint, secret: bytes) -> None:
-        """A new secret for the user of `endpoint` (`connection.update-secret`; no effect for passwords)."""
+        """The client sent a new secret for its user (`connection.update-secret`). Passwords are not changed by it."""
         ...
 
 
 class Endpoint(Protocol):
-    """One connection's protocol. Never raises for what a peer sends; a peer's fault is answered in the protocol."""
+    """The protocol of one connection. No method raises for bytes that a peer sends; faults are answered in the
+    protocol.
+    """
 
     label: str
-    """For logs and lists: peer, user, client's name."""
+    """Peer, user and the client's name, for logs and lists."""
 
     def receive(self, data: bytes) -> None:
-        """Bytes came in; with none, go on with what was kept back."""
+        """Process bytes from the socket. Empty `data` means: continue with the bytes that were kept back."""
         ...
 
     def output(self) -> list[Piece]:
-        """What is to be sent now, in order; called once at the end of a turn after `Host.stir`.
+        """The bytes to send now, in order. The server calls it once at the end of a turn, after `Host.stir`.
 
-        Small outputs are joined into one piece. Large pieces are sent from where they lie, so they must not change.
+        Small outputs are joined into one piece. Large pieces are sent without a copy, so they must not change.
         """
         ...
 
     @property
     def finished(self) -> bool:
-        """When the last `output` is sent, the connection is to be closed."""
+        """Whether the connection is to be closed when the last `output` is sent."""
         ...
 
     def synced(self, lsn: int) -> bool:
-        """The log is on disk up to `lsn`. True while output is still held."""
+        """The log is on disk up to `lsn`. Returns True while output is still held."""
         ...
 
     def congested(self, unsent: int) -> None:
-        """`unsent` bytes wait in the socket's buffer; called when that changes notably, with 0 when all is sent."""
+        """`unsent` bytes wait in the socket's buffer. Called when the number changes notably, and with 0 when all is
+        sent.
+        """
         ...
 
     def block(self, reason: str) -> None:
-        """The server takes no publishes for now (`connection.blocked`): the next one and all behind it wait
-        (`Host.waiting`). An empty reason ends that.
+        """The server accepts no publishes for now (`connection.blocked`). An empty reason ends the block.
+
+        The next publish and everything behind it wait (`Host.waiting`).
         """
         ...
 
     def tick(self, now_ms: int, idle_in_ms: int, idle_out_ms: int) -> None:
-        """Called about once a second: heartbeats, and giving up on a peer that is silent."""
+        """Called about once a second, to send heartbeats and to give up on a silent peer."""
         ...
 
     def shut(self, text: str) -> None:
-        """The server is going down or an operator closes the connection: say so in the protocol."""
+        """The server is going down, or an operator closes the connection. Tells the peer in the protocol."""
         ...
 
     def lost(self) -> None:
-        """The connection is gone. Called once, always."""
+        """The connection is gone. Called exactly once for each connection."""
         ...
 
     def describe(self) -> dict[str, object]:
-        """For lists of connections: peer, user, vhost, state, channels, client properties."""
+        """Peer, user, virtual host, state, channels and client properties, for lists of connections."""
         ...

@@ -1,10 +1,10 @@
-"""When a connection has to wait: for its client to read, or for the server to have memory and disk. All protocols
-share it.
+"""Flow control of one connection, shared by all protocols. A connection waits for its client to read, or for the server
+to have memory and disk space.
 
-`OutputFlow` bounds what waits to be sent. From the outbox limit on, consumers get no more; they are woken when there is
-room. From `CROWD` times the limit on, the connection is crowded: the client has asked for more answers than it reads,
-and nothing more is read from it until there is room. `PublishGate` keeps publishes back while the server is short of
-memory or disk.
+`OutputFlow` bounds the bytes that wait to be sent. Above the outbox limit, the connection's consumers get no more
+deliveries; they are woken when there is room. Above `CROWD` times the limit, the connection is crowded: the client has
+requested more answers than it reads, and the broker reads nothing more from it until there is room. `PublishGate` keeps
+publishes back while the server is short of memory or disk space.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from escrowmq.wire.outbox import Outbox
 
 CROWD: Final = 4
-"""Times the outbox limit, for answers that the client has asked for."""
+"""Multiple of the outbox limit above which the connection is crowded by answers that the client requested."""
 
 
 class Stalled(Protocol):
     """Consumers that wait until the connection is writable."""
 
     def wake(self) -> None:
-        """They may be served again."""
+        """The consumers may be served again."""
         ...
 
 
@@ -41,11 +41,11 @@ class OutputFlow:
         self._unsent = 0
         self._stalled: dict[Stalled, None] = {}
         self.is_crowded = False
-        """As of the last look."""
+        """The result of the last call of `crowded`."""
 
     @property
     def writable(self) -> bool:
-        """Whether consumers may be given more."""
+        """Whether consumers may get more deliveries."""
         return self._unsent + self._outbox.size < self._limit
 
     def stall(self, stalled: Stalled) -> None:
@@ -53,17 +53,19 @@ class OutputFlow:
         self._stalled[stalled] = None
 
     def crowded(self) -> bool:
-        """Look whether so much waits to be sent that nothing more is to be read."""
+        """Check whether so many bytes wait to be sent that the broker must stop reading. The result stays in
+        `is_crowded`.
+        """
         self.is_crowded = self._unsent + self._outbox.size > CROWD * self._limit
         return self.is_crowded
 
     def congested(self, unsent: int) -> None:
-        """`unsent` bytes are in the socket's buffer now."""
+        """The socket's buffer now holds `unsent` bytes."""
         self._unsent = unsent
         self.relax()
 
     def relax(self) -> None:
-        """Bytes may have left: go on with whatever waited for that."""
+        """Bytes may have been sent: continue with everything that waited for room."""
         if self.is_crowded and not self.crowded():
             self._read_on()
         if self._stalled and self.writable:
@@ -73,7 +75,11 @@ class OutputFlow:
 
 
 class PublishGate:
-    """Every publish passes it when `shut`: the first one, and all while the server takes none."""
+    """Holds publishes back while the server accepts none.
+
+    Readers ask the gate about every publish while it is `shut`: about the first one, and about all while the server is
+    short of memory or disk space.
+    """
 
     __slots__ = ("_endpoint", "_host", "_known", "reason", "shut")
 
@@ -82,20 +88,20 @@ class PublishGate:
         self._endpoint = endpoint
         self._known = False
         self.reason = ""
-        """Why the server takes no publishes; empty while it does."""
+        """The reason why the server accepts no publishes; empty while it accepts them."""
         self.shut = True
-        """The next publish, or the next part of one, is to be asked about."""
+        """Whether the reader must ask about the next publish, or the next part of one."""
 
     def block(self, reason: str) -> None:
-        """The server takes no publishes for this reason; with an empty one it takes them again."""
+        """The server accepts no publishes for this reason; an empty reason ends the block."""
         self.reason = reason
         self.shut = self.shut or bool(reason)
 
     def keeps_back(self) -> bool:
-        """Whether a publish has to wait. The server has been told that the connection publishes, and that it waits."""
+        """Whether a publish has to wait. Tells the server that the connection publishes and, if so, that it waits."""
         if not self._known:
             self._known = True
-            self._host.publishing(self._endpoint)  # which may block it at once
+            self._host.publishing(self._endpoint)  # this call may block the endpoint at once
         self.shut = bool(self.reason)
         if self.shut:
             self._host.waiting(self._endpoint)

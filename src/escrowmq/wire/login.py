@@ -1,8 +1,8 @@
-"""Logging in: the mechanisms on offer, the server's verdict, the virtual host. All protocols share it.
+"""Logging in: mechanisms on offer, the server's verdict, the virtual host. All protocols share it.
 
 An endpoint has one `Login`. It offers `mechanisms`, passes the client's first response to `authenticate`, and calls
-`enter` for the virtual host that the client names. When the protocol's own opening is complete, `admit` tells the
-server. The server closes a connection that is not admitted in time, so endpoints have no timer for it.
+`enter` for the virtual host that the client names. When the protocol's opening sequence is complete, the endpoint calls
+`admit` to tell the server. The server closes a connection that is not admitted in time, so endpoints need no timer.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 EXTERNAL = "EXTERNAL"
 
 
-class LoginFault(Exception):  # noqa: N818 - it is told to the client, not raised to a caller
-    """A login that cannot even be tried. The text names the fault and never contains the client's response."""
+class LoginFault(Exception):  # noqa: N818 - a fault of the client, which is told about it
+    """A login that cannot be tried. The text names the fault and never contains the client's response."""
 
 
 class Login:
@@ -41,7 +41,7 @@ class Login:
 
     @property
     def vhost_name(self) -> str:
-        """The virtual host that was entered; empty before that."""
+        """The virtual host that the client entered; empty before that."""
         return self._vhost.name if self._vhost is not None else ""
 
     def authenticate(
@@ -51,13 +51,12 @@ class Login:
         done: Callable[[bool], None],
         decode_fields: Callable[[bytes], Mapping[str, object]] | None = None,
     ) -> None:
-        """Have the server check the initial response of `mechanism`.
+        """Let the server check the initial response of `mechanism`.
 
-        `done` is called with True when the client is `user`, with False when the server refuses it; at once, or in a
-        later turn. `decode_fields` is as of `sasl.parse`.
+        `done` is called with True if the server accepts the login (`user` is set then), and with False if the server
+        refuses it, either at once or in a later turn. `decode_fields` is the same as in `sasl.parse`.
 
-        Raises:
-            LoginFault: the mechanism is not on offer, or the response is malformed.
+        Raises:     LoginFault: the mechanism is not on offer, or the response is malformed.
         """
         if mechanism not in self.mechanisms:
             raise LoginFault(f"unknown mechanism '{mechanism}'; offered are {', '.join(self.mechanisms)}")
@@ -73,12 +72,12 @@ class Login:
         self._host.authenticate(self._endpoint, credentials, judged)
 
     def enter(self, name: str) -> VirtualHost[Queue]:
-        """The virtual host `name`, which the user may use. Raises BrokerError (NOT_ALLOWED)."""
+        """Enter the virtual host `name`. Raises BrokerError (NOT_ALLOWED) if the user must not use it."""
         broker = self._host.broker
         broker.access.check_vhost(self.user, name)
         self._vhost = broker.directory.vhost(name)
         return self._vhost
 
     def admit(self) -> None:
-        """The client is logged in and has entered its virtual host: tell the server."""
+        """Tell the server that the client is logged in and has entered its virtual host."""
         self._host.admitted(self._endpoint, self.user, self.vhost_name)

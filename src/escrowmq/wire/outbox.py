@@ -1,8 +1,8 @@
-"""What a connection has to send: at once, or when the log is on disk far enough. All protocols share it.
+"""The output of a connection: sent at once, or when the log is on disk far enough. All protocols share it.
 
-An output belongs to a lane: a channel of AMQP 0-9-1, a session of 1.0, a stream of HTTP/2. Order is kept within a
-lane. An output that waits for the log holds back what follows in its own lane, and nothing in the others. Lane 0
-speaks for the whole connection, so its outputs wait for what all lanes were given before them.
+Each output belongs to a lane: a channel of AMQP 0-9-1, a session of AMQP 1.0, or a stream of HTTP/2. Order is kept
+within a lane. An output that waits for the log holds back later outputs of its own lane, and nothing in other lanes.
+Lane 0 belongs to the connection as a whole, so its outputs wait for everything that was put into any lane before them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from itertools import groupby
 from typing import Final, TypeAlias
 
 CONNECTION: Final = 0
-"""The lane that speaks for the connection."""
+"""The lane of the connection as a whole."""
 LARGE: Final = 32_768
-"""Bytes from which on a piece is sent from where it lies; copying smaller ones together is cheaper."""
+"""Pieces of at least this many bytes are sent without a copy; joining smaller ones by copying is cheaper."""
 
 Piece: TypeAlias = bytes | memoryview
 
@@ -26,13 +26,13 @@ class Outbox:
 
     def __init__(self) -> None:
         self._ready: list[Piece] = []
-        # All lanes share one line: a batch of the log releases all of them, so no lane waits for another's.
+        # All lanes share one queue: one sync of the log releases outputs of all of them, so no lane waits for another.
         self._held: deque[tuple[int, int, Piece]] = deque()
         self._holders: set[int] = set()
-        self._in_pieces = False  # large pieces may be among the others
+        self._in_pieces = False  # whether large pieces may be among the others
         self._synced = 0
         self.size = 0
-        """Bytes that were put and not yet taken."""
+        """The bytes that were put and not taken yet."""
 
     @property
     def holding(self) -> bool:
@@ -59,18 +59,18 @@ class Outbox:
             self._ready.append(data)
 
     def put_pieces(self, lane: int, pieces: list[Piece], after: int = 0) -> None:
-        """Send `pieces` one after the other, as `put` does. Those of `LARGE` bytes and more are not copied."""
+        """Send `pieces` in order, as `put` does. Pieces of at least `LARGE` bytes are not copied."""
         self._in_pieces = True
         for piece in pieces:
             self.put(lane, piece, after)
 
     def put_now(self, data: bytes) -> None:
-        """Send `data` at once: it concerns the connection itself and has no order with the lanes."""
+        """Send `data` at once. It concerns the connection itself and needs no order with the lanes."""
         self.size += len(data)
         self._ready.append(data)
 
     def release(self, synced: int) -> bool:
-        """The log is on disk up to `synced`. True while an output still waits."""
+        """The log is on disk up to `synced`. Returns True while an output still waits."""
         self._synced = synced
         held, ready = self._held, self._ready
         while held and held[0][0] <= synced:
@@ -79,7 +79,7 @@ class Outbox:
         return bool(held)
 
     def take(self) -> list[Piece]:
-        """Everything that can be sent now, joined into one piece unless large pieces are among it."""
+        """Remove and return everything that can be sent now, joined into one piece unless it contains large pieces."""
         ready = self._ready
         if not ready:
             return []
@@ -95,7 +95,7 @@ class Outbox:
 
 
 def gathered(pieces: list[Piece]) -> list[Piece]:
-    """The same bytes, with neighbouring pieces under `LARGE` bytes joined."""
+    """The same bytes, with neighbouring pieces of fewer than `LARGE` bytes joined."""
     result: list[Piece] = []
     for large, group in groupby(pieces, _is_large):
         if large:

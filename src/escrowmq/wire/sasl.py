@@ -1,6 +1,6 @@
-"""SASL mechanisms, server side: what a client's first response says. No mechanism here needs a second step.
+"""SASL mechanisms, server side: parsing of the client's first response. No mechanism here needs a second step.
 
-Only the parsing: whether the password is right, or the certificate there, the server's authentication decides.
+This module only parses. The server's authentication checks the password or the certificate.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ MECHANISMS: Final = ("PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS")
 """The mechanisms that `parse` knows."""
 
 ANONYMOUS_USER: Final = "anonymous"
-"""`authcid` of an ANONYMOUS login; the trace text that the client sent is no identity and is dropped."""
+"""The `authcid` of an ANONYMOUS login. The client's trace text identifies nobody and is dropped."""
 
 
 class SaslError(ValueError):
-    """The response is not one of its mechanism. The text names the fault and never what was sent."""
+    """The response does not fit its mechanism. The text names the fault and never contains the response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Who a client says it is.
+    """The identity that a client claims.
 
-    `authcid` is the user name; empty for EXTERNAL when the certificate alone is to tell it.
-    `password` is None where the mechanism has none. It is left out of the representation.
+    `authcid` is the user name; it is empty for EXTERNAL when the certificate alone determines the user. `password` is
+    None if the mechanism has none. It is left out of the representation.
     """
 
     mechanism: str
@@ -38,9 +38,9 @@ def parse(
 ) -> Credentials:
     """The credentials in the initial response of `mechanism`.
 
-    `decode_fields` reads a field table without its length: AMQPLAIN exists on protocols that have such tables.
-    Raises SaslError for junk and for a mechanism that is unknown or has no decoder, and whatever `decode_fields`
-    raises for a malformed table.
+    `decode_fields` reads a field table without its length. Only protocols with such tables offer AMQPLAIN. Raises
+    SaslError for a malformed response and for a mechanism that is unknown or has no decoder, and any error that
+    `decode_fields` raises for a malformed table.
     """
     match mechanism:
         case "PLAIN":
@@ -57,7 +57,7 @@ def parse(
 def parse_plain(response: bytes) -> Credentials:
     """RFC 4616: authzid NUL authcid NUL password, all UTF-8. Raises SaslError.
 
-    To act as somebody else (an authzid that is not the authcid) is refused.
+    A client may not act as another user: an authzid that differs from the authcid is refused.
     """
     parts = response.split(b"\x00")
     if len(parts) != 3:
@@ -73,19 +73,19 @@ def parse_plain(response: bytes) -> Credentials:
 def parse_amqplain(response: bytes, decode_fields: Callable[[bytes], Mapping[str, object]]) -> Credentials:
     """A field table with the strings LOGIN and PASSWORD (AMQP 0-8; RabbitMQ's clients still offer it).
 
-    Raises SaslError, and whatever `decode_fields` raises for a malformed table.
+    Raises SaslError, and any error that `decode_fields` raises for a malformed table.
     """
     fields = decode_fields(response)
     login, password = fields.get("LOGIN"), fields.get("PASSWORD")
     if not isinstance(login, str) or not isinstance(password, str):
-        raise SaslError("AMQPLAIN: LOGIN or PASSWORD is missing or no string")
+        raise SaslError("AMQPLAIN: LOGIN or PASSWORD is missing or not a string")
     if not login or not password:
         raise SaslError("AMQPLAIN: empty user name or password")
     return Credentials("AMQPLAIN", login, password)
 
 
 def parse_external(response: bytes) -> Credentials:
-    """RFC 4422, appendix A: the authzid in UTF-8 without NUL, often empty. Raises SaslError."""
+    """RFC 4422, appendix A: the authzid in UTF-8 without NUL; it is often empty. Raises SaslError."""
     if b"\x00" in response:
         raise SaslError("EXTERNAL: NUL in the name")
     return Credentials("EXTERNAL", _text("EXTERNAL", response))

@@ -1,4 +1,4 @@
-"""Which protocol a client speaks: all share one port, the first eight bytes tell."""
+"""Detection of a client's protocol: all protocols share one port, and the first eight bytes identify the protocol."""
 
 from __future__ import annotations
 
@@ -16,25 +16,27 @@ from escrowmq.wire.endpoint import Endpoint, Host, Peer
 HEADER_SIZE: Final = 8
 
 Opener: TypeAlias = Callable[[Host, Peer], Endpoint]
-"""Makes the endpoint of a new connection; it is then given all bytes, the header first."""
+"""Makes the endpoint of a new connection. The endpoint then gets all bytes, beginning with the header."""
 
 HEADERS: Final[Mapping[int, Headers]] = MappingProxyType({PROTOCOL: headers_of, PACKED: packed_headers_of})
-"""How the headers of a stored message are read, by the number of the protocol that it came over (`Envelope.protocol`).
+"""Readers of the headers of stored messages, by the number of the protocol that a message came over
+(`Envelope.protocol`).
 
-The broker needs it from its start on: messages expire into headers exchanges before anybody connects.
+The broker needs them from its start on, because messages may expire into headers exchanges before any client connects.
 """
 
 PROTOCOLS: Final[Mapping[bytes, Opener]] = MappingProxyType({b"AMQP\x00\x00\x09\x01": Amqp091})
 
 REFUSAL: Final = b"AMQP\x00\x00\x09\x01"
-"""The answer to any other header, before the connection is closed (AMQP 0-9-1, 4.2.2): what we would rather speak."""
+"""The protocol header that the broker sends before it closes a connection with an unknown header (AMQP 0-9-1, 4.2.2).
+"""
 
 
 def sniff(header: bytes) -> Opener | None:
-    """The protocol of a connection that begins with these eight bytes; None for one that is not spoken here."""
+    """The protocol of a connection that begins with these eight bytes; None for an unknown header."""
     return PROTOCOLS.get(header)
 
 
 def hopeless(start: bytes) -> bool:
-    """Whether what came so far can no longer become a header that is known."""
+    """Whether the bytes received so far can no longer become a known header."""
     return not any(header.startswith(start[:HEADER_SIZE]) for header in PROTOCOLS)

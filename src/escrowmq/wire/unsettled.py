@@ -1,8 +1,8 @@
-"""Deliveries that are not settled, by delivery tag. Tags count from 1 and belong to one channel or link.
+"""Unsettled deliveries, by delivery tag. Tags count from 1 and belong to one channel or link.
 
-Deliveries are kept in runs, as they were handed over: consecutive tags of one consumer. Most are settled in order, so
-a whole run, or the front of one, leaves at a time. A delivery that leaves from the middle of a run leaves a hole. A run
-that is mostly holes is divided, so memory stays in proportion to the unsettled deliveries.
+Deliveries are kept in runs of consecutive tags of one consumer, as they were handed over. Most deliveries are settled
+in order, so a whole run, or the front of one, leaves at a time. A delivery that leaves from the middle of a run leaves
+a hole. A run that is mostly holes is divided, so memory stays in proportion to the unsettled deliveries.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from escrowmq.core.queues.consumer import Consumer
 Stretch = tuple[int, list[Entry], Consumer]
 """Deliveries of one consumer with consecutive tags: the first tag, the entries, the consumer."""
 
-_LONGEST: Final = 1024  # entries of a run; taking one from the front moves the others
-_SHORT: Final = 16  # slots of a run that is not divided, however few of them are in use
-_GHOSTS: Final = 32  # empty runs that may stay in the middle, beside as many as there are others
+_LONGEST: Final = 1024  # the most entries of a run; removing the first one moves the others
+_SHORT: Final = 16  # a run of at most so many slots is not divided, however few are in use
+_GHOSTS: Final = 32  # empty runs that may stay in the middle, in addition to as many as there are other runs
 
 
 class _Run:
-    """Consecutive tags from `first` on. An entry is None when its delivery is settled; `count` are not."""
+    """Consecutive tags from `first` on. A settled delivery's entry is None; `count` is the number of the others."""
 
     __slots__ = ("consumer", "count", "entries", "first")
 
@@ -57,12 +57,12 @@ class Unsettled:
     def __init__(self) -> None:
         self.next_tag = 1
         self.count = 0
-        # In order of their tags. What lies before `_head` is gone; some of the others may be empty.
+        # In order of their tags. The runs before `_head` are gone; some of the others may be empty.
         self._runs: list[_Run] = []
-        self._firsts: list[int] = []  # first tags of the runs, to be searched
+        self._firsts: list[int] = []  # the first tags of the runs, for searching
         self._head = 0
         self._ghosts = 0  # empty runs behind the head
-        self._begun = self._reached = (0, 0)  # where the last `part` began and ended: number, tag
+        self._begun = self._reached = (0, 0)  # number and tag at which the last `part` began and ended
 
     # -- looking
 
@@ -74,9 +74,10 @@ class Unsettled:
                     yield run.consumer, entry
 
     def part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
-        """At most `most` deliveries from number `start` on, the first being 0.
+        """At most `most` deliveries from number `start` on, where the first delivery has number 0.
 
-        A call that goes on where the last one ended misses nothing, whatever was settled between them.
+        A call that continues where the last one ended misses nothing, even if deliveries were settled between the
+        calls.
         """
         skip, tag = self._way_to(start)
         found: list[tuple[Consumer, Entry]] = []
@@ -100,7 +101,7 @@ class Unsettled:
         return found
 
     def _way_to(self, start: int) -> tuple[int, int]:
-        """How many deliveries to pass over, from which tag on, to come to number `start`."""
+        """The number of deliveries to skip, and the tag from which to skip them, to reach number `start`."""
         place, tag = self._reached
         if start == place > 0:
             return 0, tag
@@ -108,13 +109,13 @@ class Unsettled:
         return (start - place, tag) if start >= place > 0 else (start, 0)
 
     def _index(self, tag: int) -> int:
-        """The number of the last run that begins at `tag` or below it; one below the head if there is none."""
+        """The number of the last run whose first tag is at most `tag`; one less than the head if there is none."""
         return bisect_right(self._firsts, tag, self._head) - 1
 
-    # -- coming
+    # -- adding
 
     def add(self, entries: list[Entry], consumer: Consumer) -> None:
-        """Deliveries that wait for a settlement take the next tags."""
+        """Give the next tags to deliveries that wait for a settlement."""
         count = len(entries)
         if not 0 < count <= _LONGEST:
             for at in range(0, count, _LONGEST):
@@ -127,10 +128,10 @@ class Unsettled:
         self.count += count
 
     def skip(self, number: int) -> None:
-        """The next `number` tags belong to deliveries that need no settlement."""
+        """Reserve the next `number` tags for deliveries that need no settlement."""
         self.next_tag += number
 
-    # -- going
+    # -- removing
 
     def take(self, tag: int) -> Stretch | None:
         """Remove and return the delivery with this tag; None if there is none."""
@@ -156,7 +157,7 @@ class Unsettled:
         return tag, [entry], run.consumer
 
     def take_each(self, tags: list[int]) -> list[Stretch]:
-        """Remove and return the deliveries with these tags, in their order, up to the first one that is unknown."""
+        """Remove and return the deliveries with these tags, in their order, up to the first tag that is unknown."""
         taken: list[Stretch] = []
         at = 0
         while at < len(tags):
@@ -219,7 +220,7 @@ class Unsettled:
         return taken
 
     def _take_front(self, i: int, run: _Run, count: int) -> Stretch:
-        """The first `count` entries of a run without holes."""
+        """Remove and return the first `count` entries of a run without holes."""
         first, found = run.first, run.entries
         self.count -= count
         run.count -= count
@@ -233,7 +234,7 @@ class Unsettled:
 
     @staticmethod
     def _collect(run: _Run, taken: list[Stretch]) -> None:
-        """Everything of a run; it is empty then."""
+        """Move everything from a run to `taken`; the run is empty then."""
         if run.count == len(run.entries):
             if run.count:
                 taken.append((run.first, run.entries, run.consumer))
@@ -242,10 +243,10 @@ class Unsettled:
         run.entries = []
         run.count = 0
 
-    # -- coming back
+    # -- restoring
 
     def restore(self, consumer: Consumer, tags: Sequence[int], entries: Sequence[Entry]) -> None:
-        """Put deliveries back under their old tags (TX-4). It costs what is put back, not what is held."""
+        """Put deliveries back under their old tags (TX-4). The cost grows with their number, not with `count`."""
         begin, last = 0, len(tags) - 1
         for i, tag in enumerate(tags):
             if i == last or tags[i + 1] != tag + 1 or i - begin == _LONGEST - 1:
@@ -253,7 +254,7 @@ class Unsettled:
                 begin = i + 1
 
     def _put_back(self, first: int, entries: list[Entry], consumer: Consumer) -> None:
-        """Put back deliveries with consecutive tags, which need not all be of one run."""
+        """Put back deliveries with consecutive tags, which may belong to several runs."""
         while entries:
             i = self._index(first)
             count = len(entries)
@@ -264,7 +265,7 @@ class Unsettled:
             del entries[:count]
 
     def _put_back_at(self, i: int, first: int, entries: list[Entry], consumer: Consumer) -> None:
-        """Put back deliveries whose tags lie behind the first one of the run number `i`, and before the next run."""
+        """Put back deliveries whose tags lie after the first tag of run number `i` and before the next run."""
         runs, firsts = self._runs, self._firsts
         count = len(entries)
         self.count += count
@@ -287,7 +288,7 @@ class Unsettled:
     # -- keeping memory in proportion
 
     def _shrink(self, i: int, run: _Run) -> None:
-        """Something has left the run number `i`."""
+        """Run number `i` has lost deliveries: drop it, trim it, or divide it."""
         entries = run.entries
         if not run.count:
             self._drop(i, run)
@@ -307,7 +308,7 @@ class Unsettled:
             self._firsts[i : i + 1] = [part.first for part in parts]
 
     def _drop(self, i: int, run: _Run) -> None:
-        """The run number `i` is empty."""
+        """Run number `i` is empty: forget it, and sometimes other empty runs with it."""
         runs, firsts = self._runs, self._firsts
         run.entries = []
         self._ghosts += 1
@@ -326,7 +327,7 @@ class Unsettled:
 
 
 def by_consumer(taken: list[Stretch]) -> list[tuple[Consumer, Sequence[int], list[Entry]]]:
-    """Deliveries and their tags, grouped by the consumer that got them, order kept within each."""
+    """Deliveries and their tags, grouped by the consumer that received them; order is kept within each group."""
     if len(taken) == 1:
         ((first, entries, consumer),) = taken
         return [(consumer, range(first, first + len(entries)), entries)]
