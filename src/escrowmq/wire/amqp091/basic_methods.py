@@ -1,4 +1,4 @@
-"""The basic, confirm, tx and channel classes, but for publishing: that is the connection's reading loop."""
+"""The classes basic, confirm, tx and channel. Publishing is not here: the connection's reading loop handles it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ _PROPERTIES: Final[dict[str, Callable[..., bytes]]] = {"stream": with_stream_off
 
 
 def basic_qos(channel: Channel, method: spec.BasicQos) -> None:
-    """As in RabbitMQ: `global` false is for each new consumer, true is shared by the channel."""
+    """As in RabbitMQ: without `global`, the limit is for each new consumer; with it, all consumers of the channel share
+    it.
+    """
     if method.prefetch_size:
         raise SyntaxFault(codes.NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
     if method.global_:
@@ -98,17 +100,18 @@ def basic_cancel(channel: Channel, method: spec.BasicCancel) -> None:
         if consumer.queue is channel.reply_address:
             channel.drop_reply_address()
         else:
-            consumer.queue.refresh()  # it gets what was published before it goes
+            consumer.queue.refresh()  # the consumer gets the messages that were published before its cancellation
         channel.broker.engine.unsubscribe(consumer)
     if not method.no_wait:
         channel.send(spec.BasicCancelOk(method.consumer_tag))
 
 
 def basic_get(channel: Channel, method: spec.BasicGet, count: int = 1) -> None:
-    """Answer `count` gets in a row."""
+    """Answer `count` consecutive gets."""
     getting = channel.getting
     queue = getting.queue_of(method)
-    if count > 1 and queue.ttl_possible:  # messages may expire between two of them, and are not counted then
+    # messages may expire between two gets, and later answers must not count them
+    if count > 1 and queue.ttl_possible:
         for _ in range(count):
             basic_get(channel, method)
         return
@@ -175,7 +178,7 @@ def tx_select(channel: Channel, method: spec.TxSelect) -> None:
 
 
 def tx_commit(channel: Channel, method: spec.TxCommit) -> None:
-    """TX-5, TX-8: the answer waits for the disk."""
+    """Commit the channel's transaction. The answer waits for the disk (TX-5, TX-8)."""
     channel.connection.put(channel.number, channel.commit_ok, channel.commit())
 
 
@@ -185,7 +188,7 @@ def tx_rollback(channel: Channel, method: spec.TxRollback) -> None:
 
 
 def channel_flow(channel: Channel, method: spec.ChannelFlow) -> None:
-    """The client stops or restarts its deliveries."""
+    """The client stops or restarts its deliveries on this channel."""
     channel.flow = method.active
     channel.send(spec.ChannelFlowOk(method.active))
     if method.active:
@@ -193,11 +196,11 @@ def channel_flow(channel: Channel, method: spec.ChannelFlow) -> None:
 
 
 def channel_flow_ok(channel: Channel, method: spec.ChannelFlowOk) -> None:
-    """An answer to what this broker never asks; harmless."""
+    """The client answers `channel.flow`, which this broker never sends. Ignored."""
 
 
 def basic_cancel_ok(channel: Channel, method: spec.BasicCancelOk) -> None:
-    """The client has seen that a consumer was cancelled."""
+    """The client confirms that it knows of a consumer's cancellation. Nothing to do."""
 
 
 HANDLERS: Final[dict[int, Handler]] = {

@@ -1,6 +1,6 @@
 """The body of `escrow.read-ok`: many messages in columns (docs/internals/bulk.md).
 
-All numbers are little-endian. The columns lie as Apache Arrow has them, so that a reader hands them over without
+All numbers are little-endian. The columns have the layout of Apache Arrow, so that a reader can hand them over without
 copying: body offsets and bodies are the two buffers of a binary array.
 """
 
@@ -27,11 +27,11 @@ _MICROSECONDS: Final = 1000
 
 
 class BulkError(ValueError):
-    """Bytes that are no such body."""
+    """The bytes are not a bulk body."""
 
 
 class Message(NamedTuple):
-    """One message. `time`: when it came, in microseconds since the epoch; `properties`: as in a content header."""
+    """One message. `time` is its arrival in microseconds since the epoch; `properties` are as in a content header."""
 
     number: int
     position: int
@@ -56,9 +56,10 @@ class Strings:
 
 @dataclass(frozen=True, slots=True)
 class Bulk:
-    """The columns, as views of the bytes that they were read from.
+    """The columns, as views of the bytes from which they were read.
 
-    A run is messages side by side that share all but position and body; `run_ends` are counted from the first message.
+    A run consists of consecutive messages that share everything but position and body. `run_ends` counts from the first
+    message.
     """
 
     first: int
@@ -78,7 +79,7 @@ class Bulk:
         return len(self.positions)
 
     def messages(self) -> Iterator[Message]:
-        """One by one."""
+        """The messages, one by one."""
         at = 0
         for run, end in enumerate(self.run_ends):
             envelope = self.run_envelopes[run]
@@ -93,7 +94,7 @@ class Bulk:
 
 
 def encode(batch: Batch) -> bytes:
-    """A batch as such a body."""
+    """Encode a batch as a bulk body."""
     batch, lists = _unpacked(batch)
     numbers: dict[tuple[Envelope, bytes | None], int] = {}
     runs = batch.runs
@@ -114,7 +115,9 @@ def encode(batch: Batch) -> bytes:
 
 
 def _unpacked(batch: Batch) -> tuple[Batch, Sequence[bytes | None]]:
-    """The batch with bodies for contents, in runs with equal properties; those of each run, None: the envelope's."""
+    """The batch with plain bodies, in runs with equal properties; and those properties for each run, or None if the
+    envelope's apply.
+    """
     if not any(run.envelope.protocol == PACKED for run in batch.runs):
         return batch, [None] * len(batch.runs)
     content = memoryview(b"".join(batch.contents))
@@ -154,15 +157,15 @@ def _padded(data: bytes) -> bytes:
 
 
 def decode(data: bytes | bytearray | memoryview) -> Bulk:
-    """The columns of a body, which is kept as long as they are. Raises BulkError for anything that is not one."""
+    """The columns of a body; they keep `data` alive. Raises BulkError if `data` is not a bulk body."""
     view = memoryview(data)
     if len(view) < HEAD.size:
-        raise BulkError(f"{len(view)} bytes are no bulk body")
+        raise BulkError(f"{len(view)} bytes are too few for a bulk body")
     magic, version, flags, first, count, runs, envelopes, _ = HEAD.unpack_from(view)
     if magic != MAGIC:
         raise BulkError(f"a bulk body begins with {MAGIC!r}, not {magic!r}")
     if version != VERSION or flags:
-        raise BulkError(f"version {version} of bulk bodies (flags {flags:#x}) is not known")
+        raise BulkError(f"version {version} of bulk bodies (flags {flags:#x}) is unknown")
     cut = _Cutter(view)
     positions = cut.column("Q", count)
     run_ends = cut.column("I", runs)
@@ -180,7 +183,7 @@ def decode(data: bytes | bytearray | memoryview) -> Bulk:
 
 
 class _Cutter:
-    """Takes columns off, one after the other."""
+    """Cuts one column after the other from the front of the bytes."""
 
     def __init__(self, view: memoryview) -> None:
         self._view = view

@@ -1,4 +1,4 @@
-"""A channel: publishes, deliveries, settlements, confirms, transactions."""
+"""A channel: publishing, deliveries, settlements, confirms and transactions."""
 
 from __future__ import annotations
 
@@ -38,15 +38,16 @@ if TYPE_CHECKING:
 
 _ACK: Final = struct.Struct(">BHIHHQBB")
 _ACK_SIZE: Final = 13
-_BODY_START: Final = struct.Struct(">BBH")  # end of the header frame, type and channel of the body frame
+_BODY_START: Final = struct.Struct(">BBH")  # end of the header frame; type and channel of the body frame
 
 
 class Channel:
-    """One channel of a connection; the receiver of its consumers' deliveries.
+    """One channel of a connection. It receives the deliveries of its consumers.
 
-    A channel is normal, confirming (`confirm.select`), transactional (`tx.select`, then `branch` is never None) or
-    works for XA branches (`dtx-demarcation.select` makes `demarcation`; `branch` is the one it is associated with).
-    `closing` is true after the broker has closed it: everything but the client's answer is ignored (section 1.5.2.5).
+    A channel is in one of four modes: normal; confirming (`confirm.select`); transactional (`tx.select`; `branch` is
+    never None then); or working for XA branches (`dtx-demarcation.select` sets `demarcation`, and `branch` is the
+    branch with which the channel is associated). `closing` is true after the broker has closed the channel: everything
+    but the client's answer is ignored (section 1.5.2.5).
     """
 
     def __init__(self, connection: Connection, number: int) -> None:
@@ -59,21 +60,21 @@ class Channel:
         self.prefetch = 0
         self.window = Window()
         self.consumers: dict[str, Consumer] = {}
-        self._stalled: dict[Consumer, None] = {}  # to be served when the client takes more
+        self._stalled: dict[Consumer, None] = {}  # consumers to be served when the connection is writable
         self.unsettled = Unsettled()
         self.branch: TransactionBranch | None = None
         self.commit_frame = method_frame(number, TxCommit())
         self.commit_ok = method_frame(number, TxCommitOk())
         self.confirming = False
         self.demarcation: Demarcation | None = None
-        self.scan: list[Xid] | None = None  # what dtx-coordination.recover has not told yet
-        self.cancels: list[BasicCancel] | None = None  # those that will follow the answer to queue.delete
+        self.scan: list[Xid] | None = None  # xids that dtx-coordination.recover has still to report
+        self.cancels: list[BasicCancel] | None = None  # cancellations to be sent after the answer to queue.delete
         self.reply_address: ReplyAddress | None = None
         self.last_queue = ""
         self.getting = Getting(self)
         self.content: Content | None = None
-        # The last publish that came in three frames in a row: its form, its bytes up to the body's size, and those from
-        # behind it up to the size of the body frame.
+        # The last publish that came as three consecutive frames: its form, its bytes before the body's size, and its
+        # bytes between that size and the size of the body frame.
         self.form: Form | None = None
         self.prefix = b""
         self.middle = b""
@@ -91,18 +92,18 @@ class Channel:
     # -- output
 
     def send(self, method: Method, after: int = 0) -> None:
-        """Send a method, when the log is synced up to `after`."""
+        """Send a method as soon as the log is synced up to `after`."""
         self.connection.put(self.number, method_frame(self.number, method), after)
 
     def answer(self, method: Method, *, no_wait: bool, durable: bool) -> None:
-        """Answer a declaration; one that changed durable things only when the log has it."""
+        """Answer a declaration. If it changed durable state, the answer waits until the log is synced."""
         if not no_wait:
             self.send(method, self.broker.log.end_lsn if durable else 0)
 
     # -- publishing
 
     def publish(self, form: Form, contents: list[bytes]) -> None:
-        """A run of messages. Raises BrokerError for what costs the channel (TX-6)."""
+        """Publish a run of messages. Raises BrokerError for a fault that closes the channel (TX-6)."""
         self.resolve(form)
         envelope, queues = form.envelope, form.queues
         if form.found.reply_to == REPLY_TO:
@@ -126,17 +127,21 @@ class Channel:
             self._confirm(len(contents), receipt.lsn)
 
     def resolve(self, form: Form) -> None:
-        """Check the right to publish, and find the queues, unless both is known. Raises as `_resolve`."""
+        """Check the permission to publish and find the queues, unless both are known. Raises the same errors as
+        `_resolve`.
+        """
         if form.version != self.vhost.version or form.allowed != self.broker.access.version:
             self._resolve(form)
             if form.packs:
-                # Headers are looked for in an envelope's own properties; limits in bytes are those of bodies.
+                # Routing reads the headers from the envelope's own properties, and limits in bytes count bodies only.
                 form.apart = self.vhost.needs_headers(form.address.exchange) or any(
                     queue.options.max_length_bytes is not None for queue in form.queues
                 )
 
     def _resolve(self, form: Form) -> None:
-        """Check the right to publish, and find the queues. Raises NOT_FOUND, ACCESS_REFUSED, PRECONDITION_FAILED."""
+        """Check the permission to publish and find the queues. Raises NOT_FOUND, ACCESS_REFUSED or
+        PRECONDITION_FAILED.
+        """
         vhost, access, address = self.vhost, self.broker.access, form.address
         if form.plain and address.version == vhost.version and address.allowed == access.version:
             form.queues, form.version, form.allowed = address.queues, address.version, address.allowed
@@ -158,10 +163,10 @@ class Channel:
         if reply is not None:
             form.queues = (reply,)
         elif form.packs and vhost.needs_headers(envelope.exchange):
-            form.queues = ()  # each message is routed apart
+            form.queues = ()  # each message is routed on its own
         else:
             form.queues = self.broker.engine.route(vhost, envelope)
-        form.version = vhost.version if reply is None else -1  # an address may be gone the next time
+        form.version = vhost.version if reply is None else -1  # a reply address may be gone at the next publish
         form.allowed = access.version
         if form.plain and reply is None and not vhost.needs_headers(envelope.exchange):
             address.queues, address.version, address.allowed = form.queues, form.version, form.allowed
@@ -181,7 +186,7 @@ class Channel:
         )
 
     def send_returns(self, envelope: Envelope, contents: list[bytes], after: int = 0) -> None:
-        """Messages that no queue took go back to their publisher."""
+        """Return unroutable messages to their publisher."""
         method = BasicReturn(codes.NO_ROUTE, "NO_ROUTE", envelope.exchange, envelope.routing_key)
         head = method_frame(self.number, method)
         for content in contents:
@@ -209,7 +214,7 @@ class Channel:
             self._confirm(rest, lsn)
 
     def send_confirms(self) -> None:
-        """Confirm what was published in this turn, once the log has it (DUR-1)."""
+        """Confirm the publishes of this turn once the log has them (DUR-1)."""
         count = self._published - self._confirmed
         if count and not self.closing:
             self._put_confirm(80, self._published, 1 if count > 1 else 0, self._confirm_after)
@@ -227,7 +232,7 @@ class Channel:
         return self.flow and self.connection.flow.writable
 
     def deliver(self, consumer: Consumer, entries: list[Entry]) -> None:
-        """Send deliveries; those that are not settled yet are remembered under their tags."""
+        """Send deliveries. Unsettled ones are remembered under their tags."""
         deliveries: Deliveries = consumer.view
         first = self.unsettled.next_tag
         if consumer.auto_settle:
@@ -241,22 +246,22 @@ class Channel:
             self.connection.put_pieces(self.number, pieces)
 
     def stalled(self, consumer: Consumer) -> None:
-        """There is something for `consumer`, and the client takes no more."""
+        """`consumer` has messages to get, but the connection is not writable."""
         self._stalled[consumer] = None
         self.connection.flow.stall(self)
 
     def wake(self) -> None:
-        """The client takes more: consumers that waited for that are served again."""
+        """The connection is writable: serve the consumers that waited for that."""
         if self.flow and self._stalled:
             stalled, self._stalled = self._stalled, {}
             for consumer in stalled:
                 self.broker.engine.wake(consumer)
 
     def drained(self, consumer: Consumer, unused: int) -> None:
-        """AMQP 0-9-1 asks for no drain."""
+        """Nothing to do: AMQP 0-9-1 has no drain."""
 
     def cancelled(self, consumer: Consumer) -> None:
-        """The queue is gone: the client is told, if it can be."""
+        """The consumer's queue is gone. Tell the client if it understands cancellations."""
         if self.consumers.pop(consumer.tag, None) is not None and self.connection.cancel_notify:
             cancel = BasicCancel(consumer.tag, True)
             if self.cancels is None:
@@ -265,21 +270,21 @@ class Channel:
                 self.cancels.append(cancel)
 
     def held(self) -> Iterator[tuple[Consumer, Entry]]:
-        """Every delivery that is not settled. A branch holds those that were settled in it."""
+        """Every unsettled delivery. Deliveries that were settled in a branch belong to the branch."""
         return iter(self.unsettled)
 
     def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
-        """At most `most` of the same from number `start` on."""
+        """At most `most` of those deliveries, from number `start` on."""
         return self.unsettled.part(start, most)
 
     def keep(self, consumer: Consumer, tags: Sequence[int], entries: Sequence[Entry]) -> None:
-        """Deliveries whose settlement is undone are in the client's hands again (TX-4)."""
+        """The settlement of these deliveries was undone: they are unsettled again (TX-4)."""
         self.unsettled.restore(consumer, tags, entries)
 
     # -- settlements
 
     def settle(self, tag: int, disposition: Disposition, *, multiple: bool) -> None:
-        """basic.ack, nack, reject. Raises PRECONDITION_FAILED for a tag that is not outstanding."""
+        """Carry out basic.ack, nack or reject. Raises PRECONDITION_FAILED if the tag is not outstanding."""
         if multiple:
             taken = self.unsettled.take_through(tag)
         else:
@@ -291,7 +296,7 @@ class Channel:
             raise _unknown_tag(tag)
 
     def settle_each(self, tags: list[int]) -> None:
-        """A run of single acknowledgements. Raises PRECONDITION_FAILED; those before the fault have taken effect."""
+        """Settle single acknowledgements in order. Raises PRECONDITION_FAILED; tags before the fault stay settled."""
         before = self.unsettled.count
         taken = self.unsettled.take_each(tags)
         count = before - self.unsettled.count
@@ -314,15 +319,16 @@ class Channel:
             undo = Keep(self, tags) if kept else RETURN
             try:
                 self.broker.transactions.enlist(branch, Settlement(consumer, entries, disposition, undo))
-            except BrokerError:  # the branch has undone the one that it refused
+            except BrokerError:  # the branch has undone the settlement that it refused
                 for other, others, rest in groups[i:]:
                     self.keep(other, others, rest)
                 raise
 
     def recover(self, *, requeue: bool) -> None:
-        """basic.recover: everything unsettled goes back to its queue, or out again to the same consumer.
+        """Carry out basic.recover: every unsettled delivery returns to its queue or is sent again to the same consumer.
 
-        A client that does not read its deliveries gets them from the queue again, when it does.
+        If the client does not read its deliveries, they return to the queue and are delivered when the client reads
+        again.
         """
         for consumer, _, entries in by_consumer(self.unsettled.clear()):
             if requeue or consumer.receiver is None or consumer.tag not in self.consumers or not self.writable:
@@ -335,11 +341,11 @@ class Channel:
     # -- transactions
 
     def begin(self) -> None:
-        """TX-1; a new branch follows each one that ends (TX-12)."""
+        """Begin a transaction (TX-1). A new branch follows each branch that ends (TX-12)."""
         self.branch = self.broker.transactions.begin(self.connection.limits.transaction, self._watch)
 
     def commit(self) -> int:
-        """Commit the branch; what the answer has to wait for. Returns come before it (TX-7)."""
+        """Commit the branch. Returns the LSN that the answer waits for. Returned messages precede the answer (TX-7)."""
         branch = self._branch()
         result = self.broker.transactions.commit(branch)
         for publication in result.returned:
@@ -348,7 +354,7 @@ class Channel:
         return result.lsn
 
     def rollback(self) -> None:
-        """TX-4: publishes are dropped, settled deliveries are in the client's hands again."""
+        """Roll back: drop the publishes; deliveries that were settled are unsettled again (TX-4)."""
         branch = self._branch()
         self.broker.transactions.rollback(branch)
         self.broker.transactions.begin_again(branch)
@@ -367,7 +373,9 @@ class Channel:
     # -- the end
 
     def fail(self, code: int, text: str, method: Method | None = None, after: int = 0) -> None:
-        """Close the channel for a fault of the client (or of a transaction's bounds, TX-13); `after` as of `send`."""
+        """Close the channel for a fault of the client or a limit of a transaction (TX-13). `after` is the same as in
+        `send`.
+        """
         if self.closing:
             return
         self.send_confirms()
@@ -378,18 +386,18 @@ class Channel:
         self.connection.failed(code, f"channel {self.number}: {text}")
 
     def refuse(self, error: BrokerError, method: Method | None = None, after: int = 0) -> None:
-        """Close the channel for what the core refused; `after` as of `send`."""
+        """Close the channel because the core refused something. `after` is the same as in `send`."""
         self.fail(REPLIES[error.condition].code, error.text, method, after)
 
     def drop_reply_address(self) -> None:
-        """Replies that come from now on are lost."""
+        """Give up the address for direct replies. Replies that arrive later are lost."""
         address, self.reply_address = self.reply_address, None
         if address is not None:
             address.deleted = True
             self.broker.engine.direct.pop((self.vhost.name, address.name), None)
 
     def release(self) -> None:
-        """Everything that the channel holds goes back (ORD-2, TX-10)."""
+        """Give back everything that the channel holds (ORD-2, TX-10)."""
         if self.closing:
             return
         broker = self.broker

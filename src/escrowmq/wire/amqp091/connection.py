@@ -1,4 +1,4 @@
-"""A connection: its channels, what it sends, how it ends. How it reads is in `reading.py`."""
+"""A connection: its channels, its output and its end. Reading is in `reading.py`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Connection:
         self.session = Session(self.label)
         self.vhost: VirtualHost[Queue]
         self.frame_max: int = codes.FRAME_MIN_SIZE
-        self.most_body = 0  # the longest body that comes in one frame and is not too large for a message
+        self.most_body = 0  # the longest body that fits into one frame and is not too large for a message
         self.channel_max = 0
         self.heartbeat = 0
         self.client: FieldTable = {}
@@ -54,27 +54,27 @@ class Connection:
         self._confirming: dict[Channel, None] = {}
 
     def receive(self, data: bytes) -> None:
-        """Bytes came in; without any, what was kept back is read on."""
+        """Process bytes from the socket. Empty `data` means: continue with the bytes that were kept back."""
         self._reader.receive(data)
 
-    # -- what the handshake asks for
+    # -- called by the handshake
 
     def refuse_protocol(self) -> None:
-        """The client speaks another protocol: say which one is spoken here (section 4.2.2), and close."""
+        """The client speaks another protocol: send the header of this one (section 4.2.2), and close."""
         self._outbox.put(0, PROTOCOL_HEADER)
         self.state = State.CLOSED
         self.finished = True
         self._host.stir(self)
 
     def tuned(self, frame_max: int, channel_max: int, heartbeat: int) -> None:
-        """Client and broker have agreed."""
+        """Client and broker have agreed on these limits."""
         self.frame_max = frame_max
         self.most_body = min(frame_max - 8, self.limits.message_size)
         self.channel_max = channel_max
         self.heartbeat = heartbeat
 
     def login_refused(self, text: str) -> None:
-        """Tell a client that can take it (section 1.4.2.1 knows no answer), and close."""
+        """Close. The client is told why if it can handle that; section 1.4.2.1 defines no answer to a failed login."""
         capabilities = self.client.get("capabilities")
         if isinstance(capabilities, dict) and capabilities.get("authentication_failure_close") is True:
             self.send(spec.ConnectionClose(codes.ACCESS_REFUSED, reply_text(codes.ACCESS_REFUSED, text)))
@@ -83,12 +83,12 @@ class Connection:
         self._host.stir(self)
 
     def resume(self) -> None:
-        """Go on with what was kept back: while the login was being checked, or while too much waited to be sent."""
+        """Continue with the bytes that were kept back during the login check, or while the connection was crowded."""
         self._reader.resume()
 
     @property
     def user(self) -> str:
-        """The authenticated user; empty before that."""
+        """The authenticated user; empty before the login."""
         return self.login.user
 
     def opened(self) -> None:
@@ -107,14 +107,14 @@ class Connection:
         """Send `data` on `channel` when the log is synced up to `after`."""
         outbox = self._outbox
         if after and after <= self.broker.log.synced_lsn:
-            after = 0  # nothing of it is left to be synced, and so no sync may ever come
+            after = 0  # everything up to `after` is synced already, and no further sync may ever come
         outbox.put(channel, data, after)
         if after and outbox.holding:
             self._host.await_sync(self)
         self._host.stir(self)
 
     def put_pieces(self, channel: int, pieces: list[Piece], after: int = 0) -> None:
-        """As `put`, for pieces that follow each other; large ones are not copied."""
+        """Like `put`, for consecutive pieces. Large pieces are not copied."""
         if after and after <= self.broker.log.synced_lsn:
             after = 0  # as in `put`
         self._outbox.put_pieces(channel, pieces, after)
@@ -135,7 +135,7 @@ class Connection:
         self.put(0, method_frame(0, method))
 
     def confirm_later(self, channel: Channel, after: int) -> None:
-        """`channel` has something to confirm at the end of the turn, when the log is synced up to `after`."""
+        """`channel` has publishes to confirm at the end of the turn, when the log is synced up to `after`."""
         if after:
             self._host.await_sync(self)
         if channel not in self._confirming:
@@ -143,7 +143,7 @@ class Connection:
             self._host.stir(self)
 
     def output(self) -> list[Piece]:
-        """What is to be sent now."""
+        """Remove and return the bytes that can be sent now."""
         if self._confirming:
             confirming, self._confirming = self._confirming, {}
             for channel in confirming:
@@ -155,12 +155,12 @@ class Connection:
         return pieces
 
     def _read_on(self) -> None:
-        """There is room again for answers."""
+        """The connection is no longer crowded."""
         self._host.stir(self)
         self.resume()
 
     def synced(self, lsn: int) -> bool:
-        """The log is on disk up to `lsn`. True while output is still held."""
+        """The log is on disk up to `lsn`. Returns True while output is still held."""
         holding = self._outbox.release(lsn)
         self._host.stir(self)
         return holding
@@ -169,22 +169,22 @@ class Connection:
         """`unsent` bytes wait in the socket's buffer."""
         self.flow.congested(unsent)
 
-    # -- the server's side
+    # -- called by the server
 
     def block(self, reason: str) -> None:
-        """`connection.blocked` and `connection.unblocked`, to those who understand it.
+        """Send `connection.blocked` or `connection.unblocked`, if the client understands it.
 
-        What a blocked client says is read up to its next publish, so that it can leave.
+        A blocked connection is read until its next publish, so the client can still close it.
         """
         self.gate.block(reason)
-        self._reader.end_run()  # the next publish passes the gate
+        self._reader.end_run()  # so that the next publish passes the gate
         if self.state is State.RUNNING and self.blocked_notify:
             method = spec.ConnectionBlocked(reason) if reason else spec.ConnectionUnblocked()
             self._outbox.put_now(method_frame(0, method))
             self._host.stir(self)
 
     def tick(self, now_ms: int, idle_in_ms: int, idle_out_ms: int) -> None:
-        """Heartbeats (section 4.2.7); give up on a peer that is silent, or does not answer a close."""
+        """Send heartbeats (section 4.2.7). Give up on a peer that is silent or does not answer a close."""
         if self.state is State.CLOSING:
             if self._closing_since is None:
                 self._closing_since = now_ms
@@ -199,7 +199,7 @@ class Connection:
                 self._host.stir(self)
 
     def shut(self, text: str) -> None:
-        """The server ends the connection: 320 CONNECTION_FORCED."""
+        """The server ends the connection with 320 CONNECTION_FORCED."""
         if self.state in (State.CLOSING, State.CLOSED):
             return
         if self.state is State.RUNNING:
@@ -208,11 +208,13 @@ class Connection:
             self.end()
 
     def fail(self, code: int, text: str, index: int = 0) -> None:
-        """Close the connection for a fault (of the method `index`); from now on only the client's answer counts."""
+        """Close the connection for a fault, in method `index` if that is not 0. From now on only the client's answer
+        counts.
+        """
         if self.state in (State.CLOSING, State.CLOSED):
             return
         before = self.state
-        if code != codes.CONNECTION_FORCED:  # which is no fault of the client
+        if code != codes.CONNECTION_FORCED:  # CONNECTION_FORCED is not a fault of the client
             self.failed(code, text)
         self.release()
         self.send(spec.ConnectionClose(code, reply_text(code, text), index >> 16, index & 0xFFFF))
@@ -223,17 +225,17 @@ class Connection:
         self._host.stir(self)
 
     def end(self) -> None:
-        """When what is said is sent, the socket is to be closed."""
+        """Close the socket when everything in the outbox is sent."""
         self.state = State.CLOSED
         self._host.stir(self)
 
     def failed(self, code: int, text: str) -> None:
-        """The connection, or a channel of it, was closed for a fault."""
+        """Report that the connection, or one of its channels, was closed for a fault."""
         self._reader.end_run()
         self._host.failed(self, code, text)
 
     def release(self) -> None:
-        """Give back everything that the connection's channels hold; drop its exclusive queues (EXC-1)."""
+        """Give back everything that the connection's channels hold, and drop its exclusive queues (EXC-1)."""
         for channel in list(self.channels.values()):
             channel.send_confirms()
             channel.release()
@@ -251,7 +253,7 @@ class Connection:
             self.channels.clear()
 
     def describe(self) -> dict[str, object]:
-        """For lists of connections; nothing secret."""
+        """The connection's entry in lists of connections. It contains nothing secret."""
         return {
             "name": self.label,
             "peer": str(self.peer),

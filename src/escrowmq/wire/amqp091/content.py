@@ -1,4 +1,4 @@
-"""A message that comes frame by frame, and a body frame that comes read by read."""
+"""A message that arrives frame by frame, and a body frame that arrives in several reads."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from escrowmq.wire.amqp091.frames import decode_header
 from escrowmq.wire.endpoint import EndpointLimits
 
 _FORESIGHT: Final = 8
-"""The first part of a body makes room for so many times its size, which spares the buffer from growing often."""
+"""The first part of a body reserves room for so many times its size, so the buffer seldom has to grow."""
 
 
 class Content:
     """Header and body frames that follow a publish (section 4.2.6).
 
-    A message over the limits is read to its end and thrown away: `too_large` then says why.
+    A message over the limits is read to its end and discarded; `too_large` then gives the reason.
     """
 
     __slots__ = ("_buffer", "_expected", "_received", "method", "props", "too_large")
@@ -28,11 +28,13 @@ class Content:
         self.too_large = ""
         self._expected = -1
         self._received = 0
-        # A buffer that grows in place, so that a large body is in memory once. Made with the first octet.
+        # A buffer that grows in place, so that a large body is in memory only once. It is created with the first octet.
         self._buffer: BytesIO | None = None
 
     def take(self, kind: int, payload: bytes | memoryview, limits: EndpointLimits) -> bool:
-        """One more frame; True when the message is whole. Raises SyntaxFault for one that does not belong here."""
+        """Take one more frame. Returns True when the message is complete. Raises SyntaxFault for a frame out of
+        order.
+        """
         if kind == codes.FRAME_BODY:
             self.open_body(len(payload))
             self.append(payload)
@@ -47,19 +49,22 @@ class Content:
         return self.whole
 
     def open_body(self, size: int) -> None:
-        """A body frame of `size` octets begins. Raises SyntaxFault if it does not belong here."""
+        """A body frame of `size` octets begins. Raises SyntaxFault for a frame out of order or a body that is too
+        long.
+        """
         if self._expected < 0:
             raise SyntaxFault(codes.UNEXPECTED_FRAME, "expected a content header frame, got a body frame")
         if self._received + size > self._expected:
             raise SyntaxFault(codes.FRAME_ERROR, f"body of more than the announced {self._expected} octets")
 
     def append(self, part: bytes | memoryview) -> None:
-        """The next octets of the body."""
+        """Add the next octets of the body."""
         self._received += len(part)
         if not self.too_large:
             if self._buffer is None:
                 self._buffer = BytesIO()
-                room = min(self._expected, _FORESIGHT * len(part))  # not all that a client merely announces
+                # bounded, because a client may announce more than it sends
+                room = min(self._expected, _FORESIGHT * len(part))
                 if room > len(part):
                     self._buffer.seek(room - 1)
                     self._buffer.write(b"\0")
@@ -68,29 +73,30 @@ class Content:
 
     @property
     def whole(self) -> bool:
-        """Header and body are complete."""
+        """Whether header and body are complete."""
         return self._received == self._expected
 
     @property
     def body(self) -> bytes:
-        """The whole body."""
+        """The complete body."""
         return b"" if self._buffer is None else self._buffer.getvalue()
 
 
 class PartialFrame:
-    """A body frame that is longer than what was read so far. Its octets go into the content as they come."""
+    """A body frame of which only a part was read so far. Its octets go into the content as they arrive."""
 
     __slots__ = ("_content", "_left", "number")
 
     def __init__(self, number: int, content: Content, size: int) -> None:
-        """A frame of `size` octets of body on channel `number`. Raises SyntaxFault as `Content.open_body`."""
+        """A frame of `size` octets of body on channel `number`. Raises the same SyntaxFault as `Content.open_body`."""
         content.open_body(size)
         self.number = number
         self._content = content
         self._left = size
 
     def feed(self, data: bytes, at: int) -> int:
-        """Take what belongs to the frame from `data[at:]`; where the next frame begins, 0 while this one is not whole.
+        """Take the octets of the frame from `data[at:]`. Returns where the next frame begins, or 0 while this one is
+        incomplete.
 
         Raises SyntaxFault for a frame without its end octet.
         """

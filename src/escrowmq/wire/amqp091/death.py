@@ -1,4 +1,4 @@
-"""What AMQP 0-9-1 clients are shown of a message's dead-letter history: the headers `x-death` and `x-first-death-*`."""
+"""The dead-letter history of a message as AMQP 0-9-1 clients see it: the headers `x-death` and `x-first-death-*`."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ _CONCERNED: Final = (b"x-death", b"x-first-death", b"\x02CC")
 
 
 def delivered_properties(envelope: Envelope) -> bytes:
-    """The properties of a message as its consumers get them, as RabbitMQ gives them.
+    """The properties of a message as consumers receive them. RabbitMQ delivers the same.
 
-    A history that the publisher sent along (one that got the message from a dead-letter queue, and sends it again) goes
-    on counting. `CC` is gone once a queue's own dead-letter routing key has taken the place of all keys.
+    If the publisher sent a dead-letter history along, because it received the message from a dead-letter queue, the
+    counts continue from there. `CC` is removed once a queue's own dead-letter routing key has replaced all routing
+    keys.
     """
     return dead_properties(envelope, envelope.header) if envelope.deaths else envelope.header
 
 
 def dead_properties(envelope: Envelope, props: bytes) -> bytes:
-    """`props` of a message that has been dead-lettered, as its consumers get them."""
+    """The properties `props` of a dead-lettered message as consumers receive them."""
     found = scan(props)
     first = envelope.deaths[-1]
     headers: FieldTable = dict(found.headers or {})
@@ -79,7 +80,9 @@ def with_history(envelope: Envelope, props: bytes, history: bytes) -> bytes:
 
 
 def _table(death: Death, visible: list[FieldValue], before: list[FieldValue]) -> FieldTable:
-    """One entry of `x-death`, without blind copies' keys; the same entry in `before` is taken out and counted on."""
+    """One entry of `x-death`, without the keys of `BCC`. If `before` has the same entry, it is removed and its count
+    added.
+    """
     for event in before:
         if isinstance(event, dict) and (event.get("queue"), event.get("reason")) == (death.queue, death.reason):
             before.remove(event)
@@ -99,23 +102,23 @@ def _table(death: Death, visible: list[FieldValue], before: list[FieldValue]) ->
 
 
 def headers_of(envelope: Envelope, content: bytes) -> Mapping[str, Any]:
-    """The headers that routing looks at."""
+    """The headers that routing reads."""
     return scan(delivered_properties(envelope)).headers or {}
 
 
 def packed_headers_of(envelope: Envelope, content: bytes) -> Mapping[str, Any]:
-    """The same, of packed content."""
+    """The headers that routing reads, in packed content."""
     props = properties(content)
     return scan(dead_properties(envelope, props) if envelope.deaths else props).headers or {}
 
 
 def with_stream_offset(entry: Entry, props: bytes) -> bytes:
-    """Properties of a delivery from a stream: clients count offsets from 0."""
+    """The properties of a delivery from a stream, with its offset. Clients count offsets from 0."""
     return with_header(props, scan(props), "x-stream-offset", Long(entry.position - 1))
 
 
 def with_delivery_count(entry: Entry, props: bytes) -> bytes:
-    """Properties of a delivery from a quorum queue: how often it had been returned before."""
+    """The properties of a delivery from a quorum queue, with the number of earlier deliveries that were returned."""
     return _counted(props, entry.deliveries)
 
 

@@ -1,4 +1,4 @@
-"""Content frames for deliveries: everything but tag and body is built once and found again."""
+"""Content frames of deliveries. Everything but the tag and the body is built once and then reused."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from escrowmq.wire.outbox import LARGE, Piece
 _DELIVER: Final = 60
 _TAG: Final = struct.Struct(">Q")
 _IDS: Final = struct.Struct(">HH")
-_CONTENT: Final = struct.Struct(">BBHIHH")  # end of the method frame, header frame up to the body's size
-_BODY: Final = struct.Struct(">BBH")  # end of the header frame, body frame up to its size
+_CONTENT: Final = struct.Struct(">BBHIHH")  # end of the method frame; header frame up to the body's size
+_BODY: Final = struct.Struct(">BBH")  # end of the header frame; body frame up to its size
 _BODY_SIZE: Final = struct.Struct(">I")
-_START: Final = struct.Struct(">BBH")  # end of the method frame, type and channel of the header frame
+_START: Final = struct.Struct(">BBH")  # end of the method frame; type and channel of the header frame
 
 Properties = Callable[[Entry, bytes], bytes]
 
 
 class View:
-    """An envelope as AMQP 0-9-1 delivers it. Kept with the envelope.
+    """An envelope in the form in which AMQP 0-9-1 delivers it. It is kept with the envelope.
 
-    `around` has what stands around the body's size, by (channel, redelivered): from behind the delivery tag up to it,
-    and from behind it up to the size of the body frame. Of packed content it has what stands before it, and the channel
-    if another one has to be put into it.
+    `around` has two byte strings for each (channel, redelivered). For plain content, they are the bytes between the
+    delivery tag and the body's size, and those between the body's size and the size of the body frame. For packed
+    content, they are the bytes before the content, and the channel number if another one has to be put into it.
     """
 
     __slots__ = ("address", "around", "history", "packed", "properties")
@@ -51,7 +51,7 @@ class View:
         self.around: dict[tuple[int, bool], tuple[bytes, bytes]] = {}
 
     def pieces(self, channel: int, redelivered: bool) -> tuple[bytes, bytes]:
-        """What stands around the body's size in a delivery with one body frame."""
+        """The entry of `around` for a delivery with one body frame."""
         key = (channel, redelivered)
         pieces = self.around.get(key)
         if pieces is None and self.packed:
@@ -69,7 +69,7 @@ class View:
 
 
 def view_of(envelope: Envelope) -> View:
-    """The view that is kept with `envelope`."""
+    """The view of `envelope`, which is kept with it."""
     view = envelope.view
     if view is None:
         view = envelope.view = View(envelope)
@@ -78,7 +78,7 @@ def view_of(envelope: Envelope) -> View:
 
 
 def parts_of(envelope: Envelope, content: bytes) -> tuple[bytes, bytes]:
-    """Properties, as consumers get them, and body of a message."""
+    """Properties, as consumers receive them, and body of a message."""
     if envelope.protocol != PACKED:
         return view_of(envelope).properties, content
     properties, body = unpack(content)
@@ -88,9 +88,9 @@ def parts_of(envelope: Envelope, content: bytes) -> tuple[bytes, bytes]:
 
 
 class Deliveries:
-    """Builds the deliveries to one consumer: `tag` is its consumer tag, `frame_max` the connection's.
+    """Builds the deliveries to one consumer. `tag` is its consumer tag, `frame_max` that of the connection.
 
-    With `properties`, each entry has properties of its own (a stream's offset, a delivery count).
+    With `properties`, each entry has its own properties, for example a stream's offset or a delivery count.
     """
 
     __slots__ = ("_channel", "_frame_max", "_heads", "_inline", "_prefix", "_properties", "_room")
@@ -100,7 +100,7 @@ class Deliveries:
         name = tag.encode()
         self._prefix = _IDS.pack(BASIC_CLASS, _DELIVER) + bytes((len(name),)) + name
         self._frame_max = frame_max
-        # The longest body that fits into one frame, and the longest that is copied between its frames; 0 for none.
+        # The longest body that fits into one frame, and the longest body that is copied between its frames; 0 for none.
         self._room = (frame_max - FRAME_OVERHEAD if frame_max else 1 << 62) if properties is None else 0
         self._inline = min(self._room, LARGE - 1)
         self._properties = properties
@@ -115,9 +115,11 @@ class Deliveries:
         return head
 
     def build(self, first_tag: int, entries: list[Entry]) -> list[Piece]:
-        """The frames of `entries`, tags counted from `first_tag`: one piece, or several with large bodies."""
+        """The frames of `entries`, with tags counted from `first_tag`: one piece, or several if there are large
+        bodies.
+        """
         pieces: list[Piece] = []
-        # `parts.append` in full is the faster spelling: the interpreter has an instruction of its own for it.
+        # `parts.append` written out is faster: the interpreter has a special instruction for it.
         parts: list[Piece] = []
         pack, pack_size, end = _TAG.pack, _BODY_SIZE.pack, FRAME_END
         channel, inline, room = self._channel, self._inline, self._room
@@ -134,7 +136,7 @@ class Deliveries:
                 view = envelope.view or view_of(envelope)
                 head = self._head(len(view.address))
                 before, behind = view.pieces(channel, redelivered > 0)
-                alone = view.packed  # if it cannot go out as it is
+                alone = view.packed  # for packed content that cannot be sent as it is
                 packed = alone and not envelope.deaths
                 size = -1
             if packed and len(body) <= inline:
@@ -152,7 +154,7 @@ class Deliveries:
                     size = -1
                     continue
                 if not 0 < size <= inline:
-                    if 0 < size <= room:  # a large one in one frame
+                    if 0 < size <= room:  # a large body in one frame
                         parts += (head, pack(tag), before, pack(size), behind, pack_size(size))
                         pieces += (b"".join(parts), body)
                         parts = [end]
@@ -176,7 +178,7 @@ class Deliveries:
         return pieces
 
     def _single(self, tag: int, entry: Entry) -> list[Piece]:
-        """A delivery that is not like the others: empty, large, of many frames, or with properties of its own."""
+        """A delivery that needs its own frames: it is empty, large, in many frames, or has its own properties."""
         view = view_of(entry.run.envelope)
         properties, body = parts_of(entry.run.envelope, entry.content)
         if self._properties is not None:

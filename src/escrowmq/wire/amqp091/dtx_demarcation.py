@@ -1,4 +1,4 @@
-"""A channel that works for XA branches: which branch its publishes and settlements go into (DTX-1, DTX-2)."""
+"""A channel that works for XA branches: the branch to which its publishes and settlements belong (DTX-1, DTX-2)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
 
 class Demarcation:
-    """What `dtx-demarcation.select` gives a channel: a worker of the coordinator (`core.coordinator.Worker`).
+    """The state that `dtx-demarcation.select` gives a channel: a worker of the coordinator (`core.coordinator.Worker`).
 
-    While the channel is associated with a branch, that is the channel's `branch`, as the one of a transaction is.
+    While the channel is associated with a branch, that branch is the channel's `branch`, as a `tx` transaction would
+    be.
     """
 
     __slots__ = ("_channel",)
@@ -23,7 +24,7 @@ class Demarcation:
         self._channel = channel
 
     def start(self, xid: Xid, *, join: bool, resume: bool) -> XaStatus:
-        """Work for a branch from now on; not if it is rolled back already. Raises what the coordinator does."""
+        """Work for a branch from now on, unless it is rolled back already. Raises the coordinator's errors."""
         channel = self._channel
         connection = channel.connection
         result, branch = channel.broker.demarcations.start(
@@ -39,16 +40,18 @@ class Demarcation:
         return result.status
 
     def end(self, xid: Xid, *, fail: bool, suspend: bool) -> XaStatus:
-        """Work for it no longer: what comes now is not transactional. Raises what the coordinator does."""
+        """Stop working for the branch: later publishes and settlements are not in it. Raises the coordinator's
+        errors.
+        """
         channel = self._channel
         result = channel.broker.demarcations.end(self, xid, fail=fail, suspend=suspend)
         channel.branch = None
         return result.status
 
     def branch_expired(self, branch: TransactionBranch) -> None:
-        """The branch has timed out. It stays the channel's until its end: what comes meanwhile is dropped with it."""
+        """The branch has timed out. The channel works for it until its end; later publishes are dropped with it."""
 
     def leave(self) -> None:
-        """The channel is gone, and with it what it has done for branches that it has not ended (DTX-7)."""
+        """The channel is gone: its work for branches that it has not ended is undone (DTX-7)."""
         self._channel.broker.demarcations.leave(self)
         self._channel.branch = None

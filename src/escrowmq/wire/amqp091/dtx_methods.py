@@ -1,9 +1,9 @@
 """The classes dtx-demarcation (101) and dtx-coordination (105): X/Open XA on channels.
 
-A channel works for branches after `dtx-demarcation.select`; any channel may ask for their outcomes. Whatever is refused
-costs the channel and never the connection, also with codes that are hard elsewhere. A branch is known only in the
-virtual host that it began in; there whoever may connect may ask for its outcome, since a transaction manager that
-recovers need not be the user who worked.
+A channel works for branches after `dtx-demarcation.select`; any channel may ask for their outcomes. A refusal closes
+the channel and never the connection, even with a code that closes the connection elsewhere. A branch is known only in
+the virtual host in which it began. There, every user that may connect may ask for its outcome, because a transaction
+manager that recovers need not be the user that did the work.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from escrowmq.core.branches.xa import XaResult
     from escrowmq.wire.amqp091.channel import Channel
 
-_FRAME: Final = 64  # more than all in a recover-ok that is not an xid
-_ITEM: Final = 5  # type tag and length of an xid in it
+_FRAME: Final = 64  # the octets of a recover-ok frame that are not xids, rounded up
+_ITEM: Final = 5  # type tag and length of an xid
 
 
 # -- demarcation
 
 
 def select(channel: Channel, method: spec.DtxDemarcationSelect) -> None:
-    """DTX-1. A channel has one mode: transactional, confirming, or this one."""
+    """Put the channel into dtx mode (DTX-1). A channel has one mode: transactional, confirming, or this one."""
     if channel.confirming:
         raise BrokerError(Condition.PRECONDITION_FAILED, "cannot switch from confirm to dtx mode")
     if channel.demarcation is None:
@@ -76,7 +76,9 @@ def prepare(channel: Channel, method: spec.DtxCoordinationPrepare) -> None:
 
 
 def commit(channel: Channel, method: spec.DtxCoordinationCommit) -> None:
-    """DTX-9. What no queue took goes to who commits, and before the answer: the publisher may be long gone (TX-7)."""
+    """Commit a branch (DTX-9). Unroutable messages are returned to the committing channel, before the answer: the
+    publisher may be long gone (TX-7).
+    """
     xid = _known(channel, method.xid)
     result = _coordinator(channel).commit(xid, one_phase=method.one_phase)
     for publication in result.returned:
@@ -97,15 +99,17 @@ def forget(channel: Channel, method: spec.DtxCoordinationForget) -> None:
 
 
 def recover(channel: Channel, method: spec.DtxCoordinationRecover) -> None:
-    """DTX-10. An answer has as many xids as fit into a frame; asking on brings the others, and then none.
+    """Report the branches in doubt (DTX-10). One answer has as many xids as fit into a frame. Further requests return
+    the rest, and finally none.
 
-    It waits for the disk as `on_channel` does: what is not in it has come to its end.
+    The answer waits for the disk for the same reason as in `on_channel`: a branch that it does not name has been
+    decided.
     """
     if method.startscan:
         channel.scan = channel.broker.branches.recover(channel.vhost.name)
     scan = channel.scan
     if scan is None:
-        raise BrokerError(Condition.COMMAND_INVALID, "no scan is open: the first recover of one has startscan")
+        raise BrokerError(Condition.COMMAND_INVALID, "no scan is open: set startscan in the first recover")
     room = channel.connection.frame_max - _FRAME
     xids: list[FieldValue] = []
     for xid in scan:
@@ -131,7 +135,7 @@ def get_timeout(channel: Channel, method: spec.DtxCoordinationGetTimeout) -> Non
 
 
 def _known(channel: Channel, data: bytes) -> Xid:
-    """The xid, unless its branch belongs to another virtual host. Raises INVALID_ARGUMENT, NOT_FOUND."""
+    """Decode the xid. Raises INVALID_ARGUMENT, or NOT_FOUND if its branch belongs to another virtual host."""
     xid = Xid.decode(data)
     channel.broker.branches.check_vhost(xid, channel.vhost.name)
     return xid
@@ -142,17 +146,18 @@ def _coordinator(channel: Channel) -> Coordinator:
 
 
 def _answer(channel: Channel, xid: Xid, kind: Callable[[int], Any], result: XaResult) -> None:
-    if result.reason:  # which the answer has no place for
+    if result.reason:  # logged, because the answer has no field for the reason
         text = f"channel {channel.number}: branch {xid} is rolled back: {result.reason}"
         channel.connection.failed(codes.RESOURCE_ERROR, text)
     channel.send(kind(result.status), result.lsn)
 
 
 def on_channel(ask: Handler) -> Handler:
-    """As `ask`; what the core refuses costs the channel alone.
+    """Wrap `ask` so that a refusal by the core closes only the channel.
 
-    It is told when all that the log has is on disk: that a branch is not there any more, say, means that it is decided,
-    and who has heard so drops his own decision. After a crash it would be back, and nobody would know it (DTX-9).
+    The refusal is sent when everything in the log is on disk. For example, "no such branch" means that the branch is
+    decided, and a transaction manager that hears this forgets its own decision. If the broker then crashed and the
+    branch were back, no program would know its outcome (DTX-9).
     """
 
     def handler(channel: Channel, method: Any) -> None:

@@ -1,4 +1,4 @@
-"""Errors on the AMQP 0-9-1 wire: the fault that decoders raise, and what the core's refusals are called here."""
+"""Errors of AMQP 0-9-1: the fault that decoders raise, and the reply codes for the core's refusals."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from escrowmq.core.conditions import Condition
 from escrowmq.wire.amqp091 import codes
 
 
-class SyntaxFault(Exception):  # noqa: N818 - "fault" is the term for what the peer did wrong
-    """The peer sent something that is no AMQP 0-9-1; always costs the connection.
+class SyntaxFault(Exception):  # noqa: N818 - "fault" is the term for an error of the peer
+    """The peer sent bytes that are not valid AMQP 0-9-1. It always closes the connection.
 
-    `code` is the reply code (501 frame error, 502 syntax error, 503, 504, 505, 540); `text` says what was wrong;
-    `index` is the method that provoked it (`Method.INDEX`), 0 when it was none in particular.
+    `code` is the reply code (501 frame error, 502 syntax error, 503, 504, 505, 540). `text` says what was wrong.
+    `index` is the method that caused it (`Method.INDEX`), or 0 if no particular method did.
     """
 
     __slots__ = ("code", "index", "text")
@@ -28,7 +28,7 @@ class SyntaxFault(Exception):  # noqa: N818 - "fault" is the term for what the p
 
 
 class Reply(NamedTuple):
-    """How a refusal is told: `hard` ones close the connection, the others only the channel."""
+    """The reply code for a refusal. A `hard` one closes the connection, any other only the channel."""
 
     code: int
     name: str
@@ -48,8 +48,8 @@ REPLIES: Final[dict[Condition, Reply]] = {
     Condition.INVALID_ARGUMENT: _reply(codes.PRECONDITION_FAILED),
     Condition.NOT_ALLOWED: _reply(codes.NOT_ALLOWED),
     Condition.NOT_IMPLEMENTED: _reply(codes.NOT_IMPLEMENTED),
-    # The next three are hard in the specification. Here they speak of one branch or one transaction, which a channel
-    # carries: its siblings on the connection have done nothing wrong (TX-13, DTX-3).
+    # The next three are hard in the specification. Here they concern one branch or one transaction, which belongs to
+    # one channel, so the other channels of the connection stay open (TX-13, DTX-3).
     Condition.ILLEGAL_STATE: _reply(codes.COMMAND_INVALID, hard=False),
     Condition.COMMAND_INVALID: _reply(codes.COMMAND_INVALID, hard=False),
     Condition.LIMIT_EXCEEDED: _reply(codes.RESOURCE_ERROR, hard=False),

@@ -1,6 +1,6 @@
 """The class escrow (240): bulk reading of queues in ranges that are held, and decisions over global transactions.
 
-An extension of AMQP 0-9-1; docs/internals/bulk.md has its methods. What is refused costs the channel.
+It is an extension of AMQP 0-9-1; docs/internals/bulk.md describes its methods. A refusal closes the channel.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from escrowmq.wire.amqp091.channel import Channel
 
 _NO_PROPERTIES: Final = b"\0\0"
-_LIST: Final = 64  # of list-ok, beside the names
+_LIST: Final = 64  # the octets of a list-ok frame that are not names, rounded up
 _ITEM: Final = 5
 _MOST_EPOCH: Final = (1 << 63) - 1
 
 
 def hold(channel: Channel, method: spec.EscrowHold) -> None:
-    """PIPE-1. The answer waits for the disk: what it says is true after any crash."""
+    """Hold a range of messages (PIPE-1). The answer waits for the disk, so it stays true after any crash."""
     queue = _readable(channel, method.queue, method.group)
     state = channel.broker.reservations.reserve(queue, method.group, method.most, method.until)
     channel.send(spec.EscrowHoldOk(state.first, state.end, state.added, state.settled), state.lsn)
 
 
 def read(channel: Channel, method: spec.EscrowRead) -> None:
-    """The answer's content is written as one of class basic, which any library can read."""
+    """Read held messages. The answer's content has the form of class basic, so that any library can read it."""
     queue = queue_named(channel, method.queue, "read")
     batch = channel.broker.reservations.read(queue, method.group, method.first, method.end, method.most_bytes)
     answer = method_frame(channel.number, spec.EscrowReadOk(batch.first, batch.next, len(batch.positions)))
@@ -40,7 +40,9 @@ def read(channel: Channel, method: spec.EscrowRead) -> None:
 
 
 def settle(channel: Channel, method: spec.EscrowSettle) -> None:
-    """In the channel's transaction if it has one; else at once, and the answer waits for the disk."""
+    """Settle a reservation: in the channel's transaction if it has one, else at once; then the answer waits for the
+    disk.
+    """
     queue = _readable(channel, method.queue, method.group)
     broker = channel.broker
     work = broker.reservations.settlement(queue, method.group, method.end)
@@ -64,15 +66,17 @@ def describe(channel: Channel, method: spec.EscrowDescribe) -> None:
 
 
 def decide(channel: Channel, method: spec.EscrowDecide) -> None:
-    """PIPE-2. What no queue took goes to who decides, as with a commit."""
+    """Decide a global transaction (PIPE-2). Unroutable messages are returned to the deciding channel, as with a
+    commit.
+    """
     winners = method.winners.get("bqual")
     if not isinstance(winners, list) or set(method.winners) != {"bqual"}:
-        raise BrokerError(Condition.INVALID_ARGUMENT, "winners has one field, bqual, which is a list")
+        raise BrokerError(Condition.INVALID_ARGUMENT, "winners must have one field, bqual, which is a list")
     names = [name.encode() if isinstance(name, str) else name for name in winners]
     if not all(isinstance(name, bytes) for name in names):
-        raise BrokerError(Condition.INVALID_ARGUMENT, "branch qualifiers are byte strings")
+        raise BrokerError(Condition.INVALID_ARGUMENT, "branch qualifiers must be byte strings")
     if method.epoch > _MOST_EPOCH:
-        raise BrokerError(Condition.INVALID_ARGUMENT, "epochs are below 2^63")
+        raise BrokerError(Condition.INVALID_ARGUMENT, "the epoch must be below 2^63")
     result = channel.broker.coordinator.decide(
         method.gtrid,
         method.format_id,
@@ -87,20 +91,22 @@ def decide(channel: Channel, method: spec.EscrowDecide) -> None:
 
 
 def progress(channel: Channel, method: spec.EscrowProgress) -> None:
-    """The answer waits for the disk: a decision that it tells of is final."""
+    """Report the last decided epoch. The answer waits for the disk, so the reported decision is final."""
     epoch = channel.broker.coordinator.progress(_named(channel, method.application))
     channel.send(spec.EscrowProgressOk(epoch is not None, epoch or 0), channel.broker.log.end_lsn)
 
 
 def list_(channel: Channel, method: spec.EscrowList) -> None:
-    """The names of queues that the user may read, in order, those behind `after`; as many as fit into a frame."""
+    """The queues that the user may read, in order of their names, from the first name after `after`; as many as fit
+    into a frame.
+    """
     room = channel.connection.frame_max - _LIST
     found: list[FieldValue] = []
     for name in sorted(name for name in channel.vhost.queues if name > method.after):
         try:
             queue_named(channel, name, "read")
         except BrokerError:
-            continue  # not his, or exclusive to somebody else
+            continue  # the user may not read it, or another connection uses it exclusively
         room -= len(name.encode("utf-8", "surrogatepass")) + _ITEM
         if room < 0:
             break
@@ -109,14 +115,16 @@ def list_(channel: Channel, method: spec.EscrowList) -> None:
 
 
 def _named(channel: Channel, application: str) -> str:
-    """Applications of different virtual hosts have nothing to do with each other, whatever they are called."""
+    """The core's name for an application. It contains the virtual host, so equal names in two virtual hosts do not
+    clash.
+    """
     return f"{channel.vhost.name}\0{application}" if application else ""
 
 
 def _readable(channel: Channel, name: str, group: str) -> Queue:
     queue = queue_named(channel, name, "read")
     if not group:
-        raise BrokerError(Condition.INVALID_ARGUMENT, "a group has a name")
+        raise BrokerError(Condition.INVALID_ARGUMENT, "the name of the group is empty")
     return queue
 
 

@@ -1,9 +1,9 @@
-"""Frames of AMQP 0-9-1 (section 4.2.3): constants, pre-compiled layouts, building and taking apart.
+"""Frames of AMQP 0-9-1 (section 4.2.3): constants, compiled layouts, building and parsing.
 
     octet 0: type   1..2: channel   3..6: payload size   7..: payload   last: 0xCE
 
-A connection's endpoint reads frames in a loop of its own with these layouts; `next_frame` is the same in one call,
-for clients and tools that do not count microseconds. There is no frame object anywhere.
+A connection's endpoint reads frames in its own loop with these layouts. `next_frame` does the same in one call, for
+clients and tools that are not on a hot path. There is no frame object.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from escrowmq.wire.amqp091.spec import METHODS
 from escrowmq.wire.outbox import Piece
 
 PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
-"""What a client opens a connection with."""
+"""The header with which a client opens a connection."""
 
 FRAME_HEADER: Final = struct.Struct(">BHI")
 """Type, channel, payload size."""
 FRAME_HEADER_SIZE: Final = 7
 FRAME_OVERHEAD: Final = 8
-"""Octets of a frame that are not payload; `frame_max` counts them in."""
+"""The octets of a frame that are not payload. `frame_max` includes them."""
 FRAME_END: Final = bytes((codes.FRAME_END,))
 
 METHOD_INDEX: Final = struct.Struct(">I")
@@ -39,7 +39,7 @@ CONTENT_FRAME_HEADER: Final = struct.Struct(">BHIHHQ")
 
 BASIC_CLASS: Final = 60
 HEARTBEAT: Final = FRAME_HEADER.pack(codes.FRAME_HEARTBEAT, 0, 0) + FRAME_END
-"""The one heartbeat frame that there is."""
+"""The only valid heartbeat frame."""
 
 _TYPES: Final = frozenset({codes.FRAME_METHOD, codes.FRAME_HEADER, codes.FRAME_BODY, codes.FRAME_HEARTBEAT})
 
@@ -48,7 +48,7 @@ _TYPES: Final = frozenset({codes.FRAME_METHOD, codes.FRAME_HEADER, codes.FRAME_B
 
 
 def frame(kind: int, channel: int, payload: bytes) -> bytes:
-    """Any frame. Raises ValueError if `channel` is not 0 to 65535."""
+    """A frame of any type. Raises ValueError if `channel` is not 0 to 65535."""
     try:
         return FRAME_HEADER.pack(kind, channel, len(payload)) + payload + FRAME_END
     except struct.error as error:
@@ -66,7 +66,7 @@ def header_frame(channel: int, props: bytes, body_size: int) -> bytes:
 
 
 def body_frames(channel: int, body: bytes, frame_max: int) -> bytes:
-    """The body frames, none for an empty body; none is over `frame_max` octets (0: no limit), overhead included.
+    """The body frames; none for an empty body. No frame exceeds `frame_max` octets (0: no limit), overhead included.
 
     Raises ValueError if `frame_max` leaves no room for a payload.
     """
@@ -80,14 +80,14 @@ def body_frames(channel: int, body: bytes, frame_max: int) -> bytes:
 
 
 def content_frames(channel: int, props: bytes, body: bytes, frame_max: int) -> bytes:
-    """Content header and body frames: what follows a method with content."""
+    """Content header and body frames, which follow a method with content."""
     return header_frame(channel, props, len(body)) + body_frames(channel, body, frame_max)
 
 
 def content_pieces(head: bytes, channel: int, props: bytes, body: bytes, frame_max: int) -> list[Piece]:
-    """`head` (the method frame), content header and body frames in pieces that leave the body where it lies.
+    """`head` (the method frame), content header and body frames in pieces. A large body is not copied.
 
-    `frame_max` is as of `body_frames`.
+    `frame_max` has the same meaning as in `body_frames`.
     """
     room = frame_max - FRAME_OVERHEAD if frame_max else len(body)
     head += header_frame(channel, props, len(body))
@@ -104,14 +104,14 @@ def content_pieces(head: bytes, channel: int, props: bytes, body: bytes, frame_m
     return [*pieces, FRAME_END]
 
 
-# ---- taking apart ----
+# ---- parsing ----
 
 
 def next_frame(buf: bytes, at: int, frame_max: int) -> tuple[int, int, bytes, int] | None:
-    """(type, channel, payload, where the next frame begins) of the frame at `at`; None while it is incomplete.
+    """(type, channel, payload, start of the next frame) of the frame at `at`; None while it is incomplete.
 
-    `frame_max` in octets, 0 for no limit. Raises SyntaxFault (501) if it is too long, of an unknown type, a heartbeat
-    with a channel or a payload, or does not end with 0xCE.
+    `frame_max` is in octets, 0 for no limit. Raises SyntaxFault (501) if the frame is too long, has an unknown type, is
+    a heartbeat with a channel or a payload, or does not end with 0xCE.
     """
     if len(buf) - at < FRAME_HEADER_SIZE:
         return None
@@ -132,12 +132,14 @@ def next_frame(buf: bytes, at: int, frame_max: int) -> tuple[int, int, bytes, in
 
 
 def frame_size(buf: bytes, at: int) -> int:
-    """Octets of the frame at `at`, overhead included. Its header must be whole."""
+    """The octets of the frame at `at`, overhead included. The frame header must be complete."""
     return FRAME_OVERHEAD + int(FRAME_HEADER.unpack_from(buf, at)[2])
 
 
 def remainder(buf: bytes) -> bytes:
-    """What is behind the last whole frame in `buf`, which begins with a frame; nothing if it is out of step."""
+    """The bytes after the last complete frame in `buf`, which begins with a frame; empty if the bytes are not
+    frames.
+    """
     at, end = 0, len(buf)
     if buf.startswith(PROTOCOL_HEADER):
         at = len(PROTOCOL_HEADER)
@@ -154,7 +156,7 @@ def remainder(buf: bytes) -> bytes:
 def decode_method(payload: bytes) -> Method:
     """The method in a method frame's payload.
 
-    Raises SyntaxFault: 502 if it is malformed, 540 if there is no such class or method.
+    Raises SyntaxFault: 502 if it is malformed, 540 if the class or method is unknown.
     """
     if len(payload) < METHOD_INDEX.size:
         raise SyntaxFault(codes.SYNTAX_ERROR, "method frame without class and method id")
@@ -166,7 +168,7 @@ def decode_method(payload: bytes) -> Method:
 
 
 def decode_header(payload: bytes) -> tuple[int, bytes]:
-    """(body size, properties as they came) of a content header frame's payload; the properties are not looked at.
+    """(body size, raw properties) of a content header frame's payload. The properties are not checked.
 
     Raises SyntaxFault: 502 if it is too short, 501 for a class that is not basic or a weight that is not zero.
     """

@@ -1,4 +1,4 @@
-"""basic.get: the answers of one channel, built from templates; a client that polls repeats one and the same method."""
+"""basic.get: one channel's answers, built from templates. A polling client repeats the same method over and over."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from escrowmq.wire.amqp091.method import Method
 
 RUN: Final = 8
-"""Gets of one client that are answered together, before its output is looked at again."""
+"""The most gets of one client that are answered together before its output is checked again."""
 _IDS: Final = struct.pack(">HH", spec.BasicGetOk.CLASS_ID, spec.BasicGetOk.METHOD_ID)
 _TAG: Final = struct.Struct(">Q")
 _COUNT: Final = struct.Struct(">I")
@@ -31,9 +31,9 @@ _FRAME_SIZE: Final = struct.Struct(">I")
 
 
 class Getting:
-    """What a channel's `basic.get` came with last, the queue that it meant, and the parts of its answers.
+    """The last `basic.get` of a channel, its queue, and the parts of its answers.
 
-    The queue is looked up, and the permission checked, again when the rules of access have changed.
+    When the access rules have changed, the queue is looked up and the permission checked again.
     """
 
     __slots__ = (
@@ -63,14 +63,14 @@ class Getting:
         self._allowed = -1
         self._empty = method_frame(channel.number, spec.BasicGetEmpty())
         self._heads: dict[int, bytes] = {}
-        # The envelope of the last answer, and what stands before the tag, the message count, the body's size and the
-        # size of its frame in answers with that envelope.
+        # The envelope of the last answer, and the bytes before the tag, the message count, the body's size and the size
+        # of its frame in answers with that envelope.
         self._envelope: Envelope | None = None
         self._deliveries = 0
         self._template = (b"", b"", b"", b"")
 
     def decode(self, payload: bytes) -> Method:
-        """The method in `payload`, which most often is the last one. Raises SyntaxFault."""
+        """The method in `payload`, which usually equals the last one. Raises SyntaxFault."""
         if self._method is None or payload != self._payload:
             self._method = decode_method(payload)
             self._payload = payload
@@ -78,7 +78,7 @@ class Getting:
         return self._method
 
     def queue_of(self, method: spec.BasicGet) -> Queue:
-        """The queue that may be read by this channel. Raises SyntaxFault for a stream, and as `queue_named`."""
+        """The queue to read from. Raises SyntaxFault for a stream, and the same errors as `queue_named`."""
         version = self._channel.broker.access.version
         queue = self._queue
         if queue is not None and method is self._method and self._allowed == version and not queue.deleted:
@@ -86,15 +86,17 @@ class Getting:
         queue = queue_named(self._channel, method.queue, "read")
         if queue.is_stream:
             raise SyntaxFault(codes.NOT_IMPLEMENTED, f"basic.get is not supported by stream queue '{queue.name}'")
-        if method.queue:  # without a name it is the one that was declared last, which changes
+        if method.queue:  # an empty name means the last declared queue, which changes
             self._queue, self._allowed = queue, version
         return queue
 
     def answer(self, queue: Queue, first_tag: int, entries: list[Entry], missing: int) -> None:
-        """Send `entries`, tags counted from `first_tag`, then so many empty answers as there were messages missing."""
+        """Send `entries`, with tags counted from `first_tag`, then one empty answer for each message that was
+        missing.
+        """
         channel = self._channel
         number, connection = channel.number, channel.connection
-        quorum = queue.options.queue_type == "quorum"  # each delivery tells how often there has been one before
+        quorum = queue.options.queue_type == "quorum"  # each delivery has the number of earlier ones
         parts: list[bytes] = []
         head, flags, start, behind = self._template
         left = len(queue.order) + len(entries)
@@ -145,7 +147,7 @@ class Getting:
         return head
 
     def _answer_single(self, tag: int, entry: Entry, left: int, *, quorum: bool) -> None:
-        """An answer that is not like the others: empty, large, or with properties of its own."""
+        """An answer that needs its own frames: it is empty, large, or has its own properties."""
         envelope = entry.run.envelope
         properties, body = parts_of(envelope, entry.content)
         if quorum:

@@ -168,14 +168,14 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("method", "text"),
         [
-            (spec.EscrowHold("q", "", 1), "a group has a name"),
-            (spec.EscrowSettle("q", "", 1), "a group has a name"),
-            (spec.EscrowRelease("q", ""), "a group has a name"),
+            (spec.EscrowHold("q", "", 1), "the name of the group is empty"),
+            (spec.EscrowSettle("q", "", 1), "the name of the group is empty"),
+            (spec.EscrowRelease("q", ""), "the name of the group is empty"),
             (spec.EscrowSettle("q", GROUP, 9), "cannot settle below 9"),
-            (spec.EscrowDecide(1, b"g", {}, "app", 1), "winners has one field, bqual"),
-            (spec.EscrowDecide(1, b"g", {"bqual": b"x"}, "app", 1), "winners has one field, bqual"),
-            (spec.EscrowDecide(1, b"g", {"bqual": [1]}, "app", 1), "branch qualifiers are byte strings"),
-            (spec.EscrowDecide(1, b"g", {"bqual": []}, "app", 1 << 63), "epochs are below"),
+            (spec.EscrowDecide(1, b"g", {}, "app", 1), "winners must have one field, bqual"),
+            (spec.EscrowDecide(1, b"g", {"bqual": b"x"}, "app", 1), "winners must have one field, bqual"),
+            (spec.EscrowDecide(1, b"g", {"bqual": [1]}, "app", 1), "branch qualifiers must be byte strings"),
+            (spec.EscrowDecide(1, b"g", {"bqual": []}, "app", 1 << 63), "the epoch must be below"),
         ],
         ids=lambda value: value.NAME if isinstance(value, Method) else "",
     )
