@@ -1,4 +1,4 @@
-"""Which channel works for which branch: the second table of distributed transactions (DTX-2 to DTX-5, DTX-7)."""
+"""The association of channels with branches: the second table of distributed transactions (DTX-2 to DTX-5, DTX-7)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ if TYPE_CHECKING:
 
 
 class Worker(Protocol):
-    """Who works for branches: a channel."""
+    """A channel, seen as the worker for a branch."""
 
     def branch_expired(self, branch: XaBranch) -> None:
-        """The branch that it is associated with is older than its timeout; its work is undone already."""
+        """Tell the worker that a branch associated with it has exceeded its timeout. The branch's work is already
+        undone.
+        """
         ...
 
 
 class Association(IntEnum):
-    """Where a worker stands with a branch."""
+    """The association between one worker and one branch."""
 
     NOT_ASSOCIATED = auto()
     ACTIVE = auto()
@@ -29,7 +31,7 @@ class Association(IntEnum):
 
 
 class Demarcation(IntEnum):
-    """What a worker can ask."""
+    """The demarcation calls that a worker can make."""
 
     START = auto()
     JOIN = auto()
@@ -44,7 +46,8 @@ _N, _A, _S, _E = Association.NOT_ASSOCIATED, Association.ACTIVE, Association.SUS
 _404, _503 = Condition.NOT_FOUND, Condition.COMMAND_INVALID
 _409, _530 = Condition.ILLEGAL_STATE, Condition.NOT_ALLOWED
 
-# Where it stands afterwards, or why it is refused. Every cell is tested (tests/unit/core/branches/test_association.py).
+# The association after the call, or the condition with which the call is refused. Every cell is tested
+# (tests/unit/core/branches/test_association.py).
 ASSOCIATIONS: Final[dict[Association, dict[Demarcation, Association | Condition]]] = {
     _N: {
         Demarcation.START: _A,
@@ -86,10 +89,10 @@ ASSOCIATIONS: Final[dict[Association, dict[Demarcation, Association | Condition]
 
 
 def associated(before: Association, given: Demarcation, name: str) -> Association:
-    """The table. Raises what it says; `name` is the branch's, for the text."""
+    """Look the call up in the table. Raises the table's condition; `name` is the branch's name for the error text."""
     after = ASSOCIATIONS[before][given]
     if isinstance(after, Condition):
         stands = before.name.lower().replace("_", " ")
         asked = given.name.lower()
-        raise BrokerError(after, f"the channel's association with xid {name} is {stands}, it cannot {asked}")
+        raise BrokerError(after, f"the channel's association with xid {name} is {stands}: it cannot {asked}")
     return after

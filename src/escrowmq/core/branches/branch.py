@@ -1,4 +1,4 @@
-"""The one transaction concept: a branch, its states, and the work enlisted in it."""
+"""Transaction branches: their states, and the work enlisted in them. `tx`, XA and Spark all use them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class State(IntEnum):
-    """Where a branch stands."""
+    """The state of a branch."""
 
     ACTIVE = auto()
     ROLLBACK_ONLY = auto()
@@ -34,7 +34,7 @@ class State(IntEnum):
 
 
 class Input(IntEnum):
-    """What can be asked of a branch."""
+    """The inputs of a branch's state machine."""
 
     ENLIST = auto()
     FAIL = auto()
@@ -48,7 +48,7 @@ class Input(IntEnum):
     FORGET = auto()
 
 
-# A cell that is missing is an illegal-state error. Every cell is tested (tests/unit/core/branches/test_branch.py).
+# A missing cell is an illegal-state error. Every cell is tested (tests/unit/core/branches/test_branch.py).
 TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
     State.ACTIVE: {
         Input.ENLIST: State.ACTIVE,
@@ -58,7 +58,7 @@ TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
         Input.ROLLBACK: State.ROLLED_BACK,
         Input.EXPIRE: State.TIMED_OUT,
     },
-    State.ROLLBACK_ONLY: {  # what is enlisted goes back at once
+    State.ROLLBACK_ONLY: {  # newly enlisted work is undone at once
         Input.ENLIST: State.ROLLBACK_ONLY,
         Input.FAIL: State.ROLLBACK_ONLY,
         Input.PREPARE: State.ROLLED_BACK,
@@ -67,7 +67,7 @@ TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
         Input.ROLLBACK: State.ROLLED_BACK,
         Input.EXPIRE: State.TIMED_OUT,
     },
-    State.PREPARED: {  # it never expires (DTX-12)
+    State.PREPARED: {  # a prepared branch never expires (DTX-12)
         Input.PREPARE: State.PREPARED,
         Input.COMMIT: State.COMMITTED,
         Input.ROLLBACK: State.ROLLED_BACK,
@@ -85,7 +85,7 @@ TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
         Input.ROLLBACK: State.HEURISTIC_ROLLED_BACK,
         Input.FORGET: State.FORGOTTEN,
     },
-    State.TIMED_OUT: {  # its work is undone; it is kept for a while so that those who ask are told why
+    State.TIMED_OUT: {  # its work is undone; the branch is kept a while so that the transaction manager learns why
         Input.ROLLBACK: State.ROLLED_BACK,
     },
     State.COMMITTED: {},
@@ -104,7 +104,7 @@ class Publication:
     mandatory: bool = False
 
     def continues_with(self, other: Publication) -> bool:
-        """Whether `other` differs in its bodies alone, so that both are one run."""
+        """Whether `other` differs only in its bodies, so that both can form one run."""
         return (
             self.envelope is other.envelope
             and (self.queues is other.queues or self.queues == other.queues)
@@ -113,29 +113,29 @@ class Publication:
 
 
 class Keeper(Protocol):
-    """Who holds deliveries for a client, and gets them back when their settlement is undone: a channel."""
+    """A channel, seen as the holder of a client's deliveries. It gets them back when their settlement is undone."""
 
     def keep(self, consumer: Consumer, tags: Sequence[int], entries: Sequence[Entry]) -> None:
-        """The client holds `entries` again, under the tags that they had."""
+        """Give `entries` back to the client, under their former delivery tags."""
         ...
 
 
 class Keep(NamedTuple):
-    """The undo of a settlement that leaves the deliveries with the client, under their old tags (TX-4)."""
+    """The undo that leaves the deliveries of a settlement with the client, under their former tags (TX-4)."""
 
     keeper: Keeper
     tags: Sequence[int]
 
 
 RETURN: Final = None
-"""The undo of a settlement that sends the deliveries back to their places in the queue (DTX-14)."""
+"""The undo that returns the deliveries of a settlement to their places in the queue (DTX-14)."""
 
 
 @dataclass(slots=True)
 class Settlement:
-    """Deliveries settled in a branch, which holds them from then on.
+    """Deliveries settled in a branch. From then on the branch holds them.
 
-    `undo` says what becomes of them if the branch does not commit: a `Keep`, or RETURN.
+    `undo` is applied if the branch does not commit: a `Keep`, or RETURN.
     """
 
     consumer: Consumer
@@ -146,7 +146,7 @@ class Settlement:
 
 @dataclass(slots=True)
 class Limits:
-    """Bounds of one branch (TX-13); 0 is unlimited. Bytes are those of bodies and headers, age is in milliseconds."""
+    """Limits of one branch (TX-13); 0 is unlimited. `bytes` counts bodies and headers; the age is in milliseconds."""
 
     operations: int = 0
     bytes: int = 0
@@ -154,17 +154,21 @@ class Limits:
 
 
 class CommitResult(NamedTuple):
-    """`lsn` is what the answer has to wait for (0: nothing); `returned` has no queue left and was mandatory (TX-11)."""
+    """The result of a commit.
+
+    The answer waits for a sync up to `lsn` (0: no wait). `returned` holds mandatory messages that have no queue left
+    (TX-11).
+    """
 
     lsn: int = 0
     returned: tuple[Publication, ...] = ()
 
 
 class TransactionBranch:
-    """Work that takes effect together or not at all.
+    """Work that takes effect completely or not at all.
 
-    It is the holder of the deliveries that were settled in it (`Broker.holders`), until its outcome. So it can outlive
-    the channel or link that they came on.
+    Until its outcome, the branch holds the deliveries that were settled in it (`Broker.holders`). It can therefore
+    outlive the channel or link on which they were delivered.
     """
 
     __slots__ = (
@@ -181,7 +185,7 @@ class TransactionBranch:
     )
 
     def __init__(self, number: int, limits: Limits, watch: Watch, give_back: Callable[[Settlement], None]) -> None:
-        """`give_back` undoes a settlement by RETURN."""
+        """Begin the branch. `give_back` undoes a settlement whose undo is RETURN."""
         self._give_back = give_back
         self.number = number
         self.limits = limits
@@ -194,34 +198,36 @@ class TransactionBranch:
         self.bytes = 0
 
     def step(self, given: Input) -> State:
-        """Move by the table. Raises ILLEGAL_STATE for a blank cell."""
+        """Take the transition that the table names for `given`. Raises ILLEGAL_STATE for a missing cell."""
         self.state = self.after(given)
         return self.state
 
     def after(self, given: Input) -> State:
-        """Where a step would lead, for a caller that writes a record before it takes the step. Raises as `step`."""
+        """Return the state after `given` without entering it, for a caller that first writes a record. Raises as
+        `step`.
+        """
         after = TRANSITIONS[self.state].get(given)
         if after is None:
             raise BrokerError(
                 Condition.ILLEGAL_STATE,
-                f"transaction {self.number} is {self.state.name.lower().replace('_', ' ')}, it cannot {_verb(given)}",
+                f"transaction {self.number} is {self.state.name.lower().replace('_', ' ')} and cannot {_verb(given)}",
             )
         return after
 
     def renew(self, number: int) -> None:
-        """Begin anew, under another number: cheaper than a new one for the many that are small."""
+        """Start the next branch in this object, under another number. A new object would cost more for a small branch."""
         self.number = number
         self.state = State.ACTIVE
         self.operations = self.bytes = 0
 
     def enlist(self, work: Publication | Settlement) -> None:
-        """Add work, behind what is there. Raises LIMIT_EXCEEDED over the bounds (TX-13); a settlement that is refused
-        is undone.
+        """Add work at the end. Raises LIMIT_EXCEEDED if the branch would exceed its limits (TX-13); a refused
+        settlement is undone.
         """
         if isinstance(work, Settlement):
             self._settle(work)
             return
-        if self.state is not State.ACTIVE:  # which enlisting does not change
+        if self.state is not State.ACTIVE:  # enlisting does not change the ACTIVE state
             self.step(Input.ENLIST)
         last = self.publications[-1] if self.publications else None
         if last is not None and last.continues_with(work):
@@ -242,7 +248,7 @@ class TransactionBranch:
         self.settlements.append(work)
 
     def settle_reservation(self, work: ReservationSettlement) -> None:
-        """The same for held messages, however many: they count as one operation."""
+        """Enlist the settlement of reserved messages. They count as one operation, however many they are."""
         if self.step(Input.ENLIST) is State.ACTIVE:
             self._grow(1, 0)
             self.reservations.append(work)
@@ -262,7 +268,7 @@ class TransactionBranch:
             )
 
     def take_back(self, settlement: Settlement) -> None:
-        """A settlement has not happened: undo it."""
+        """Undo one settlement."""
         if settlement.undo is RETURN:
             self._give_back(settlement)
         else:
@@ -270,20 +276,20 @@ class TransactionBranch:
             keeper.keep(settlement.consumer, tags, settlement.entries)
 
     def undo(self) -> None:
-        """Nothing of it has happened: what was published is dropped, what was settled is undone (TX-4, DTX-14)."""
+        """Undo the branch: drop its published messages and undo its settlements (TX-4, DTX-14)."""
         settlements = list(self.settlements)
         self.end()
         for settlement in settlements:
             self.take_back(settlement)
 
     def held(self) -> Iterator[tuple[Consumer, Entry]]:
-        """Every delivery that is settled in it."""
+        """Yield every delivery that is settled in the branch."""
         for settlement in self.settlements:
             for entry in settlement.entries:
                 yield settlement.consumer, entry
 
     def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
-        """At most `most` of the same from number `start` on."""
+        """Return at most `most` of the deliveries that `held` yields, from number `start` on."""
         found: list[tuple[Consumer, Entry]] = []
         for settlement in self.settlements:
             count = len(settlement.entries)
@@ -296,7 +302,7 @@ class TransactionBranch:
         return found
 
     def end(self) -> None:
-        """Let go of the work."""
+        """Drop the references to the work."""
         self.publications.clear()
         self.settlements.clear()
         if self.reservations:
@@ -307,7 +313,7 @@ class TransactionBranch:
 
     @property
     def only_run(self) -> Publication | None:
-        """The work of an active branch if it is no more than one run for one queue."""
+        """Return the work of an active branch if it is a single run for a single queue."""
         if len(self.publications) != 1 or self.settlements or self.reservations or self.state is not State.ACTIVE:
             return None
         (run,) = self.publications

@@ -1,7 +1,7 @@
-"""Distributed transactions: what becomes of branches (DTX rules).
+"""Distributed transactions: prepare, commit, rollback, forget and decide (DTX rules).
 
-Who stands where is in two tables: `branch.TRANSITIONS` and `association.ASSOCIATIONS`. What a prepared branch is
-made of is in `preparation`, what its outcome does in `resolution`.
+Two tables hold the states: `branch.TRANSITIONS` for branches, `association.ASSOCIATIONS` for channels. `preparation`
+prepares a branch; `resolution` applies its outcome.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _HEURISTIC: Final = {
 
 
 class Host(preparation.Host, Protocol):
-    """What the coordinator needs of the engine."""
+    """The part of the engine that the coordinator needs."""
 
     def at_each_sync(self, synced: Callable[[int], None]) -> None:
         """Call `synced` whenever more of the log is on disk."""
@@ -45,22 +45,25 @@ class Host(preparation.Host, Protocol):
 
 
 class Coordinator:
-    """The outcomes of branches. Errors as of `Registry`."""
+    """Prepares and decides branches. It raises the errors that `Registry` describes."""
 
     def __init__(self, engine: Host, registry: Registry, transactions: Transactions) -> None:
         self._engine = engine
         self._registry = registry
         self._transactions = transactions
         self.returning: deque[tuple[int, XaBranch]] = deque()
-        """Rolled back, prepared branches: what they held goes back when the log is synced so far."""
+        """Prepared branches that were rolled back, with the LSN up to which the log must be synced before their
+        deliveries return to the queues."""
         engine.at_each_sync(self.synced)
-        self._progress: dict[str, tuple[int, int]] = {}  # epoch, and what an answer has to wait for that names it
+        # By application: the epoch, and the LSN up to which the log must be synced before an answer may name it.
+        self._progress: dict[str, tuple[int, int]] = {}
 
     def prepare(self, xid: Xid) -> XaResult:
-        """The branch is on disk when `lsn` is, and can be committed whatever happens (DTX-8).
+        """Prepare a branch. Once the log is synced up to the result's `lsn`, its commit cannot fail any more (DTX-8).
 
-        RDONLY: it had no work and is forgotten. RB_ROLLBACK, RB_TIMEOUT: it is rolled back and forgotten; so is one for
-        which a queue that refuses at its limit has no room, and whatever else could not be committed for certain.
+        RDONLY: the branch had no work and is forgotten. RB_ROLLBACK, RB_TIMEOUT: the branch is rolled back and
+        forgotten. This includes every branch whose commit is not certain to succeed, such as one that publishes to a
+        full queue with `reject-publish`.
         """
         branch = self._ended(xid)
         before = branch.state
@@ -85,9 +88,10 @@ class Coordinator:
         return XaResult(XaStatus.OK, branch.lsn)
 
     def commit(self, xid: Xid, *, one_phase: bool) -> XaResult:
-        """The outcome of a prepared branch, or with `one_phase` of one that is not (DTX-9).
+        """Commit a prepared branch, or with `one_phase` a branch that is not prepared (DTX-9).
 
-        HEUR_COM, HEUR_RB: an operator has decided before. RB_ROLLBACK, RB_TIMEOUT: it is rolled back and forgotten.
+        HEUR_COM, HEUR_RB: an operator has already decided the branch. RB_ROLLBACK, RB_TIMEOUT: the branch is rolled
+        back and forgotten.
         """
         branch = self._ended(xid)
         if branch.state is State.TIMED_OUT:
@@ -125,7 +129,7 @@ class Coordinator:
         return XaResult(XaStatus.OK, result.lsn, result.returned)
 
     def rollback(self, xid: Xid) -> XaResult:
-        """What was published is dropped, what was settled goes back to its place (DTX-14)."""
+        """Roll back a branch: drop its published messages, return its settled deliveries to their places (DTX-14)."""
         branch = self._ended(xid)
         before = branch.state
         if before is State.TIMED_OUT:
@@ -147,20 +151,24 @@ class Coordinator:
         return XaResult(XaStatus.OK, lsn)
 
     def forget(self, xid: Xid) -> int:
-        """An operator's decision has been taken note of; what the answer has to wait for (DTX-10)."""
+        """Forget a heuristically decided branch. Return the LSN up to which the log must be synced before the answer
+        (DTX-10).
+        """
         branch = self._registry.find(xid)
-        branch.after(Input.FORGET)  # which raises
+        branch.after(Input.FORGET)  # raises if the branch cannot be forgotten
         self._engine.log.append(Kind.FORGET, encode_number(branch.number))
         branch.step(Input.FORGET)
         self._registry.forget(branch)
         return self._engine.log.end_lsn
 
     def force(self, xid: Xid, *, commit: bool) -> XaResult:
-        """An operator decides for the transaction manager, which is told when it asks (DTX-11)."""
+        """Decide a branch on an operator's order. The transaction manager learns the outcome from its next call
+        (DTX-11).
+        """
         branch = self._registry.find(xid)
         engine = self._engine
         given = Input.FORCE_COMMIT if commit else Input.FORCE_ROLLBACK
-        branch.after(given)  # which raises
+        branch.after(given)  # raises if the branch cannot be decided
         returned: list[Publication] = []
 
         def write(found: list[Operations]) -> list[list[int]]:
@@ -183,27 +191,27 @@ class Coordinator:
         return XaResult(_HEURISTIC[branch.state], branch.lsn, tuple(returned))
 
     def _ended(self, xid: Xid) -> XaBranch:
-        """A branch whose outcome may be asked for (DTX-4)."""
+        """Return a branch that no channel is associated with any more, so that it can be decided (DTX-4)."""
         branch = self._registry.find(xid)
         if branch.state is not State.TIMED_OUT and branch.occupied:
             raise BrokerError(
-                Condition.ILLEGAL_STATE, f"xid {xid} is still associated with a channel, which has to end it first"
+                Condition.ILLEGAL_STATE, f"xid {xid} is still associated with a channel; end that association first"
             )
         return branch
 
     def _timed_out(self, branch: XaBranch) -> XaResult:
-        """Who asks is told, and it is over."""
+        """Report the timeout to the transaction manager, and end the branch."""
         branch.step(Input.ROLLBACK)
         self._registry.over(branch)
         return XaResult(XaStatus.RB_TIMEOUT)
 
     def _rolled_back(self, branch: XaBranch, given: Input, reason: str = "") -> XaResult:
-        """It could only be rolled back, and it is."""
+        """Roll back a branch that could not be committed, and end it."""
         branch.step(given)
         self._registry.over(branch)
         return XaResult(XaStatus.RB_ROLLBACK, reason=reason)
 
-    # -- many at once
+    # -- several branches at once
 
     def decide(
         self,
@@ -215,12 +223,13 @@ class Coordinator:
         epoch: int,
         vhost: str | None = None,
     ) -> XaResult:
-        """Commit the prepared branches of a global transaction that `winners` names by their qualifiers, roll back its
-        others, and note `epoch` as the progress of `application`: all in one record (PIPE-2).
+        """Decide all branches of a global transaction in one record (PIPE-2).
 
-        OK at once, without committing anything, if the application is as far already. Without an application's name no
-        progress is noted: that is for a transaction that happens once. With `vhost`, branches of other virtual hosts
-        are unknown. Raises NOT_FOUND and ILLEGAL_STATE for a winner that is unknown, or not prepared.
+        Commits the prepared branches whose qualifiers are in `winners`, rolls back the others, and stores `epoch` as
+        the progress of `application`. If the application's progress has already reached `epoch`, nothing is committed
+        and the result is OK. An empty `application` stores no progress, for a transaction that happens once. With
+        `vhost`, branches of other virtual hosts count as unknown. Raises NOT_FOUND for an unknown winner, and
+        ILLEGAL_STATE for a winner that is not prepared.
         """
         engine = self._engine
         known = [b for b in self._registry.by_xid.values() if b.xid.gtrid == gtrid and b.xid.format_id == format_id]
@@ -262,7 +271,10 @@ class Coordinator:
         return XaResult(XaStatus.OK, lsn, tuple(returned))
 
     def _drop(self, losers: Sequence[XaBranch], lsn: int) -> None:
-        """Roll back, as the record that ends at `lsn` says; whoever still works for one is told when he ends."""
+        """Roll back `losers`, whose rollback is in the record that ends at `lsn`.
+
+        A worker that is still associated with one of them is told when it ends the association.
+        """
         for branch in losers:
             if branch.occupied:
                 self._registry.fail(branch)
@@ -277,15 +289,15 @@ class Coordinator:
                 self._registry.over(branch)
 
     def progress(self, application: str) -> int | None:
-        """The last epoch that was decided; who answers with it waits for `log.end_lsn`."""
+        """Return the last epoch that was decided, or None. An answer that names it must wait for `log.end_lsn`."""
         found = self._progress.get(application)
         return None if found is None else found[0]
 
-    # -- what is rolled back
+    # -- rolled-back branches
 
     def _return_later(self, branch: XaBranch, lsn: int) -> None:
-        """What a prepared branch locked goes back when the log is synced up to `lsn`, where its rollback stands: after
-        a crash before that it would be locked again, so nobody may have seen it.
+        """Return the locked messages of a prepared branch once its rollback is on disk, which is when the log is synced
+        up to `lsn`. A crash before that would lock them again, so no consumer may see them earlier.
         """
         discard(self._engine, branch)
         self.returning.append((lsn, branch))
@@ -300,12 +312,12 @@ class Coordinator:
     # -- recovery and snapshots
 
     def restore_progress(self, application: str, epoch: int) -> None:
-        """It has come so far, as a record says."""
+        """Take over an application's progress from a record."""
         if application:
             self._progress[application] = (epoch, 0)
 
     def records(self) -> Iterator[tuple[Kind, list[bytes]]]:
-        """Records that rebuild what is to survive a restart, for a snapshot."""
+        """Return the records of a snapshot that rebuild branches and progress after a restart."""
         for application, (epoch, _) in self._progress.items():
             yield Kind.PROGRESS, [encode_change(application=application, epoch=epoch)]
         for branch in self._registry.by_xid.values():

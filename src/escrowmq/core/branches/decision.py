@@ -1,4 +1,4 @@
-"""A decision: messages that come and entries that go, together, in one record (TX-5)."""
+"""A decision: the messages that queues receive and the entries that they lose, in one record (TX-5)."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ if TYPE_CHECKING:
     from escrowmq.core.reservations.reservation import Reservation, ReservationSettlement
 
 INLINE_BYTES: Final = 64 * 1024
-"""Bodies that the record of an outcome holds for one prepared branch; more precede it in records of their own, so that
-it never gets too long, however many branches are decided at once."""
+"""Bytes of bodies that the record of an outcome holds for one prepared branch. Further bodies precede it in records of
+their own, so that the record stays within its limit however many branches are decided at once."""
 BLOCK_BYTES: Final = 16 * 1024 * 1024
-"""Bodies of one such record, of dead letters; one message more may come on top."""
+"""Bytes of bodies in one such record of dead letters. One more message may exceed it."""
 
-# What a record holds beside envelopes and bodies, at most: for itself, a run, a queue of it, a body, a settlement.
+# Upper bounds, in bytes, of the parts of a record other than envelopes and bodies: its frame, and the cost of each run,
+# of each queue of a run, of each body and of each settlement.
 _FRAME_BYTES: Final = 64
 _PLACED_BYTES: Final = 32
 _TARGET_BYTES: Final = 12
@@ -44,26 +45,26 @@ _SETTLED_BYTES: Final = 26
 
 if TYPE_CHECKING:
     Write = Callable[[list[Operations]], list[list[int]]]
-    """Append the record that has these operations, of each decision; the LSNs of their payloads."""
+    """Append the record with the operations of each decision; return the LSNs of their payloads."""
 
 
 class Host(Protocol):
-    """What a decision needs of the engine."""
+    """The part of the engine that a decision needs."""
 
     now: int
     log: Log
 
     def seal(self, queue: Queue) -> None:
-        """`queue` has runs that wait for the log to be synced."""
+        """Note that `queue` has runs that are invisible until the log is synced."""
         ...
 
 
 @dataclass(slots=True)
 class _Placement:
-    """A run that comes to queues.
+    """A run that is added to queues.
 
-    Its block lies in the log already, at `lsn`, or stands in its operation from `offset` on; with neither, the run is
-    in memory alone.
+    Its block is already in the log at `lsn`, or begins at `offset` of its operation. With neither, the run is only in
+    memory.
     """
 
     envelope: Envelope
@@ -75,11 +76,11 @@ class _Placement:
 
 
 class Decision:
-    """Effects that are gathered first, then written as one record and applied: nothing in memory changes before the log
-    has accepted the record.
+    """Effects that are gathered first, then written as one record, then applied. Nothing in memory changes before the
+    log has accepted the record.
 
-    `branch` is the number of the transaction branch, 0 where there is none (dead-lettering). A decision on a prepared
-    branch is `short`: its record names blocks that lie elsewhere in the log, since it may be shared with many others.
+    `branch` is the number of the transaction branch, or 0 for dead-lettering, which has none. A decision on a prepared
+    branch is `short`: its record refers to blocks elsewhere in the log, since many decisions may share the record.
     """
 
     __slots__ = ("_branch", "_host", "_placements", "_removals", "_reservations", "_short")
@@ -93,26 +94,26 @@ class Decision:
         self._reservations: list[ReservationSettlement] = []
 
     def place(self, envelope: Envelope, contents: Sequence[bytes], queues: Sequence[Queue]) -> None:
-        """A run comes to `queues`, behind what is there and what was placed before."""
+        """Add a run to `queues`, after the messages that are there and the runs placed earlier."""
         if not envelope.durable and any(queue.persists_all for queue in queues):
             envelope = envelope.lasting()
         for part in _in_blocks(contents) if self._short else (contents,):
             self._placements.append(_Placement(envelope, part, queues))
 
     def place_prepared(self, run: PreparedRun, queues: Sequence[Queue]) -> None:
-        """The same with a run whose block a PREPARE record has, if it is durable."""
+        """Add the run of a prepared branch. If it is durable, its block is in a PREPARE record."""
         self._placements.append(_Placement(run.envelope, run.contents, queues, run))
 
     def remove(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
-        """Entries, which the caller has taken out of `queue`, are gone for good."""
+        """Record that `entries`, which the caller has taken out of `queue`, have left it for good."""
         self._removals.setdefault((queue, outcome), []).extend(entries)
 
     def settle_reservation(self, work: ReservationSettlement) -> None:
-        """Held messages are accepted."""
+        """Record that reserved messages are accepted."""
         self._reservations.append(work)
 
     def check_size(self, settled: int) -> None:
-        """A decision is one record: raises LIMIT_EXCEEDED if that would be too long; `settled` entries go in it."""
+        """Raises LIMIT_EXCEEDED if the decision, with `settled` settled entries, does not fit into one record."""
         size = _FRAME_BYTES + _SETTLED_BYTES * settled
         for placement in self._placements:
             size += _PLACED_BYTES + len(placement.envelope.encode()) + _TARGET_BYTES * len(placement.queues)
@@ -125,9 +126,10 @@ class Decision:
             )
 
     def apply(self, *, sealed: bool = False) -> int:
-        """Write and apply it. What an answer has to wait for; 0 if nothing of it is durable.
+        """Write and apply the decision. Return the LSN up to which the log must be synced before the answer, or 0 if
+        nothing in it is durable.
 
-        With `sealed`, what comes stays invisible until the record is on disk (TX-2, TX-8).
+        With `sealed`, the added messages stay invisible until the record is on disk (TX-2, TX-8).
         """
         if len(self._placements) == 1 and not (self._removals or self._reservations):
             (lone,) = self._placements
@@ -144,7 +146,9 @@ class Decision:
     def operations(
         self, next_positions: dict[Queue, int], settled: dict[Reservation, int]
     ) -> list[tuple[Kind, Sequence[bytes]]]:
-        """Its part of the record. `next_positions` and `settled` go on from one decision to the next."""
+        """Return the decision's part of the record. `next_positions` and `settled` are carried from one decision to the
+        next in the same record.
+        """
         found: list[tuple[Kind, Sequence[bytes]]] = []
         inline = 0
         for placement in self._placements:
@@ -180,9 +184,9 @@ class Decision:
         return found
 
     def _has_to_be_written_again(self, placement: _Placement) -> bool:
-        """Whether the time in the block of a prepared run matters and is not that of the commit.
+        """Whether the time in the block of a prepared run matters and differs from the time of the commit.
 
-        A message lives from its commit on, and a stream, which is read by time, has it from then on.
+        A message's time to live starts at its commit, and a stream, which is read by time, stores it under that time.
         """
         run = placement.prepared
         if run is None or run.time == self._host.now:
@@ -192,8 +196,8 @@ class Decision:
         )
 
     def take_effect(self, payloads: Sequence[int], end: int) -> None:
-        """Messages come and go; `payloads` are the LSNs of the operations. With `end`, what comes is invisible until
-        the log is synced so far.
+        """Apply the decision in memory; `payloads` are the LSNs of its operations. With `end`, the added messages are
+        invisible until the log is synced up to that LSN.
         """
         host, log = self._host, self._host.log
         written = iter(payloads)
@@ -222,7 +226,7 @@ class Decision:
             work.apply(log)
 
     def _write(self, operations: list[tuple[Kind, Sequence[bytes]]]) -> list[int]:
-        """Append the record; the LSN of each operation's payload."""
+        """Append the record; return the LSN of each operation's payload."""
         log = self._host.log
         if not operations:
             return []
@@ -243,9 +247,9 @@ def _in_blocks(contents: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
 
 
 def check_room(wanted: Iterable[tuple[Sequence[bytes], Sequence[Queue]]]) -> None:
-    """A transaction is all or nothing: raises LIMIT_EXCEEDED if a queue would refuse one of its runs.
+    """Raises LIMIT_EXCEEDED if a queue would refuse a run, since a transaction takes effect completely or not at all.
 
-    `wanted` has the bodies of each run and the queues that it goes to.
+    `wanted` holds the bodies and the queues of each run.
     """
     totals: dict[Queue, list[int]] = {}
     for contents, queues in wanted:
@@ -264,7 +268,9 @@ def check_room(wanted: Iterable[tuple[Sequence[bytes], Sequence[Queue]]]) -> Non
 
 
 def decide(log: Log, decisions: Sequence[Decision], write: Write) -> None:
-    """Several decisions in one record, written by `write`; what comes is invisible until that is on disk."""
+    """Apply several decisions in one record, which `write` appends. The added messages are invisible until the record
+    is on disk.
+    """
     next_positions: dict[Queue, int] = {}
     settled: dict[Reservation, int] = {}
     payloads = write([decision.operations(next_positions, settled) for decision in decisions])
@@ -276,7 +282,7 @@ def decide(log: Log, decisions: Sequence[Decision], write: Write) -> None:
 def place_one(
     host: Host, branch: int, envelope: Envelope, contents: Sequence[bytes], queue: Queue, *, sealed: bool
 ) -> int:
-    """What a decision does that is one run on one queue, in fewer steps: most transactions are that small."""
+    """Apply a decision of one run on one queue, in fewer steps than `Decision`. Most transactions are that small."""
     lsn = end = 0
     if queue.durable:
         if queue.persists_all:
@@ -299,7 +305,7 @@ def place_one(
 
 
 def _append(log: Log, branch: int, kind: Kind, parts: Sequence[bytes]) -> int:
-    """Append a record of one operation; the LSN of the operation's payload."""
+    """Append a record of one operation; return the LSN of the operation's payload."""
     if not branch:
         return log.append(kind, *parts)
     head = encode_lone(branch, kind, sum(map(len, parts)))

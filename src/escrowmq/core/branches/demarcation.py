@@ -1,4 +1,4 @@
-"""Demarcation: which channel works for which branch, by the table in `association` (DTX-2 to DTX-5, DTX-7)."""
+"""Demarcation: associates channels with branches, by the table in `association` (DTX-2 to DTX-5, DTX-7)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TOLD: Final = {State.ROLLBACK_ONLY: XaStatus.RB_ROLLBACK, State.TIMED_OUT: XaSt
 
 
 class Demarcations:
-    """Which worker works for which branch. Errors as of `Registry`."""
+    """Associates workers with branches. It raises the errors that `Registry` describes."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -36,10 +36,11 @@ class Demarcations:
         owner: str = "",
         vhost: str = "",
     ) -> tuple[XaResult, XaBranch | None]:
-        """`worker` works for `xid` from now on; what it does is enlisted in the branch that is returned.
+        """Associate `worker` with `xid`. Its work is enlisted in the branch that is returned.
 
-        RB_TIMEOUT, and no branch, when one that is joined has timed out. Raises, besides those of the class,
-        LIMIT_EXCEEDED when there are too many branches. A branch belongs to the virtual host that it began in.
+        If the branch to join has timed out, the result is RB_TIMEOUT without a branch. Raises LIMIT_EXCEEDED when
+        there are too many branches, and the errors of the class. A branch belongs to the virtual host in which it
+        began.
         """
         if join and resume:
             raise BrokerError(Condition.COMMAND_INVALID, "join and resume do not go together")
@@ -54,11 +55,11 @@ class Demarcations:
             branch = self._registry.begin(xid, limits, owner, vhost)
         else:
             if given is Demarcation.START:
-                raise BrokerError(Condition.NOT_ALLOWED, f"xid {xid} is known already; join it, or resume")
+                raise BrokerError(Condition.NOT_ALLOWED, f"xid {xid} is already known; join or resume it")
             if at_work is not branch:
                 self._check_free(at_work, xid)
             if branch.state in IN_DOUBT:
-                raise BrokerError(Condition.COMMAND_INVALID, f"xid {xid} is {words(branch)}, nobody can work for it")
+                raise BrokerError(Condition.COMMAND_INVALID, f"xid {xid} is {words(branch)}: work for it cannot start")
             if branch.state is State.TIMED_OUT and join:
                 return XaResult(XaStatus.RB_TIMEOUT), None
             before = branch.associations.get(worker, Association.NOT_ASSOCIATED)
@@ -70,7 +71,7 @@ class Demarcations:
         return XaResult(XaStatus.OK), branch
 
     def end(self, worker: Worker, xid: Xid, *, fail: bool = False, suspend: bool = False) -> XaResult:
-        """`worker` works for `xid` no longer, or not for now. RB_ROLLBACK, RB_TIMEOUT: all of it can only be rolled
+        """End or suspend the association of `worker` with `xid`. RB_ROLLBACK, RB_TIMEOUT: the branch can only be rolled
         back.
         """
         if fail and suspend:
@@ -86,14 +87,16 @@ class Demarcations:
         return XaResult(XaStatus.OK)
 
     def leave(self, worker: Worker) -> None:
-        """`worker` is gone: branches that it has not ended are rolled back (DTX-7); whoever asks is told so."""
+        """Remove `worker`, which is closed. Branches that it has not ended can only be rolled back, and the transaction
+        manager is told so (DTX-7).
+        """
         for branch in self._registry.workers.pop(worker, {}):
             before = branch.associations.pop(worker)
             if before is not Association.ENDED:
                 self._registry.fail(branch)
 
     def _at_work(self, worker: Worker) -> XaBranch | None:
-        """The branch that it works for just now."""
+        """Return the branch that `worker` is working for, or None."""
         for branch in self._registry.workers.get(worker, ()):
             if branch.associations[worker] is Association.ACTIVE:
                 return branch
@@ -102,5 +105,5 @@ class Demarcations:
     def _check_free(self, at_work: XaBranch | None, xid: Xid) -> None:
         if at_work is not None:
             raise BrokerError(
-                Condition.COMMAND_INVALID, f"the channel works for xid {at_work.xid}; end that before it starts {xid}"
+                Condition.COMMAND_INVALID, f"the channel works for xid {at_work.xid}; end that before starting {xid}"
             )

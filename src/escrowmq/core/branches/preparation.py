@@ -1,4 +1,4 @@
-"""Preparing a branch: everything that it does goes into one PREPARE record, and is locked (DTX-8)."""
+"""Preparing a branch: its work goes into one PREPARE record, and its messages are withheld and locked (DTX-8)."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 
 
 KEEP_BYTES: Final = 64 * 1024
-"""Bodies of a run that stay in memory while it is prepared; longer ones are read from the log when they are needed."""
+"""Bytes of bodies up to which a prepared run stays in memory. The bodies of a longer run are read from the log."""
 
 
 class Host(resolution.Host, Protocol):
-    """What preparing needs of the engine."""
+    """The part of the engine that preparing needs."""
 
     pager: Pager
     promised: dict[Queue, tuple[int, int]]
 
 
 class Preparation:
-    """What a branch will be when it is prepared."""
+    """The step from an active to a prepared branch."""
 
     def __init__(self, engine: Host, branch: XaBranch) -> None:
         self._engine = engine
@@ -60,22 +60,24 @@ class Preparation:
             self._runs.append(run)
 
     def check(self) -> None:
-        """Once it is prepared, nothing of it may be refused any more.
+        """Check everything that could prevent a commit, since a prepared branch must be able to commit.
 
-        Raises LIMIT_EXCEEDED if a queue has no room for its messages or it does not fit in one record,
-        PRECONDITION_FAILED if held messages that it settles are not held any more.
+        Raises LIMIT_EXCEEDED if a queue has no room for the branch's messages or the branch does not fit into one
+        record, and PRECONDITION_FAILED if it settles reserved messages that are not reserved any more.
         """
         BranchEffects(self._engine, self._branch).check()
 
     def apply(self) -> int:
-        """Write the record, lock what was settled, give its consumers their credit; what the answer has to wait for."""
+        """Write the record, lock the settled messages, and restore the consumers' credit. Return the LSN up to which
+        the log must be synced before the answer.
+        """
         engine, branch = self._engine, self._branch
         log = engine.log
         items: list[tuple[Item, Sequence[bytes]]] = []
         heads: list[int | None] = []
         for run in self._runs:
             durable = [queue.ident for queue in lasting(run)]
-            if durable or (run.mandatory and run.envelope.durable):  # who commits gets it back, after a restart as well
+            if durable or (run.mandatory and run.envelope.durable):  # the commit returns it, also after a restart
                 head = run_head(durable, mandatory=run.mandatory)
                 items.append((Item.RUN, [head, *encode_block(run.time, run.envelope, run.contents)]))
                 heads.append(len(head))
@@ -101,19 +103,19 @@ class Preparation:
             queue = engine.leave(settlement.consumer, len(settlement.entries))
             queue.unsettled += len(settlement.entries)
             settlement.consumer = queue.getter
-            settlement.undo = RETURN  # whoever held it
+            settlement.undo = RETURN  # whatever the undo was before
         for work in branch.reservations:
             work.pledge(branch.number)
         return log.end_lsn
 
 
 def lasting(run: PreparedRun) -> list[Queue]:
-    """The queues where its messages survive a restart."""
+    """Return the queues on which the messages of `run` survive a restart."""
     return [queue for queue in run.queues if queue.durable and not queue.deleted] if run.envelope.durable else []
 
 
 def head_of(branch: XaBranch, state: State, prepared_at: int) -> Prepared:
-    """What precedes the items in its record."""
+    """Return the head of the branch's record, without its items."""
     return Prepared(
         branch.number,
         state,
@@ -129,7 +131,7 @@ def head_of(branch: XaBranch, state: State, prepared_at: int) -> Prepared:
 
 
 def settlement_items(branch: XaBranch) -> Iterator[tuple[Item, Sequence[bytes]]]:
-    """What was settled, as far as a restart brings it back."""
+    """Yield items for the settled messages that survive a restart."""
     for settlement in branch.settlements:
         queue = settlement.consumer.queue
         positions = durable_positions(queue, settlement.entries)
@@ -145,9 +147,11 @@ def settlement_items(branch: XaBranch) -> Iterator[tuple[Item, Sequence[bytes]]]
 
 
 def captured(branch: XaBranch) -> list[bytes]:
-    """Its record for a snapshot: with the addresses of its blocks; of one that is decided just that it was."""
+    """Return the branch's record for a snapshot. It holds the addresses of its blocks, or for a decided branch only the
+    decision.
+    """
     items: list[tuple[Item, Sequence[bytes]]] = []
-    if branch.state is not State.PREPARED:  # what it locks until the log is synced is back after a restart
+    if branch.state is not State.PREPARED:  # its locked messages are back in their queues after a restart
         return encode_prepare(head_of(branch, branch.state, branch.prepared_at), items)[0]
     for run in branch.runs:
         if run.lsn:
@@ -158,7 +162,7 @@ def captured(branch: XaBranch) -> list[bytes]:
 
 
 def promise_room(engine: Host, run: PreparedRun) -> None:
-    """Keep room for it where messages are refused at a limit: a commit must not be."""
+    """Keep room for `run` in queues that refuse messages at their limit, since its commit must not be refused."""
     for queue in run.queues:
         if queue.refuses:
             count, size = engine.promised.get(queue, (0, 0))
@@ -174,7 +178,7 @@ def _release_room(engine: Host, run: PreparedRun) -> None:
 
 
 def discard(engine: Host, branch: XaBranch) -> None:
-    """The branch is decided: the log need not keep for it what nobody has taken over."""
+    """Release the branch's blocks in the log, as far as no queue has taken them over. The branch is decided."""
     for run in branch.runs:
         _release_room(engine, run)
         if run.retained:

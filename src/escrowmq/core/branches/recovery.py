@@ -1,4 +1,4 @@
-"""Recovery of branches: those that are in doubt come back, with what they lock and what they would bring (DTX-8)."""
+"""Recovery of branches in doubt, with their locked and their withheld messages (DTX-8)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Payload = bytes | memoryview
 
 
 class FoundBranches:
-    """What the records say of prepared branches, by number."""
+    """Prepared branches found in the records, by number."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -35,32 +35,32 @@ class FoundBranches:
     # -- while records are applied
 
     def prepared(self, lsn: int, payload: Payload) -> None:
-        """A PREPARE record."""
+        """Apply a PREPARE record."""
         found = decode_prepare(payload, lsn)
         self._broker.transactions.seen(found.number)
         self._found[found.number] = found
 
     def over(self, number: int) -> None:
-        """The branch is committed, rolled back or forgotten."""
+        """Remove a branch that was committed, rolled back or forgotten."""
         self._broker.transactions.seen(number)
         self._found.pop(number, None)
 
     def forced(self, number: int, *, commit: bool) -> None:
-        """An operator has decided it."""
+        """Note that an operator has decided the branch."""
         state = State.HEURISTIC_COMMITTED if commit else State.HEURISTIC_ROLLED_BACK
         self._found[number] = self._found[number]._replace(state=state, runs=[], settlements=[], reservations=())
 
     # -- at the end
 
     def begin(self) -> None:
-        """All records are applied: branches come back."""
+        """Restore the branches, after all records have been applied."""
         for number, found in self._found.items():
             self._branches[number] = self._broker.branches.restore(found, Xid.decode(found.xid))
             for item in found.settlements:
                 self._locks.setdefault(item.queue, []).append((number, item))
 
     def lock(self, queue: Queue, references: Backlog, deliveries: dict[int, int]) -> None:
-        """Take what branches have settled out of `references`, which are all that the queue holds."""
+        """Take the messages that branches have settled out of `references`, which hold all messages of the queue."""
         locks = self._locks.pop(queue.ident, ())
         for number, item in locks:
             entries: list[Entry] = []
@@ -70,7 +70,7 @@ class FoundBranches:
                 run = Run(block.envelope, reference.first, block.time, reference.lsn, reference.start, expires_at)
                 for position, content in enumerate(block.contents, reference.first):
                     entry = Entry(position, content, run)
-                    entry.deliveries = deliveries.get(position, 0)  # this one counts if it goes back
+                    entry.deliveries = deliveries.get(position, 0)  # the present delivery counts if the entry returns
                     entries.append(entry)
             queue.unsettled += len(entries)
             disposition = Disposition.MODIFIED if item.requeue else Disposition[item.outcome.name]
@@ -78,7 +78,7 @@ class FoundBranches:
         references.remove(merged(some for _, item in locks for some in item.ranges))
 
     def finish(self) -> None:
-        """Queues are filled: find those that messages of branches go to."""
+        """Find the queues of the branches' messages, after the queues have been filled."""
         broker = self._broker
         queues = {queue.ident: queue for queue in broker.directory.durable_queues()}
         for number, found in self._found.items():
@@ -106,7 +106,7 @@ class FoundBranches:
 
 
 def _within(references: Backlog, ranges: list[Range]) -> list[Reference]:
-    """The parts of `references` that lie in `ranges`, in order."""
+    """Return the parts of `references` that lie in `ranges`, in order."""
     found: list[Reference] = []
     for first, length in ranges:
         i = references.find(first)

@@ -1,4 +1,4 @@
-"""The branches that have an xid: found by it, given up, kept within their time (DTX-12, DTX-13)."""
+"""The branches that have an xid: lookup, timeouts and removal (DTX-12, DTX-13)."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from escrowmq.core.records.branches import Prepared
 
 MAX_BRANCHES: Final = 10_000
-"""Branches that are not over; more are refused."""
+"""Maximum number of branches that have not ended; further ones are refused."""
 MAX_OVERDUE: Final = 10_000
-"""Branches that have timed out and whose transaction manager has not asked since; the oldest are forgotten."""
+"""Maximum number of timed-out branches kept for their transaction managers; the oldest are forgotten first."""
 REMEMBER_MS: Final = 30 * 60_000
-"""How long one that has timed out is known."""
+"""How long a timed-out branch stays known."""
 IN_DOUBT: Final = frozenset((State.PREPARED, State.HEURISTIC_COMMITTED, State.HEURISTIC_ROLLED_BACK))
 
 
 class Host(Protocol):
-    """What the registry needs of the engine."""
+    """The part of the engine that the registry needs."""
 
     now: int
     deadlines: Deadlines
@@ -41,8 +41,9 @@ class Host(Protocol):
 class Registry:
     """All branches that have an xid. Errors are BrokerError; a call that raises has changed nothing.
 
-    NOT_FOUND: the xid, or the association, is unknown. NOT_ALLOWED: the xid is known. COMMAND_INVALID: flags or calls
-    that do not go together. ILLEGAL_STATE: the branch is where this cannot be done, or a worker has not ended.
+    NOT_FOUND: the xid, or the association, is unknown. NOT_ALLOWED: the xid is already known. COMMAND_INVALID: the
+    flags or calls exclude each other. ILLEGAL_STATE: the branch's state does not allow the call, or a worker has not
+    ended its association.
     """
 
     def __init__(self, engine: Host, transactions: Transactions, *, max_branches: int = MAX_BRANCHES) -> None:
@@ -55,36 +56,36 @@ class Registry:
 
     @property
     def by_xid(self) -> Mapping[Xid, XaBranch]:
-        """Every branch that is not over, in the order in which they began; not to be changed by the caller."""
+        """Every branch that has not ended, in the order in which they began. The caller must not change the mapping."""
         return self._branches
 
     def find(self, xid: Xid) -> XaBranch:
-        """The branch of that name. Raises NOT_FOUND."""
+        """Return the branch with this xid. Raises NOT_FOUND."""
         branch = self._branches.get(xid)
         if branch is None:
             raise unknown(xid)
         return branch
 
     def views(self) -> list[BranchView]:
-        """Every branch that is not over, in the order in which they began."""
+        """Return a view of every branch that has not ended, in the order in which they began."""
         return [view_of(branch, self._engine.now) for branch in self._branches.values()]
 
     def check_vhost(self, xid: Xid, vhost: str) -> None:
-        """Raises NOT_FOUND for a branch of another virtual host: there it is as good as unknown."""
+        """Raises NOT_FOUND for a branch of another virtual host, as for an unknown xid."""
         branch = self._branches.get(xid)
         if branch is not None and branch.vhost != vhost:
             raise unknown(xid)
 
     def recover(self, vhost: str | None = None) -> list[Xid]:
-        """Every branch (of a virtual host) that is in doubt, or was completed by an operator and is not forgotten
-        (DTX-10).
+        """Return the xids of all branches (of a virtual host) that are in doubt, or that an operator decided and that
+        are not forgotten yet (DTX-10).
         """
         return [
             xid for xid, branch in self._branches.items() if branch.state in IN_DOUBT and vhost in {None, branch.vhost}
         ]
 
     def begin(self, xid: Xid, limits: Limits, owner: str, vhost: str) -> XaBranch:
-        """A new branch. Raises LIMIT_EXCEEDED if there are too many."""
+        """Begin a branch. Raises LIMIT_EXCEEDED if there are too many."""
         if len(self._branches) - len(self._overdue) >= self.max_branches:
             raise BrokerError(Condition.LIMIT_EXCEEDED, f"there are {self.max_branches} transaction branches already")
         number, now = self._transactions.next_number(), self._engine.now
@@ -94,7 +95,7 @@ class Registry:
         return branch
 
     def restore(self, found: Prepared, xid: Xid) -> XaBranch:
-        """A branch comes back, without its work, as a PREPARE record has it."""
+        """Restore a branch from a PREPARE record, without its work."""
         branch = self._branch(found.number, xid, Limits(), found.started, found.owner, found.vhost)
         branch.state = State(found.state)
         branch.timeout = found.timeout
@@ -104,7 +105,7 @@ class Registry:
         return branch
 
     def _branch(self, number: int, xid: Xid, limits: Limits, started: int, owner: str, vhost: str) -> XaBranch:
-        watch = Watch(self._engine.deadlines, 0, _never)  # its age counts from its start, not from its first work
+        watch = Watch(self._engine.deadlines, 0, _never)  # its age counts from the branch's start, not its first work
         watch.start(started)
         branch = XaBranch(
             number,
@@ -123,7 +124,9 @@ class Registry:
     # -- timeouts
 
     def set_timeout(self, xid: Xid, seconds: int) -> None:
-        """The branch may be active for so long, from now on; 0: as long as its bounds allow (DTX-12, TX-13)."""
+        """Set the time, in seconds from now, that the branch may be active. 0: as long as its limits allow (DTX-12,
+        TX-13).
+        """
         branch = self.find(xid)
         if branch.state is State.TIMED_OUT:
             raise BrokerError(Condition.ILLEGAL_STATE, f"xid {xid} has timed out")
@@ -132,7 +135,7 @@ class Registry:
             self._arm(branch)
 
     def get_timeout(self, xid: Xid) -> int:
-        """In seconds."""
+        """Return the branch's timeout in seconds."""
         return self.find(xid).timeout
 
     def _arm(self, branch: XaBranch) -> None:
@@ -143,13 +146,15 @@ class Registry:
             branch.deadline = engine.deadlines.set(at, lambda: self._expire(branch))
 
     def disarm(self, branch: XaBranch) -> None:
-        """It does not expire any more."""
+        """Cancel the branch's timeout."""
         if branch.deadline is not None:
             branch.deadline.cancel()
             branch.deadline = None
 
     def _expire(self, branch: XaBranch) -> None:
-        """It is older than its timeout: undone at once, and remembered for those who will ask."""
+        """Undo a branch that has exceeded its timeout, and keep it so that the transaction manager can learn the
+        reason.
+        """
         branch.step(Input.EXPIRE)
         branch.undo()
         engine = self._engine
@@ -164,27 +169,27 @@ class Registry:
     # -- the end
 
     def fail(self, branch: XaBranch) -> None:
-        """It can only be rolled back, and its work is undone at once (DTX-14)."""
+        """Mark the branch as rollback-only, and undo its work at once (DTX-14)."""
         if branch.state is State.TIMED_OUT:
             return
         branch.step(Input.FAIL)
         branch.undo()
         if branch.deadline is None and branch.state is State.ROLLBACK_ONLY:
             branch.timeout = branch.timeout or DEFAULT_TIMEOUT
-            self._arm(branch)  # nobody need ask for it
+            self._arm(branch)  # the transaction manager may never call again
 
     def over(self, branch: XaBranch) -> None:
-        """Nothing is left of it."""
+        """Drop the branch's work and forget its xid."""
         self.let_go(branch)
         self.forget(branch)
 
     def let_go(self, branch: XaBranch) -> None:
-        """Its work is done or undone."""
+        """Drop the branch's work, which is applied or undone."""
         branch.end()
         self._engine.holders.pop(branch, None)
 
     def forget(self, branch: XaBranch) -> None:
-        """Its xid is unknown from now on."""
+        """Forget the branch's xid."""
         self.disarm(branch)
         del self._branches[branch.xid]
         self._overdue.pop(branch.xid, None)
@@ -201,10 +206,10 @@ def _never() -> None:
 
 
 def words(branch: XaBranch) -> str:
-    """Its state, for people."""
+    """Return the branch's state in words, for error texts."""
     return branch.state.name.lower().replace("_", " ")
 
 
 def unknown(xid: Xid) -> BrokerError:
-    """There is no such branch."""
+    """Return the error for an unknown xid."""
     return BrokerError(Condition.NOT_FOUND, f"no transaction branch with xid {xid}")

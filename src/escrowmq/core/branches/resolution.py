@@ -1,4 +1,4 @@
-"""The outcome of branches: what the commit of each does, and all of it in one record (TX-5, ORD-4, DTX-9)."""
+"""The commit of branches: gathers the effects of each, and applies all of them in one record (TX-5, ORD-4, DTX-9)."""
 
 from __future__ import annotations
 
@@ -21,39 +21,39 @@ if TYPE_CHECKING:
 
 
 class Host(decision.Host, Protocol):
-    """What an outcome needs of the engine."""
+    """The part of the engine that a commit needs."""
 
     settlements: Settlements
 
     def place_dead(self, decision: Decision, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
-        """Add to `decision` what the dead-letter exchange of `queue` makes of entries."""
+        """Add the dead-lettering of `entries` of `queue` to `decision`."""
         ...
 
     def spent(self, queue: Queue, entries: list[Entry]) -> tuple[list[Entry], list[Entry]]:
-        """Those that would be over the queue's delivery limit if they went back, and the others."""
+        """Split `entries` into those whose return would exceed the queue's delivery limit, and the others."""
         ...
 
     def leave(self, consumer: Consumer, count: int) -> Queue:
-        """`count` deliveries are in the consumer's hands no longer."""
+        """Note that the consumer has `count` unsettled deliveries fewer."""
         ...
 
     def settle(self, consumer: Consumer, entries: list[Entry], disposition: Disposition) -> None:
-        """Deliveries are gone, or go back to their places."""
+        """Settle deliveries: remove them, or return them to their places."""
         ...
 
 
 class BranchEffects:
-    """What the commit of one branch does. Gathering it changes nothing; `decision` is written and applied first, and
-    `finish` does the rest.
+    """The effects of committing one branch. Gathering them changes nothing. The caller writes and applies `decision`
+    first, then calls `finish`.
 
-    `returned` has no queue left and was mandatory (TX-11). `bereft`: a queue of it is deleted, and an answer stands on
-    that being on disk as well (TX-8).
+    `returned` holds mandatory messages that have no queue left (TX-11). `bereft` is true if one of its queues was
+    deleted; the answer then also waits until that deletion is on disk (TX-8).
     """
 
     __slots__ = ("_back", "_branch", "_engine", "_left", "bereft", "decision", "returned")
 
     def __init__(self, engine: Host, branch: TransactionBranch, prepared: Sequence[PreparedRun] | None = None) -> None:
-        """`prepared` is what a branch publishes that is prepared."""
+        """Gather the effects. `prepared` holds the published runs of a prepared branch."""
         self._engine = engine
         self._branch = branch
         self._back: list[tuple[Consumer, list[Entry], Disposition]] = []
@@ -98,7 +98,7 @@ class BranchEffects:
         for settlement in self._branch.settlements:
             consumer, entries, disposition = settlement.consumer, settlement.entries, settlement.disposition
             queue = consumer.queue
-            if disposition is Disposition.ACCEPTED:  # almost always
+            if disposition is Disposition.ACCEPTED:  # the common case
                 outcome = Outcome.ACCEPTED
             elif disposition is Disposition.REJECTED:
                 outcome = Outcome.REJECTED
@@ -106,7 +106,7 @@ class BranchEffects:
                 self._back.append((consumer, entries, disposition))
                 continue
             else:
-                # Those that may not go back once more are dead-lettered, which is an effect of this branch too.
+                # Entries over the delivery limit are dead-lettered, which is also an effect of this branch.
                 entries, returning = engine.spent(queue, entries)
                 outcome = Outcome.DELIVERY_LIMIT
                 self._back.append((consumer, returning, disposition))
@@ -122,9 +122,9 @@ class BranchEffects:
             self.decision.remove(queue, entries, outcome)
 
     def check(self) -> None:
-        """Raises LIMIT_EXCEEDED if a queue that refuses at its limit (`reject-publish`) has no room for what was
-        published, or it does not fit in one record; PRECONDITION_FAILED if held messages that it settles are not held
-        any more.
+        """Raises LIMIT_EXCEEDED if a queue that refuses messages at its limit (`reject-publish`) has no room for the
+        published messages, or if the effects do not fit into one record. Raises PRECONDITION_FAILED if reserved
+        messages to be settled are not reserved any more.
         """
         branch = self._branch
         if branch.publications:
@@ -134,7 +134,7 @@ class BranchEffects:
         self.decision.check_size(branch.operations)
 
     def finish(self) -> None:
-        """What was settled is in its consumers' hands no longer, and what was requeued goes back."""
+        """Restore the consumers' credit for settled deliveries, and return requeued entries to their places."""
         for consumer, count in self._left:
             self._engine.leave(consumer, count)
         for consumer, entries, disposition in self._back:
@@ -142,7 +142,7 @@ class BranchEffects:
 
 
 def commit(engine: Host, branch: TransactionBranch) -> CommitResult:
-    """Commit a branch that is not prepared. Raises as `BranchEffects.check`, with nothing applied."""
+    """Commit a branch that is not prepared. Raises as `BranchEffects.check`; in that case nothing is applied."""
     effects = BranchEffects(engine, branch)
     effects.check()
     engine.settlements.flush()
@@ -156,7 +156,9 @@ def commit(engine: Host, branch: TransactionBranch) -> CommitResult:
 
 
 def resolve(engine: Host, branches: Sequence[XaBranch], write: Write) -> list[Publication]:
-    """Commit prepared branches: one record, written by `write`, then all of their effects. What is returned."""
+    """Commit prepared branches: append one record with `write`, then apply their effects. Return the mandatory messages
+    that have no queue left.
+    """
     engine.settlements.flush()
     found = [BranchEffects(engine, branch, branch.runs) for branch in branches]
     decide(engine.log, [effects.decision for effects in found], write)

@@ -1,4 +1,4 @@
-"""Transactions that have no xid: begun, worked for, and committed in one phase by one client (TX rules)."""
+"""Transactions without an xid: one client begins them and commits them in one phase (TX rules)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Host(resolution.Host, Protocol):
-    """What transactions need of the engine."""
+    """The part of the engine that transactions need."""
 
     holders: dict[Holder, None]
 
@@ -34,32 +34,34 @@ class Transactions:
     # -- numbers
 
     def next_number(self) -> int:
-        """A number for a branch, which no branch of this journal has had."""
+        """Return a branch number that no branch of this journal has had."""
         self._last += 1
         return self._last
 
     def seen(self, number: int) -> None:
-        """A record names this branch: the number is not given out again."""
+        """Note a branch number found in a record, so that it is not assigned again."""
         self._last = max(self._last, number)
 
     def counters(self) -> dict[str, int]:
-        """Numbers that must not be given out twice, for a snapshot."""
+        """Return the counters that a snapshot stores, so that no number is assigned twice."""
         return {"next_branch": self._last + 1}
 
     # -- branches
 
     def begin(self, limits: Limits, watch: Watch) -> TransactionBranch:
-        """A new branch. Its age counts from its first work on (TX-13); `watch` may serve one branch after the other."""
+        """Begin a branch. Its age counts from its first work (TX-13). `watch` can be reused for one branch after
+        another.
+        """
         branch = TransactionBranch(self.next_number(), limits, watch, self.give_back)
         self._engine.holders[branch] = None
         return branch
 
     def begin_again(self, branch: TransactionBranch) -> None:
-        """`branch`, which has ended, is the next one (TX-12)."""
+        """Reuse `branch`, which has ended, for the next transaction (TX-12)."""
         branch.renew(self.next_number())
 
     def enlist(self, branch: TransactionBranch, work: Publication | Settlement) -> None:
-        """Add work to a branch. Raises LIMIT_EXCEEDED over its bounds (TX-13)."""
+        """Add work to a branch. Raises LIMIT_EXCEEDED if the branch would exceed its limits (TX-13)."""
         if branch.watch.since is None:
             branch.watch.start(self._engine.now)
         branch.enlist(work)
@@ -71,16 +73,16 @@ class Transactions:
         branch.settle_reservation(work)
 
     def expire(self, branch: TransactionBranch) -> None:
-        """A branch is over its age: nothing of it is applied (TX-13)."""
+        """Undo a branch that has exceeded its maximum age (TX-13)."""
         branch.step(Input.EXPIRE)
         branch.undo()
         self._engine.holders.pop(branch, None)
 
     def commit(self, branch: TransactionBranch) -> CommitResult:
-        """One-phase commit: all effects of the branch in one record (TX-5).
+        """Commit in one phase: all effects of the branch go into one record (TX-5).
 
-        Raises LIMIT_EXCEEDED, with nothing applied, when a queue that refuses at its limit (`reject-publish`) is full,
-        and when it does not fit in one record.
+        Raises LIMIT_EXCEEDED, with nothing applied, if a queue that refuses messages at its limit (`reject-publish`)
+        is full, or if the effects do not fit into one record.
         """
         if branch.empty or branch.state is not State.ACTIVE:
             branch.step(Input.COMMIT_ONE_PHASE)
@@ -97,15 +99,15 @@ class Transactions:
         return resolution.commit(self._engine, branch)
 
     def rollback(self, branch: TransactionBranch) -> None:
-        """Drop what the branch published; its settlements never happened (TX-4)."""
+        """Drop the messages that the branch published, and undo its settlements (TX-4)."""
         branch.step(Input.ROLLBACK)
         branch.undo()
 
     def close(self, branch: TransactionBranch) -> None:
-        """The same, and no other branch follows."""
+        """Roll back the branch and close its watch: no further branch follows."""
         self.rollback(branch)
         self._engine.holders.pop(branch, None)
 
     def give_back(self, settlement: Settlement) -> None:
-        """Undo a settlement by RETURN."""
+        """Undo a settlement whose undo is RETURN: its deliveries return to their places."""
         self._engine.settle(settlement.consumer, settlement.entries, Disposition.MODIFIED)

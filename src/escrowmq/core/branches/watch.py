@@ -1,4 +1,4 @@
-"""Seeing to the age of transactions (TX-13), cheaply for the many that end in time."""
+"""The age limit of transactions (TX-13), at no cost for transactions that end in time."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from escrowmq.core.deadlines import Deadline, Deadlines
 
 
 class Watch:
-    """Sees to the age of one branch after the other, those of a channel say, with one deadline for all of them.
+    """Enforces the age limit of successive branches, such as those of one channel, with a single deadline.
 
-    It looks again when the oldest age that it knows of has come, so that a branch that ends in time costs nothing.
+    The deadline is set again only when it has passed, so a branch that ends in time costs nothing.
     """
 
     __slots__ = ("_deadline", "_deadlines", "_expired", "_limit", "since")
 
     def __init__(self, deadlines: Deadlines, limit: int, expired: Callable[[], None]) -> None:
-        """`expired` is called when a branch is older than `limit` milliseconds; 0: never."""
+        """Call `expired` when a branch is older than `limit` milliseconds; 0: never."""
         self._deadlines = deadlines
         self._limit = limit
         self._expired = expired
         self._deadline: Deadline | None = None
-        self.since: int | None = None  # when the present branch got its first work
+        self.since: int | None = None  # time of the present branch's first work
 
     def start(self, now: int) -> None:
-        """The present branch got its first work."""
+        """Start measuring the age of the present branch, which got its first work."""
         self.since = now
         if self._limit and self._deadline is None:
             self._deadline = self._deadlines.set(now + self._limit, self._look)
 
     def stop(self) -> None:
-        """The present branch has ended."""
+        """Stop measuring: the present branch has ended."""
         self.since = None
 
     def close(self) -> None:
-        """No further branches."""
+        """Cancel the deadline: no further branches follow."""
         self.since = None
         if self._deadline is not None:
             self._deadline.cancel()

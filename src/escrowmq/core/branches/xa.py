@@ -1,4 +1,4 @@
-"""What the calls of distributed transactions answer."""
+"""The results of calls in distributed transactions."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ if TYPE_CHECKING:
 
 
 class XaStatus(IntEnum):
-    """The outcome of a call; the numbers are those of the dtx classes' `flags`."""
+    """The status of a call. The numbers are those of `flags` in the dtx classes."""
 
     RB_ROLLBACK = 1
-    """The branch is rolled back, or can only be."""
+    """The branch is rolled back, or can only be rolled back."""
     RB_TIMEOUT = 2
-    """The same, since it was older than its timeout."""
+    """As RB_ROLLBACK, because the branch exceeded its timeout."""
     HEUR_HAZ = 3
     HEUR_COM = 4
-    """An operator has committed it."""
+    """An operator has committed the branch."""
     HEUR_RB = 5
-    """An operator has rolled it back."""
+    """An operator has rolled the branch back."""
     HEUR_MIX = 6
     RDONLY = 7
-    """It had no work, and is forgotten."""
+    """The branch had no work, and is forgotten."""
     OK = 8
 
 
 class XaResult(NamedTuple):
-    """`lsn` is what the answer has to wait for (0: nothing); `returned` has no queue left and was mandatory (TX-11).
+    """The result of a call.
 
-    `reason` says, for the log, why something was rolled back that was not asked to be.
+    The answer waits for a sync up to `lsn` (0: no wait). `returned` holds mandatory messages that have no queue left
+    (TX-11). `reason` is for the log: why the broker rolled the branch back although no client asked for it.
     """
 
     status: XaStatus
@@ -42,7 +43,7 @@ class XaResult(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What a branch does to one queue."""
+    """The number and bytes of the messages that a branch affects on one queue."""
 
     vhost: str
     queue: str

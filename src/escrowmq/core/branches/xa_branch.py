@@ -1,4 +1,4 @@
-"""A branch of a distributed transaction: named by its xid, worked for by channels, decided by a transaction manager."""
+"""A branch of a distributed transaction: its name is an xid, and a transaction manager decides it."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from escrowmq.core.reservations.reservation import ReservationSettlement
 
 DEFAULT_TIMEOUT: Final = 60
-"""Seconds that a branch may be active."""
+"""Default number of seconds that a branch may be active."""
 MAX_OWNER: Final = 255
-"""Characters of an owner's name that are kept."""
+"""Number of characters of an owner's name that are kept."""
 UNDONE: Final = frozenset((State.ROLLBACK_ONLY, State.TIMED_OUT))
-"""States in which its work is undone already."""
+"""States in which a branch's work is already undone."""
 
 
 class LoggedContents(Sequence[bytes]):
-    """The bodies of a block, read from the log when they are needed, and not kept."""
+    """The bodies of a block. They are read from the log at each use and not kept in memory."""
 
     __slots__ = ("_count", "_lsn", "_pager")
 
@@ -59,9 +59,9 @@ class LoggedContents(Sequence[bytes]):
 
 @dataclass(slots=True, eq=False)
 class PreparedRun:
-    """Messages of a prepared branch, and the queues that they go to on commit.
+    """Messages of a prepared branch, and the queues that receive them on commit.
 
-    Their block lies at `lsn` (0: in memory alone), from `time` on; the log keeps `retained` messages there for them.
+    Their block is at `lsn` (0: only in memory) and bears the time `time`. The log retains `retained` messages of it.
     """
 
     envelope: Envelope
@@ -75,10 +75,10 @@ class PreparedRun:
 
 
 class XaBranch(TransactionBranch):
-    """A branch that is known by its xid.
+    """A branch that has an xid.
 
-    `associations` says where each worker stands; `runs` is what was published, once it is prepared. `lsn` is what an
-    answer has to wait for that says how it stands now.
+    `associations` holds the association of each worker; `runs` holds the published messages once the branch is
+    prepared. An answer that reveals the branch's present state waits for a sync up to `lsn`.
     """
 
     __slots__ = (
@@ -119,9 +119,9 @@ class XaBranch(TransactionBranch):
         self.lsn = 0
 
     def enlist(self, work: Publication | Settlement) -> None:
-        """As of any branch; what comes for one that is to be rolled back is dropped, or goes back at once (DTX-14).
+        """Enlist work as in any branch, but undo it at once if the branch can only be rolled back (DTX-14).
 
-        Raises LIMIT_EXCEEDED over the bounds (TX-13); all of it is to be rolled back then.
+        Raises LIMIT_EXCEEDED over the limits (TX-13); the branch can only be rolled back then.
         """
         if self.state not in UNDONE:
             super().enlist(work)
@@ -129,16 +129,16 @@ class XaBranch(TransactionBranch):
             self.take_back(work)
 
     def settle_reservation(self, work: ReservationSettlement) -> None:
-        """As of any branch; not if it is to be rolled back."""
+        """Enlist the settlement as in any branch, but ignore it if the branch can only be rolled back."""
         if self.state not in UNDONE:
             super().settle_reservation(work)
 
     def bounded(self, timeout: int) -> int:
-        """The timeout that it gets if so many seconds are asked for (0: any number): no more than its bounds allow."""
+        """Return the timeout, in seconds, for a requested one (0: any). It does not exceed the branch's limits."""
         most = self.limits.age and max(self.limits.age // 1000, 1)
         return min(timeout, most) if timeout and most else timeout or most
 
     @property
     def occupied(self) -> bool:
-        """A worker has not ended its association (DTX-4)."""
+        """Whether a worker has not ended its association yet (DTX-4)."""
         return any(a in (Association.ACTIVE, Association.SUSPENDED) for a in self.associations.values())

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from escrowmq.core.queues.queue import Queue
 
 STEP: Final = 500
-"""Messages that are counted in one step."""
+"""Number of messages that are counted in one step."""
 
 
 def view_of(branch: XaBranch, now: int) -> BranchView:
-    """The branch as it stands at `now`; queues that are deleted are left out."""
+    """Return a view of the branch at the time `now`. Deleted queues are left out."""
     steps = viewing(branch, now)
     while True:
         try:
@@ -30,7 +30,7 @@ def view_of(branch: XaBranch, now: int) -> BranchView:
 
 
 def viewing(branch: XaBranch, now: int) -> Generator[None, None, BranchView]:
-    """`view_of` in steps of at most `STEP` messages: a branch may have hundreds of thousands."""
+    """Do the work of `view_of` in steps of at most `STEP` messages, since a branch may have hundreds of thousands."""
     published: list[tuple[Queue, int, int]] = []
     for publication in list(branch.publications):
         size = yield from _bytes_of(publication.contents)

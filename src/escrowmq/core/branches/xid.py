@@ -9,27 +9,27 @@ from escrowmq.core.conditions import BrokerError, Condition
 
 _HEAD: Final = struct.Struct(">IBB")  # format id, lengths of gtrid and bqual
 MAX_PART: Final = 64
-"""Bytes of a global transaction id, and of a branch qualifier."""
+"""Maximum length in bytes of a global transaction id, and of a branch qualifier."""
 MAX_FORMAT: Final = (1 << 32) - 1
 
 
 class Xid(NamedTuple):
-    """Two are equal only if format id, global transaction id and branch qualifier are (DTX-13)."""
+    """An xid. Two xids are equal only if format id, global transaction id and branch qualifier are equal (DTX-13)."""
 
     format_id: int
     gtrid: bytes
     bqual: bytes
 
     def encode(self) -> bytes:
-        """As in the longstr of the dtx classes; the journal has it so, too. Raises INVALID_ARGUMENT if a part is out
-        of range.
+        """Encode the xid as in the longstr of the dtx classes. The journal uses the same encoding. Raises
+        INVALID_ARGUMENT if a part is out of range.
         """
         self.check()
         return _HEAD.pack(self.format_id, len(self.gtrid), len(self.bqual)) + self.gtrid + self.bqual
 
     @classmethod
     def decode(cls, data: bytes | memoryview) -> Xid:
-        """What `encode` wrote. Raises INVALID_ARGUMENT for anything else."""
+        """Decode the result of `encode`. Raises INVALID_ARGUMENT for any other bytes."""
         if len(data) < _HEAD.size:
             raise _malformed(f"it has {len(data)} bytes, at least {_HEAD.size} are needed")
         format_id, gtrid, bqual = _HEAD.unpack_from(data)
@@ -42,7 +42,7 @@ class Xid(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Xid:
-        """The way back from `str`. Raises INVALID_ARGUMENT."""
+        """Parse the text form that `str` returns. Raises INVALID_ARGUMENT."""
         try:
             format_id, gtrid, bqual = text.split(":")
             xid = cls(int(format_id), bytes.fromhex(gtrid), bytes.fromhex(bqual))
@@ -51,7 +51,7 @@ class Xid(NamedTuple):
         return xid.check()
 
     def check(self) -> Xid:
-        """Itself. Raises INVALID_ARGUMENT if a part is out of range."""
+        """Return the xid itself. Raises INVALID_ARGUMENT if a part is out of range."""
         if not 0 <= self.format_id <= MAX_FORMAT:
             raise _malformed(f"its format id {self.format_id} is not in 0 to {MAX_FORMAT}")
         if len(self.gtrid) > MAX_PART or len(self.bqual) > MAX_PART:
