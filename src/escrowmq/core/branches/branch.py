@@ -215,7 +215,9 @@ class TransactionBranch:
         return after
 
     def renew(self, number: int) -> None:
-        """Start the next branch in this object, under another number. A new object would cost more for a small branch."""
+        """Start the next branch in this object, under another number. A new object would cost more for a small
+        branch.
+        """
         self.number = number
         self.state = State.ACTIVE
         self.operations = self.bytes = 0

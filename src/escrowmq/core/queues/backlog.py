@@ -1,4 +1,4 @@
-"""The part of a queue that is not in memory: references into the log, in compact arrays."""
+"""The backlog, which is the part of a queue that is not in memory: references into the log, in compact arrays."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from escrowmq.core.records.references import Range, Reference
 
 
 class Backlog:
-    """References in order of position, taken from the front and added at the end.
+    """References in order of position. They are taken from the front and added at the end.
 
-    A reference stands for a whole run, so ten million messages that came in runs cost a few bytes each at most, and
-    24 bytes each if every one came alone.
+    A reference stands for a whole run. Ten million messages that arrived in runs therefore cost at most a few bytes
+    each; if each arrived alone, they cost 24 bytes each.
     """
 
     __slots__ = ("_head", "counts", "firsts", "indexes", "lsns", "messages")
@@ -29,14 +29,14 @@ class Backlog:
 
     @classmethod
     def of(cls, *references: Reference) -> Backlog:
-        """Just these, which are in order."""
+        """Return a backlog of these references, which must be in order."""
         made = cls()
         for reference in references:
             made.append(*reference)
         return made
 
     def __len__(self) -> int:
-        """Number of messages."""
+        """Return the number of messages."""
         return self.messages
 
     def __iter__(self) -> Iterator[Reference]:
@@ -48,7 +48,7 @@ class Backlog:
         return i is not None and self.firsts[i] <= position < self.firsts[i] + self.counts[i]
 
     def append(self, first: int, count: int, lsn: int, index: int) -> None:
-        """Add a reference behind the others."""
+        """Add a reference at the end."""
         self.firsts.append(first)
         self.counts.append(count)
         self.lsns.append(lsn)
@@ -57,26 +57,28 @@ class Backlog:
 
     @property
     def begin(self) -> int:
-        """Number of the first reference, for `at`."""
+        """Return the number of the first reference, for `at`."""
         return self._head
 
     @property
     def end(self) -> int:
-        """Number behind the last reference."""
+        """Return the number after that of the last reference."""
         return len(self.firsts)
 
     def at(self, i: int) -> Reference:
-        """Reference number `i`, from `begin` to `end` - 1."""
+        """Return reference number `i`, which is between `begin` and `end` - 1."""
         return Reference(self.firsts[i], self.counts[i], self.lsns[i], self.indexes[i])
 
     def find(self, position: int) -> int | None:
-        """Number of the last reference that begins at or before `position`, or of the first one; None if empty."""
+        """Return the number of the last reference that begins at or before `position`. If there is none, return that of
+        the first one; None if the backlog is empty.
+        """
         if self._head == len(self.firsts):
             return None
         return max(bisect_right(self.firsts, position, self._head) - 1, self._head)
 
     def within(self, first: int, length: int) -> Iterator[Reference]:
-        """The parts of the references that lie among `length` positions from `first` on."""
+        """Yield the parts of the references that lie in the `length` positions from `first` on."""
         i, behind = self.find(first), first + length
         while i is not None and i < len(self.firsts) and self.firsts[i] < behind:
             begin, count, lsn, start = self.at(i)
@@ -86,12 +88,12 @@ class Backlog:
             i += 1
 
     def peek(self) -> Reference:
-        """The first reference. IndexError if there is none."""
+        """Return the first reference. Raises IndexError if there is none."""
         i = self._head
         return Reference(self.firsts[i], self.counts[i], self.lsns[i], self.indexes[i])
 
     def take(self, most: int) -> Reference:
-        """Remove and return the first reference, or its first `most` messages."""
+        """Remove and return the first reference, but no more than its first `most` messages."""
         i = self._head
         first, count, lsn, index = self.firsts[i], self.counts[i], self.lsns[i], self.indexes[i]
         if count > most:
@@ -107,8 +109,8 @@ class Backlog:
         return Reference(first, count, lsn, index)
 
     def split(self, most: int, parts: int, before: int = 0) -> Backlog:
-        """Remove and return the first references, at most `parts`, with at most `most` messages (the last reference may
-        be divided); with `before`, those alone that begin before that position.
+        """Remove and return the first references: at most `parts` of them, with at most `most` messages. The last one
+        may be divided. With `before`, only references that begin before that position are taken.
         """
         begin = self._head
         stop = min(begin + parts, len(self.firsts))
@@ -141,7 +143,7 @@ class Backlog:
         self.messages = self._head = 0
 
     def remove(self, ranges: list[Range]) -> None:
-        """Take out the positions of `ranges` (sorted, disjoint); what is not there is passed over."""
+        """Remove the positions of `ranges`, which are sorted and disjoint. Positions that are not there are ignored."""
         if not ranges:
             return
         kept = Backlog()
@@ -161,7 +163,9 @@ class Backlog:
         self.replace(kept)
 
     def move(self, moved: Mapping[int, tuple[int, int]]) -> None:
-        """Messages lie elsewhere now: position → (LSN of the block, number in it). Others are passed over."""
+        """Change the addresses of messages: position → (LSN of the block, number in it). Positions that are not there
+        are ignored.
+        """
         order = sorted(moved)
         kept = Backlog()
         for first, count, lsn, index in self:
@@ -188,13 +192,16 @@ class Backlog:
         self.replace(kept)
 
     def lying_in(self, begin: int, end: int, first_lsn: int, end_lsn: int) -> list[int]:
-        """Which of the references number `begin` up to `end` name blocks in [`first_lsn`, `end_lsn`) of the log."""
+        """Return which of the references `begin` to `end` - 1 refer to blocks in [`first_lsn`, `end_lsn`) of the
+        log.
+        """
         return [i for i, lsn in enumerate(self.lsns[begin:end], begin) if first_lsn <= lsn < end_lsn]
 
     def substitute(self, changes: list[tuple[int, int, list[Reference]]]) -> None:
-        """References number `i` up to `j` become others, which name the same positions, for each (`i`, `j`, others).
+        """For each (`i`, `j`, others), replace references `i` to `j` - 1 by `others`, which name the same positions.
 
-        Changes are in order and disjoint. What lies behind them moves at most once, however many there are.
+        The changes are in order and disjoint. Later references are shifted at most once, however many changes there
+        are.
         """
         if all(j - i == len(others) for i, j, others in changes):
             for i, _, others in changes:
@@ -213,12 +220,12 @@ class Backlog:
             column[begin:end] = window
 
     def columns(self) -> tuple[array[int], array[int], array[int], array[int]]:
-        """Copies of the columns: first positions, LSNs of blocks, counts, numbers in the blocks."""
+        """Return copies of the columns: first positions, LSNs of blocks, counts, numbers in the blocks."""
         head = self._head
         return self.firsts[head:], self.lsns[head:], self.counts[head:], self.indexes[head:]
 
     def join(self, other: Backlog, begin: int) -> None:
-        """Add the references of `other` from number `begin` on behind the others."""
+        """Append the references of `other` from number `begin` on."""
         self.firsts += other.firsts[begin:]
         self.lsns += other.lsns[begin:]
         self.counts += other.counts[begin:]

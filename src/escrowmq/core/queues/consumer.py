@@ -1,4 +1,4 @@
-"""A subscription to a queue: its receiver, its credit, and what it waits for while it cannot be served."""
+"""A subscription to a queue: its receiver, its credit, and the event that it waits for while it cannot be served."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _NO_OPTIONS: Final = ConsumerOptions()
 
 
 class Consumer:
-    """A subscription of `receiver` to `queue`, without credit unless `credit` says otherwise.
+    """A subscription of `receiver` to `queue`. Without `credit` it starts with no credit.
 
-    With `auto_settle` entries are settled as they are handed over. `tag` and `view` belong to the protocol; `label` is
-    what the log calls it; `cursor` is where it stands in a stream. `attached` and `listed` belong to the queue's
-    rotation: whether the consumer is one of the queue's, and whether it is in line to be served.
+    With `auto_settle` entries are settled as they are delivered. `tag` and `view` belong to the protocol. `label` is
+    the consumer's name in the log. `cursor` is its position in a stream. `attached` and `listed` belong to the queue's
+    rotation: whether the queue has this consumer, and whether the consumer is in line to be served.
     """
 
     __slots__ = (
@@ -69,16 +69,16 @@ class Consumer:
         self.listed = False
         self.draining = False
 
-    # -- what the queue asks
+    # -- called by the queue
 
     def room(self) -> int:
-        """How many entries its credit allows now."""
+        """Return the number of entries that its credit allows now."""
         left = self.credit.left
         window = self.window
         return left if window is None or window.credit > left else window.credit
 
     def ready(self) -> bool:
-        """Whether it can be served now. If not, whatever it waits for wakes it."""
+        """Whether the consumer can be served now. If not, the event that it waits for wakes it."""
         if self.credit.left <= 0 or self.receiver is None:
             return False
         window = self.window
@@ -91,19 +91,19 @@ class Consumer:
         return True
 
     def spend(self, count: int) -> None:
-        """`count` entries are handed over."""
+        """Spend credit for `count` delivered entries."""
         self.credit.spend(count)
         if self.window is not None:
             self.window.credit -= count
 
-    # -- what gives it room
+    # -- events that restore credit
 
     def wake(self) -> None:
-        """It may have room again: the queue is to look at it."""
+        """Put the consumer back in line, since it may have credit again."""
         self.queue.wake(self)
 
     def settled(self, count: int) -> None:
-        """`count` of its deliveries are settled, or went back."""
+        """Restore credit for `count` deliveries that were settled or returned."""
         self.credit.settled(count)
         window = self.window
         if window is not None:
@@ -111,41 +111,41 @@ class Consumer:
         if self.listed or not self.attached:
             return
         if window is not None and window.waiting:
-            window.line_up(self)  # what it gives back is for the others first
+            window.line_up(self)  # other waiting consumers get the restored credit first
         else:
             self.queue.consumers.admit(self)
 
     def completed(self, count: int) -> None:
-        """Its receiver has completed `count` transfers."""
+        """Restore credit for `count` transfers that the receiver has completed."""
         self.credit.completed(count)
         self.wake()
 
     def grant(self, count: int) -> None:
-        """Its receiver asks for `count` entries more."""
+        """Add credit for `count` entries, as the receiver asks."""
         self.credit.grant(count)
         self.wake()
 
     def allow(self, count: int) -> None:
-        """Its receiver asks for `count` entries from now on; a drain that has not ended is forgotten."""
+        """Set the credit to `count` entries, as the receiver asks. A drain that has not ended is abandoned."""
         self.draining = False
         self.credit.allow(count)
         self.wake()
 
     def stop(self) -> None:
-        """Its receiver wants nothing more until it grants credit again."""
+        """Cancel the credit. The consumer is served again when its receiver grants credit."""
         self.draining = False
         self.credit.cancel()
 
     def drain(self) -> None:
-        """Use up the credit with what there is. `Receiver.drained` is called once, at the end of this or a later turn,
-        when nothing is left that the consumer could have; what is left of the credit is gone then.
+        """Use up the credit with the available entries, then cancel the rest. `Receiver.drained` is called once, at the
+        end of this or a later turn, when no entry is left that the consumer could get.
         """
         self.draining = True
         self.queue.consumers.draining[self] = None
         self.wake()
 
     def end_drain(self) -> None:
-        """Nothing is left that it could have."""
+        """End the drain: no entry is left that the consumer could get."""
         if self.draining and self.receiver is not None:
             self.draining = False
             self.receiver.drained(self, self.credit.cancel())

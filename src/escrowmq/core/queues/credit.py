@@ -1,4 +1,4 @@
-"""Credit: how many more entries a consumer may be given, and which event gives spent credit back.
+"""Credit: the number of entries that a consumer may still receive, and the event that restores spent credit.
 
 | event     | SETTLEMENT | COMPLETION | RECEIVER |
 |-----------|------------|------------|----------|
@@ -9,9 +9,9 @@
 | allowed   | = n        | = n        | = n      |
 | cancelled | = 0        | = 0        | = 0      |
 
-Zero credit means that nothing is delivered; unlimited credit is `UNLIMITED`. Deliveries made before the credit was
-allowed anew or cancelled give nothing back. The unit is a message. A limit in bytes would be a second `Credit` of the
-consumer, asked in `Consumer.room` and spent in `Consumer.spend`.
+With zero credit nothing is delivered; unlimited credit is `UNLIMITED`. Deliveries made before the credit was set anew
+or cancelled restore nothing. The unit is a message. A limit in bytes would be a second `Credit` of the consumer, read
+in `Consumer.room` and spent in `Consumer.spend`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UNLIMITED: Final = 1 << 60
 
 
 class Replenishment(Enum):
-    """The event that gives spent credit back."""
+    """The event that restores spent credit."""
 
     SETTLEMENT = auto()
     """A delivery was settled or returned: the prefetch limit of AMQP 0-9-1."""
@@ -38,7 +38,7 @@ class Replenishment(Enum):
 
 
 class Credit:
-    """The credit of one consumer. `left` is what it may still be given, `used` what may come back."""
+    """The credit of one consumer. `left` can still be spent; `used` is spent and can be restored."""
 
     __slots__ = ("by", "left", "used")
 
@@ -48,17 +48,17 @@ class Credit:
         self.used = 0
 
     def spend(self, count: int) -> None:
-        """`count` entries were delivered."""
+        """Spend credit for `count` delivered entries."""
         self.left -= count
         self.used += count
 
     def settled(self, count: int) -> None:
-        """`count` deliveries were settled, or went back to their queue."""
+        """Note that `count` deliveries were settled, or returned to their queue."""
         if self.by is Replenishment.SETTLEMENT:
             self._restore(count)
 
     def completed(self, count: int) -> None:
-        """The receiver has completed `count` transfers."""
+        """Note that the receiver has completed `count` transfers."""
         if self.by is Replenishment.COMPLETION:
             self._restore(count)
 
@@ -68,16 +68,16 @@ class Credit:
         self.left += count
 
     def grant(self, count: int) -> None:
-        """The receiver asks for `count` entries more."""
+        """Add credit for `count` entries."""
         self.left += count
 
     def allow(self, count: int) -> None:
-        """The receiver asks for `count` entries from now on, whatever it asked for before."""
+        """Set the credit to `count` entries, whatever it was before."""
         self.left = count
         self.used = 0
 
     def cancel(self) -> int:
-        """Nothing more is to be delivered; how much credit was left."""
+        """Set the credit to zero; return the credit that was left."""
         unused, self.left, self.used = self.left, 0, 0
         return unused
 
@@ -85,7 +85,7 @@ class Credit:
 class Window:
     """Credit that several consumers share: a channel's global prefetch limit. A `limit` of 0 is unlimited.
 
-    A consumer that could be served but for the window waits here, in the order in which the window is passed on.
+    A consumer that only lacks this shared credit waits here. Waiting consumers get the credit in their order.
     """
 
     __slots__ = ("credit", "limit", "waiting")
@@ -96,18 +96,20 @@ class Window:
         self.waiting: OrderedDict[Consumer, None] = OrderedDict()
 
     def resize(self, limit: int) -> None:
-        """Change the limit; what is in use stays in use."""
+        """Change the limit. Credit that is in use stays in use."""
         used = (self.limit or UNLIMITED) - self.credit
         self.limit = limit
         self.credit = (limit or UNLIMITED) - used
 
     def line_up(self, consumer: Consumer) -> None:
-        """`consumer` waits behind all others."""
+        """Let `consumer` wait for credit, behind all others."""
         self.waiting[consumer] = None
         self.waiting.move_to_end(consumer)
 
     def offer(self) -> bool:
-        """Wake as many waiting consumers as there is credit. True if others wait: these may not use all of it."""
+        """Wake as many waiting consumers as there is credit. Return True if others wait, since the woken consumers may
+        not use all of it.
+        """
         for _ in range(min(self.credit, len(self.waiting))):
             consumer, _none = self.waiting.popitem(last=False)
             consumer.wake()

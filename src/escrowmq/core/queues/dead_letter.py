@@ -1,4 +1,4 @@
-"""Dead-lettering: what a message that leaves a queue unprocessed becomes, and when it is going in circles."""
+"""Dead-lettering: the envelope of a dead-lettered message, and the detection of dead-letter cycles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def dead_envelope(envelope: Envelope, queue: Queue, outcome: Outcome, now: int) -> Envelope:
-    """The envelope of the message as the dead-letter exchange gets it: a longer history, no time to live."""
+    """Return the envelope for the dead-letter exchange, with one more death in its history and no time to live."""
     reason = DEATH_REASONS[outcome]
     keys = (envelope.routing_key, *envelope.extra_keys)
     seen = next((death for death in envelope.deaths if death.queue == queue.name and death.reason == reason), None)
@@ -41,7 +41,9 @@ def dead_envelope(envelope: Envelope, queue: Queue, outcome: Outcome, now: int) 
 
 
 def circular(deaths: tuple[Death, ...], queue: str) -> bool:
-    """Whether going to `queue` closes a circle in which nobody rejected the message: such a message is dropped."""
+    """Whether `queue` closes a dead-letter cycle in which no consumer rejected the message. Such a message is
+    dropped.
+    """
     names = [death.queue for death in deaths]
     if queue not in names:
         return False

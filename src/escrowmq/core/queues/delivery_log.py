@@ -1,4 +1,4 @@
-"""Deliveries in the log, for the audit: which messages were handed to whom. Off unless `journal.detail` asks for it."""
+"""Records of deliveries for the audit: each message and the consumer that received it. `journal.detail` enables it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from escrowmq.core.records.deliveries import REDELIVERED, SETTLED, Delivered, Pa
 
 
 class Host(Protocol):
-    """What this needs of the broker."""
+    """The part of the broker that recording needs."""
 
     now: int
     log: Log
 
 
 class Deliveries:
-    """What was handed out in this turn, until `flush` writes it down."""
+    """The deliveries of this turn, until `flush` writes them."""
 
     __slots__ = ("_host", "_waiting")
 
@@ -33,7 +33,7 @@ class Deliveries:
         self._waiting: dict[Queue, list[Part]] = {}
 
     def note(self, queue: Queue, consumer: str, entries: Sequence[Entry], *, settled: bool) -> None:
-        """`entries` go to a client. Those that are not in the log are not told of."""
+        """Note that `entries` are delivered to a client. Entries that are not in the log are not recorded."""
         if not (queue.durable and queue.logged):
             return
         flags = SETTLED if settled else 0
@@ -46,11 +46,11 @@ class Deliveries:
             parts.append(Part(consumer, flags, ranges_of(fresh)))
 
     def flush(self) -> None:
-        """Append the records. To be called before it is recorded what became of the deliveries."""
+        """Append the records. The caller records settlements of these deliveries only afterwards."""
         if not self._waiting:
             return
         for queue, parts in self._waiting.items():
             if parts:
-                queue.record_delivered()  # whoever knows of the delivery knows that it has to be marked next time
+                queue.record_delivered()  # so that the next delivery is marked as redelivered, too
                 self._host.log.append(Kind.DELIVERIES, encode_deliveries(Delivered(queue.ident, self._host.now, parts)))
         self._waiting.clear()

@@ -1,4 +1,4 @@
-"""The discipline of a queue: the order in which it gives out its entries, as an interface (ORD-1, ORD-2, ORD-6)."""
+"""The interface of queue disciplines, which order the entries of a queue (ORD-1, ORD-2, ORD-6)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from escrowmq.core.queues.backlog import Backlog
 from escrowmq.core.records.blocks import Block
 from escrowmq.core.records.references import Reference
 
-ENTRY_COST: Final = 160  # bytes that an entry in memory costs beside its body
-HEAVY: Final = 1024  # bytes of a header above which it counts, too
+ENTRY_COST: Final = 160  # bytes that an entry in memory costs in addition to its body
+HEAVY: Final = 1024  # bytes above which a header counts, too
 
 
 class Pager(Protocol):
-    """Brings content from the log, and puts content there that is in memory alone."""
+    """Loads content from the log, and stores content there that is only in memory."""
 
     def load(self, reference: Reference) -> Block: ...
 
@@ -23,8 +23,8 @@ class Pager(Protocol):
 
 
 class Detached(NamedTuple):
-    """Messages that have left an ordering: one that was in memory, or references to those that were not; and how often
-    each has been delivered.
+    """Messages that have left a discipline, and how often each has been delivered: one message that was in memory, or
+    references to messages that were not.
     """
 
     what: Entry | Backlog
@@ -32,74 +32,76 @@ class Detached(NamedTuple):
 
     @property
     def messages(self) -> int:
-        """How many they are."""
+        """Return the number of messages."""
         return 1 if isinstance(self.what, Entry) else self.what.messages
 
     @property
     def parts(self) -> int:
-        """How many references they take."""
+        """Return the number of references that they need."""
         return 1 if isinstance(self.what, Entry) else len(self.what.firsts)
 
 
 class Discipline(Protocol):
-    """What a queue needs of an ordering."""
+    """The operations that a queue needs."""
 
     def __len__(self) -> int: ...
 
     def append(self, run: Run, contents: Sequence[bytes]) -> None:
-        """A run takes its place behind everything that is there."""
+        """Add a run at the end."""
         ...
 
     def take(self, most: int) -> list[Entry]:
-        """Remove and return at most `most` entries; at least one if there is any."""
+        """Remove and return at most `most` entries, and at least one if there is any."""
         ...
 
     def put_back(self, entries: list[Entry]) -> None:
-        """Entries return to their places in publication order (ORD-2)."""
+        """Return entries to their places in publication order (ORD-2)."""
         ...
 
     def peek(self) -> Entry | None:
-        """The entry that comes next."""
+        """Return the next entry without removing it."""
         ...
 
     def clear(self) -> list[Reference]:
-        """Forget everything; what was there (LSN 0: it was in memory alone)."""
+        """Remove everything; return references to it (LSN 0: the content was only in memory)."""
         ...
 
     def references(self) -> Iterator[Reference]:
-        """Everything that is there, without changing it."""
+        """Yield references to all entries without changing anything."""
         ...
 
     def in_memory(self) -> list[Entry]:
-        """The entries that are in memory; a copy, quickly made, since a snapshot asks for it between two turns."""
+        """Return a copy of the list of entries in memory. It must be fast, since a snapshot calls it between two
+        turns.
+        """
         ...
 
     def loaded(self, start: int, most: int) -> list[Entry]:
-        """At most `most` of the entries that are in memory, from number `start` on in an order of no meaning."""
+        """Return at most `most` of the entries in memory, from number `start` on, in an unspecified order."""
         ...
 
     def backlogs(self) -> list[Backlog]:
-        """The parts that are in the log alone."""
+        """Return the parts that are only in the log."""
         ...
 
     def known_deliveries(self) -> dict[int, int]:
-        """How often entries that are not in memory have been delivered, by position, where it was more than noted."""
+        """Return, by position, how often entries that are not in memory have been delivered, where that is known."""
         ...
 
     def restore(self, found: Backlog, deliveries: dict[int, int], delivered_below: int) -> None:
-        """Take over what recovery found, in order of position."""
+        """Take over the messages that recovery found, in order of position."""
         ...
 
     def limit_memory(self, limit: int) -> None:
-        """From now on at most `limit` bytes come into memory; what is there stays."""
+        """Set the memory limit in bytes. Entries that are already in memory stay there."""
         ...
 
     def detach(self, most: int, parts: int) -> list[Detached]:
-        """Like `take`, for at most `parts` parts, but what is in the log alone is not loaded."""
+        """Like `take`, for at most `parts` parts, but do not load messages that are only in the log."""
         ...
 
     def attach(self, found: list[Reference], deliveries: dict[int, int]) -> None:
-        """What was detached returns to its places without being loaded. It counts as delivered: once, if `deliveries`
-        does not know better.
+        """Return detached messages to their places without loading them. Each counts as delivered as often as
+        `deliveries` says, or once.
         """
         ...

@@ -1,4 +1,4 @@
-"""What becomes of a delivery, and why an entry leaves a queue."""
+"""The dispositions of deliveries, and the reasons why entries leave a queue."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from enum import Enum, IntEnum, auto
 
 
 class Disposition(Enum):
-    """What a client says of a delivery. The message is gone with the first two, and returns with the others."""
+    """A client's answer to a delivery. ACCEPTED and REJECTED remove the message; the others return it to its queue."""
 
     ACCEPTED = auto()
     REJECTED = auto()
-    """The message is dead-lettered, if its queue says where to."""
+    """The message is dead-lettered if its queue has a dead-letter exchange, else dropped."""
     RELEASED = auto()
-    """It returns to its place. It has been delivered, and has not failed."""
+    """The message returns to its place. The delivery counts, but not as a failed one."""
     MODIFIED = auto()
-    """It returns to its place, and the delivery counts as one that failed: what AMQP 0-9-1 requeues."""
+    """The message returns to its place, and the delivery counts as failed. AMQP 0-9-1 calls this *requeue*."""
 
     @property
     def returns(self) -> bool:

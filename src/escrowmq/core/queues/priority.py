@@ -1,4 +1,4 @@
-"""The priority discipline: the highest priority first, publication order within each (ORD-6)."""
+"""The priority discipline: highest priority first, publication order within each priority (ORD-6)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from escrowmq.core.records.references import Reference
 
 
 class Priority:
-    """The highest priority first, publication order within each (ORD-6)."""
+    """Highest priority first, publication order within each priority (ORD-6). Each priority has a `Fifo`."""
 
     __slots__ = ("_highest", "_levels", "_make", "_pager")
 

@@ -1,4 +1,4 @@
-"""A queue: entries by position, consumers, and what happens at its limits."""
+"""A queue: its entries by position, its consumers, and its limits."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from escrowmq.core.records.references import Reference
     from escrowmq.core.reservations.reservation import Reservation
 
-CHUNK: Final = 1000  # entries handed to a consumer before its receiver is asked again whether it takes more
+CHUNK: Final = 1000  # entries delivered to a consumer before its receiver is asked again whether it is writable
 GROUP: Final = 50  # consumers that are served together
-EXPIRY_BYTES: Final = 1 << 20  # bodies that leave at one time because they have expired
+EXPIRY_BYTES: Final = 1 << 20  # bytes of bodies that expire in one step
 
 
 class Session:
@@ -46,7 +46,7 @@ class Session:
 
 
 class Host(Protocol):
-    """What a queue needs of the broker."""
+    """The part of the broker that a queue needs."""
 
     now: int
     budget: Budget
@@ -60,19 +60,19 @@ class Host(Protocol):
     promised: dict[Queue, tuple[int, int]]
 
     def dead_letter(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
-        """Entries leave `queue` for a reason that dead-letters them, if the queue says so."""
+        """Dead-letter entries that leave `queue`, if the queue has a dead-letter exchange."""
         ...
 
     def forget(self, queue: Queue, references: list[Reference], outcome: Outcome) -> None:
-        """What `references` name is gone from `queue`."""
+        """Note that the messages of `references` have left `queue` for good."""
         ...
 
 
 class Queue:
-    """Entries in order, each with a position that grows by one and is never used again.
+    """Entries in order. Each new entry gets the next position; positions are never reused.
 
-    `logged` is true once anything of it lies in the log. `unsynced` holds the runs whose commit is not on disk yet and
-    the runs that came after them. They stay invisible until it is (TX-2, TX-8).
+    `logged` is true once the log holds anything of the queue. `unsynced` holds the runs whose commit is not on disk
+    yet, and the runs that arrived after them. They stay invisible until the commit is on disk (TX-2, TX-8).
     """
 
     __slots__ = (
@@ -112,7 +112,7 @@ class Queue:
         "vhost",
     )
 
-    is_stream = False  # entries stay when they are settled: a stream
+    is_stream = False  # a stream keeps its entries when they are settled
 
     def __init__(
         self,
@@ -147,13 +147,13 @@ class Queue:
         self.unsettled = 0
         self.bytes = 0
         self.logged = False
-        self.marks: dict[int, Marks] = {}  # by position, of the few messages that have any
+        self.marks: dict[int, Marks] = {}  # by position, for the few messages that have any
         self.deleted = False
         self.had_consumer = False
         self.unsynced: deque[tuple[int, Run, Sequence[bytes]]] = deque()
         self.delivered_below = 0
         self.delivered_recorded = 0
-        self.restored_below = 0  # a restart brought back what lies below; nobody knows yet whether it may expire
+        self.restored_below = 0  # recovered messages below this position have not been checked for a TTL
         self.reservations: dict[str, Reservation] = {}
         self.ttl_possible = options.message_ttl is not None
         self.limited = options.max_length is not None or options.max_length_bytes is not None
@@ -175,21 +175,21 @@ class Queue:
 
     @property
     def ready(self) -> int:
-        """Messages that wait for a consumer."""
+        """Return the number of messages that wait for a consumer."""
         return len(self.order)
 
     def check_access(self, session: Session | None) -> None:
-        """EXC-2. Raises RESOURCE_LOCKED when another connection owns it."""
+        """Raises RESOURCE_LOCKED if another connection owns the queue (EXC-2)."""
         if self.owner is not None and self.owner is not session:
             raise BrokerError(
                 Condition.RESOURCE_LOCKED,
                 locked_text(self.vhost, self.name),
             )
 
-    # -- entries come
+    # -- arriving entries
 
     def expiry(self, envelope: Envelope, time: int) -> int:
-        """When a message that came at `time` expires here, in milliseconds since the epoch; 0 is never."""
+        """Return when a message that arrived at `time` expires here, in milliseconds since the epoch; 0 is never."""
         ttl = self.options.message_ttl
         if envelope.ttl is not None:
             self.ttl_possible = True
@@ -198,7 +198,7 @@ class Queue:
         return 0 if ttl is None else max(time + ttl, 1)
 
     def enqueue(self, run: Run, contents: Sequence[bytes], after: int = 0) -> None:
-        """A run takes the next positions. With `after` it stays invisible until the log is synced that far."""
+        """Give a run the next positions. With `after` it stays invisible until the log is synced up to that LSN."""
         run.first = self.next_position
         self.next_position += len(contents)
         if after or self.unsynced:
@@ -210,7 +210,7 @@ class Queue:
         if run.envelope.ttl is not None or self.ttl_possible:
             run.expires_at = self.expiry(run.envelope, run.time)
         self.order.append(run, contents)
-        if run.lsn:  # it may have been paged out just now
+        if run.lsn:  # the discipline may just have paged it out
             self.logged = True
         if self.limited:
             self.bytes += sum(map(len, contents))
@@ -220,19 +220,19 @@ class Queue:
             self._host.dirty[self] = None
 
     def unseal(self, synced: int) -> bool:
-        """Runs whose commit is on disk become visible. True while some are left."""
+        """Make the runs visible whose commit is on disk. Return True if others are left."""
         while self.unsynced and self.unsynced[0][0] <= synced:
             _, run, contents = self.unsynced.popleft()
             self._admit(run, contents)
         return bool(self.unsynced)
 
     def accepts(self, count: int, size: int) -> bool:
-        """Whether a queue that refuses at its limit would take `count` more messages of `size` bytes together."""
+        """Whether a queue that refuses messages at its limit has room for `count` more, of `size` bytes together."""
         if self._has_room(count, size):
             return True
         if not self.consumers:
             return False
-        self.dispatch(whole=True)  # what a consumer can have at once does not fill the queue
+        self.dispatch(whole=True)  # entries that a consumer can get now do not fill the queue
         return self._has_room(count, size)
 
     def _has_room(self, count: int, size: int) -> bool:
@@ -249,9 +249,10 @@ class Queue:
         )
 
     def _drop_head(self) -> None:
-        """What is over the limits goes.
+        """Drop the entries at the head that exceed the limits.
 
-        At the end of a turn only: it may go to other queues, whose positions a publish has counted on till then.
+        This happens only at the end of a turn. Dropped entries may be dead-lettered to other queues, and a publish in
+        this turn relies on the next positions of those queues.
         """
         most, most_bytes = self.options.max_length, self.options.max_length_bytes
         dropped: list[Entry] = []
@@ -265,16 +266,18 @@ class Queue:
         if dropped:
             self._host.dead_letter(self, dropped, Outcome.DROPPED)
 
-    # -- entries go
+    # -- leaving entries
 
     def take(self, most: int) -> list[Entry]:
-        """At most `most` entries that are alive; fewer, also none, when some had expired."""
+        """Remove and return at most `most` entries that have not expired. There are fewer, or none, if some had
+        expired.
+        """
         entries = self.order.take(most)
         if self.limited:
             self.bytes -= sum([len(entry.content) for entry in entries])
         if self.ttl_possible:
             now = self._host.now
-            # What lives for its turn only has had it when it comes back.
+            # A message with a TTL of 0 lives for one turn, so it is dead when it returns after a delivery.
             dead = [entry for entry in entries if 0 < entry.run.expires_at < now + (entry.deliveries > 0)]
             if dead:
                 entries = [entry for entry in entries if not 0 < entry.run.expires_at < now + (entry.deliveries > 0)]
@@ -283,15 +286,15 @@ class Queue:
         return entries
 
     def wake(self, consumer: Consumer) -> None:
-        """`consumer` may have room again."""
+        """Put `consumer` back in line, since it may have credit again."""
         if consumer.attached:
             self.consumers.admit(consumer)
             self._host.dirty[self] = None
 
     def dispatch(self, *, whole: bool = False) -> None:
-        """Hand ready entries to consumers until there are none, or nobody has room; then see to the limits.
+        """Deliver ready entries until none is left or no consumer can be served; then enforce the limits.
 
-        Unless `whole` is asked for, the end of the turn's budget ends it, and the queue stays dirty.
+        Without `whole`, delivering also stops when the turn's budget is used up. The queue then stays dirty.
         """
         if not self._serve(whole=whole):
             self._host.dirty[self] = None
@@ -302,9 +305,8 @@ class Queue:
             self._drop_head()
 
     def refresh(self) -> None:
-        """See to consumers and limits before somebody looks at what is left: a turn may have brought more already.
-
-        What lives for this turn only, and no consumer took, is gone then, too.
+        """Serve consumers and enforce limits before a client inspects or fetches entries, since this turn may have
+        added some. Entries with a TTL of 0 that no consumer took expire here, too.
         """
         if self.limited or self.consumers:
             self.dispatch(whole=True)
@@ -332,7 +334,9 @@ class Queue:
         return head is not None and 0 < head.run.expires_at <= self._host.now
 
     def _deal(self, group: list[Consumer], waiting: int) -> None:
-        """One entry each, in turn, or as many rounds of that at once as leave nobody's share to the others."""
+        """Deliver one entry to each consumer in turn. Several such rounds are combined as long as no consumer gets less
+        than its share.
+        """
         if any(consumer.window and consumer.window.limit for consumer in group):
             for consumer in group:
                 if consumer.room() > 0:
@@ -349,7 +353,7 @@ class Queue:
             self._hand(consumer, entries[i::size])
 
     def _end_drains(self) -> None:
-        """Tell draining consumers that there is nothing left that they could have."""
+        """End the drain of consumers for which no entry is left."""
         draining = self.consumers.draining
         for consumer in list(draining):
             if consumer.draining and consumer.credit.left > 0 and self._has_for(consumer):
@@ -358,7 +362,7 @@ class Queue:
             consumer.end_drain()
 
     def _has_for(self, consumer: Consumer) -> bool:
-        """Whether something waits that `consumer` may have."""
+        """Whether an entry waits that `consumer` could get."""
         return len(self.order) > 0 and (not self.consumers.single or consumer is self.consumers.active)
 
     def _hand(self, consumer: Consumer, entries: list[Entry]) -> None:
@@ -381,20 +385,20 @@ class Queue:
         receiver.deliver(consumer, entries)
 
     def note_delivered(self, entries: list[Entry]) -> None:
-        """`entries` are in a client's hands, unsettled."""
+        """Note that `entries` are delivered to a client and unsettled."""
         self.unsettled += len(entries)
         last = max(entries).position if self.options.max_priority else entries[-1].position
         if last >= self.delivered_below:
             self.delivered_below = last + 1
 
     def record_delivered(self) -> None:
-        """Let the log know how far the queue has been handed out."""
+        """Record in the log up to which position the queue has been delivered."""
         if self.durable and self.delivered_below > self.delivered_recorded:
             self.delivered_recorded = self.delivered_below
             self._host.log.append(Kind.DELIVERED, encode_delivered(self.ident, self.delivered_below))
 
     def put_back(self, entries: list[Entry]) -> None:
-        """Entries return to their places (ORD-2)."""
+        """Return entries to their places (ORD-2)."""
         self.order.put_back(entries)
         if self.limited:
             self.bytes += sum([len(entry.content) for entry in entries])
@@ -404,17 +408,19 @@ class Queue:
             self._host.dirty[self] = None
 
     def failures(self, entry: Entry) -> int:
-        """How many deliveries of `entry` have failed: each that it came back from, unless its marks know better."""
+        """Return how many deliveries of `entry` have failed: all from which it returned, unless its marks say
+        otherwise.
+        """
         marks = self.marks.get(entry.position) if self.marks else None
         return entry.deliveries if marks is None else marks.failures
 
     def unmark(self, positions: Iterable[int]) -> None:
-        """Messages have left for good, and their marks with them."""
+        """Forget the marks of messages that have left the queue for good."""
         for position in positions:
             self.marks.pop(position, None)
 
     def take_back(self, found: list[Reference], deliveries: dict[int, int], size: int) -> None:
-        """Held messages, whose bodies have `size` bytes, return to their places, as of `Discipline.attach`."""
+        """Return reserved messages, whose bodies have `size` bytes, to their places as `Discipline.attach` does."""
         self.order.attach(found, deliveries)
         self.bytes += size
         if self.ttl_possible:
@@ -422,17 +428,19 @@ class Queue:
         self._host.dirty[self] = None
 
     def attached(self, consumer: Consumer) -> None:
-        """A consumer has come."""
+        """Note that a consumer was added. A stream sets its start position here."""
         self.touch()
 
     # -- time
 
     def arm_expiry(self) -> None:
-        """Be called when the entry at the head has expired: after its time, so that a TTL of 0 lasts for a turn."""
+        """Set a deadline for the entry at the head. It lies after the expiry time, so that a TTL of 0 lasts for
+        a turn.
+        """
         head = self.order.peek()
         if head is None or not head.run.expires_at:
             return
-        at = max(head.run.expires_at, self._host.now) + 1  # what is overdue goes in parts, one in each turn
+        at = max(head.run.expires_at, self._host.now) + 1  # overdue entries expire in parts, one in each turn
         deadline = self._expiry_deadline
         if deadline is not None and deadline.action is not None and deadline.at <= at:
             return
@@ -458,7 +466,7 @@ class Queue:
         self.arm_expiry()
 
     def touch(self) -> None:
-        """The queue is in use: its own expiry (`x-expires`) starts anew."""
+        """Restart the queue's own expiry (`x-expires`), since the queue is in use."""
         self._used_at = self._host.now
         if self.options.expires is not None and self._unused_deadline is None:
             self._unused_deadline = self._host.deadlines.set(self._used_at + self.options.expires, self._unused)
@@ -472,15 +480,15 @@ class Queue:
             self.delete()
 
     def delete(self) -> None:
-        """Nobody needs the queue any more."""
+        """Delete the queue, which is no longer used."""
         self._delete(self)
 
     def limit_memory(self, limit: int) -> None:
-        """From now on at most `limit` bytes of messages come into memory."""
+        """Set the limit, in bytes, for messages in memory."""
         self.order.limit_memory(limit)
 
     def retire(self) -> None:
-        """The queue is deleted: nothing is due any more."""
+        """Cancel the deadlines of a deleted queue."""
         self.deleted = True
         for deadline in (self._expiry_deadline, self._unused_deadline):
             if deadline is not None:

@@ -1,7 +1,8 @@
-"""Whose turn it is on a queue: higher priority first, in turn within a priority.
+"""The order in which a queue serves its consumers: higher priority first, in turn within a priority.
 
-Only consumers that may be able to take something are in line. A consumer that is found unable at its turn leaves the
-line, and comes back to its end when it is woken. So serving a message costs the same however many consumers wait.
+Only consumers that may be able to take an entry are in line. A consumer that turns out to be unable leaves the line,
+and joins its end again when it is woken. The cost of serving a message is therefore the same however many consumers
+wait.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from escrowmq.core.queues.consumer import Consumer
 
-_GHOSTS: Final = 8  # consumers that have gone may stay in line up to this number, and up to that of the others
+_GHOSTS: Final = 8  # removed consumers may stay in line up to this number, and up to the number of the others
 
 
 class Consumers:
-    """The consumers of one queue. With `single`, only the active one is served."""
+    """The consumers of one queue. With `single`, only the active consumer is served."""
 
     __slots__ = ("_count", "_groups", "_lines", "active", "draining", "exclusive", "single")
 
     def __init__(self, *, single: bool = False) -> None:
         self.single = single
-        self.active: Consumer | None = None  # the one that is served, when only one may be
-        self.exclusive: Consumer | None = None  # the one that has the queue for itself
+        self.active: Consumer | None = None  # the only consumer that is served, with `single`
+        self.exclusive: Consumer | None = None  # the consumer with exclusive use of the queue
         self.draining: dict[Consumer, None] = {}
         self._count = 0
         self._groups: dict[int, dict[Consumer, None]] = {}  # by priority, the highest first
@@ -41,7 +42,7 @@ class Consumers:
         return chain.from_iterable(self._groups.values())
 
     def add(self, consumer: Consumer) -> None:
-        """A consumer comes, to the end of the line."""
+        """Add a consumer at the end of the line."""
         group = self._groups.get(consumer.priority)
         if group is None:
             group = self._groups[consumer.priority] = {}
@@ -58,7 +59,7 @@ class Consumers:
         self.admit(consumer)
 
     def remove(self, consumer: Consumer) -> bool:
-        """Take it out; False if it was not there. With `single`, the next one becomes active."""
+        """Remove a consumer; return False if it was not there. With `single`, the next one becomes active."""
         group = self._groups.get(consumer.priority)
         if group is None or consumer not in group:
             return False
@@ -78,7 +79,7 @@ class Consumers:
         return True
 
     def _tidy(self, priority: int, group: dict[Consumer, None]) -> None:
-        """Forget a priority that nobody has, and consumers in line that have gone."""
+        """Forget a priority without consumers, and removed consumers that are still in line."""
         line = self._lines[priority]
         if group and len(line) <= 2 * len(group) + _GHOSTS:
             return
@@ -90,16 +91,15 @@ class Consumers:
             del self._groups[priority], self._lines[priority]
 
     def admit(self, consumer: Consumer) -> None:
-        """It may have room again: it joins the end of the line, unless it is in line already."""
+        """Put a consumer that may have credit again at the end of the line, unless it is already in line."""
         if consumer.listed or not consumer.attached or (self.single and consumer is not self.active):
             return
         consumer.listed = True
         self._lines[consumer.priority].append(consumer)
 
     def next(self, most: int) -> list[Consumer]:
-        """At most `most` of the next consumers that can be served, all of one priority; they go to the end of the line.
-
-        None are left when nobody can be served.
+        """Return at most `most` of the next consumers that can be served, all of one priority. They move to the end of
+        the line. The list is empty if no consumer can be served.
         """
         found: list[Consumer] = []
         for line in self._lines.values():
@@ -117,11 +117,15 @@ class Consumers:
         return found
 
     def in_line(self, priority: int) -> int:
-        """How many consumers of `priority` are in line; some of them may turn out to be unable."""
+        """Return how many consumers of `priority` are in line. Some of them may turn out to be unable to take an
+        entry.
+        """
         return len(self._lines[priority])
 
     def defer(self, served: list[Consumer], more: int) -> None:
-        """The first `more` of `served`, which `next` has just found, got one entry more: they come after the rest."""
+        """Move the first `more` of `served`, which `next` has just returned and which got one entry more, behind the
+        rest.
+        """
         line = self._lines[served[0].priority]
         for _ in served:
             line.pop()
@@ -129,6 +133,6 @@ class Consumers:
         line.extend(served[:more])
 
     def rest(self, consumer: Consumer) -> None:
-        """`consumer`, the last one that `next` has found, needs nothing now: it leaves the line."""
+        """Take `consumer`, the last one that `next` has returned, out of the line. It needs no entries now."""
         self._lines[consumer.priority].pop()
         consumer.listed = False

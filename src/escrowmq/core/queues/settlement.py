@@ -1,4 +1,4 @@
-"""Settlements of a turn, gathered into one record for each queue and outcome."""
+"""The settlements of a turn, gathered into one record for each queue and outcome."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _run = attrgetter("run")
 
 
 class Settlements:
-    """Entries that left their queues in this turn, until `flush` writes them down."""
+    """Entries that left their queues in this turn, until `flush` records them."""
 
     __slots__ = ("_log", "_waiting", "deliveries")
 
@@ -32,7 +32,7 @@ class Settlements:
         self._waiting: dict[tuple[Queue, Outcome], list[Entry]] = {}
 
     def add(self, queue: Queue, entries: Iterable[Entry], outcome: Outcome) -> None:
-        """`entries` have left `queue`. Queues that have nothing in the log cost nothing."""
+        """Note that `entries` have left `queue`. Queues that have nothing in the log cost nothing."""
         if queue.marks:
             queue.unmark([entry.position for entry in entries])
         if not queue.logged:
@@ -45,8 +45,8 @@ class Settlements:
             waiting.extend(entries)
 
     def flush(self) -> None:
-        """Append the records, and give back what the log kept for these entries."""
-        if self.deliveries is not None:  # what was delivered comes before what became of it
+        """Append the records, and release the entries' content in the log."""
+        if self.deliveries is not None:  # deliveries are recorded before their settlements
             self.deliveries.flush()
         if not self._waiting:
             return
@@ -54,7 +54,9 @@ class Settlements:
         for (queue, outcome), entries in self._waiting.items():
             runs = set(map(_run, entries))
             alone = runs.pop() if len(runs) == 1 else None
-            if alone is not None and alone.lsn and queue.durable and alone.envelope.durable:  # the same, in fewer steps
+            if (
+                alone is not None and alone.lsn and queue.durable and alone.envelope.durable
+            ):  # the same as below, in fewer steps
                 positions = [entry.position for entry in entries]
                 log.append(Kind.SETTLE, encode_settle(queue.ident, outcome, ranges_of(positions)))
                 log.release(alone.lsn, len(entries))
@@ -67,14 +69,14 @@ class Settlements:
 
 
 def durable_positions(queue: Queue, entries: Iterable[Entry]) -> list[int]:
-    """Positions of those entries that a restart would bring back."""
+    """Return the positions of the entries that would survive a restart."""
     if not queue.durable:
         return []
     return [entry.position for entry in entries if entry.run.envelope.durable]
 
 
 def release(log: Log, entries: Iterable[Entry]) -> None:
-    """The log need no longer keep the content of `entries`."""
+    """Release the content of `entries` in the log."""
     run: Run | None = None
     count = 0
     for entry in entries:

@@ -1,4 +1,4 @@
-"""Streams (`x-queue-type: stream`): entries stay when they are read, and every consumer has a place of its own."""
+"""Streams (`x-queue-type: stream`): entries stay when they are read, and every consumer has a cursor of its own."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from escrowmq.core.topology.arguments.consumer import StreamOffset
 if TYPE_CHECKING:
     from escrowmq.core.queues.consumer import Consumer
 
-_AGE_CHECK: Final = 1000  # ms between two looks at the age of the oldest run
+_AGE_CHECK: Final = 1000  # milliseconds between two checks of the age of the oldest run
 
 
 class StreamLog:
-    """Everything that a stream holds, as references; the newest runs in memory as well."""
+    """The entries of a stream, as references. The newest runs are also in memory."""
 
     __slots__ = ("_pager", "_recent", "_resident", "_resident_limit", "backlog")
 
@@ -49,7 +49,7 @@ class StreamLog:
             self._resident -= _size(self._recent.popleft()[1])
 
     def read(self, position: int, most: int) -> list[Entry]:
-        """At most `most` entries from `position` on; at least one if there is any."""
+        """Return at most `most` entries from `position` on, and at least one if there is any."""
         if self._recent and position >= self._recent[0][0].first:
             run, contents = next(pair for pair in reversed(self._recent) if pair[0].first <= position)
             skip = position - run.first
@@ -65,14 +65,14 @@ class StreamLog:
         return list(map(Entry, range(first, first + wanted.length), block.contents, repeat(run)))
 
     def _find(self, position: int) -> Reference | None:
-        """The reference that holds `position`, or the next one behind it."""
+        """Return the reference that holds `position`, or the next one after it."""
         i = self.backlog.find(position)
         if i is not None and self.backlog.at(i).first + self.backlog.at(i).length <= position:
             i += 1
         return self.backlog.at(i) if i is not None and i < self.backlog.end else None
 
     def first_at(self, time: int) -> int | None:
-        """The first position that came at `time` (milliseconds) or later; None if all are older."""
+        """Return the first position that arrived at `time` (milliseconds) or later; None if all are older."""
         low, high = self.backlog.begin, self.backlog.end
         while low < high:
             middle = (low + high) // 2
@@ -86,7 +86,9 @@ class StreamLog:
         return self._pager.load(reference._replace(length=1)).time
 
     def oldest(self) -> tuple[Reference, int, int]:
-        """The first reference, when it came, and how many bytes its bodies have. IndexError on an empty stream."""
+        """Return the first reference, its time, and the size of its bodies in bytes. Raises IndexError if the stream is
+        empty.
+        """
         reference = self.backlog.peek()
         block = self._pager.load(reference)
         return reference, block.time, sum(map(len, block.contents))
@@ -98,11 +100,11 @@ class StreamLog:
         return reference
 
     def take(self, most: int) -> list[Entry]:
-        """A stream gives nothing away."""
+        """Return nothing: entries do not leave a stream when they are read."""
         return []
 
     def put_back(self, entries: list[Entry]) -> None:
-        """What was read has never left."""
+        """Do nothing: the entries have never left."""
 
     def peek(self) -> Entry | None:
         return None
@@ -137,15 +139,15 @@ class StreamLog:
         self._forget_old()
 
     def detach(self, most: int, parts: int) -> list[Detached]:
-        """A stream gives nothing away."""
+        """Return nothing: messages of a stream cannot be detached."""
         return []
 
     def attach(self, found: list[Reference], deliveries: dict[int, int]) -> None:
-        """What was read has never left."""
+        """Do nothing: the messages have never left."""
 
 
 class StreamQueue(Queue):
-    """A queue that keeps its entries by age and size, read by position."""
+    """A queue that is read by position and keeps its entries up to an age and a size."""
 
     __slots__ = ("_caught_up", "_served_below", "log")
 
@@ -155,8 +157,8 @@ class StreamQueue(Queue):
         super().__init__(*args, **kwargs)
         self.log = StreamLog(self._host.pager, self._host.resident_limit)
         self.order = self.log
-        self.consumers = Consumers()  # all of them read, whatever the arguments say
-        self._caught_up: dict[Consumer, None] = {}  # they have had everything below `_served_below`
+        self.consumers = Consumers()  # a stream serves all consumers, also with `single`
+        self._caught_up: dict[Consumer, None] = {}  # these consumers have received everything below `_served_below`
         self._served_below = 1
         self.limited = True
         self._drop = self.refuses = False
@@ -178,7 +180,7 @@ class StreamQueue(Queue):
         consumer.cursor = self._place_of(consumer.options.stream_offset)
 
     def _place_of(self, offset: StreamOffset) -> int:
-        """The position where a reader begins."""
+        """Return the position at which a reader begins."""
         backlog = self.log.backlog
         if not len(self.log):
             return max(self.next_position, offset.value + 1) if offset.kind == "offset" else self.next_position
@@ -197,7 +199,7 @@ class StreamQueue(Queue):
                 return self.next_position if found is None else found
 
     def dispatch(self, *, whole: bool = False) -> None:
-        """Hand entries to consumers that have room and have not seen everything; the others are not looked at."""
+        """Deliver entries to consumers that have credit and have not received everything. Others are not examined."""
         consumers, end = self.consumers, self.visible_end
         if end > self._served_below:
             self._served_below = end
@@ -223,19 +225,19 @@ class StreamQueue(Queue):
     def _rest(self, consumer: Consumer) -> None:
         caught_up = self._caught_up
         caught_up[consumer] = None
-        if len(caught_up) > 2 * len(self.consumers):  # most of them have gone
+        if len(caught_up) > 2 * len(self.consumers):  # most of these consumers were removed
             self._caught_up = {consumer: None for consumer in caught_up if consumer.attached}
 
     def _has_for(self, consumer: Consumer) -> bool:
         return consumer.cursor < self.visible_end
 
     def note_delivered(self, entries: list[Entry]) -> None:
-        """`entries` are in a client's hands; a stream does not tell whether they have been before."""
+        """Note that `entries` are delivered. A stream does not record whether they were delivered before."""
         self.unsettled += len(entries)
 
     @property
     def visible_end(self) -> int:
-        """The position behind the last visible one."""
+        """Return the position after the last visible one."""
         return self.unsynced[0][1].first if self.unsynced else self.next_position
 
     def _drop_by_size(self) -> None:
