@@ -51,14 +51,14 @@ class State(Enum):
 
 
 def start(connection: Connection) -> None:
-    """The protocol header has come: offer mechanisms."""
+    """The protocol header has arrived: offer mechanisms."""
     mechanisms = " ".join(connection.login.mechanisms).encode()
     connection.send(spec.ConnectionStart(0, 9, dict(_PROPERTIES), mechanisms, b"en_US"))
     connection.state = State.START
 
 
 def start_ok(connection: Connection, method: spec.ConnectionStartOk) -> None:
-    """The client logs in. The verdict comes later; until then nothing more is read."""
+    """The client logs in. The verdict arrives later; until then nothing more is read."""
     _introduce(connection, method.client_properties)
     connection.state = State.AUTHENTICATING
 
@@ -80,7 +80,7 @@ def start_ok(connection: Connection, method: spec.ConnectionStartOk) -> None:
 
 
 def _introduce(connection: Connection, client: FieldTable) -> None:
-    """The client says who it is and what it can do."""
+    """Remember the client's properties, its name and its capabilities."""
     connection.client = client
     capabilities = client.get("capabilities")
     if isinstance(capabilities, dict):
@@ -92,7 +92,7 @@ def _introduce(connection: Connection, client: FieldTable) -> None:
 
 
 def tune_ok(connection: Connection, method: spec.ConnectionTuneOk) -> None:
-    """The client picks limits, none above ours (0 for ours)."""
+    """The client chooses limits, none above the broker's. 0 means the broker's limit."""
     limits = connection.limits
     frame_max = _agreed("frame_max", method.frame_max, limits.frame_max, codes.FRAME_MIN_SIZE)
     channel_max = _agreed("channel_max", method.channel_max, limits.channels, 1)
@@ -131,9 +131,10 @@ def update_secret(connection: Connection, method: spec.ConnectionUpdateSecret) -
 
 
 def close(connection: Connection, method: spec.ConnectionClose) -> None:
-    """The client goes; its answer comes behind everything that it is still owed.
+    """The client closes. The answer follows everything that is still to be sent to the client.
 
-    Closing the socket is the client's part. Until then it may ask again, as one does whose threads all close at once.
+    The client closes the socket. Until then it may send `connection.close` again, as clients do whose threads all close
+    at once.
     """
     connection.release()
     connection.send(spec.ConnectionCloseOk())
@@ -146,7 +147,7 @@ def close_ok(connection: Connection, method: spec.ConnectionCloseOk) -> None:
 
 Handler = Callable[[Any, Any], None]
 
-# Which methods of the connection class are taken in which state; any other is 503 COMMAND_INVALID.
+# The methods of the connection class that are valid in each state; any other is refused with 503 COMMAND_INVALID.
 HANDLERS: Final[dict[State, dict[int, Handler]]] = {
     State.START: {spec.ConnectionStartOk.INDEX: start_ok, spec.ConnectionClose.INDEX: close},
     State.TUNE: {

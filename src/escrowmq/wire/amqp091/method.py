@@ -1,4 +1,4 @@
-"""What all generated methods of `spec.py` have in common."""
+"""The base class of all generated methods of `spec.py`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 
 class Method(ABC):
-    """One AMQP 0-9-1 method with its arguments; reserved arguments are left out (sent as zero, ignored when received).
+    """One AMQP 0-9-1 method with its arguments. Reserved arguments are left out: sent as zero, ignored when received.
 
     Two methods are equal if they are of the same class and all arguments are equal.
     """
@@ -19,17 +19,17 @@ class Method(ABC):
     INDEX: ClassVar[int]
     """`CLASS_ID << 16 | METHOD_ID`: the first four bytes of the payload as one number."""
     NAME: ClassVar[str]
-    """As in the specification: `"basic.publish"`."""
+    """The name in the specification, for example `"basic.publish"`."""
     HAS_CONTENT: ClassVar[bool]
-    """A content header and body frames follow."""
+    """Whether a content header and body frames follow."""
     SYNCHRONOUS: ClassVar[bool]
-    """Marked synchronous in the specification: a request that waits for its answer, or such an answer."""
+    """Whether the specification calls it synchronous: it is a request that waits for its answer, or such an answer."""
     TO_SERVER: ClassVar[bool]
-    """A server may receive it."""
+    """Whether a server may receive it."""
     TO_CLIENT: ClassVar[bool]
-    """A client may receive it."""
+    """Whether a client may receive it."""
     FIELDS: ClassVar[tuple[tuple[str, str], ...]]
-    """(attribute, wire type) in wire order, without reserved ones."""
+    """(attribute, wire type) in wire order, without reserved arguments."""
 
     @abstractmethod
     def encode(self) -> bytes:
@@ -42,7 +42,7 @@ class Method(ABC):
     @classmethod
     @abstractmethod
     def decode(cls, payload: bytes, at: int = 4) -> Self:
-        """Read the arguments, which begin at `at` (behind the ids) and end with `payload`.
+        """Read the arguments, which begin at `at` (after the ids) and end with `payload`.
 
         Raises SyntaxFault (502) if they are malformed, too short or too long.
         """

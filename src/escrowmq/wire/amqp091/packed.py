@@ -1,8 +1,8 @@
-"""Packed content: property list and body of one message together, as they stand in its frames.
+"""Packed content: property list and body of one message together, as they appear in its frames.
 
-Messages whose property lists differ are kept in this form, so that they share an envelope and form runs. It is the
-content header frame from its size on and the body in one frame, as a publisher sends them on channel 1: a consumer on
-channel 1 gets these octets unchanged. Messages without a body never have this form.
+Messages whose property lists differ are kept in this form, so that they share an envelope and form runs. The form is
+the content header frame, from its size field on, followed by one body frame, as a publisher sends them on channel 1. A
+consumer on channel 1 therefore gets these octets unchanged. Messages without a body never have this form.
 
     octets   0–3    size of the header frame's payload
              4–15   class, weight, body size
@@ -16,9 +16,9 @@ import struct
 from typing import Final
 
 PACKED: Final = 92
-"""How envelopes are marked whose messages have packed content."""
+"""The protocol number of envelopes whose messages have packed content."""
 CHANNEL: Final = 1
-"""The channel that stands in packed content."""
+"""The channel number in packed content."""
 
 _SIZE: Final = struct.Struct(">I")
 _HEAD: Final = struct.Struct(">IHHQ")  # payload size, class, weight, body size
@@ -29,7 +29,7 @@ _END: Final = b"\xce"
 
 
 def pack(props: bytes, body: bytes) -> bytes:
-    """The packed content of a message; `body` is not empty."""
+    """The packed content of a message. `body` must not be empty."""
     head = _HEAD.pack(12 + len(props), 60, 0, len(body))
     return b"".join((head, props, _BODY.pack(0xCE, 3, CHANNEL, len(body)), body, _END))
 
@@ -46,6 +46,6 @@ def properties(content: bytes) -> bytes:
 
 
 def readdressed(content: bytes, channel: bytes) -> bytes:
-    """Packed content with another channel (two octets) in its body frame."""
+    """Packed content with another channel number (two octets) in its body frame."""
     at = 6 + int(_SIZE.unpack_from(content)[0])
     return content[:at] + channel + content[at + 2 :]

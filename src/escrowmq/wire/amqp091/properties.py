@@ -1,8 +1,8 @@
-"""Content properties of class 60 (basic): decoding, and what a broker needs of them without decoding.
+"""Content properties of class 60 (basic): full decoding, and a scan that finds the properties that a broker needs.
 
-`props` is in all of this module the tail of a content header frame's payload, from octet 12 on: 16 flag bits, then the
-properties whose bit is set, in the order of the specification (0-9-1, section 4.2.6.1). A message keeps these octets as
-they came; they are the key under which a connection caches what `scan` found.
+In this whole module, `props` is the tail of a content header frame's payload, from octet 12 on: 16 flag bits, then the
+properties whose bit is set, in the order of the specification (0-9-1, section 4.2.6.1). A message keeps these octets
+unchanged; a connection caches the results of `scan` under them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SHORT: Final = struct.Struct(">H")
 _LONG: Final = struct.Struct(">I")
 _LONGLONG: Final = struct.Struct(">Q")
 _FITS: Final = {"shortstr": "text of at most 255 bytes", "octet": "a number from 0 to 255", "timestamp": "from 1970 on"}
-"""What a value has to be, for texts of errors."""
+"""The values that a property can have, for error texts."""
 
 _FLAG: Final[dict[str, int]] = {name: 0x8000 >> n for n, (name, _) in enumerate(BASIC_PROPERTIES)}
 _HEADERS: Final = _FLAG["headers"]
@@ -29,14 +29,14 @@ _UNDEFINED_FLAGS: Final = 0xFFFF & ~sum(_FLAG.values())
 NO_PROPERTIES: Final = b"\x00\x00"
 """The octets of a message without any property."""
 PERSISTENT: Final = 2
-"""`delivery_mode` of a message that is to survive a restart."""
+"""The `delivery_mode` of a message that survives a restart."""
 
 
 def _flags(props: bytes) -> int:
     if len(props) < 2:
         raise SyntaxFault(SYNTAX_ERROR, "content header: ends within the property flags")
     flags: int = _SHORT.unpack_from(props)[0]
-    # Bit 0 would announce a second flag word, but class 60 has no fifteenth property: there is nothing to read it as.
+    # Bit 0 would announce a second flag word, but class 60 has no fifteenth property, so no valid one can follow.
     if flags & _UNDEFINED_FLAGS:
         raise SyntaxFault(SYNTAX_ERROR, f"content header: undefined property flags 0x{flags & _UNDEFINED_FLAGS:04x}")
     return flags
@@ -133,7 +133,7 @@ class Properties:
 
     @classmethod
     def decode(cls, props: bytes) -> Properties:
-        """Read flags and property list. Raises SyntaxFault (502) on exactly the input on which `scan` does."""
+        """Read flags and property list. Raises SyntaxFault (502) for the same input as `scan`."""
         flags, at = _flags(props), 2
         found = cls()
         try:
@@ -160,11 +160,12 @@ class Properties:
 
 
 class Scan:
-    """What `scan` found. Offsets count from the start of `props`, flags included.
+    """The result of `scan`. Offsets count from the start of `props`, flags included.
 
-    `headers_at` is where the headers table (its length field) begins, or would begin if there were one, and
-    `headers_size` its size with the length field, 0 if there is none; the same for `expiration_at`, `expiration_size`.
-    `headers` is the decoded table or None. `has_cc` and `has_bcc` tell of the headers `CC` and `BCC`.
+    `headers_at` is where the headers table (its length field) begins, or would begin if there were one. `headers_size`
+    is its size with the length field, 0 if there is none. `expiration_at` and `expiration_size` describe the expiration
+    in the same way. `headers` is the decoded table or None. `has_cc` and `has_bcc` say whether it has the headers `CC`
+    and `BCC`.
     """
 
     __slots__ = (
@@ -198,10 +199,10 @@ class Scan:
 
 
 def scan(props: bytes) -> Scan:
-    """Find what a broker needs, and check the rest. Raises SyntaxFault (502) if anything in `props` is malformed.
+    """Find the properties that a broker needs, and check the others. Raises SyntaxFault (502) if `props` is malformed.
 
-    Meant to run once for each distinct `props` of a connection; what it accepts can be decoded and rewritten later
-    without a fault.
+    It is meant to run once for each distinct `props` of a connection. Properties that it accepts can later be decoded
+    and rewritten without a fault.
     """
     flags, at, size = _flags(props), 2, len(props)
     found = Scan()
@@ -263,10 +264,10 @@ def _skip(props: bytes, at: int) -> int:
     return end
 
 
-# ---- rewriting: everything that is not named stays as it came, octet by octet ----
+# ---- rewriting: everything else stays unchanged, octet by octet ----
 #
-# Each function takes the scan of the same octets. `without_expiration` leaves everything in front of it where it was,
-# so a headers function may follow it with the same scan; any other sequence needs a new scan in between.
+# Each function takes the scan of the same octets. `without_expiration` leaves everything before the expiration in
+# place, so a headers function may follow it with the same scan; any other sequence needs a new scan in between.
 
 
 def without_expiration(props: bytes, found: Scan) -> bytes:
@@ -279,24 +280,24 @@ def without_expiration(props: bytes, found: Scan) -> bytes:
 
 
 def with_headers(props: bytes, found: Scan, headers: FieldTable | None) -> bytes:
-    """`props` with another headers table (None: without one). Raises ValueError or TypeError as `encode_table`."""
+    """`props` with another headers table (None: without one). Raises the same errors as `encode_table`."""
     return _with_table(props, found, b"" if headers is None else encode_table(headers))
 
 
 def with_header(props: bytes, found: Scan, name: str, value: FieldValue) -> bytes:
-    """`props` with one header set; the others stay octet by octet. Raises ValueError or TypeError as `encode_table`."""
+    """`props` with one header set; the others stay octet by octet. Raises the same errors as `encode_table`."""
     return _with_fields(props, found, _kept(props, found, (name,)) + encode_entry(name, value))
 
 
 def without_headers(props: bytes, found: Scan, names: Collection[str]) -> bytes:
-    """`props` without the headers of these names; the table stays, empty if need be, and so do the other headers."""
+    """`props` without the headers of these names. The table stays, even if it is empty then."""
     if found.headers is None or found.headers.keys().isdisjoint(names):
         return props
     return _with_fields(props, found, _kept(props, found, names))
 
 
 def _kept(props: bytes, found: Scan, names: Collection[str]) -> bytes:
-    """The octets of the headers table's fields (without its length), except those of these names."""
+    """The octets of the headers table's fields, without its length and without the fields of these names."""
     if found.headers is None:
         return b""
     start, end = found.headers_at + 4, found.headers_at + found.headers_size

@@ -1,4 +1,4 @@
-"""From the bytes of a publish to an envelope: decoded once, then found by its bytes."""
+"""From the bytes of a publish to an envelope. Equal bytes are decoded once and then found in a cache."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from escrowmq.wire.amqp091.shape import Values
 from escrowmq.wire.amqp091.spec import BasicPublish
 
 PROTOCOL: Final = 91
-"""How envelopes that came over AMQP 0-9-1 are marked."""
+"""The protocol number of envelopes that arrived over AMQP 0-9-1."""
 
 _CACHE_LIMIT: Final = 512
 _ADDRESSES: Final = 16_384
-"""Methods that a connection remembers: exchanges and routing keys with which it publishes."""
+"""The number of distinct publish methods (exchange and routing key) that a connection caches."""
 _VALUES: Final = 64
 _CACHE_BYTES: Final = 256 * 1024
-"""Properties that a connection remembers; headers may be long, all different, and connections many."""
+"""The bytes of properties that a connection caches. Headers may be long and all different, and connections many."""
 _LONGEST_KEY: Final = 255
 _START: Final = struct.Struct(">BHI")
 _HEADER: Final = struct.Struct(">BBH")
-_LONGEST_TTL: Final = 315_360_000_000  # ten years, as everywhere
+_LONGEST_TTL: Final = 315_360_000_000  # ten years, as for all other times to live
 
 
 class Address:
     """The destination of a publish, from its method: decoded once for each distinct method of a channel.
 
     `start` is the method's frame, followed by the type and the channel of the header frame. `queues` are the queues of
-    a message without further routing keys and without headers that routing looks at. They are valid while `version` is
-    the topology's and `allowed` that of the access rules.
+    a message that has no further routing keys and no headers that routing reads. They are valid while `version` equals
+    the version of the topology and `allowed` that of the access rules.
     """
 
     __slots__ = (
@@ -94,11 +94,11 @@ class Address:
 
 
 class Form:
-    """One way of publishing on one channel: all that repeats from message to message.
+    """Everything that repeats from message to message in publishes of one kind on one channel.
 
-    `queues` is right while `version` is the topology's and `allowed` that of the access rules it was checked by.
-    A form is `plain` when nothing in its properties has a say in where it goes, and whether it may. Its messages are to
-    be read `apart`, not packed, when routing looks at their headers or a queue counts the bytes of their bodies.
+    `queues` is valid while `version` equals the version of the topology and `allowed` that of the access rules. A form
+    is `plain` if its properties affect neither routing nor permissions. Its messages are to be read `apart`, not
+    packed, if routing reads their headers or a queue counts the bytes of their bodies.
     """
 
     __slots__ = (
@@ -139,17 +139,17 @@ class Forms:
         self._size = 0
 
     def known(self, channel: int, method: bytes, props: bytes) -> Form | None:
-        """The form of a publish if it has been found before."""
+        """The form of a publish, if it is in the cache."""
         return self._forms.get((channel, method, props))
 
     def known_address(self, channel: int, method: bytes) -> Address | None:
-        """The address of a publish if it has been found before."""
+        """The address of a publish, if it is in the cache."""
         return self._addresses.get((channel, method))
 
     def find(self, channel: int, method: bytes, props: bytes) -> Form:
         """The form of a publish with this method payload and these properties.
 
-        Raises SyntaxFault if they are malformed, BrokerError (PRECONDITION_FAILED) if they make no sense.
+        Raises SyntaxFault if they are malformed, BrokerError (PRECONDITION_FAILED) if their values are invalid.
         """
         key = (channel, method, props)
         form = self._forms.get(key)
@@ -173,7 +173,7 @@ class Forms:
 
 
 def make_form(channel: int, address: Address, props: bytes) -> Form:
-    """Errors as of `Forms.find`."""
+    """Decode a form. Raises the same errors as `Forms.find`."""
     found = scan(props)
     keys: tuple[str, ...] = ()
     if found.headers is not None:
@@ -223,7 +223,7 @@ def _time_to_live(expiration: str) -> int:
 
 
 def with_reply_to(props: bytes, reply_to: str) -> bytes:
-    """`props` with another reply-to."""
+    """`props` with `reply_to` as the reply-to."""
     properties = Properties.decode(props)
     properties.reply_to = reply_to
     return properties.encode()

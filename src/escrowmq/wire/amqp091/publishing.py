@@ -1,4 +1,4 @@
-"""Reading publishes: the messages of a run together, and where they go. This is the hot path of the broker."""
+"""Reading of publishes: the messages of a run together, and their destinations. This is the hot path of the broker."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _NO_VALUES: Final = Values(durable=False, priority=0, expiration=b"")
 
 
 class PublishReader:
-    """Reads the publishes of one connection that come whole, in three frames each.
+    """Reads the publishes of one connection that arrive complete, in three frames each.
 
-    Publishes with one method and one property list are a run of bodies. Publishes with one method and differing lists
-    are a run of packed content.
+    Publishes with the same method and the same property list form a run of bodies. Publishes with the same method and
+    different property lists form a run of packed content.
     """
 
     __slots__ = ("_connection", "forms")
@@ -41,7 +41,9 @@ class PublishReader:
         self.forms = Forms()
 
     def go_on(self, channel: Channel, buf: bytes, at: int, end: int) -> int:
-        """Publishes that continue what `channel` published last; where the first one begins that does not."""
+        """Read publishes that continue the last run of `channel`. Returns the position of the first frame that does
+        not.
+        """
         if buf.startswith(channel.prefix, at):
             behind = self.read_run(channel, buf, at, end)
             if behind != at:
@@ -51,7 +53,9 @@ class PublishReader:
         return at
 
     def read_first_packed(self, channel: Channel, method: bytes, buf: bytes, at: int, end: int) -> int:
-        """Publishes with the payload `method`, which `channel` has used before, as of `_read_packed`."""
+        """Read publishes with the payload `method`, which `channel` has used before. Returns the same as
+        `_read_packed`.
+        """
         address = self.forms.known_address(channel.number, method)
         if address is None:
             return at
@@ -61,9 +65,10 @@ class PublishReader:
         return behind
 
     def read_run(self, channel: Channel, buf: bytes, at: int, end: int) -> int:
-        """Publishes with method and properties of the channel's last one: only their bodies differ, size included.
+        """Read publishes with the method and the properties of the channel's last one; their bodies may differ, also in
+        size.
 
-        Where the first one begins that is not such, or not whole; the reading loop goes on with it.
+        Returns the position of the first publish that differs or is incomplete. The reading loop continues there.
         """
         form = channel.form
         if form is None:
@@ -89,7 +94,7 @@ class PublishReader:
             head, step = buf[at : at + body_at], body_at + size
             bodies.append(buf[at + body_at : stop])
             at = stop + 1
-            while startswith(head, at):  # the same size again, which needs no more than this
+            while startswith(head, at):  # a body of the same size needs no further checks
                 stop = at + step
                 if stop >= end or buf[stop] != _END:
                     break
@@ -100,9 +105,10 @@ class PublishReader:
         return at
 
     def _read_packed(self, channel: Channel, address: Address, buf: bytes, at: int, end: int) -> int:
-        """Publishes to `address` that differ in their properties: each keeps them with its body (`packed`).
+        """Read publishes to `address` that differ in their properties. Each keeps its properties with its body
+        (`packed`).
 
-        Where the first one begins that cannot be read in this way, or is not whole.
+        Returns the position of the first publish that cannot be read in this way or is incomplete.
         """
         start, middle, shape = address.start, channel.body_start, channel.shape
         startswith, unpack, skip = buf.startswith, _FRAME_SIZE.unpack_from, len(address.start)
@@ -150,9 +156,9 @@ class PublishReader:
         return at
 
     def _survey(self, channel: Channel, buf: bytes, header: int, last_stop: int) -> tuple[int, Values, Shape | None]:
-        """Length, values and, if it is known, shape of the header frame whose size field is at `header`.
+        """Length, values and shape (if known) of the header frame whose size field is at `header`.
 
-        The length is 0 if the frame ends behind `last_stop`, or its properties have to be decoded.
+        The length is 0 if the frame ends after `last_stop`, or its properties have to be decoded.
         """
         size, basic, upper = _HEADER_HEAD.unpack_from(buf, header)
         length = 4 + size
@@ -172,7 +178,9 @@ class PublishReader:
         return length, survey.values, channel.shapes.learn(buf, header, survey, survey.values)
 
     def _packed_form(self, channel: Channel, address: Address, values: Values) -> Form | None:
-        """The form of packed publishes; None if they have to be read apart, or are refused as they will be then."""
+        """The form of packed publishes. None if they have to be read apart, or if reading them apart will refuse
+        them.
+        """
         try:
             form = address.packed(values)
             channel.resolve(form)
@@ -181,7 +189,7 @@ class PublishReader:
         return None if form.apart else form
 
     def _expect_run(self, channel: Channel, address: Address, content: bytes) -> None:
-        """The last messages had the same properties: look out for more of them, which are cheaper to read as a run."""
+        """The last two messages had the same properties. Prepare to read the next ones as a run, which is cheaper."""
         props = properties(content)
         form = self.find_form(channel, address.method, props)
         if form is not None:

@@ -1,4 +1,4 @@
-"""The queue and exchange classes: declaring, deleting, binding, purging. None of it is transactional (TX-9)."""
+"""The queue and exchange classes: declare, delete, bind and purge. None of these methods is transactional (TX-9)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _in_one_line(name: str) -> str:
-    """`name` without line ends, which RabbitMQ strips from names of queues and exchanges, too."""
+    """`name` without line ends. RabbitMQ strips them from the names of queues and exchanges, too."""
     return name.replace("\r", "").replace("\n", "")
 
 
@@ -28,10 +28,10 @@ def check(channel: Channel, kind: Any, name: str, right: Any) -> None:
 
 
 def queue_named(channel: Channel, name: str, right: Any = None) -> Queue:
-    """The queue a method speaks of; no name means the last one that the channel declared.
+    """The queue that a method names. An empty name means the last queue that the channel declared.
 
-    The right to it is looked at first: who has none shall not learn what there is.
-    Raises ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED (EXC-2).
+    Permission is checked first, so that a user without it cannot find out which queues exist. Raises ACCESS_REFUSED,
+    NOT_FOUND, RESOURCE_LOCKED (EXC-2).
     """
     name = _name_of_queue(channel, name)
     if right is not None:
@@ -113,7 +113,7 @@ def queue_declare(channel: Channel, method: spec.QueueDeclare) -> None:
     if method.passive:
         queue = queue_named(channel, name)
         queue.touch()
-        queue.refresh()  # so that what is over its limits does not count, nor what consumers take
+        queue.refresh()  # so that the count excludes messages over the limits and messages that consumers take
     else:
         if not name:
             name = channel.broker.directory.fresh_queue_name(channel.vhost)
@@ -144,7 +144,7 @@ def queue_unbind(channel: Channel, method: spec.QueueUnbind) -> None:
     name = _name_of_queue(channel, method.queue)
     check(channel, "queue", name, "write")
     check(channel, "exchange", method.exchange, "read")
-    if name not in channel.vhost.queues:  # as RabbitMQ: what is not there is not bound
+    if name not in channel.vhost.queues:  # as in RabbitMQ, unbinding from a queue that does not exist succeeds
         channel.send(spec.QueueUnbindOk())
         return
     queue = queue_named(channel, name)
@@ -164,12 +164,12 @@ def queue_purge(channel: Channel, method: spec.QueuePurge) -> None:
 def queue_delete(channel: Channel, method: spec.QueueDelete) -> None:
     name = _name_of_queue(channel, method.queue)
     check(channel, "queue", name, "configure")
-    if name not in channel.vhost.queues:  # as RabbitMQ: deleting what is not there succeeds
+    if name not in channel.vhost.queues:  # as in RabbitMQ, deleting a queue that does not exist succeeds
         channel.answer(spec.QueueDeleteOk(0), no_wait=method.no_wait, durable=False)
         return
     queue = queue_named(channel, name)
     cancels: list[spec.BasicCancel] = []
-    channel.cancels = cancels  # clients look for their answer before they hear of what follows from it
+    channel.cancels = cancels  # clients expect the answer before the cancellations that follow from it
     try:
         count = channel.broker.directory.delete_queue(queue, if_unused=method.if_unused, if_empty=method.if_empty)
     finally:

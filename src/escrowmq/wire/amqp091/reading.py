@@ -1,4 +1,4 @@
-"""Reading a connection: frames and messages out of bytes. This loop is the hot path of the broker."""
+"""Reading of a connection: from bytes to frames and messages. This loop is the hot path of the broker."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _ACK_FRAME: Final = 21
 _HEADER_FRAME: Final = struct.Struct(">BHIIQ")  # frame header, class and weight, body size
 _BASIC: Final = 60 << 16
 
-# Methods without arguments, by their payload: one object serves for all of them.
+# Methods without arguments, by their payload: one object of each suffices.
 _COMMIT: Final = spec.TxCommit()
 _BARE: Final[dict[bytes, Method]] = {
     method.encode(): method for method in (spec.TxSelect(), _COMMIT, spec.TxRollback())
@@ -57,19 +57,19 @@ _CHANNEL_HANDLERS: Final = {
 
 
 class Reader:
-    """Reads one connection. A SyntaxFault costs the connection; what costs a channel, the reader sees to itself."""
+    """Reads one connection. Closes it for a SyntaxFault; for a fault that concerns a channel, closes the channel."""
 
     __slots__ = ("_connection", "_last", "_partial", "_publishes", "_unread")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._publishes = PublishReader(connection)
-        self._last: Channel | None = None  # the channel of the last publish that came in three frames in a row
+        self._last: Channel | None = None  # the channel of the last publish that came as three consecutive frames
         self._partial: PartialFrame | None = None
         self._unread = Unread()
 
     def receive(self, data: bytes) -> None:
-        """Bytes came in; without any, what was kept back is read on."""
+        """Process bytes from the socket. Empty `data` means: continue with the bytes that were kept back."""
         connection, unread = self._connection, self._unread
         if connection.flow.is_crowded and connection.flow.crowded():
             unread.add(data)
@@ -81,7 +81,7 @@ class Reader:
             data = unread.take()
         if connection.state is State.AUTHENTICATING:
             if len(data) <= codes.FRAME_MIN_SIZE:
-                unread.add(data)  # read on when the login has been checked
+                unread.add(data)  # to be read when the login has been checked
             else:
                 connection.fail(codes.UNEXPECTED_FRAME, "frames before the login was answered")
             return
@@ -99,35 +99,36 @@ class Reader:
         except SyntaxFault as fault:
             self._partial = None
             connection.fail(fault.code, fault.text, fault.index)
-            unread.add(remainder(data[start:]))  # where the client's answer will be found
+            unread.add(remainder(data[start:]))  # the client's answer to the close will be in these bytes
         except LoginFault as error:
             connection.login_refused(str(error))
 
     def resume(self) -> None:
-        """Go on with what was kept back."""
+        """Continue with the bytes that were kept back."""
         if self._unread:
             self.receive(b"")
 
     def end_run(self) -> None:
-        """The next publish is read in full, and asked about if need be."""
+        """Read the next publish in full, and ask the gate about it if necessary."""
         self._last = None
 
     def clear(self) -> None:
-        """The connection is gone: forget what was kept back, and the forms of its publishes."""
+        """The connection is gone: forget the bytes that were kept back, and the forms of its publishes."""
         self._unread.clear()
         self._partial = None
         self._publishes = PublishReader(self._connection)
 
     def _keep(self, data: bytes, at: int) -> None:
-        """Keep what could not be read. Of a large body frame that is not whole, the octets go into the content at once.
+        """Keep the bytes that could not be read. The octets of a large incomplete body frame go into the content at
+        once.
 
-        A small one is joined with what follows, so that it is read as a part of a run.
+        A small body frame is kept until it is complete, so that it is read as a part of a run.
         """
         need, connection = 0, self._connection
         if len(data) - at >= FRAME_HEADER_SIZE and connection.state not in (State.HEADER, State.AUTHENTICATING):
             need = frame_size(data, at)
             if need > connection.frame_max + FRAME_OVERHEAD:
-                need = 0  # a fault, of which the next read tells
+                need = 0  # a fault, which the next read reports
             elif at + need > len(data) and need > LARGE and not connection.gate.shut:
                 partial = self._open_partial(data, at)
                 if partial is not None:
@@ -146,12 +147,14 @@ class Reader:
         return len(PROTOCOL_HEADER)
 
     def _read(self, buf: bytes, at: int) -> int:
-        """Parse what is whole; where the rest begins. Raises SyntaxFault for what costs the connection."""
+        """Parse all complete frames. Returns where the rest begins. Raises SyntaxFault for a fault that closes the
+        connection.
+        """
         end = len(buf)
         startswith, unpack = buf.startswith, FRAME_HEADER.unpack_from
         connection = self._connection
         gate, channels, publishes = connection.gate, connection.channels, self._publishes
-        most = connection.frame_max  # of payload, which is all that some clients count
+        most = connection.frame_max  # of payload: some clients do not count the overhead
         committed = False
         while end - at >= 8:
             last = self._last
@@ -216,9 +219,9 @@ class Reader:
         return at
 
     def _read_publish(self, channel: Channel, buf: bytes, at: int, stop: int, end: int) -> int:
-        """A publish whose method frame ends at `stop`; where the next frame begins.
+        """Read a publish whose method frame ends at `stop`. Returns where the next frame begins.
 
-        When header and body follow in one frame each, all three are taken together; else frame by frame.
+        If header and body follow in one frame each, all three are read together, otherwise frame by frame.
         """
         number, connection, publishes = channel.number, self._connection, self._publishes
         header = stop + 1
@@ -245,7 +248,7 @@ class Reader:
                         return past
                     form = publishes.find_form(channel, method, props)
                 if form is not None:
-                    if form.version >= 0:  # it was used before, so a run may begin
+                    if form.version >= 0:  # the form was used before, so a run may begin
                         channel.prefix = buf[at : header + 11]
                         channel.middle = buf[header + 19 : body + 3]
                         channel.form = form
@@ -253,12 +256,12 @@ class Reader:
                     self._publishes.publish(channel, form, [buf[body + 7 : behind]])
                 return int(behind) + 1
         if self._last is channel:
-            self._last = None  # while content is awaited, nothing that looks like a publish is one
+            self._last = None  # while content is awaited, bytes that look like a publish are not one
         channel.content = Content(buf[at + 7 : stop])
         return header
 
     def _read_acks(self, channel: Channel, buf: bytes, at: int, end: int) -> int:
-        """A run of acknowledgements on one channel."""
+        """Read a run of acknowledgements on one channel."""
         head = buf[at : at + 11]
         startswith, unpack = buf.startswith, _ACK_REST.unpack_from
         tags: list[int] = []
@@ -285,7 +288,7 @@ class Reader:
         return at
 
     def _read_gets(self, channel: Channel, buf: bytes, at: int, behind: int) -> int:
-        """A `basic.get` whose frame ends at `behind`, and those that follow it and are the same."""
+        """Read a `basic.get` whose frame ends at `behind`, and the equal ones that follow it."""
         frame = buf[at:behind]
         count = 1
         while count < RUN and buf.startswith(frame, behind):
@@ -298,7 +301,7 @@ class Reader:
         return behind
 
     def _read_other(self, kind: int, number: int, channel: Channel | None, payload: bytes | memoryview) -> None:
-        """Frames that are not methods of an open channel."""
+        """Handle a frame that is not a method of an open channel."""
         if kind == codes.FRAME_HEARTBEAT:
             if number or payload:
                 raise SyntaxFault(codes.FRAME_ERROR, "heartbeat frame with a channel or a payload")
@@ -323,7 +326,7 @@ class Reader:
             self._finish_content(channel, content)
 
     def _open_partial(self, buf: bytes, at: int) -> PartialFrame | None:
-        """The body frame at `at`, of which only a part has come; None if it is no body frame that is awaited."""
+        """Open the incomplete body frame at `at`. Returns None if it is not a body frame that the channel awaits."""
         kind, number, size = FRAME_HEADER.unpack_from(buf, at)
         channel = self._connection.channels.get(number)
         if kind != codes.FRAME_BODY or channel is None or channel.closing or channel.content is None:
@@ -331,7 +334,7 @@ class Reader:
         return PartialFrame(number, channel.content, size)
 
     def _read_partial(self, partial: PartialFrame, data: bytes) -> int:
-        """More of a body frame; where the next frame begins, 0 if it is not whole yet."""
+        """Read more of a body frame. Returns where the next frame begins, or 0 while the frame is incomplete."""
         if self._connection.gate.shut and self._connection.gate.keeps_back():
             self._unread.add(data)
             return 0
@@ -376,7 +379,7 @@ class Reader:
             )
 
     def _call(self, channel: Channel, handler: Handler, method: Method) -> None:
-        """Have a method done; what it refuses costs the channel, or the connection."""
+        """Carry out a method. A refusal closes the channel, or the connection if it is a hard one."""
         try:
             handler(channel, method)
         except BrokerError as error:
@@ -388,7 +391,7 @@ class Reader:
             raise
 
     def _method_on_closing(self, channel: Channel, payload: bytes) -> None:
-        """The channel was closed by the broker: only the end of it is of interest."""
+        """The broker has closed the channel: ignore everything but the methods that end it."""
         (index,) = METHOD_INDEX.unpack_from(payload.ljust(4, b"\0"))
         if index == spec.ChannelCloseOk.INDEX:
             self._drop(channel)
@@ -436,5 +439,5 @@ class Reader:
 
 
 def decode(payload: bytes) -> Method:
-    """As `decode_method`, which makes an object; those without arguments are there already."""
+    """Like `decode_method`, but methods without arguments are not created anew."""
     return _BARE.get(payload) or decode_method(payload)

@@ -1,4 +1,4 @@
-"""Direct reply-to: answers go straight to the channel that asked, through no queue."""
+"""Direct reply-to: replies go straight to the requesting channel, through no queue."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 class ReplyAddress(Queue):
-    """The place behind a name `amq.rabbitmq.reply-to.…`: a queue that keeps nothing.
+    """The destination with a name `amq.rabbitmq.reply-to.…`: a queue that keeps nothing.
 
-    What arrives is delivered at once, or lost if the channel cannot take it, as a reply to somebody who has gone is.
+    A reply is delivered at once. It is lost if the channel cannot take it, as a reply to a client that has gone would
+    be.
     """
 
     __slots__ = ("_channel", "_consumer")
@@ -28,7 +29,7 @@ class ReplyAddress(Queue):
         self._consumer: Consumer | None = None
 
     def attach(self, consumer: Consumer) -> None:
-        """`consumer` gets the replies."""
+        """Deliver the replies to `consumer`."""
         self._consumer = consumer
 
     def _admit(self, run: Run, bodies: Sequence[bytes]) -> None:
@@ -39,5 +40,5 @@ class ReplyAddress(Queue):
 
 
 def _stays(queue: Queue) -> int:
-    """The address goes with its channel, and has nothing that could go."""
+    """The address ends with its channel, and keeps no messages that could be removed."""
     return 0

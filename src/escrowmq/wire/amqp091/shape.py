@@ -1,8 +1,9 @@
-"""Property lists that are read without being decoded: what a broker needs of them, and their shape.
+"""Property lists that are read without being decoded: the properties that a broker needs, and the list's shape.
 
-A client's messages differ in values, seldom in the layout of their property lists: the same flags, the same lengths,
-the same names. A `Shape` is that layout. A list that fits it is known to be well-formed, and to have the same delivery
-mode, priority and expiration, after two comparisons. A list that fits none is surveyed: walked once by its flags.
+A client's messages usually differ in values, seldom in the layout of their property lists: the flags, the lengths and
+the names are the same. A `Shape` is such a layout. Two comparisons show that a list fits a shape; then it is
+well-formed and has the same delivery mode, priority and expiration. A list that fits no shape is surveyed: walked once
+by its flags.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from escrowmq.wire.amqp091.codes import REPLY_TO
 _U16: Final = struct.Struct(">H")
 _U32: Final = struct.Struct(">I")
 _ELSEWHERE: Final = 0x0013
-"""Flags of lists that are decoded in full: user-id, which is checked, and undefined ones."""
+"""Flags of lists that are decoded in full: user-id, which is checked, and undefined flags."""
 _FIXED: Final = {ord(tag): size for tag, size in zip("tbBsuIilLTfd", (1, 1, 1, 2, 2, 4, 4, 8, 8, 8, 4, 8), strict=True)}
 _REPLY_TO: Final = REPLY_TO.encode()
 
 
 class Values(NamedTuple):
-    """What makes messages with the same method have different envelopes. `expiration` is empty if there is none."""
+    """The values that give messages with the same method different envelopes. `expiration` is empty if there is
+    none.
+    """
 
     durable: bool
     priority: int
@@ -29,16 +32,16 @@ class Values(NamedTuple):
 
 
 class Survey:
-    """The walk over one property list: its values, and where the parts lie that may differ.
+    """The walk over one property list: its values, and the positions of the parts that may differ.
 
-    `values` is None for a list that has to be decoded: a malformed one, one with an array or a nested table, with
-    further routing keys, with text that is not ASCII, or one that asks for a direct reply.
+    `values` is None for a list that has to be decoded: one that is malformed, has an array or a nested table, has
+    further routing keys, has text that is not ASCII, or asks for a direct reply.
     """
 
     __slots__ = ("_buf", "_end", "texts", "values", "varying")
 
     def __init__(self, buf: bytes, at: int, end: int) -> None:
-        """The list in `buf` from its flags at `at` up to `end`."""
+        """Survey the list in `buf` from its flags at `at` up to `end`."""
         self._buf = buf
         self._end = end
         self.texts: list[tuple[int, int]] = []
@@ -67,7 +70,7 @@ class Survey:
             priority, at = buf[at], at + 1
         if flags & 0x0400:  # correlation-id
             at = self._text(at, varies=True)
-        if flags & 0x0200:  # reply-to, which may be as long as the name that asks for direct replies
+        if flags & 0x0200:  # reply-to; it may have the length of the name that asks for direct replies
             begin, at = at + 1, self._text(at, varies=buf[at] != len(_REPLY_TO))
             if buf[begin:at] == _REPLY_TO:
                 return None
@@ -92,7 +95,7 @@ class Survey:
         return Values(durable, priority, expiration)
 
     def _text(self, at: int, *, varies: bool = False) -> int:
-        """The end of the short string at `at`. IndexError if it is not ASCII."""
+        """The end of the short string at `at`. Raises IndexError if it is not ASCII."""
         begin = at + 1
         stop = begin + self._buf[at]
         if not self._buf[begin:stop].isascii():
@@ -102,7 +105,7 @@ class Survey:
         return stop
 
     def _headers(self, at: int) -> int:
-        """The end of the headers table at `at`. IndexError for one that has to be decoded."""
+        """The end of the headers table at `at`. Raises IndexError if the table has to be decoded."""
         buf = self._buf
         begin, stop = at + 4, at + 4 + _U32.unpack_from(buf, at)[0]
         if stop > self._end or buf.find(b"\x02CC", begin, stop) >= 0 or buf.find(b"\x03BCC", begin, stop) >= 0:
@@ -134,14 +137,14 @@ class Survey:
 class Shape:
     """A layout of content header frames, from the frame's size field on.
 
-    A frame at `at` has it if `literals(buf, at)` gives `expected` and the texts that `texts(buf, at)` gives are ASCII.
-    `length` is that of the frame without its end.
+    A frame at `at` fits it if `literals(buf, at)` returns `expected` and the texts that `texts(buf, at)` returns are
+    ASCII. `length` is the length of the frame without its end octet.
     """
 
     __slots__ = ("expected", "length", "literals", "texts", "values")
 
     def __init__(self, buf: bytes, at: int, survey: Survey, values: Values) -> None:
-        """The shape of the frame at `at` in `buf`, whose property list is that of `survey`."""
+        """The shape of the frame at `at` in `buf`, with the survey of its property list."""
         self.length = 4 + int(_U32.unpack_from(buf, at)[0])
         self.values = values
         # The lower half of the body's size varies, too.
@@ -167,10 +170,10 @@ def _layout(at: int, end: int, spans: list[tuple[int, int]], inside: str, outsid
 
 
 class Shapes:
-    """The shapes that a channel's messages have had, by the size of their header frames.
+    """The shapes of a channel's messages, by the size of their header frames.
 
-    Learning a shape costs as much as surveying ten messages. One that is soon replaced was not worth it, so the next
-    one is learned later.
+    Learning a shape costs as much as surveying ten messages. If a shape is soon replaced, learning it was not worth the
+    cost, so the next one is learned later.
     """
 
     __slots__ = ("_by_size", "_patience", "_waiting")
@@ -183,11 +186,11 @@ class Shapes:
         self._patience = 1
 
     def find(self, buf: bytes, at: int) -> Shape | None:
-        """The shape known for header frames of the size of the one at `at`, which it may not have."""
+        """The known shape for header frames of the size of the one at `at`. The frame need not fit it."""
         return self._by_size.get(_U32.unpack_from(buf, at)[0])
 
     def learn(self, buf: bytes, at: int, survey: Survey, values: Values) -> Shape | None:
-        """Remember the shape of the frame at `at`; None if it is not the time for that."""
+        """Remember the shape of the frame at `at`. Returns None if it is too early to learn another one."""
         if self._waiting:
             self._waiting -= 1
             return None

@@ -1,15 +1,15 @@
-"""Field tables and field arrays of AMQP 0-9-1, with the type tags as RabbitMQ and its clients mean them.
+"""Field tables and field arrays of AMQP 0-9-1, with the meaning that RabbitMQ and its clients give the type tags.
 
 The published XML does not name the tags, and the specification's text and RabbitMQ differ (RabbitMQ's errata: 's' is a
-16-bit integer and no short string, 'l' and 'L' are both signed, 'x' is a byte array). Each tag has one Python type, so
-that a table which was read is written with the tags it came with:
+16-bit integer, not a short string; 'l' and 'L' are both signed; 'x' is a byte array). Each tag has one Python type, so
+a table that was read is written with its original tags:
 
     t bool          S str, LongStr (not UTF-8)      x bytes            V None      A list     F dict
     b Byte          s Short                         I int (if it fits) l int, Long            L LongL
     B UnsignedByte  u UnsignedShort                 i UnsignedInt      T Timestamp
     f Float         d float                         D Decimal
 
-The classes bear RabbitMQ's names of the types, as its error texts show them.
+The classes have RabbitMQ's names for the types, because its error texts contain them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FieldValue: TypeAlias = "bool | int | float | str | bytes | Decimal | list[Field
 FieldTable: TypeAlias = "dict[str, FieldValue]"
 
 MAX_DEPTH: Final = 64
-"""How deep tables and arrays may lie in each other, the outermost counted; deeper ones are refused."""
+"""The deepest nesting of tables and arrays, counting the outermost one. Deeper ones are refused."""
 
 
 class Byte(int):
@@ -60,7 +60,7 @@ class UnsignedInt(int):
 
 
 class Long(int):
-    """Tag 'l', 64 bits, signed: a number that would fit into 'I' but came, or is to go, in eight octets."""
+    """Tag 'l', 64 bits, signed: for a number that fits into 'I' but has eight octets on the wire."""
 
     __slots__ = ()
 
@@ -98,11 +98,11 @@ _INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
 
 
 def decode_table(buf: bytes, at: int) -> tuple[FieldTable, int]:
-    """Read the table at `at`: its length (4 octets), then its fields. Returns it and where it ends.
+    """Read the table at `at`: its length (4 octets), then its fields. Returns the table and its end.
 
-    Of fields with the same name the first counts, as in RabbitMQ (the specification leaves it open).
-    Raises SyntaxFault (502) on a length beyond the end of `buf`, an unknown tag, a name that is no UTF-8,
-    a value that crosses the end of its table, or more than MAX_DEPTH levels.
+    If several fields have the same name, the first counts, as in RabbitMQ (the specification leaves it open). Raises
+    SyntaxFault (502) for a length beyond the end of `buf`, an unknown tag, a name that is not UTF-8, a value that
+    crosses the end of its table, or more than MAX_DEPTH levels.
     """
     at, end = _extent(buf, at, len(buf))
     return _fields(buf, at, end, 1), end
@@ -111,7 +111,7 @@ def decode_table(buf: bytes, at: int) -> tuple[FieldTable, int]:
 def decode_fields(buf: bytes) -> FieldTable:
     """Read a table without its length: all of `buf` are fields (the form of a SASL AMQPLAIN response).
 
-    Raises SyntaxFault (502), as `decode_table`.
+    Raises the same SyntaxFault (502) as `decode_table`.
     """
     return _fields(buf, 0, len(buf), 1)
 
@@ -119,7 +119,7 @@ def decode_fields(buf: bytes) -> FieldTable:
 def entries(buf: bytes, at: int, end: int) -> list[tuple[str, int, int]]:
     """(name, start, end) of each field between `at` and `end`, for a table that `decode_table` has accepted.
 
-    The octets from start to end are the whole field, so that a table can be cut and joined without decoding values.
+    The octets from start to end are the whole field, so tables can be cut and joined without decoding values.
     """
     found: list[tuple[str, int, int]] = []
     while at < end:
@@ -135,7 +135,7 @@ def _fault(text: str) -> SyntaxFault:
 
 
 def _extent(buf: bytes, at: int, end: int) -> tuple[int, int]:
-    """Where the octets behind a 4-octet length at `at` begin and end."""
+    """Start and end of the octets that follow a 4-octet length at `at`."""
     start = at + 4
     if start > end:
         raise _fault("ends within a length")
@@ -203,7 +203,7 @@ def _int32_or_64(value: int) -> int:
 
 
 def _scaled(scale: int, mantissa: int) -> Decimal:
-    # From its digits, not by arithmetic: the result must not depend on the thread's decimal context.
+    # From the digits, not by arithmetic: the result must not depend on the thread's decimal context.
     return Decimal((int(mantissa < 0), tuple(map(int, str(abs(mantissa)))), -scale))
 
 
@@ -235,13 +235,13 @@ def encode_table(table: Mapping[str, FieldValue]) -> bytes:
     """The table with its length in front, fields in the mapping's order.
 
     Raises ValueError if something does not fit the wire (a name over 255 bytes of UTF-8, a number out of its tag's
-    range, more than MAX_DEPTH levels) and TypeError for a value that no tag stands for.
+    range, more than MAX_DEPTH levels) and TypeError for a value that has no tag.
     """
     return _encode_table(table, 1)
 
 
 def encode_entry(name: str, value: FieldValue) -> bytes:
-    """One field, name and tagged value, as it stands in a table. Raises as `encode_table`."""
+    """One field, name and tagged value, as in a table. Raises the same errors as `encode_table`."""
     return _encode_entry(name, value, 1)
 
 
@@ -295,7 +295,7 @@ def _encode_str(value: str) -> bytes:
 
 def _encode_decimal(value: Decimal) -> bytes:
     sign, digits, exponent = value.as_tuple()
-    # The mantissa has 32 bits: ten digits at most, so nothing huge is ever computed.
+    # The mantissa has 32 bits, so at most ten digits; no huge number is ever computed.
     if not isinstance(exponent, int) or not -255 <= exponent <= 9 or len(digits) > 10:
         raise ValueError(f"Decimal {value} has no wire form (scale 0 to 255, mantissa of 32 bits)")
     mantissa = int("".join(map(str, digits))) * 10 ** max(exponent, 0)

@@ -1,10 +1,10 @@
-"""Bytes that have come and cannot be read yet: a frame is not whole, or the connection has to wait."""
+"""Bytes that were received and cannot be read yet: a frame is incomplete, or the connection has to wait."""
 
 from __future__ import annotations
 
 
 class Unread:
-    """Chunks as they came. They are joined once, when there are as many bytes as the reader needs."""
+    """Chunks as they were received. They are joined once, when there are as many bytes as the reader needs."""
 
     __slots__ = ("_chunks", "_size", "need")
 
@@ -12,13 +12,13 @@ class Unread:
         self._chunks: list[bytes] = []
         self._size = 0
         self.need = 0
-        """With fewer bytes in all, nothing more can be read."""
+        """The number of bytes below which nothing more can be read."""
 
     def __bool__(self) -> bool:
         return bool(self._chunks)
 
     def add(self, data: bytes, need: int = 0) -> None:
-        """Keep `data` behind what is kept already."""
+        """Keep `data` after the bytes that are kept already."""
         if data:
             self._chunks.append(data)
             self._size += len(data)
@@ -26,17 +26,17 @@ class Unread:
 
     @property
     def ready(self) -> bool:
-        """Whether there is enough to be read on."""
+        """Whether there are enough bytes to continue reading."""
         return self._size >= self.need
 
     def take(self) -> bytes:
-        """Everything."""
+        """Remove and return all bytes."""
         chunks = self._chunks
         data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         self.clear()
         return data
 
     def clear(self) -> None:
-        """Forget it."""
+        """Forget all bytes."""
         self._chunks.clear()
         self._size = self.need = 0
