@@ -15,7 +15,7 @@ from escrowmq.perf.url import parse_url
 from escrowmq.perf.workload import MAX_SIZE, ONE_PHASE, SCENARIOS, TWO_PHASE, workload_of
 
 _AFTER_DURATION = 120.0
-"""How long (s) a run by duration may take on top of it to confirm and to deliver what was published."""
+"""The time (s) beyond its duration in which a run may confirm and deliver its last messages."""
 _BY_COUNT = 600.0
 _INTERRUPTED = 130
 
@@ -25,7 +25,7 @@ _SECONDS = click.FloatRange(min=0, min_open=True)
 
 
 def _arguments(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, int | str] | None:
-    """Queue arguments; what looks like a number is one."""
+    """Queue arguments. A value that looks like a number is passed as a number."""
     found: dict[str, int | str] = {}
     for value in values:
         name, separator, text = value.partition("=")
@@ -43,27 +43,29 @@ def _arguments(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -
     help="The broker: amqp://user:password@host:port/vhost.",
 )
 @click.option(
-    "--scenario", type=click.Choice(list(SCENARIOS)), help="Start from a named load; the options below change it."
+    "--scenario", type=click.Choice(list(SCENARIOS)), help="Start from this scenario; the options below change it."
 )
 @click.option("--size", type=click.IntRange(0, MAX_SIZE), help="Body size in bytes, at most 64 MiB.")
-@click.option("--size-spread", "spread", type=_COUNT, help="Spread sizes over so many bytes on either side of --size.")
+@click.option("--size-spread", "spread", type=_COUNT, help="Spread sizes by up to this many bytes around --size.")
 @click.option("--ids/--no-ids", default=None, help="Give each message a message-id of its own.")
 @click.option("--correlation-ids/--no-correlation-ids", default=None, help="Give each message a correlation-id too.")
 @click.option("--timestamps/--no-timestamps", default=None, help="Give each message a timestamp.")
 @click.option("--headers/--no-headers", default=None, help="Give each message a header table of its own.")
 @click.option(
-    "--priorities", type=click.IntRange(0, 255), help="Give each message one of so many priorities, and the queues too."
+    "--priorities",
+    type=click.IntRange(0, 255),
+    help="Give each message one of this many priorities; the queues have as many.",
 )
-@click.option("--count", type=_POSITIVE, help="Publish so many messages in all.")
-@click.option("--duration", type=_SECONDS, help="Publish for so many seconds (10, if there is no --count).")
+@click.option("--count", type=_POSITIVE, help="Number of messages to publish in all.")
+@click.option("--duration", type=_SECONDS, help="Seconds to publish (10 if there is no --count).")
 @click.option("--producers", type=_COUNT, help="Publishing connections.")
 @click.option("--channels", type=_POSITIVE, help="Channels on each publishing connection.")
 @click.option("--consumers", type=_COUNT, help="Consuming connections.")
-@click.option("--queues", type=_POSITIVE, help="Queues, shared out to producers and consumers.")
+@click.option("--queues", type=_POSITIVE, help="Queues, divided among producers and consumers.")
 @click.option("--random/--turns", default=None, help="Pick the queue of each message at random.")
-@click.option("--keys", type=_COUNT, help="Publish to a topic exchange, under so many routing keys.")
+@click.option("--keys", type=_COUNT, help="Publish to a topic exchange, under this many routing keys.")
 @click.option("--bindings", type=_POSITIVE, help="With --keys: bindings of the topic exchange (1000).")
-@click.option("--fanout", type=_COUNT, help="Publish to a fanout exchange with so many queues.")
+@click.option("--fanout", type=_COUNT, help="Publish to a fanout exchange with this many queues.")
 @click.option("--persistent/--transient", default=None, help="Delivery mode 2 or 1.")
 @click.option("--confirms/--no-confirms", default=None, help="Publisher confirms.")
 @click.option("--window", type=_POSITIVE, help="With confirms: unconfirmed messages a channel may have.")
@@ -71,38 +73,38 @@ def _arguments(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -
 @click.option(
     "--xa",
     type=click.Choice([TWO_PHASE, ONE_PHASE]),
-    help="The transactions are branches of distributed ones (dtx), each committed so.",
+    help="Publish in branches of distributed transactions (dtx), committed in this way.",
 )
-@click.option("--rate", type=_SECONDS, help="Publish so many messages/s in all, and measure latency.")
+@click.option("--rate", type=_SECONDS, help="Messages/s to publish in all; also measures latency.")
 @click.option("--latency/--no-latency", default=None, help="Measure the time from publish to delivery.")
 @click.option("--auto-ack", is_flag=True, help="Consume without acknowledgements.")
-@click.option("--ack-every", type=_POSITIVE, help="Acknowledge every so many deliveries, several at once.")
+@click.option("--ack-every", type=_POSITIVE, help="Send one acknowledgement for this many deliveries.")
 @click.option(
     "--prefetch", type=click.IntRange(0, 65535), help="Unacknowledged deliveries a consumer may have; 0: no limit."
 )
 @click.option("--subscriptions", type=_POSITIVE, help="Consumers on each queue of each consuming connection.")
-@click.option("--get", type=_COUNT, help="Consume by basic.get, with so many requests outstanding.")
+@click.option("--get", type=_COUNT, help="Consume by basic.get, with this many requests outstanding.")
 @click.option(
-    "--rpc", type=_COUNT, help="Consumers reply to each message; a producer has so many requests outstanding."
+    "--rpc", type=_COUNT, help="Consumers reply to each message; a producer has this many requests outstanding."
 )
-@click.option("--queue", help="Use this queue (with several: what their names begin with).")
+@click.option("--queue", help="Use this queue; with several queues, the prefix of their names.")
 @click.option(
     "--argument",
     "arguments",
     multiple=True,
     callback=_arguments,
     metavar="NAME=VALUE",
-    help="Declare the queues with this argument, a number or a text; may be given several times.",
+    help="Declare the queues with this argument, a number or a text. Can be repeated.",
 )
 @click.option(
     "--keep",
     is_flag=True,
     default=None,
-    help="Do not delete the queues at the end; without it one that was there before is deleted as well.",
+    help="Keep the queues at the end. Without this option, even a queue that existed before is deleted.",
 )
-@click.option("--deadline", type=_SECONDS, help="Give up after so many seconds in all.")
+@click.option("--deadline", type=_SECONDS, help="Give up after this many seconds in all.")
 @click.option(
-    "--stall", type=_SECONDS, default=30.0, show_default=True, help="Give up after so many seconds without progress."
+    "--stall", type=_SECONDS, default=30.0, show_default=True, help="Give up after this many seconds without progress."
 )
 @click.option("--interval", type=_SECONDS, default=0.5, show_default=True, help="Seconds between samples.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -121,10 +123,10 @@ def perf(
 ) -> None:
     """Load an AMQP 0-9-1 broker and measure rates and latency.
 
-    Ends with an error when the broker cannot be reached, closes, stalls, or does not deliver what was published. Ctrl-C
-    ends it with what was measured so far.
+    Ends with an error if the broker cannot be reached, closes the connection, stalls, or does not deliver what was
+    published. Ctrl-C ends the run and prints the results so far.
 
-    Messages that are all alike are the best case; the scenarios `varied` and `varied-confirms` show the other.
+    Messages that are all alike are the best case; the scenarios `varied` and `varied-confirms` show the opposite.
 
     \b
     Examples:
@@ -156,5 +158,5 @@ def perf(
     else:
         click.echo(summary(outcome))
     if outcome.interrupted:
-        click.echo("interrupted: that is what was measured until then; nothing was verified", err=True)
+        click.echo("interrupted: these are the results so far; nothing was verified", err=True)
         click.get_current_context().exit(_INTERRUPTED)

@@ -1,4 +1,4 @@
-"""Which publishes of a channel the broker has confirmed."""
+"""The publishes of a channel that the broker has confirmed."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class ConfirmTracker:
         return self.floor + len(self._singles)
 
     def confirm(self, tag: int, multiple: bool, published: int) -> int:
-        """Take one basic.ack or basic.nack; returns how many publishes it settled.
+        """Take one basic.ack or basic.nack. Returns the number of publishes that it settled.
 
-        Raises PerfError for a tag above `published`, the highest there is, or one that is confirmed already.
+        Raises PerfError for a tag above `published`, the highest one, or a tag that is confirmed already.
         """
         if multiple and tag == 0:
             tag = published

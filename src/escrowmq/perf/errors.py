@@ -1,9 +1,9 @@
-"""What the load tool ends with when it cannot go on."""
+"""The errors that end a run of the load tool."""
 
 
 class PerfError(Exception):
-    """What ended a run: one line, to be shown to the user as it is."""
+    """The reason why a run ended: one line that the user sees unchanged."""
 
 
-class WrongUsage(PerfError):  # noqa: N818 - named for what happened
-    """Options or a URL that cannot be meant; nothing has been asked of the broker."""
+class WrongUsage(PerfError):  # noqa: N818 - named after the user's mistake
+    """Options or a URL that make no sense. The tool has not contacted the broker."""

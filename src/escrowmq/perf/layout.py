@@ -1,4 +1,4 @@
-"""The queues of a load, how messages reach them, and under which routing keys they are published."""
+"""The queues of a load, their bindings, and the routing keys under which messages are published."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Layout:
     bindings: tuple[tuple[str, str], ...] = ()
     """Queue and binding key."""
     keys: tuple[str, ...] = ()
-    """The routing keys to publish under; empty: the names of the queues."""
+    """The routing keys of the messages; empty: the names of the queues."""
 
 
 def layout_of(workload: Workload) -> Layout:
-    """New names, unless the load names its queue."""
+    """The queues get new names, unless the load names its queue."""
     base = workload.queue or f"perf-{secrets.token_hex(6)}"
     numbered = workload.queue is None or workload.queue_count > 1
     queues = [f"{base}-{i:04d}" if numbered else base for i in range(workload.queue_count)]
@@ -46,10 +46,10 @@ def _exchange_name() -> str:
 
 
 def routing_keys(layout: Layout, workload: Workload, publisher: int, publishers: int) -> tuple[int, Iterator[str]]:
-    """How many routing keys the publisher of that number has, and the keys of its messages without end.
+    """The number of routing keys of the publisher of that number, and an endless iterator over its messages' keys.
 
-    The names of queues are shared out to the publishers. The keys take turns, or are picked at random if the load says
-    so; the same publisher always picks the same.
+    The queues are divided among the publishers. The keys are used in turn, or picked at random if the load says so; the
+    same publisher always picks the same keys.
     """
     queues = layout.queues
     own = layout.keys or queues[publisher::publishers] or [queues[publisher % len(queues)]]

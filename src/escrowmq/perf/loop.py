@@ -1,4 +1,4 @@
-"""One thread that drives all connections of a run, and sees to it that the run ends."""
+"""One thread that drives all connections of a run and makes sure that the run ends."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _CHECK_EVERY = SECOND // 20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a run stops, in seconds.
+    """The limits of a run, in seconds.
 
-    Publishing ends after `duration` (None: by count alone); the run ends with an error after `deadline`, or after
-    `stall` without any progress.
+    Publishing ends after `duration` (None: after the count alone). The run ends with an error after `deadline`, or
+    after `stall` without any progress.
     """
 
     duration: float | None
@@ -53,7 +53,8 @@ class Loop:
         on_sample: Callable[[Sample, str | None], None],
         sample_every: float,
     ) -> None:
-        """`copies`: deliveries of one publish. `backlog`: messages that the queues hold at the start.
+        """`copies` is the number of deliveries for one publish, `backlog` the number of messages in the queues at the
+        start.
 
         `on_sample` gets the counts, and the broker's reason while it blocks publishers, every `sample_every` seconds.
         """
@@ -78,13 +79,13 @@ class Loop:
 
     @property
     def expected(self) -> int:
-        """Deliveries that must arrive, as far as published by now."""
+        """The number of deliveries that must arrive for the messages published so far."""
         return self._backlog + (self._totals.published - self._totals.rejected) * self._copies
 
     def subscribe(self) -> None:
         """Start the consumers, and wait until the broker has accepted all subscriptions.
 
-        Raises PerfError when it does not within the time that a run may stall.
+        Raises PerfError if that takes longer than a run may stall.
         """
         start = time.monotonic_ns()
         for peer in self._peers:
@@ -99,9 +100,9 @@ class Loop:
                 raise PerfError(f"the broker did not accept all consumers in {self._limits.stall:g} s")
 
     def run(self, start: int) -> None:
-        """Run from `start` (monotonic ns) until all is published, answered and consumed.
+        """Run from `start` (monotonic ns) until all messages are published, answered and consumed.
 
-        Raises PerfError when that does not come about.
+        Raises PerfError if that does not happen within the limits.
         """
         for producer in self._producers:
             producer.wake(start)
@@ -110,7 +111,7 @@ class Loop:
             consumer.finish(time.monotonic_ns())
 
     def close(self) -> None:
-        """Look at no connection any more."""
+        """Stop watching all connections."""
         self._selector.close()
 
     def _turn(self, start: int) -> None:
@@ -149,7 +150,7 @@ class Loop:
                 peer.pump(now)
 
     def _pace(self, now: int, timeout: int) -> int:
-        """Send what is due; returns how long (ns) there is nothing to do."""
+        """Send the messages that are due. Returns how long (ns) there is nothing to do."""
         for producer in self._producers:
             due = producer.due_at()
             if due is not None and due <= now:

@@ -1,4 +1,4 @@
-"""The messages of a load, as a protocol-neutral description that a seed determines; the protocols encode them."""
+"""The messages of a load: a protocol-neutral description that a seed determines. The protocols encode them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Variety:
 
     @property
     def uniform(self) -> bool:
-        """Whether all messages are alike but for the content of their bodies, the best case of many a broker."""
+        """Whether all messages are alike except for the content of their bodies, the best case of many brokers."""
         return self == Variety()
 
 

@@ -1,4 +1,4 @@
-"""A steady rate: which message is due when."""
+"""A steady rate: when each message is due."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Pace:
         self._interval = SECOND / rate
 
     def due(self, now: int) -> int:
-        """How many messages are due at `now`, from the start on."""
+        """The number of messages that are due at `now`, counted from the start."""
         return 0 if now < self.start else int((now - self.start) / self._interval) + 1
 
     def time_of(self, number: int) -> int:

@@ -1,4 +1,4 @@
-"""A connection under load: non-blocking, read and written by the loop. The protocols build theirs on it."""
+"""A connection under load: non-blocking, read and written by the loop. The protocols build their peers on it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RECEIVE_SIZE = 512 * 1024
 
 
 class Peer(ABC):
-    """What producers and consumers have in common: the buffers of a socket."""
+    """The common part of producers and consumers: the buffers of a socket."""
 
     def __init__(self, connected: socket.socket, totals: Totals, label: str) -> None:
         self.socket = connected
@@ -30,17 +30,17 @@ class Peer(ABC):
 
     @abstractmethod
     def parse(self, data: bytearray, end: int) -> int:
-        """Take what is whole in the first `end` bytes of `data`; returns how many bytes that was.
+        """Take the complete units in the first `end` bytes of `data`. Returns the number of bytes taken.
 
-        What is left must be shorter than `RECEIVE_SIZE`.
+        The rest must be shorter than `RECEIVE_SIZE`.
         """
 
     @abstractmethod
     def pump(self, now: int) -> None:
-        """Send what can be sent, and set `wants_write` if there is more."""
+        """Send everything that can be sent, and set `wants_write` if there is more."""
 
     def on_readable(self, now: int) -> None:
-        """Read once. PerfError when the broker has gone or has closed."""
+        """Read once. Raises PerfError if the broker is gone or has closed the connection."""
         try:
             received = self.socket.recv_into(self._view[self._filled :])
         except BlockingIOError:
@@ -58,12 +58,12 @@ class Peer(ABC):
         self._filled = rest
 
     def _append(self, data: bytes, now: int) -> None:
-        """Send these bytes behind those that are not sent yet."""
+        """Send these bytes after those that are not sent yet."""
         self._unsent = memoryview(b"".join((self._unsent, data)))
         self.pump(now)
 
     def _send(self, data: memoryview) -> bool:
-        """Send; what does not fit is kept and goes first. Returns whether everything has gone."""
+        """Send `data`. Bytes that do not fit are kept and go first next time. Returns whether everything was sent."""
         try:
             sent = self.socket.send(data)
         except BlockingIOError:
@@ -75,7 +75,7 @@ class Peer(ABC):
         return not self.wants_write
 
     def _raise_lost(self, error: OSError) -> NoReturn:
-        """A broker that closes tells why in what it sent before: read that first."""
+        """Raise PerfError. A closing broker sends the reason before it closes, so that is read first."""
         self.on_readable(self.now)
         raise PerfError(f"lost the broker ({self.label}): {error.strerror or error}") from None
 
@@ -86,19 +86,19 @@ class Producer(Peer):
     @property
     @abstractmethod
     def finished(self) -> bool:
-        """Everything is sent and answered."""
+        """Whether everything is sent and answered."""
 
     @abstractmethod
     def wake(self, now: int) -> None:
-        """Send what is due."""
+        """Send the messages that are due."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Publish nothing more."""
+        """Publish no more messages."""
 
     @abstractmethod
     def due_at(self) -> int | None:
-        """When the next paced message is due (ns); None when time alone brings nothing."""
+        """When the next paced message is due (ns); None if the producer does not wait for time alone."""
 
     @abstractmethod
     def set_pace(self, rate: float, starts: list[int]) -> None:
@@ -119,4 +119,4 @@ class Consumer(Peer):
 
     @abstractmethod
     def finish(self, now: int) -> None:
-        """Acknowledge what is left over."""
+        """Acknowledge the remaining deliveries."""

@@ -1,4 +1,4 @@
-"""What one publishing channel sends next: all at once, with a window of unconfirmed messages, or by transaction."""
+"""The next bytes of one publishing channel: without limit, with a window of unconfirmed messages, or by transaction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Publisher:
     """Publishes without waiting for anything."""
 
     def __init__(self, channel: int, block: PublishBlock, totals: Totals, count: int | None, stamped: bool) -> None:
-        """`count` None: until `stop`. `stamped`: put the time into the bodies."""
+        """`count` None: publish until `stop`. `stamped`: write the time into the bodies."""
         self.channel = channel
         self.block = block
         self.totals = totals
@@ -24,20 +24,20 @@ class Publisher:
         self.published = 0
         self.pace: Pace | None = None
         self.queued = False
-        """Whether the peer has it on its list of those that may have something to send."""
+        """Whether the peer lists it among the publishers that may have something to send."""
         self._at = 0
 
     @property
     def finished(self) -> bool:
-        """Nothing left to send, nothing left to wait for."""
+        """Whether nothing is left to send or to wait for."""
         return self.published >= self.limit
 
     def stop(self) -> None:
-        """Send nothing more."""
+        """Send no more messages."""
         self.limit = min(self.limit, self.published)
 
     def room(self, now: int) -> int:
-        """How many messages may be sent at once, now (ns)."""
+        """The number of messages that may be sent now (ns)."""
         block = self.block
         room = min(self.limit - self.published, block.count - self._at, block.write_count)
         if self.pace is not None:
@@ -45,11 +45,11 @@ class Publisher:
         return room
 
     def due_at(self) -> int | None:
-        """When the next message is due (ns), if it is the pace alone that it waits for."""
+        """When the next message is due (ns), if the publisher waits for the pace alone."""
         return None if self.pace is None or self.published >= self.limit else self.pace.time_of(self.published)
 
     def take(self, now: int) -> memoryview | None:
-        """The bytes to send next, and count them as published; None when it is not the time for any."""
+        """The bytes to send next, which count as published from now on; None if nothing may be sent now."""
         number = self.room(now)
         if number <= 0:
             return None
@@ -66,16 +66,19 @@ class Publisher:
         if self.pace is None:
             self.block.stamp(first, number, now)
         else:
-            # The time at which it was due, not at which it went out: else a stalled broker hides its own latency.
+            # The time at which it was due, not at which it was sent. Otherwise a stalled broker would hide its own
+            # latency.
             time_of = self.pace.time_of
             self.block.stamp_each(first, [time_of(self.published + i) for i in range(number)])
 
     def on_confirm(self, tag: int, multiple: bool, now: int) -> int:
-        """The broker's answer to a publish; returns how many messages it settled. PerfError where none is expected."""
+        """The broker has answered a publish. Returns how many publishes that settled. PerfError if no answer is
+        expected.
+        """
         raise PerfError(f"the broker confirmed publish {tag} on channel {self.channel}, which wants no confirms")
 
     def on_commit_ok(self, now: int) -> None:
-        """The broker's answer to a commit. PerfError where none is expected."""
+        """The broker has answered a commit. Raises PerfError if no answer is expected."""
         raise PerfError(f"the broker answered a commit on channel {self.channel}, which has committed nothing")
 
 
@@ -89,7 +92,7 @@ class ConfirmingPublisher(Publisher):
         self.window = window
         self._confirms = ConfirmTracker()
         self._probe: tuple[int, int] | None = None
-        """One message at a time whose way to its confirm is timed: tag, time."""
+        """The message whose confirm is timed, one at a time: tag, time."""
 
     @property
     def finished(self) -> bool:
@@ -116,7 +119,7 @@ class ConfirmingPublisher(Publisher):
 
 
 class TransactingPublisher(Publisher):
-    """Publishes `size` messages, commits, waits for the answer, and so on."""
+    """Repeats: publish `size` messages, commit, and wait for the answer."""
 
     def __init__(
         self,
@@ -128,12 +131,12 @@ class TransactingPublisher(Publisher):
         size: int,
         commit: bytes,
     ) -> None:
-        """`block.count` must be a multiple of `size`. `commit`: the request that follows the publishes."""
+        """`block.count` must be a multiple of `size`. `commit` is the request that follows the publishes."""
         super().__init__(channel, block, totals, count, stamped)
         self.size = size
         self._commit = commit
         self._open = 0
-        """Messages of the transaction whose commit is under way."""
+        """The number of messages in the transaction whose commit is in flight."""
         self._committed_at = 0
 
     @property

@@ -1,4 +1,4 @@
-"""What a run shows: the JSON document, the final table, the live display."""
+"""The output of a run: the JSON document, the final table, the live display."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from escrowmq.text import columns, printable
 
 _PERCENTILES = ("p50", "p95", "p99", "p99.9", "max")
 _SHORTEST = SECOND // 20
-"""What (ns) a rate is shown for at least."""
+"""The shortest duration (ns) for which a rate is shown."""
 
 
 def document(outcome: Outcome, scenario: str | None) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def _summary(histogram: Histogram) -> dict[str, float] | None:
 
 
 def summary(outcome: Outcome) -> str:
-    """The result for people: counts and rates, then latency, then times."""
+    """The result as text: counts and rates, then latency, then times."""
     totals = outcome.totals
     counts = (
         ("published", totals.published, totals.published_at),
@@ -93,12 +93,12 @@ def summary(outcome: Outcome) -> str:
 
 
 def _shown_rate(number: int, duration: int) -> str:
-    """A rate over next to no time would say nothing."""
+    """The rate, or nothing if the duration is too short for a meaningful one."""
     return f"{_rate(number, duration):,.0f}" if duration >= _SHORTEST else "–"
 
 
 class LiveDisplay:
-    """Rates as they are now, redrawn in place; silent when `enabled` is false."""
+    """Displays the current rates, redrawn in place; silent if `enabled` is false."""
 
     def __init__(self, console: Console, enabled: bool) -> None:
         self._live = Live(console=console, transient=True, auto_refresh=False) if enabled else None

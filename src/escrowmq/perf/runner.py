@@ -22,7 +22,7 @@ _SETTLE_TIMEOUT = 30.0
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run has measured."""
+    """The measurements of a run."""
 
     workload: Workload
     product: str
@@ -30,13 +30,13 @@ class Outcome:
     totals: Totals
     expected: int
     seconds: float = 0.0
-    """From the first publish (or consume) to the end."""
+    """Seconds from the first publish (or consume) to the end."""
     started: int = 0
     cpu_seconds: float = 0.0
-    """What the tool itself used, in user and system time."""
+    """User and system time (s) of the tool itself."""
     blocked_seconds: float = 0.0
     interrupted: bool = False
-    """Ctrl-C ended it; nothing was verified."""
+    """Whether Ctrl-C ended the run; nothing was verified then."""
     series: list[Sample] = field(default_factory=list)
 
 
@@ -48,7 +48,7 @@ def run(
     on_sample: Callable[[Sample, str | None, Totals], None],
     sample_every: float,
 ) -> Outcome:
-    """Load the broker. Raises PerfError when it cannot be reached, closes, stalls, or loses or repeats messages."""
+    """Load the broker. Raises PerfError if it cannot be reached, closes, stalls, or loses or repeats messages."""
     totals = Totals()
     session = open_session(target, workload, totals)
     outcome = Outcome(workload, session.product, session.version, totals, 0)
@@ -76,14 +76,14 @@ def run(
 
 
 def _measure(outcome: Outcome, loop: Loop, producers: list[Producer]) -> None:
-    """Run the load, and note what the tool itself used meanwhile."""
+    """Run the load, and note the tool's own CPU time."""
     workload = outcome.workload
     before = os.times()
     outcome.started = time.monotonic_ns()
     try:
         loop.subscribe()
         if producers:
-            # Only without producers do messages wait that come with the subscriptions.
+            # Without producers, messages wait in the queues and arrive with the subscriptions.
             before = os.times()
             outcome.started = time.monotonic_ns()
         if workload.rate is not None:
@@ -99,7 +99,7 @@ def _measure(outcome: Outcome, loop: Loop, producers: list[Producer]) -> None:
 
 
 def _set_pace(workload: Workload, producers: list[Producer], rate: float, start: int) -> None:
-    """Share out the rate, the channels taking turns."""
+    """Divide the rate among the channels, which take turns."""
     channels = workload.channels
     for number, producer in enumerate(producers):
         firsts = [start + int(SECOND / rate * (number * channels + channel)) for channel in range(channels)]
@@ -107,9 +107,10 @@ def _set_pace(workload: Workload, producers: list[Producer], rate: float, start:
 
 
 def _verify(session: RunSession, outcome: Outcome, consumed: bool) -> None:
-    """Raise PerfError when messages came back, or when those that nobody consumes are not in the queues.
+    """Raise PerfError if messages were returned, or if the queues do not hold exactly the messages that were not
+    consumed.
 
-    Without confirms the last publishes may still be on their way into the queues, so they are waited for.
+    Without confirms, the last publishes may still be on their way into the queues, so the tool waits for them.
     """
     if outcome.totals.returned:
         raise PerfError(f"the broker returned {outcome.totals.returned} messages")

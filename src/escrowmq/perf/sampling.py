@@ -1,4 +1,4 @@
-"""Whether a delivered message is one of those that were published, checked for some of them."""
+"""A check that some of the delivered messages are among the published ones."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from escrowmq.perf.errors import PerfError
 from escrowmq.perf.messages import STAMP_SIZE
 
 SAMPLED_BYTES = 72
-"""So many bytes at the beginning of a body are looked at, the time among them not."""
+"""The number of bytes at the beginning of a body that are compared. The time is not one of them."""
 
 
 class PublishedContents:
     """Fingerprints of all distinct messages of a run: their ids, the size and the beginning of their bodies.
 
-    Checking every message would cost the load tool more than reading it, so a consumer checks some of them.
+    Checking every message would cost the load tool more than reading it, so a consumer checks only some of them.
     """
 
     __slots__ = ("_fingerprints", "checked", "enabled")
@@ -20,7 +20,7 @@ class PublishedContents:
     def __init__(self) -> None:
         self._fingerprints: set[int] = set()
         self.enabled = True
-        """False when the queues also hold messages of somebody else."""
+        """False if the queues also hold messages from elsewhere."""
         self.checked = 0
 
     def add(self, message_id: str | None, correlation_id: str | None, body: bytes) -> None:
@@ -28,7 +28,9 @@ class PublishedContents:
         self._fingerprints.add(_fingerprint(message_id, correlation_id, len(body), body))
 
     def check(self, message_id: str | None, correlation_id: str | None, size: int, begin: bytes) -> None:
-        """Raise PerfError if nothing like this message was published. `begin`: `SAMPLED_BYTES` of the body, or all."""
+        """Raise PerfError if no such message was published. `begin`: the first `SAMPLED_BYTES` of the body, or all of
+        it.
+        """
         if not self.enabled:
             return
         if _fingerprint(message_id, correlation_id, size, begin) not in self._fingerprints:

@@ -1,4 +1,4 @@
-"""What all peers of a run have done so far."""
+"""The counts of all peers of a run so far."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from escrowmq.perf.histogram import Histogram
 
 @dataclass(slots=True)
 class Totals:
-    """Counts of messages, and the time (monotonic ns) of the last of each."""
+    """Counts of messages, and the time (monotonic ns) of the last message of each kind."""
 
     published: int = 0
     confirmed: int = 0

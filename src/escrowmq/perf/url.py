@@ -1,4 +1,4 @@
-"""Where the broker is: `amqp://user:password@host:port/vhost`."""
+"""The address of the broker: `amqp://user:password@host:port/vhost`."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Target:
 
     @property
     def address(self) -> str:
-        """Host and port, as in a message to the user; never the password."""
+        """Host and port for messages to the user; never the password."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
 
 def parse_url(url: str) -> Target:
-    """Read an AMQP URL; what is left out is guest, guest, port 5672 and the virtual host `/`.
+    """Read an AMQP URL. Missing parts default to user guest, password guest, port 5672 and the virtual host `/`.
 
-    Raises WrongUsage, with the part that is wrong named.
+    Raises WrongUsage, which names the wrong part.
     """
     try:
         parts = split(url)

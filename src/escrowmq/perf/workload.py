@@ -1,4 +1,4 @@
-"""What to load the broker with, and the named scenarios."""
+"""The load to put on the broker, and the named scenarios."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ONE_PHASE = "one-phase"
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A load; every figure is checked by `check`."""
+    """A load. `check` checks every figure."""
 
     size: int = 100
     """Body bytes."""
@@ -45,7 +45,7 @@ class Workload:
     """Consuming connections, of one channel each."""
     queues: int = 1
     random: bool = False
-    """The queue, or the routing key, of each message is picked at random; else they take turns."""
+    """Whether the queue, or the routing key, of each message is picked at random; otherwise they are used in turn."""
     keys: int = 0
     """Routing keys of a topic exchange, instead of the default one; 0: the default one."""
     bindings: int = 1000
@@ -59,45 +59,45 @@ class Workload:
     tx_size: int = 0
     """Publishes in a transaction; 0: no transactions."""
     xa: str = ""
-    """The transactions are branches of distributed ones (AMQP's dtx classes): "two-phase" or "one-phase"."""
+    """How branches of distributed transactions (dtx) are committed: "two-phase" or "one-phase"; empty: `tx`."""
     ack_every: int = 100
     """0: auto-ack."""
     prefetch: int = 1000
     subscriptions: int = 1
     """How often each consuming connection subscribes to each of its queues."""
     get: int = 0
-    """Requests that a consumer has outstanding if it fetches messages one by one; 0: messages are pushed."""
+    """Outstanding requests of a consumer that fetches messages one by one; 0: messages are pushed."""
     rpc: int = 0
-    """Requests that a producer has outstanding if consumers reply to each message; 0: nobody replies."""
+    """Outstanding requests of a producer if consumers reply to each message; 0: there are no replies."""
     rate: float | None = None
-    """Messages/s over all producers; None: as fast as it goes."""
+    """Messages/s over all producers; None: without limit."""
     latency: bool = False
     """Measure from publish to delivery."""
     queue: str | None = None
-    """Name of the queue (or what the names begin with, if there are several); None: names of its own."""
+    """Name of the queue, or prefix of the names if there are several; None: new names."""
     arguments: dict[str, int | str] = field(default_factory=dict)
     """Arguments that the queues are declared with."""
     keep: bool = False
-    """Leave the queues, and what is in them."""
+    """Whether to keep the queues and their messages."""
 
     @property
     def queue_count(self) -> int:
-        """How many queues there are."""
+        """The number of queues."""
         return self.fanout or self.queues
 
     @property
     def copies(self) -> int:
-        """How many deliveries come of one publish."""
+        """The number of deliveries for one publish."""
         return self.fanout or 1
 
     @property
     def publishers(self) -> int:
-        """Publishing channels of all producers."""
+        """The number of publishing channels of all producers."""
         return self.producers * self.channels
 
     @property
     def variety(self) -> Variety:
-        """How messages differ from each other."""
+        """The ways in which messages differ from each other."""
         return Variety(
             spread=self.spread,
             message_ids=self.ids,
@@ -109,11 +109,11 @@ class Workload:
 
     @property
     def stamped(self) -> bool:
-        """Whether bodies carry the time."""
+        """Whether bodies contain the time."""
         return self.latency or self.rate is not None
 
     def check(self) -> None:
-        """Raise WrongUsage where figures do not go together."""
+        """Raise WrongUsage if figures contradict each other."""
         if not 0 <= self.size <= MAX_SIZE:
             raise WrongUsage(f"--size must be from 0 to {MAX_SIZE} bytes")
         if not 0 <= self.spread <= self.size or self.size + self.spread > MAX_SIZE:
@@ -144,7 +144,7 @@ class Workload:
         self._check_ways()
 
     def _check_ways(self) -> None:
-        """Raise WrongUsage where ways of publishing or consuming exclude each other."""
+        """Raise WrongUsage if ways of publishing or consuming contradict each other."""
         if self.keys and (self.fanout or not 0 < self.bindings <= self.keys):
             raise WrongUsage("--keys needs --bindings, at most as many, and excludes --fanout")
         if self.get and (self.stamped or self.subscriptions > 1):
@@ -200,13 +200,13 @@ SCENARIOS: dict[str, Workload] = {
     "crowd1": Workload(consumers=10, subscriptions=100, prefetch=1, ack_every=1),
     "crowd100": Workload(consumers=10, subscriptions=100, prefetch=100),
 }
-"""By name; `docs/perf.md` says what each is for."""
+"""The scenarios by name; `docs/perf.md` describes their purposes."""
 
 
 def workload_of(scenario: str | None, changes: dict[str, Any]) -> Workload:
-    """A named scenario (None: the plain one) with changes; without count and duration it runs for ten seconds.
+    """A named scenario (None: the plain one) with changes. Without count and duration it runs for ten seconds.
 
-    Raises WrongUsage for an unknown scenario, or for figures that do not go together.
+    Raises WrongUsage for an unknown scenario, or for figures that contradict each other.
     """
     try:
         workload = Workload() if scenario is None else SCENARIOS[scenario]

@@ -114,7 +114,7 @@ def test_ctrl_c_shows_what_was_measured(null_sink: str, monkeypatch: pytest.Monk
     )
     assert result.exit_code == 130
     assert "published" in result.stdout
-    assert result.stderr == "interrupted: that is what was measured until then; nothing was verified\n"
+    assert result.stderr == "interrupted: these are the results so far; nothing was verified\n"
 
 
 class Script:

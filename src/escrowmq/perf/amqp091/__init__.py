@@ -1,1 +1,1 @@
-"""AMQP 0-9-1 for the load tool; the rest of the tool sees it as a `RunSession` alone."""
+"""AMQP 0-9-1 for the load tool. The rest of the tool uses only its `RunSession`."""

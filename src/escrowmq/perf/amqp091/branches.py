@@ -16,9 +16,10 @@ _ONE_PHASE_BIT: Final = 1
 
 
 class BranchPublisher(TransactingPublisher):
-    """Publishes `size` messages in a branch, ends it, prepares and commits it, waits for the answer, and so on.
+    """Repeats: publish `size` messages in a branch, end it, prepare it, commit it, and wait for the answer.
 
-    What needs no answer before it goes out in one write: start, publishes, end and prepare (or the one-phase commit).
+    Requests that need no answer first are sent in one write: start, publishes, end and prepare (or the one-phase
+    commit).
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class BranchPublisher(TransactingPublisher):
         return memoryview(b"".join((start, data, frames.dtx(channel, frames.DTX_END, branch, 0), last)))
 
     def on_branch_answer(self, answer: int, flags: int, now: int) -> bool:
-        """An answer of the dtx classes; returns whether there may be something to send now."""
+        """Handle an answer of the dtx classes. Returns whether there may be something to send now."""
         if flags != frames.XA_OK:
             raise PerfError(f"the broker answered {flags} to method {answer:#x} on channel {self.channel}, not xa-ok")
         if answer == frames.DTX_PREPARE_OK:

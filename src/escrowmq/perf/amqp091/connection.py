@@ -1,4 +1,4 @@
-"""A connection to set up and take down a load; what happens in between belongs to `peer`."""
+"""A connection for setting up and taking down a load. The load itself belongs to `peer`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from escrowmq.perf.errors import PerfError
 from escrowmq.perf.url import Target
 
 _CALLS_AT_ONCE = 100
-"""So many requests go out before their answers are read: both fit into the buffers of the sockets."""
+"""The most requests that are sent before their answers are read: both fit into the buffers of the sockets."""
 
 
 class Connection:
     """An open AMQP 0-9-1 connection on a blocking socket: one request, one answer."""
 
     def __init__(self, target: Target, name: str, timeout: float) -> None:
-        """Connect, authenticate, open the virtual host. `timeout` (s) is for each step.
+        """Connect, authenticate, open the virtual host. `timeout` (s) applies to each step.
 
-        Raises PerfError with what went wrong: no broker there, no AMQP spoken, refused.
+        Raises PerfError with the reason: there is no broker, it does not speak AMQP, or it refuses the login.
         """
         self.target = target
         self.frame_max = frames.FRAME_MAX
@@ -53,14 +53,16 @@ class Connection:
         self.call(0, tune_ok + frames.connection_open(target.vhost), frames.CONNECTION_OPEN_OK)
 
     def call(self, channel: int, request: bytes, answer: int) -> bytes:
-        """Send a request and wait for the method `answer`; returns that method's arguments.
+        """Send a request and wait for the method `answer`. Returns that method's arguments.
 
-        Raises PerfError when the broker closes the channel or the connection instead, or is silent.
+        Raises PerfError if the broker closes the channel or the connection instead, or does not answer in time.
         """
         return self.calls(channel, [request], answer)[0]
 
     def calls(self, channel: int, requests: Sequence[bytes], answer: int) -> list[bytes]:
-        """Send requests without waiting for each answer, then collect as many methods `answer`; as `call`."""
+        """Send requests without waiting for each answer, then collect as many methods `answer`. Otherwise like
+        `call`.
+        """
         found: list[bytes] = []
         try:
             for first in range(0, len(requests), _CALLS_AT_ONCE):
@@ -108,11 +110,11 @@ class Connection:
         return taken
 
     def close(self) -> None:
-        """Close by the protocol if the broker still answers, in any case close the socket."""
+        """Close the connection properly if the broker still answers, and close the socket in any case."""
         try:
             self.call(0, frames.connection_close(), frames.CONNECTION_CLOSE_OK)
         except PerfError:
-            pass  # what was to be measured is measured; there is nobody to tell
+            pass  # the measurement is over, so the error no longer matters
         finally:
             self.socket.close()
 
@@ -126,7 +128,7 @@ class Connection:
 
 
 def raise_if_closed(method: int, payload: bytes | memoryview) -> None:
-    """Raise PerfError with code and text when the method is connection.close or channel.close."""
+    """Raise PerfError with code and text if the method is connection.close or channel.close."""
     if method in (frames.CONNECTION_CLOSE, frames.CHANNEL_CLOSE):
         code = unpack_from(">H", payload, 4)[0]
         text = bytes(payload[7 : 7 + payload[6]]).decode("utf-8", "replace")
@@ -135,7 +137,7 @@ def raise_if_closed(method: int, payload: bytes | memoryview) -> None:
 
 
 def _server_identity(start: bytes) -> tuple[str, str]:
-    """Product and version out of the arguments of connection.start; empty when the broker does not tell."""
+    """Product and version from the arguments of connection.start; empty if the broker does not name them."""
     (size,) = unpack_from(">I", start, 2)
     properties = start[6 : 6 + size]
     return _string_field(properties, "product"), _string_field(properties, "version")

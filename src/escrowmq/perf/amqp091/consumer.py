@@ -1,4 +1,4 @@
-"""A connection that consumes: counts what comes, and acknowledges every so many."""
+"""A connection that consumes: it counts deliveries and acknowledges them in groups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHANNEL = 1
 _STAMP = Struct(">Q")
 
 Reply = Callable[[Ids], bytes]
-"""Gives the publish that answers a message with these ids."""
+"""Makes the publish that answers a message with these ids."""
 
 
 class CountingConsumer(Consumer):
@@ -37,11 +37,11 @@ class CountingConsumer(Consumer):
         stamped: bool,
         reply: Reply | None = None,
     ) -> None:
-        """Subscribe once for each entry of `queues`, in which a queue may occur several times.
+        """Subscribe once for each entry of `queues`; a queue may occur several times.
 
-        `ack_every` 0: auto-ack; 1: each delivery on its own; more: one acknowledgement for as many or a few more.
-        `prefetch` of each subscription, 0: no limit. `stamped`: the bodies begin with the time of publishing.
-        `reply`: makes an answer to each message.
+        `ack_every` 0: auto-ack; 1: each delivery on its own; more: one acknowledgement for this many deliveries or a
+        few more. `prefetch` applies to each subscription; 0: no limit. `stamped`: bodies begin with the time of
+        publishing. `reply` makes an answer to each message.
         """
         super().__init__(connection.socket, totals, label)
         self.connection = connection
@@ -57,7 +57,7 @@ class CountingConsumer(Consumer):
         self.counter = DeliveryCounter(self._on_frame, self._on_content, every=stamped or reply is not None)
 
     def prepare(self) -> None:
-        """Open the channel and set the prefetch limit; to be called before the load."""
+        """Open the channel and set the prefetch limit. Must be called before the load starts."""
         self.connection.call(CHANNEL, frames.channel_open(CHANNEL), frames.CHANNEL_OPEN_OK)
         if self.prefetch:
             self.connection.call(CHANNEL, frames.basic_qos(CHANNEL, self.prefetch), frames.BASIC_QOS_OK)
@@ -85,7 +85,9 @@ class CountingConsumer(Consumer):
         return used
 
     def _answer(self, acked: int) -> None:
-        """Acknowledge up to a tag, as far as not done yet, and send the replies that have come together."""
+        """Acknowledge all deliveries up to a tag that are not acknowledged yet, and send the replies collected so
+        far.
+        """
         replies, self._replies = self._replies, []
         if acked > self._acked:
             first, self._acked = self._acked + 1, acked

@@ -1,4 +1,4 @@
-"""Content of AMQP 0-9-1: publishes as the load tool sends them, and the ids in what it is delivered.
+"""Content of AMQP 0-9-1: the publishes of the load tool, and the ids in its deliveries.
 
 The specification is sections 4.2.5 (property list) and 4.2.6 (header and body frames).
 """
@@ -24,7 +24,7 @@ _TIMESTAMP: Final = 0x0040
 
 
 class Ids(NamedTuple):
-    """The properties by which a message and its answer are known; None where absent."""
+    """The properties that identify a message and its answer; None where absent."""
 
     message_id: str | None
     correlation_id: str | None
@@ -52,7 +52,7 @@ def properties(message: LoadMessage, delivery_mode: int, reply_to: str | None = 
 
 
 def publish_head(channel: int, exchange: str, routing_key: str, body_size: int, properties: bytes) -> bytes:
-    """basic.publish and the content header: all of a publish but its body frames."""
+    """basic.publish and the content header: everything of a publish except its body frames."""
     names = frames.shortstr(exchange) + frames.shortstr(routing_key)
     header = pack(">HHQ", 60, 0, body_size) + properties
     return frames.method(channel, frames.BASIC_PUBLISH, b"\0\0" + names + b"\0") + frames.frame(
@@ -67,7 +67,7 @@ def body_frames(channel: int, body: bytes, frame_max: int) -> bytes:
 
 
 def ids_of(header: bytes) -> Ids:
-    """The ids in the payload of a content header. The properties behind them are not looked at."""
+    """The ids in the payload of a content header. Later properties are not read."""
     (flags,) = unpack_from(">H", header, 12)
     at = HEADER_FIXED_SIZE
     for flag in (0x8000, 0x4000):  # content type, content encoding

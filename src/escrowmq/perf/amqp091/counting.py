@@ -2,13 +2,12 @@
 
 There are three ways, the cheapest first:
 
-- A run of k deliveries of one size is k times its length of bytes. That is checked at both ends: a delivery must begin
-  where the first and the last of them should, and their delivery tags, which a channel counts up by one, must be as far
-  apart as k says.
-- Short deliveries of any size and any property list are counted by the mark that each of them contains, the method and
-  the beginning of the consumer tag. The tag of the last one, which is parsed, must be as far on as the count says.
-- Everything else is parsed frame by frame: the first delivery, the last one of some runs and of each read of short
-  ones, long ones, and those of which every one is wanted.
+- A run of k deliveries of one size is k times as long as one of them. Both ends are checked: the first and the last
+  delivery must begin where expected, and their delivery tags, which a channel counts up by one, must differ by k - 1.
+- Short deliveries of any size and any property list are counted by a mark that each contains: the method and the
+  beginning of the consumer tag. The last one is parsed, and its tag must agree with the count.
+- All other deliveries are parsed frame by frame: the first one, the last one of some runs and of each read of short
+  deliveries, long deliveries, and all deliveries of a consumer that needs every one.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from escrowmq.perf.errors import PerfError
 from escrowmq.perf.sampling import SAMPLED_BYTES
 
 CONSUMER_TAG = "perf-"
-"""Each consumer tag begins so, and all tags of a channel have one length."""
+"""The beginning of each consumer tag. All tags of a channel have the same length."""
 
 _LONG_LONG = Struct(">Q")
 _METHOD = Struct(">I")
@@ -40,12 +39,12 @@ _CONTENT = Struct(">BHIHHQ")
 _START_SIZE = FRAME_HEAD_SIZE + 4
 """Frame head and method."""
 _SHORT = 4096
-"""In deliveries of up to so many bytes it is cheaper to look for the mark than to parse three frames."""
+"""Up to this size of a delivery (bytes), searching for the mark is cheaper than parsing three frames."""
 
 _AWAITED = 65536
-"""A delivery of up to so many bytes is awaited whole; of longer ones, each frame is taken as it comes."""
+"""A delivery of up to this size (bytes) is awaited whole; the frames of longer ones are taken one by one."""
 _SAMPLE_RUNS = 16
-"""Of so many runs, one ends with a delivery that is parsed."""
+"""One of so many runs ends with a delivery that is parsed."""
 
 OnFrame = Callable[[int, memoryview], None]
 """Called with type and payload of each frame that is not part of a delivery."""
@@ -66,8 +65,8 @@ class DeliveryCounter:
     ) -> None:
         """`on_content` gets some deliveries or, with `every`, all of them.
 
-        `method`: basic.deliver or basic.get-ok. `tagged` is false for direct replies, whose delivery tags are not
-        counted up by every broker.
+        `method` is basic.deliver or basic.get-ok. `tagged` is false for direct replies, because not every broker counts
+        up their delivery tags.
         """
         self.count = 0
         self._on_frame = on_frame
@@ -78,11 +77,11 @@ class DeliveryCounter:
         self._runs = 0
         # The delivery that is being parsed.
         self._missing = -1
-        """Bytes of its body that are still to come; -1: its content header is."""
+        """Bytes of its body that are still to come; -1 while its content header is awaited."""
         self._parsing = False
         self._header = b""
         self._begin = b""
-        # The last delivery that was parsed; places are relative to its beginning.
+        # The last delivery that was parsed. Positions are relative to its beginning.
         self._unit = 0
         self._start = b""
         self._mark = b""
@@ -91,10 +90,10 @@ class DeliveryCounter:
         self._content_at = 0
 
     def feed(self, data: bytearray, end: int) -> int:
-        """Count what is whole in the first `end` bytes; returns how many bytes that was.
+        """Count the complete deliveries in the first `end` bytes. Returns the number of bytes that they take.
 
-        The rest is to be given again, with more. Raises PerfError on bytes that are no frames, on frames out of
-        order, or on a delivery tag out of order.
+        The caller passes the rest again, with more bytes. Raises PerfError for bytes that are not frames, for frames
+        out of order, and for a delivery tag out of order.
         """
         at = 0
         while at < end:
@@ -126,7 +125,7 @@ class DeliveryCounter:
         return run * unit
 
     def _has_begun(self, data: bytearray, at: int, end: int) -> bool:
-        """Whether the bytes left are the beginning of a delivery of the known size."""
+        """Whether the remaining bytes are the beginning of a delivery of the known size."""
         left = end - at
         if not _START_SIZE <= left < self._unit <= _AWAITED or data[at : at + _START_SIZE] != self._start:
             return False
@@ -134,7 +133,7 @@ class DeliveryCounter:
         return left < self._content_at + _CONTENT.size or data[content_at:content_end] == self._content
 
     def _is_unit(self, data: bytearray, at: int, ahead: int) -> bool:
-        """Whether a delivery of the known size, whose tag is `ahead` of the count, stands at `at`."""
+        """Whether a delivery of the known size, with a tag `ahead` of the count, begins at `at`."""
         content_at = at + self._content_at
         return (
             data[at : at + _START_SIZE] == self._start
@@ -144,7 +143,7 @@ class DeliveryCounter:
         )
 
     def _skip_marked(self, data: bytearray, at: int, end: int) -> int:
-        """Count deliveries, but for the last one, by the mark in each; returns their length."""
+        """Count deliveries, except the last one, by the mark in each. Returns their length."""
         mark = self._mark
         mark_at = at + FRAME_HEAD_SIZE
         if not mark or self._unit > _SHORT or data[mark_at : mark_at + len(mark)] != mark:
@@ -159,7 +158,7 @@ class DeliveryCounter:
         return following - at
 
     def _take_frame(self, data: bytearray, at: int, end: int) -> int:
-        """Take one whole frame; returns its length, 0 when it is not all there."""
+        """Take one complete frame. Returns its length, or 0 if it is incomplete."""
         length = _frame_length(data, at, end)
         if not length:
             return 0
@@ -221,11 +220,11 @@ class DeliveryCounter:
 
 
 def _frame_length(data: bytearray, at: int, end: int) -> int:
-    """The length of the frame at `at`, 0 when it is not all there; PerfError when it does not end as a frame does."""
+    """The length of the frame at `at`, or 0 if it is incomplete. Raises PerfError if it has no frame end."""
     if end - at < FRAME_OVERHEAD:
         return 0
     size: int = FRAME_HEAD.unpack_from(data, at)[2]
-    if size > FRAME_MAX:  # more than was agreed on: garbage, which must not be waited for
+    if size > FRAME_MAX:  # more than was agreed, so these bytes are not a frame; waiting for it would never end
         raise PerfError("the broker sent bytes that are not AMQP 0-9-1 frames")
     length = size + FRAME_OVERHEAD
     if end - at < length:

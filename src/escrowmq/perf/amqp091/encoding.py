@@ -1,4 +1,4 @@
-"""The publishes of a load, encoded before it begins."""
+"""The publishes of a load, encoded before the load begins."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from escrowmq.perf.messages import LoadMessage, messages
 from escrowmq.perf.workload import Workload
 
 DISTINCT = 20_000
-"""So many distinct messages all publishers of a load have together if messages differ in more than their bodies."""
+"""The number of distinct messages of all publishers together, if messages differ in more than their bodies."""
 DISTINCT_AT_LEAST = 2000
-"""And so many each publisher at least, far more than a broker's caches of properties hold."""
+"""The least number of distinct messages for each publisher, far more than a broker's caches of properties hold."""
 _OVERHEAD = 60
-"""A publish without properties is about so much longer than its body."""
+"""The approximate number of bytes by which a publish without properties is longer than its body."""
 _BLOCK_BYTES = 64 * 1024 * 1024
 
 
@@ -46,7 +46,7 @@ def publish_block(
 
 
 def block_count(workload: Workload, key_count: int) -> int:
-    """How many messages a publisher's block has: whole rounds of the routing keys, whole transactions."""
+    """The number of messages in a publisher's block: whole rounds of the routing keys and whole transactions."""
     size = workload.size + _OVERHEAD
     if workload.variety.uniform and key_count <= WRITE_BYTES // size and not workload.random:
         count = max(WRITE_BYTES // (size * key_count), 1) * key_count

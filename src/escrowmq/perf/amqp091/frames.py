@@ -1,6 +1,7 @@
 """Encoding of the few AMQP 0-9-1 frames that a load needs (specification, sections 1 and 4.2).
 
-Written apart from the broker's own codec on purpose: what measures and checks a broker must not share its faults.
+It deliberately shares no code with the broker's codec: a tool that measures and checks a broker must not share its
+faults.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ TableValue = bool | int | str | dict[str, "TableValue"]
 
 
 def shortstr(text: str) -> bytes:
-    """A short string; ValueError over 255 bytes."""
+    """A short string. Raises ValueError over 255 bytes."""
     data = text.encode()
     if len(data) > 255:
         raise ValueError(f"a short string holds at most 255 bytes, this has {len(data)}")
@@ -149,7 +150,7 @@ def start_ok(user: str, password: str, name: str) -> bytes:
 
 
 def tune_ok(channel_max: int, frame_max: int) -> bytes:
-    """connection.tune-ok without heartbeats: the tool has deadlines of its own."""
+    """connection.tune-ok without heartbeats: the tool has its own deadlines."""
     return method(0, CONNECTION_TUNE_OK, pack(">HIH", channel_max, frame_max, 0))
 
 
@@ -200,7 +201,7 @@ def queue_purge(channel: int, name: str) -> bytes:
 
 
 def queue_delete(channel: int, name: str) -> bytes:
-    """queue.delete, whatever the queue holds."""
+    """queue.delete without conditions: the queue is deleted even if it holds messages."""
     return method(channel, QUEUE_DELETE, b"\0\0" + shortstr(name) + b"\0")
 
 

@@ -30,7 +30,7 @@ class Getter(Consumer):
         ack_every: int,
         outstanding: int,
     ) -> None:
-        """`ack_every` 0: auto-ack; 1: each message on its own; more: one acknowledgement for as many."""
+        """`ack_every` 0: auto-ack; 1: each message on its own; more: one acknowledgement for this many."""
         super().__init__(connection.socket, totals, label)
         self.connection = connection
         self._requests = [frames.basic_get(CHANNEL, queue, ack_every == 0) for queue in queues]
@@ -43,12 +43,12 @@ class Getter(Consumer):
         self.counter = DeliveryCounter(self._on_frame, self._on_content, every=True, method=frames.BASIC_GET_OK)
 
     def prepare(self) -> None:
-        """Open the channel; to be called before the load."""
+        """Open the channel. Must be called before the load starts."""
         self.connection.call(CHANNEL, frames.channel_open(CHANNEL), frames.CHANNEL_OPEN_OK)
 
     @property
     def subscribed(self) -> bool:
-        return True  # a queue is asked, not subscribed to
+        return True  # basic.get needs no subscription
 
     def start(self, now: int) -> None:
         self._append(self._ask(self._outstanding), now)

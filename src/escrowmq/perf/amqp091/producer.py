@@ -17,15 +17,15 @@ from escrowmq.perf.publisher import Publisher
 from escrowmq.perf.totals import Totals
 
 _WRITES_A_TURN = 4
-"""How many large writes a producer may make before the loop looks at the other connections."""
+"""The most large writes of a producer before the loop serves the other connections."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelMode:
-    """The mode that a channel is put into before the load."""
+    """The mode in which a channel is put before the load."""
 
     select: Callable[[int], bytes]
-    """Gives the request for a channel."""
+    """Makes the request for a channel."""
     answer: int
 
 
@@ -35,7 +35,7 @@ DTX = ChannelMode(frames.dtx_select, frames.DTX_SELECT_OK)
 
 
 class PublishingProducer(Producer):
-    """Sends what its publishers have, in one write for all channels that are ready."""
+    """Sends the publishes of its publishers, in one write for all channels that are ready."""
 
     def __init__(self, connection: Connection, totals: Totals, label: str, publishers: list[Publisher]) -> None:
         super().__init__(connection.socket, totals, label)
@@ -44,7 +44,7 @@ class PublishingProducer(Producer):
         self._ready: list[Publisher] = []
 
     def prepare(self, mode: ChannelMode | None) -> None:
-        """Open the channels, in the given mode; to be called before the load."""
+        """Open the channels in the given mode. Must be called before the load starts."""
         for channel in self.publishers:
             self.connection.call(channel, frames.channel_open(channel), frames.CHANNEL_OPEN_OK)
             if mode is not None:
@@ -144,7 +144,7 @@ class PublishingProducer(Producer):
         return at
 
     def _take_answer(self, kind: int, channel: int, payload: memoryview) -> bool:
-        """Take a frame that is no confirm; returns whether the publisher of its channel may go on."""
+        """Handle a frame that is not a confirm. Returns whether the publisher of its channel may continue."""
         if kind == frames.METHOD and payload == _COMMIT_OK:
             self._publisher(channel).on_commit_ok(self.now)
             return True

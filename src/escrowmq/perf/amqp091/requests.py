@@ -19,7 +19,7 @@ REPLY_TO = "amq.rabbitmq.reply-to"
 
 
 class Requester(Producer):
-    """Publishes requests with a correlation-id each, and takes the replies; they count as confirms.
+    """Publishes requests, each with its own correlation-id, and takes the replies; they count as confirms.
 
     The publisher's window is the number of requests without a reply.
     """
@@ -97,7 +97,7 @@ def replies(frame_max: int, size: int) -> Reply:
     """Makes transient replies of `size` bytes, each with the correlation-id of its request."""
     body = body_frames(CHANNEL, bytes(size), frame_max)
     templates: dict[tuple[str, int], list[bytes]] = {}
-    """What stands before and behind the correlation-id, by the queue to reply to and the length of the id."""
+    """The bytes before and after the correlation-id, by the reply queue and the length of the id."""
 
     def template(reply_to: str, length: int) -> list[bytes]:
         placeholder = "-" * length

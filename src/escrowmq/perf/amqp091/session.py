@@ -25,11 +25,11 @@ from escrowmq.perf.workload import Workload
 
 _CALL_TIMEOUT = 20.0
 _DELETE_TIMEOUT = 120.0
-"""A broker may need long to delete a queue of millions."""
+"""Seconds to wait for an answer. A broker may need long to delete a queue of millions."""
 
 
 def open_session(target: Target, workload: Workload, totals: Totals) -> Amqp091Session:
-    """Connect to the broker. Raises PerfError when it cannot be reached or refuses."""
+    """Connect to the broker. Raises PerfError if it cannot be reached or refuses the connection."""
     control = Connection(target, "escrowmq perf control", _CALL_TIMEOUT)
     try:
         control.call(1, frames.channel_open(1), frames.CHANNEL_OPEN_OK)
@@ -40,7 +40,7 @@ def open_session(target: Target, workload: Workload, totals: Totals) -> Amqp091S
 
 
 class Amqp091Session:
-    """A control connection for all that is declared, and the connections of producers and consumers."""
+    """A control connection for declarations, and the connections of producers and consumers."""
 
     def __init__(self, control: Connection, target: Target, workload: Workload, totals: Totals) -> None:
         self.product = control.product
@@ -112,7 +112,7 @@ class Amqp091Session:
         return Publisher(channel, block, totals, count, stamped)
 
     def _count(self, number: int) -> int | None:
-        """How many messages the publisher of that number is to publish; None: it is not counted."""
+        """The number of messages that the publisher of that number is to publish; None if it is not limited."""
         count, total = self._workload.count, self._workload.publishers
         return None if count is None else count // total + (number < count % total)
 
@@ -178,7 +178,7 @@ class Amqp091Session:
                     deletes = [frames.queue_delete(1, name) for name in self._layout.queues]
                     control.calls(1, deletes, frames.QUEUE_DELETE_OK)
             except PerfError:
-                pass  # the broker is gone or has closed; the run's own error, if any, says so
+                pass  # the broker is gone or has closed the connection; the run's own error, if any, reports it
 
 
 def _depth(declare_ok: bytes) -> int:

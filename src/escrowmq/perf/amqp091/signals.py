@@ -1,4 +1,4 @@
-"""The frames that end or hold up a run."""
+"""The frames that end or delay a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from escrowmq.perf.peer import Peer
 
 
 def take_signal(peer: Peer, kind: int, payload: memoryview) -> None:
-    """Act on a frame that is no part of the load. PerfError when the broker closes or cancels."""
+    """Act on a frame that is not part of the load. Raises PerfError if the broker closes or cancels."""
     if kind != frames.METHOD:
         return
     method = unpack_from(">I", payload)[0]
