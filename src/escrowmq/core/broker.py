@@ -1,4 +1,4 @@
-"""The broker: its parts, put together. Protocols, the server and administration reach them through it."""
+"""The broker, which assembles the parts of the core. Protocols, the server and administration reach them through it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class Broker:
     """Queues, exchanges and transactions of all virtual hosts.
 
-    `engine` publishes, delivers and settles. `directory` knows what there is and what it is called. Branches without an
-    xid are begun and committed by `transactions`; those with one are known to `branches`, worked for through
-    `demarcations`, and decided by `coordinator`. `reservations` are those of bulk readers.
+    `engine` publishes, delivers and settles. `directory` holds virtual hosts, exchanges, queues and bindings by name.
+    `transactions` begins and commits branches without an xid. `branches` holds the branches with an xid; `demarcations`
+    associates channels with them, and `coordinator` decides them. `reservations` serves bulk readers.
     """
 
     def __init__(self, log: Log, random: Random, *, resident_limit: int = RESIDENT_LIMIT) -> None:

@@ -1,4 +1,4 @@
-"""The one list of things that can go wrong in the broker; each protocol translates it once."""
+"""The conditions under which the core refuses a request. Each protocol translates them in one table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Condition(Enum):
-    """Why the core refused something.
+    """The reason why the core refused a request.
 
     The value is a short, stable name for logs. A protocol maps each member to its own code in one table
     (AMQP 0-9-1: `wire/amqp091/errors.py`).
@@ -28,7 +28,7 @@ class Condition(Enum):
 class BrokerError(Exception):
     """A request that the core refuses.
 
-    `condition` is for the protocol to translate; `text` is for the person who reads it: what, where, what to do.
+    The protocol translates `condition`. `text` is for people: what happened, where, and what to do.
     """
 
     __slots__ = ("condition", "text")

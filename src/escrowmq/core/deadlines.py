@@ -11,7 +11,7 @@ _FEW: Final = 64
 
 
 class Deadline:
-    """A call that is due at `at` (milliseconds since the epoch). `cancel()` makes it nothing."""
+    """A call that is due at `at` (milliseconds since the epoch). After `cancel()` it is never made."""
 
     __slots__ = ("_owner", "action", "at")
 
@@ -27,25 +27,27 @@ class Deadline:
 
 
 class Deadlines:
-    """A heap of deadlines; those of equal time come in the order in which they were set."""
+    """A heap of deadlines. Those with equal times run in the order in which they were set."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Deadline]] = []
         self._numbers = count()
-        self._dead = 0  # how many in the heap are cancelled
+        self._dead = 0  # number of cancelled deadlines in the heap
 
     def __len__(self) -> int:
-        """How many there are, cancelled ones that are still kept included."""
+        """Return the number of deadlines in the heap, including cancelled ones."""
         return len(self._heap)
 
     def set(self, at: int, action: Callable[[], None]) -> Deadline:
-        """Call `action` when the time has reached `at`."""
+        """Call `action` once the time has reached `at`."""
         deadline = Deadline(at, action, self)
         heapq.heappush(self._heap, (at, next(self._numbers), deadline))
         return deadline
 
     def cancelled(self) -> None:
-        """One of them was cancelled. When most are, they are thrown out: transactions leave one behind each."""
+        """Count a cancelled deadline. When most are cancelled, remove them, since every transaction leaves one
+        behind.
+        """
         self._dead += 1
         if self._dead > _FEW and self._dead * 2 > len(self._heap):
             self._heap = [item for item in self._heap if item[2].action is not None]
@@ -53,14 +55,14 @@ class Deadlines:
             self._dead = 0
 
     def next(self) -> int | None:
-        """When the earliest live deadline is due; None if there is none."""
+        """Return the time of the earliest deadline that is not cancelled; None if there is none."""
         while self._heap and self._heap[0][2].action is None:
             heapq.heappop(self._heap)
             self._dead -= 1
         return self._heap[0][0] if self._heap else None
 
     def due(self, now: int) -> Iterator[Callable[[], None]]:
-        """Remove and yield the actions that are due, earliest first; also those set meanwhile that are due."""
+        """Remove and yield the actions that are due, earliest first, including due ones that are set meanwhile."""
         while self._heap and self._heap[0][0] <= now:
             deadline = heapq.heappop(self._heap)[2]
             if deadline.action is None:

@@ -1,4 +1,4 @@
-"""The engine: publishing, delivering, settling, dead-lettering, and the turn in which all that happens."""
+"""The engine: publishing, delivering, settling, dead-lettering, and the turn in which all of this happens."""
 
 from __future__ import annotations
 
@@ -36,22 +36,25 @@ if TYPE_CHECKING:
 
 RESIDENT_LIMIT: Final = 16 * 1024 * 1024
 TIGHT_LIMIT: Final = 64 * 1024
-"""Message bytes that a queue keeps in memory when that runs short."""
+"""Bytes of messages that a queue keeps in memory when memory is short."""
 DEAD_LETTER_BYTES: Final = 16 * 1024 * 1024
-"""Bodies and headers that are dead-lettered in one record; one message more may come on top."""
+"""Bytes of bodies and headers that are dead-lettered in one record. One more message may exceed it."""
 DEAD_LETTER_COUNT: Final = 10_000
-"""Messages in it at most: a dead-letter exchange may have many queues, and each is named with each message."""
+"""Maximum number of messages in such a record. A dead-letter exchange may have many queues, and the record names each
+of them for each message."""
 
 
 class Receipt(NamedTuple):
-    """What became of a publish: what its confirm has to wait for (0: nothing), and which bodies were refused."""
+    """The result of a publish: the LSN up to which the log must be synced before the confirm (0: no wait), and the
+    refused bodies.
+    """
 
     lsn: int = 0
     refused: tuple[int, ...] = ()
 
 
 Headers = Callable[[Envelope, bytes], Mapping[str, Any]]
-"""The headers of a message, from its envelope and its content."""
+"""Returns the headers of a message from its envelope and its content."""
 
 _TRANSIENT: Final = Receipt()
 _RELEASED: Final = Modification()
@@ -59,16 +62,16 @@ _FAILED: Final = Modification(failed=True)
 
 
 class Engine:
-    """What happens to messages, on the queues of all virtual hosts.
+    """Publishes, delivers and settles messages on the queues of all virtual hosts.
 
-    Nothing here waits: a call changes the state at once, appends records to the log, and returns the LSN that a durable
-    answer has to wait for. `now` is set by the runtime before each turn, in milliseconds since the epoch.
+    No call waits. A call changes the state at once, appends records to the log, and returns the LSN up to which the log
+    must be synced before a durable answer. The runtime sets `now`, in milliseconds since the epoch, before each turn.
     """
 
     def __init__(
         self, log: Log, vhosts: Mapping[str, VirtualHost[Queue]], resident_limit: int = RESIDENT_LIMIT
     ) -> None:
-        """`resident_limit` is how many bytes of messages each queue keeps in memory."""
+        """`resident_limit` is the number of bytes of messages that each queue keeps in memory."""
         self.log = log
         self.now = 0
         self.resident_limit = self._roomy_limit = resident_limit
@@ -78,23 +81,22 @@ class Engine:
         self.budget = Budget()
         self.pager: Pager = LogPager(log, self.budget)
         self.dirty: dict[Queue, None] = {}
-        self.promised: dict[Queue, tuple[int, int]] = {}  # room for prepared branches: messages, bytes
+        self.promised: dict[Queue, tuple[int, int]] = {}  # room kept for prepared branches: messages, bytes
         self.holders: dict[Holder, None] = {}
-        self.direct: dict[tuple[str, str], Queue] = {}  # reached by (vhost, name) through the default exchange alone
+        self.direct: dict[tuple[str, str], Queue] = {}  # by (vhost, name): queues bound to the default exchange only
         self.headers_of: dict[int, Headers] = {}
         self._vhosts = vhosts
         self._sealed: dict[Queue, None] = {}
-        self._windows: dict[Window, None] = {}  # they have credit, and consumers that wait for it
+        self._windows: dict[Window, None] = {}  # windows that have both credit and waiting consumers
         self._waiting_for_sync: list[Callable[[int], None]] = []
 
     def record_deliveries(self) -> None:
-        """From now on the log tells what is delivered to whom, for audit."""
+        """Record all further deliveries and their consumers in the log, for the audit."""
         self.deliveries = self.settlements.deliveries = Deliveries(self)
 
     def keep_less(self, *, on: bool) -> None:
-        """While memory is short, what comes to a queue that holds more than a little waits on disk alone.
-
-        What is in memory already stays there: it is the next to be delivered.
+        """Reduce the memory limit of all queues while memory is short, so that new messages of longer queues are only
+        on disk. Messages that are already in memory stay there, since they are delivered next.
         """
         self.resident_limit = min(TIGHT_LIMIT, self._roomy_limit) if on else self._roomy_limit
         for vhost in self._vhosts.values():
@@ -104,9 +106,9 @@ class Engine:
     # -- publishing
 
     def route(self, vhost: VirtualHost[Queue], envelope: Envelope, content: bytes = b"") -> tuple[Queue, ...]:
-        """The queues that a message goes to. Raises NOT_FOUND for an exchange that does not exist.
+        """Return the queues that a message is routed to. Raises NOT_FOUND for an unknown exchange.
 
-        `content` is looked at only where headers have a say, which `VirtualHost.needs_headers` tells.
+        `content` is used only where routing depends on headers (`VirtualHost.needs_headers`).
         """
         headers = None
         if vhost.needs_headers(envelope.exchange):
@@ -114,7 +116,7 @@ class Engine:
         return vhost.route(envelope.exchange, envelope.routing_key, headers, envelope.extra_keys)
 
     def publish(self, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue]) -> Receipt:
-        """A run of messages comes to `queues`, outside any transaction."""
+        """Publish a run of messages to `queues`, outside any transaction."""
         refuses = False
         for queue in queues:
             if queue.persists_all:
@@ -145,7 +147,9 @@ class Engine:
         return Receipt(log.end_lsn) if lsn else _TRANSIENT
 
     def _publish_or_refuse(self, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue]) -> Receipt:
-        """One by one, since a queue may be full after any of them. The others get a refused one all the same."""
+        """Publish messages one by one, since a queue may be full after any of them. If one queue refuses a message, the
+        other queues still receive it.
+        """
         lsn = 0
         refused = []
         for i, content in enumerate(contents):
@@ -169,7 +173,7 @@ class Engine:
     def subscribe(self, queue: Queue, receiver: Receiver, **options: Any) -> Consumer:
         """Attach a consumer (keyword arguments as of `Consumer`). Raises ACCESS_REFUSED for exclusive use.
 
-        What has come before is for those who were there before.
+        Messages published earlier in this turn go to the existing consumers first.
         """
         if queue.consumers:
             queue.refresh()
@@ -186,7 +190,7 @@ class Engine:
         return consumer
 
     def unsubscribe(self, consumer: Consumer) -> None:
-        """Detach a consumer; it keeps its deliveries. The last one may take an auto-delete queue along."""
+        """Detach a consumer, which keeps its deliveries. Detaching the last one deletes an auto-delete queue."""
         queue = consumer.queue
         if not queue.consumers.remove(consumer):
             return
@@ -197,12 +201,12 @@ class Engine:
             self.dirty[queue] = None
 
     def get(self, queue: Queue, *, auto_settle: bool, label: str = "") -> Entry | None:
-        """The next entry, for a client that asks for just one; `label` is what the log calls it."""
+        """Return the next entry, for a client that asks for a single one. `label` names the client in the log."""
         entries = self.fetch(queue, 1, auto_settle=auto_settle, label=label)
         return entries[0] if entries else None
 
     def fetch(self, queue: Queue, most: int, *, auto_settle: bool, label: str = "") -> list[Entry]:
-        """As many `get`s; there may be more entries, unless it returns none."""
+        """Do up to `most` calls of `get` in one. The queue may hold more entries unless the result is empty."""
         queue.touch()
         if queue.is_stream:
             return []
@@ -221,11 +225,11 @@ class Engine:
         return []
 
     def wake(self, consumer: Consumer) -> None:
-        """The receiver of `consumer` is writable again."""
+        """Note that the receiver of `consumer` is writable again."""
         consumer.wake()
 
     def resize(self, window: Window, limit: int) -> None:
-        """Change the limit of credit that consumers share; 0 is unlimited."""
+        """Change the limit of a window, which is credit that consumers share. 0 is unlimited."""
         window.resize(limit)
         if window.waiting:
             self._windows[window] = None
@@ -233,7 +237,7 @@ class Engine:
     # -- settling
 
     def leave(self, consumer: Consumer, count: int) -> Queue:
-        """`count` deliveries are in the consumer's hands no longer: it has room for others."""
+        """Note that the consumer has `count` unsettled deliveries fewer, which may restore credit."""
         queue = consumer.queue
         queue.unsettled -= count
         consumer.settled(count)
@@ -244,7 +248,7 @@ class Engine:
         return queue
 
     def settle(self, consumer: Consumer, entries: list[Entry], disposition: Disposition) -> None:
-        """Deliveries are gone, dead-lettered if they were rejected, or go back to their places."""
+        """Settle deliveries: remove them, dead-letter them if they were rejected, or return them to their places."""
         if disposition is Disposition.MODIFIED:
             self.requeue(consumer, entries)
             return
@@ -262,7 +266,7 @@ class Engine:
             self.dead_letter(queue, entries, Outcome.REJECTED)
 
     def requeue(self, consumer: Consumer, entries: list[Entry]) -> None:
-        """Deliveries go back to their places, marked as delivered before (ORD-2); each counts as one that failed."""
+        """Return deliveries to their places, marked as redelivered (ORD-2). Each counts as a failed delivery."""
         queue = self._come_back(consumer, entries)
         if queue is None:
             return
@@ -286,19 +290,19 @@ class Engine:
             self.log.append(Kind.RETURNED, encode_returned(queue.ident, counts))
 
     def release(self, consumer: Consumer, entries: list[Entry]) -> None:
-        """The same for deliveries that have not failed: they do not count towards the delivery limit."""
+        """Return deliveries that have not failed to their places. They do not count towards the delivery limit."""
         self.modify(consumer, entries, _RELEASED)
 
     def modify(self, consumer: Consumer, entries: list[Entry], modification: Modification) -> None:
-        """Deliveries go back to their places, changed by `modification`. Those that have failed too often are
-        dead-lettered.
+        """Return deliveries to their places, changed by `modification`. Dead-letter those that have failed too
+        often.
         """
         queue = self._come_back(consumer, entries)
         if queue is not None:
             self._modify(queue, entries, modification)
 
     def _come_back(self, consumer: Consumer, entries: list[Entry]) -> Queue | None:
-        """Count the return of deliveries. The queue that they go back to, if they do."""
+        """Count the return of deliveries. Return the queue that they return to, or None."""
         queue = self.leave(consumer, len(entries))
         if queue.is_stream:
             return None
@@ -312,7 +316,7 @@ class Engine:
     def _modify(self, queue: Queue, entries: list[Entry], modification: Modification) -> None:
         limit = queue.options.delivery_limit
         for entry in entries:
-            # Without marks, every return but this one has failed.
+            # Without marks, every earlier return counts as a failed delivery.
             marks = queue.marks.get(entry.position) or Marks(entry.deliveries - 1)
             queue.marks[entry.position] = modification.applied(marks)
         if limit is not None:
@@ -328,20 +332,22 @@ class Engine:
             queue.put_back(entries)
 
     def dead_letter(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
-        """Entries that have left `queue` go to its dead-letter exchange, each in one record with its leaving."""
+        """Publish entries that have left `queue` to its dead-letter exchange. One record holds both steps for an
+        entry.
+        """
         if queue.options.dead_letter_exchange is None:
             self.settlements.add(queue, entries, outcome)
             return
         if self.deliveries is not None:
             self.deliveries.flush()
-        for some in _in_parts(entries):  # a record has a longest length, whatever is settled at once
+        for some in _in_parts(entries):  # the length of a record is limited, the number of entries is not
             decision = Decision(self)
             self.place_dead(decision, queue, some, outcome)
             decision.remove(queue, some, outcome)
             decision.apply()
 
     def place_dead(self, decision: Decision, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
-        """Add to `decision` what the dead-letter exchange of `queue` makes of entries."""
+        """Add the dead-lettering of `entries` of `queue` to `decision`."""
         vhost = self._vhosts[queue.vhost]
         exchange = queue.options.dead_letter_exchange
         if exchange is None or exchange not in vhost.exchanges:
@@ -367,16 +373,16 @@ class Engine:
 
     @staticmethod
     def spent(queue: Queue, entries: list[Entry]) -> tuple[list[Entry], list[Entry]]:
-        """Those that would be over the queue's delivery limit if they went back, and the others."""
+        """Split `entries` into those whose return would exceed the queue's delivery limit, and the others."""
         limit = queue.options.delivery_limit
         if limit is None or queue.is_stream or queue.deleted:
             return [], entries
         return [e for e in entries if queue.failures(e) >= limit], [e for e in entries if queue.failures(e) < limit]
 
-    # -- leaving without being delivered
+    # -- removal without delivery
 
     def forget(self, queue: Queue, references: list[Reference], outcome: Outcome) -> None:
-        """What `references` name has left `queue` for good."""
+        """Note that the messages of `references` have left `queue` for good."""
         if queue.durable:
             ranges = merged([(r.first, r.length) for r in references if r.lsn and not r.start & TRANSIENT])
             if ranges:
@@ -387,7 +393,7 @@ class Engine:
         self.let_go(references)
 
     def let_go(self, references: Iterable[Reference]) -> None:
-        """The log need no longer keep what `references` name."""
+        """Release the content of the messages of `references` in the log."""
         for reference in references:
             if reference.lsn:
                 self.log.release(reference.lsn, reference.length)
@@ -398,18 +404,18 @@ class Engine:
         self._sealed[queue] = None
 
     def synced(self, lsn: int) -> None:
-        """The log is on disk up to `lsn`: commits below it become visible."""
+        """Note that the log is synced up to `lsn`. Commits below it become visible."""
         if self._sealed:
             self._sealed = {queue: None for queue in self._sealed if not queue.deleted and queue.unseal(lsn)}
         for synced in self._waiting_for_sync:
             synced(lsn)
 
     def at_each_sync(self, synced: Callable[[int], None]) -> None:
-        """Call `synced` whenever more of the log is on disk, with the LSN up to which it is."""
+        """Call `synced` after each sync, with the LSN up to which the log is on disk."""
         self._waiting_for_sync.append(synced)
 
     def run_deadlines(self) -> None:
-        """Do what is due at `now`."""
+        """Run the actions that are due at `now`."""
         for action in self.deadlines.due(self.now):
             action()
 
@@ -440,7 +446,7 @@ class Engine:
 
 
 def _in_parts(entries: list[Entry]) -> Iterator[list[Entry]]:
-    """`entries` in order, in lists for one record each."""
+    """Divide `entries`, in order, into lists that fit into one record each."""
     begin = size = 0
     run = None
     for i, entry in enumerate(entries, 1):

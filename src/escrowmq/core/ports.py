@@ -1,4 +1,4 @@
-"""What the core asks of its surroundings: a log to write to, receivers to deliver to, randomness."""
+"""The interfaces that the core needs from outside: a log to write to, receivers to deliver to, randomness."""
 
 from __future__ import annotations
 
@@ -12,77 +12,81 @@ if TYPE_CHECKING:
 
 
 class Log(Protocol):
-    """The journal, as the core sees it."""
+    """The journal's log, as the core uses it."""
 
     @property
     def end_lsn(self) -> int:
-        """What a durable answer given now has to wait for: everything appended so far."""
+        """The end of everything appended so far. A durable answer given now must wait until the log is synced up
+        to it.
+        """
         ...
 
     @property
     def synced_lsn(self) -> int:
-        """Every byte below this is on disk."""
+        """The LSN below which every byte is on disk."""
         ...
 
     def append(self, kind: int, *parts: bytes) -> int:
-        """Add a record to the pending batch; its LSN, which is the address of its payload."""
+        """Add a record to the pending frame. Return its LSN, which is the address of its payload."""
         ...
 
     def read(self, lsn: int, length: int) -> bytes:
-        """`length` bytes at `lsn`, also of what is not written yet."""
+        """Return `length` bytes at `lsn`, also if they are not written yet."""
         ...
 
     def read_ahead(self, lsn: int, most: int) -> bytes:
-        """At most `most` bytes from `lsn` on, as many as are at hand, also beyond the end of a record."""
+        """Return at most `most` bytes from `lsn` on, as many as are available, also beyond the end of a record."""
         ...
 
     def retain(self, lsn: int, count: int) -> None:
-        """`count` more live messages lie in the block at `lsn`: its segment must stay."""
+        """Note that `count` more messages in the block at `lsn` are living, so its segment must stay."""
         ...
 
     def release(self, lsn: int, count: int) -> None:
-        """`count` messages of the block at `lsn` are no longer needed."""
+        """Note that `count` messages in the block at `lsn` are no longer needed."""
         ...
 
 
 class Random(Protocol):
-    """Where names that nobody must guess come from."""
+    """The source of randomness for names that must be impossible to guess."""
 
     def randbytes(self, n: int, /) -> bytes: ...
 
 
 class Receiver(Protocol):
-    """Where a consumer's deliveries go: a channel, a link."""
+    """The destination of a consumer's deliveries: a channel or a link."""
 
     @property
     def writable(self) -> bool:
-        """False while the client takes no more."""
+        """Whether the client can take more deliveries now."""
         ...
 
     def stalled(self, consumer: Consumer) -> None:
-        """The consumer was not served because the receiver is not writable: wake it (`Broker.wake`) when it is."""
+        """Note that the consumer was not served because the receiver is not writable. The receiver calls `Engine.wake`
+        when it is writable again.
+        """
         ...
 
     def deliver(self, consumer: Consumer, entries: list[Entry]) -> None:
-        """Hand over entries, in order."""
+        """Deliver entries, in order."""
         ...
 
     def drained(self, consumer: Consumer, unused: int) -> None:
-        """A drain has ended: nothing is left that the consumer could have, and `unused` credit is gone."""
+        """Note the end of a drain: no entry is left that the consumer could get, and `unused` credit was cancelled."""
         ...
 
     def cancelled(self, consumer: Consumer) -> None:
-        """The queue is gone; the consumer with it."""
+        """Note that the queue was deleted, and the consumer with it."""
         ...
 
 
 class Holder(Protocol):
-    """Something that holds deliveries for clients: a channel, a link, a branch."""
+    """A holder of deliveries for clients: a channel, a link, or a branch."""
 
     def held(self) -> Iterable[tuple[Consumer, Entry]]:
-        """Every delivery that is not settled."""
+        """Return every unsettled delivery."""
         ...
 
     def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
-        """At most `most` of the same from number `start` on."""
+        """Return at most `most` of these deliveries, from number `start` on."""
         ...

@@ -1,4 +1,4 @@
-"""What compaction copies with: blocks read piece by piece, and a memory of what was copied where."""
+"""Tools of compaction: reading blocks in parts, and remembering where messages were copied to."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from escrowmq.core.records.blocks import BLOCK, encode_block
 from escrowmq.core.records.references import Reference
 
 READ_AHEAD: Final = 256 * 1024
-_BUCKET: Final = 12  # so many low bits of an LSN do not count: 4 KiB of log share a bucket
+_BUCKET: Final = 12  # low bits of an LSN that are ignored: 4 KiB of log share a bucket
 T = TypeVar("T")
 _ROW: Final = 5  # LSN, first number, count, new LSN, new first number
 
 
 class Address(NamedTuple):
-    """A message's place: number `start` of the block at `lsn`."""
+    """The address of a message: number `start` of the block at `lsn`."""
 
     lsn: int
     start: int
 
 
 class Copies:
-    """Which messages of which blocks have been copied, and where to.
+    """Remembers which messages of which blocks have been copied, and where to.
 
-    What lies within 4 KiB of log is found together, in an array of 40 bytes for each run of messages: a segment that is
-    full of small messages costs about half of its size.
+    All entries for 4 KiB of log share an array, with 40 bytes for each run of messages. A segment full of small
+    messages costs about half of its size.
     """
 
     __slots__ = ("_buckets",)
@@ -39,14 +39,14 @@ class Copies:
         self._buckets: dict[int, array[int]] = {}
 
     def note(self, lsn: int, start: int, count: int, new: Address) -> None:
-        """`count` messages from number `start` on of the block at `lsn` lie at `new` now, side by side."""
+        """Note that `count` messages of the block at `lsn`, from number `start` on, are now contiguous at `new`."""
         bucket = self._buckets.get(lsn >> _BUCKET)
         if bucket is None:
             bucket = self._buckets[lsn >> _BUCKET] = array("Q")
         bucket.extend((lsn, start, count, new.lsn, new.start))
 
     def cut(self, reference: Reference) -> Iterator[tuple[Reference, Address | None]]:
-        """The parts of `reference`, in order: each was copied as a whole to one place, or not at all (None)."""
+        """Yield the parts of `reference`, in order, each with the address that it was copied to, or None."""
         first, length, lsn, start = reference
         bucket = self._buckets.get(lsn >> _BUCKET)
         at, end = start, start + length
@@ -78,7 +78,7 @@ def _rows_of(bucket: array[int], lsn: int) -> list[tuple[int, int, int, int]]:
 
 
 def part_of(items: deque[T], start: int, most: int) -> list[T]:
-    """At most `most` items from number `start` on: a deque has no slices. The way there begins at the nearer end."""
+    """Return at most `most` items from number `start` on, since a deque has no slices. It walks from the nearer end."""
     size = len(items)
     if start < size // 2:
         return list(islice(items, start, start + most))
@@ -89,7 +89,7 @@ def part_of(items: deque[T], start: int, most: int) -> list[T]:
 
 
 class BlockReader:
-    """Reads parts of blocks from the log. What is copied is bytes: neither envelope nor bodies are decoded."""
+    """Reads parts of blocks from the log. They are copied as bytes, without decoding envelope or bodies."""
 
     __slots__ = (
         "_bodies",
@@ -111,8 +111,8 @@ class BlockReader:
         self._lsn = -1
         self._time = self._count = 0
         self._envelope = b""
-        self._bodies = 0  # where the first body lies
-        self._number = self._skipped = 0  # so many bytes lie before the body with this number
+        self._bodies = 0  # address of the first body
+        self._number = self._skipped = 0  # a body's number, and the number of bytes before it
 
     def open(self, lsn: int) -> BlockReader:
         """Turn to the block at `lsn`."""
@@ -125,8 +125,8 @@ class BlockReader:
         return self
 
     def fit(self, start: int, most: int, room: int) -> tuple[int, int]:
-        """How many of the `most` messages from number `start` on have `room` bytes together, but at least one; and how
-        many bytes those have.
+        """Return how many of the `most` messages from number `start` on fit into `room` bytes, at least one, and their
+        size in bytes.
         """
         lengths = self._lengths(start, most)
         size = sum(lengths)
@@ -139,7 +139,7 @@ class BlockReader:
         return count, size
 
     def copy(self, pieces: Sequence[tuple[int, int]]) -> list[bytes]:
-        """The parts of a block that holds the messages of `pieces` (first number, count) alone."""
+        """Return the parts of a block that holds only the messages of `pieces` (first number, count)."""
         lengths = array("I")
         contents = []
         for start, count in pieces:
@@ -156,7 +156,7 @@ class BlockReader:
         return array("I", self._read(self._bodies - 4 * (self._count - start), 4 * count))
 
     def _before(self, start: int) -> int:
-        """How many bytes lie before the body with this number; most often the next one is asked for."""
+        """Return the number of bytes before the body with this number. Callers usually ask for consecutive bodies."""
         if start < self._number:
             self._number = self._skipped = 0
         if start > self._number:
@@ -180,7 +180,7 @@ class BlockReader:
 
 
 class LoadedMessages:
-    """The same as `BlockReader` for messages whose bodies are in memory, by their numbers."""
+    """The counterpart of `BlockReader` for messages whose bodies are in memory, by number."""
 
     __slots__ = ("_bodies", "_envelope", "_time")
 
@@ -190,10 +190,10 @@ class LoadedMessages:
         self._bodies = contents
 
     def fit(self, start: int, most: int, room: int) -> tuple[int, int]:
-        """As many as are asked for: whoever loaded them has seen to their size."""
+        """Return all messages asked for, since the caller has limited the size of the messages that it loaded."""
         return most, 0
 
     def copy(self, pieces: Sequence[tuple[int, int]]) -> list[bytes]:
-        """As of `BlockReader`."""
+        """Return the parts of a block, as `BlockReader.copy` does."""
         contents = [self._bodies[number] for start, count in pieces for number in range(start, start + count)]
         return encode_block(self._time, self._envelope, contents)

@@ -1,4 +1,4 @@
-"""Compaction: copying what still lives in a segment to the end of the log, so that the segment can go."""
+"""Compaction: copies the living messages of a segment to the end of the log, so that the segment can be removed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from escrowmq.core.queues.queue import Queue
 
 STEP_COST: Final = 50_000
-"""What a step may cost, in references looked at: so many take 2 to 3 ms. The others are in proportion:"""
+"""Maximum cost of a step, in references examined; this many take 2 to 3 ms. The constants below use the same unit."""
 _BLOCK_COST: Final = 250
 _MESSAGE_COST: Final = 2
 _ENTRY_COST: Final = 10
@@ -28,12 +28,12 @@ _QUEUE_COST: Final = 20
 _BYTES_PER_COST: Final = 64
 
 LOOK: Final = 1000
-"""References that are looked at together."""
+"""Number of references that are examined together."""
 LOAD: Final = 500
-"""Entries in memory that are looked at together."""
+"""Number of entries in memory that are examined together."""
 BLOCK_MESSAGES: Final = 5000
 BLOCK_BYTES: Final = 1 << 20
-"""A block with more is copied in several."""
+"""Maximum number of messages in a copied block. A longer block is copied in several."""
 
 
 class Source(Protocol):
@@ -45,23 +45,23 @@ class Source(Protocol):
 
 
 class Relocation:
-    """Moves what lives in [`first_lsn`, `end_lsn`) of the log, in steps of a few milliseconds.
+    """Moves the living messages in [`first_lsn`, `end_lsn`) of the log, in steps of a few milliseconds.
 
-    Between steps anything may happen, so nothing that a step has found is used by the next one; what lies in memory and
-    wanders meanwhile may be missed, and stays where it is. No snapshot may come into force before the end: it could
-    take blocks along that other queues are about to be readdressed to.
+    The broker's state may change between steps, so no step relies on the findings of an earlier one. An entry that
+    moves within memory meanwhile may be missed; its message then stays where it is. No snapshot may come into force
+    before the end, since it could remove blocks that other queues are about to be readdressed to.
 
-    The new place is written as a RELOCATE record; positions do not change (ORD-5). What a block holds for several
-    queues stays shared: it is copied for the first of them, and READDRESSED records name the copy for the others.
-    Content that does not survive a restart moves in a PAGE record, which recovery passes over.
+    A RELOCATE record stores the new address; positions do not change (ORD-5). Messages that several queues share stay
+    shared: they are copied for the first queue, and READDRESSED records name the copy for the others. Content that does
+    not survive a restart moves in a PAGE record, which recovery ignores.
     """
 
     def __init__(self, broker: Broker, first_lsn: int, end_lsn: int) -> None:
         self.moved = 0
-        """Messages that lie elsewhere now, or need not be kept."""
+        """Number of messages that were moved or need not be kept."""
         self._broker = broker
         self.first_lsn, self.end_lsn = first_lsn, end_lsn
-        # A queue that is declared from now on has nothing there.
+        # Queues that are declared later have nothing in this part of the log.
         self._queues = [
             queue for vhost in broker.directory.vhosts.values() for queue in vhost.queues.values() if queue.logged
         ]
@@ -71,12 +71,12 @@ class Relocation:
         self._work = self._passes()
 
     def step(self) -> bool:
-        """Do a part of it; False when nothing is left to do."""
+        """Do the next step. Return False when nothing is left to do."""
         self._left = STEP_COST
         return any(self._left <= 0 for _ in self._work)
 
     def _passes(self) -> Iterator[None]:
-        """In the order in which messages go: from the backlog into memory, and on to clients."""
+        """Examine messages in the order in which they travel: the backlog, then memory, then unsettled deliveries."""
         for queue in self._queues:
             for backlog in queue.order.backlogs():
                 yield from self._of_backlog(queue, backlog)
@@ -92,7 +92,7 @@ class Relocation:
             yield from self._held_by(holder)
             yield
 
-    # -- what is in the log alone
+    # -- messages that are only in the log
 
     def _of_backlog(self, queue: Queue, backlog: Backlog) -> Iterator[None]:
         self._left -= _QUEUE_COST
@@ -116,7 +116,7 @@ class Relocation:
             yield
 
     def _move_references(self, queue: Queue, backlog: Backlog, found: list[int]) -> int | None:
-        """Move references by number until it has cost enough; the position to go on with, None if all are moved."""
+        """Move references until the step's cost is used up. Return the next position, or None if all are moved."""
         changes: list[tuple[int, int, list[Reference]]] = []
         i, reached = 0, None
         while i < len(found) and reached is None:
@@ -136,7 +136,7 @@ class Relocation:
         backlog.substitute(changes)
         return reached
 
-    # -- what is in memory
+    # -- messages in memory
 
     def _in_memory(self, queue: Queue) -> Iterator[None]:
         self._left -= _QUEUE_COST
@@ -159,14 +159,16 @@ class Relocation:
             yield
 
     def _move_entries(self, entries: Sequence[tuple[Queue, Entry]]) -> int:
-        """Move those that lie in this part of the log, until it costs enough; how many have been looked at."""
+        """Move entries that lie in this part of the log until the step's cost is used up. Return the number
+        examined.
+        """
         found: dict[tuple[Queue, int], list[Entry]] = {}
         size = looked = count = 0
         for queue, entry in entries:
             looked += 1
             lsn = entry.run.lsn
             if not self.first_lsn <= lsn < self.end_lsn or not lsn or queue.is_stream:
-                continue  # elsewhere, in memory alone, or a stream's, whose readers hold what the stream keeps
+                continue  # elsewhere, only in memory, or of a stream, which keeps the message itself
             if queue.deleted:
                 self._let_go(entry)
                 continue
@@ -185,7 +187,7 @@ class Relocation:
         return looked
 
     def _let_go(self, entry: Entry) -> None:
-        """A delivery whose queue is gone never goes back: the log need not keep it, however long the client does."""
+        """Release a delivery whose queue was deleted. It never returns, so the log need not keep it for the client."""
         run = entry.run
         self._broker.log.release(run.lsn, 1)
         entry.run = Run(run.envelope, entry.position, run.time)
@@ -194,13 +196,13 @@ class Relocation:
     # -- the records
 
     def _move(self, queue: Queue, group: list[Reference], source: Source) -> list[Reference]:
-        """Find a new place for messages of one queue in one block; the new references, of all of them or of the first
+        """Move messages of one queue that lie in one block. Return the new references of all of them, or of the first
         ones.
         """
         lsn, flag = group[0].lsn, group[0].start & TRANSIENT
         pieces: list[tuple[int, int]] = []
-        fresh: list[Reference] = []  # what is copied now, and its numbers in the new block
-        shared: dict[int, list[Reference]] = {}  # what another queue has had copied, by block
+        fresh: list[Reference] = []  # messages to copy now, with their numbers in the new block
+        shared: dict[int, list[Reference]] = {}  # messages already copied for another queue, by block
         copied, messages, room = 0, BLOCK_MESSAGES, BLOCK_BYTES
         for part, place in self._parts(group):
             length = min(part.length, messages)
@@ -233,16 +235,16 @@ class Relocation:
         return moved
 
     def _parts(self, group: list[Reference]) -> Iterator[tuple[Reference, Address | None]]:
-        """Messages side by side, and where they have been copied to, if they have."""
+        """Yield contiguous messages, with the address that they were copied to, if any."""
         for first, length, lsn, start in group:
             reference = Reference(first, length, lsn, start & ~TRANSIENT)
-            if self._copies is None or start & TRANSIENT:  # what is lost at a restart belongs to one queue alone
+            if self._copies is None or start & TRANSIENT:  # content that a restart loses belongs to one queue only
                 yield reference, None
             else:
                 yield from self._copies.cut(reference)
 
     def _copy(self, queue: Queue, fresh: list[Reference], content: list[bytes], flag: int) -> list[Reference]:
-        """Append the block with this content; the references with its address."""
+        """Append a block with this content. Return the references with its address."""
         log = self._broker.log
         if flag:
             lsn = log.append(Kind.PAGE, *content)
@@ -262,7 +264,7 @@ def _move_of(queue: Queue, references: list[Reference]) -> Move:
 
 
 def _from(references: list[Reference], position: int) -> list[Reference]:
-    """What of them lies at `position` or behind it."""
+    """Return the parts of `references` at or after `position`."""
     left = []
     for reference in references:
         first, length, lsn, start = reference
@@ -274,7 +276,7 @@ def _from(references: list[Reference], position: int) -> list[Reference]:
 
 
 def _joined(entries: list[Entry]) -> list[Reference]:
-    """Entries of one block in order of position, as references: neighbours in one run become one."""
+    """Return entries of one block as references, in order of position. Neighbours of one run share a reference."""
     found: list[Reference] = []
     run: Run | None = None
     for entry in entries:
@@ -288,7 +290,7 @@ def _joined(entries: list[Entry]) -> list[Reference]:
 
 
 def _readdress(entries: list[Entry], moved: list[Reference]) -> None:
-    """Let entries know where they lie now: `moved` names their positions, in the same order."""
+    """Store their new addresses in `entries`. `moved` names their positions, in the same order."""
     i = 0
     for first, length, lsn, start in moved:
         old = entries[i].run

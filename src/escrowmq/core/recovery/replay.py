@@ -29,11 +29,11 @@ Payload = bytes | memoryview
 
 
 class RecoveryError(Exception):
-    """The log holds something that this version cannot apply; names the record and its LSN."""
+    """The log holds a record that this version cannot apply. The text names the record and its LSN."""
 
 
 class _Found:
-    """What the records say of one queue."""
+    """The state of one queue as found in the records."""
 
     __slots__ = (
         "delivered_below",
@@ -88,7 +88,7 @@ class Recovery:
         }
 
     def apply(self, lsn: int, kind: int, payload: Payload) -> None:
-        """One record. Raises RecoveryError for a kind that is unknown."""
+        """Apply one record. Raises RecoveryError for an unknown kind."""
         handler = self._handlers.get(kind)
         if handler is not None:
             handler(lsn, payload)
@@ -182,7 +182,7 @@ class Recovery:
         queue, below = decode_delivered(payload)
         found = self._of(queue)
         found.delivered_below = max(found.delivered_below, below)
-        found.next_position = max(found.next_position, below)  # transient ones, which are lost, had positions too
+        found.next_position = max(found.next_position, below)  # lost transient messages had positions, too
 
     def _held(self, lsn: int, payload: Payload) -> None:
         held = decode_held(payload)
@@ -213,7 +213,7 @@ class Recovery:
         self._broker.directory.restore(Kind.QUEUE_DELETED, fields)
 
     def finish(self) -> None:
-        """Fill the queues, and find what branches that are in doubt lock in them."""
+        """Fill the queues, and find the messages that branches in doubt lock in them."""
         self._branches.begin()
         for queue in self._broker.directory.durable_queues():
             found = self._found.get(queue.ident)

@@ -1,1 +1,1 @@
-"""Reservations: messages that bulk readers, such as Spark, have set aside for themselves (PIPE-1)."""
+"""Reservations: messages that bulk readers, such as Spark, have taken from a queue durably (PIPE-1)."""

@@ -1,6 +1,6 @@
-"""Reading many messages at once, in columns: what a bulk reader gets of a hold, or of a stream.
+"""Reading messages of a reservation or a stream in bulk, as columns.
 
-Content comes from the log in large reads; no object is made for a message.
+Content is read from the log in large pieces, without creating an object for each message.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from escrowmq.core.reservations.reservation import Row
 
 READ_AHEAD: Final = 1 << 20
 MOST_MESSAGES: Final = 50_000
-"""A batch has no more, however small they are: reading it must not keep everybody else waiting."""
+"""Maximum number of messages in a batch, however small they are, so that reading it does not delay other clients."""
 _ENVELOPES: Final = 1024
 _HEAD: Final = BLOCK.size
 
 
 class Shared(NamedTuple):
-    """What messages side by side have in common: those up to number `end` - 1 of the batch, counted from 0.
+    """The properties that neighbouring messages of a batch share, up to number `end` - 1 counted from 0.
 
-    `time`: when they came, in milliseconds since the epoch.
+    `time` is their time of arrival in milliseconds since the epoch.
     """
 
     end: int
@@ -37,14 +37,14 @@ class Shared(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Messages in columns. `first` is the number of the first one, `next` the one to go on with."""
+    """Messages in columns. `first` is the number of the first message, `next` the number at which to continue."""
 
     first: int
     next: int
     positions: array[int]
     lengths: array[int]
     contents: list[bytes]
-    """Their bodies back to back, in pieces of no meaning."""
+    """The bodies back to back. The division into pieces has no meaning."""
     runs: list[Shared]
 
     def __len__(self) -> int:
@@ -52,7 +52,7 @@ class Batch(NamedTuple):
 
 
 class BatchReader:
-    """Makes batches; it remembers what it has read ahead, and envelopes."""
+    """Makes batches. It caches envelopes, and bytes that it has read ahead."""
 
     __slots__ = ("_chunk", "_chunk_lsn", "_envelopes", "_log")
 
@@ -63,8 +63,8 @@ class BatchReader:
         self._envelopes: dict[bytes, Envelope] = {}
 
     def read(self, first: int, rows: Iterable[Row], end: int, most_bytes: int) -> Batch:
-        """Those of `rows`, whose first message has the number `first`, that are below `end`: as many as have
-        `most_bytes` together, but one at least. If there are none, the batch begins and goes on with `end`.
+        """Return the messages of `rows` below `end`, as many as fit into `most_bytes`, but at least one. The first
+        message of `rows` has the number `first`. If there are none, the batch is empty and both its numbers are `end`.
         """
         first = number = min(first, end)
         positions: list[int] = []
@@ -125,13 +125,13 @@ class BatchReader:
         return Batch(first, number, array("Q", positions), array("I", lengths), contents, runs)
 
     def envelope_of(self, lsn: int) -> Envelope:
-        """What the messages of the block at `lsn` share."""
+        """Return the envelope of the block at `lsn`."""
         chunk, at = self._block(lsn)
         (_, _, _, head) = BLOCK.unpack_from(chunk, at)
         return self._envelope(chunk[at + _HEAD : at + _HEAD + head])
 
     def size_of(self, reference: Reference) -> int:
-        """How many bytes the bodies of `reference` have."""
+        """Return the size in bytes of the bodies of `reference`."""
         chunk, at = self._block(reference.lsn)
         (_, _, _, head) = BLOCK.unpack_from(chunk, at)
         start = reference.start & ~TRANSIENT
@@ -142,8 +142,8 @@ class BatchReader:
         return lengths[start:], sum(lengths[:start])
 
     def _fitting(self, lsn: int, start: int, most: int, room: int, *, at_least: bool) -> tuple[array[int], int]:
-        """Lengths of as many bodies, `most` at most, as fit into `room`, from number `start` of the block whose lengths
-        begin at `lsn`; and how many bytes lie before the first one.
+        """Return the lengths of at most `most` bodies that fit into `room`, from number `start` of the block whose
+        lengths begin at `lsn`, and the number of bytes before the first of them.
         """
         lengths, before = self._lengths(lsn, start, most)
         if sum(lengths) > room:
@@ -163,7 +163,7 @@ class BatchReader:
         return envelope
 
     def _block(self, lsn: int) -> tuple[bytes, int]:
-        """Bytes that hold at least head and envelope of the block at `lsn`, and where it begins in them."""
+        """Return bytes with at least the head and envelope of the block at `lsn`, and the block's offset in them."""
         chunk, at = self._chunk, lsn - self._chunk_lsn
         if at < 0 or len(chunk) - at < _HEAD:
             return self._ahead(lsn), 0
@@ -175,7 +175,7 @@ class BatchReader:
     def _ahead(self, lsn: int) -> bytes:
         chunk = self._log.read_ahead(lsn, READ_AHEAD)
         if len(chunk) < _HEAD or len(chunk) < _HEAD + int(BLOCK.unpack_from(chunk)[3]):
-            # What is read ahead may end in the middle: of a frame that is not whole, or of the segment.
+            # The bytes read ahead may end early, at an incomplete frame or at the end of the segment.
             head = int(BLOCK.unpack(self._log.read(lsn, _HEAD))[3])
             chunk = self._log.read(lsn, _HEAD + head)
         self._chunk, self._chunk_lsn = chunk, lsn

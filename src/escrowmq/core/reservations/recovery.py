@@ -1,4 +1,4 @@
-"""Recovery of holds: which of a queue's messages belong to which group, and under which numbers."""
+"""Recovery of reservations: the groups that a queue's messages belong to, and the messages' numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class _Group:
-    """What the records say of one group: numbers that are settled, and what it holds from number `first` on."""
+    """One group as found in the records: the settled numbers, and the messages that it holds from number `first` on."""
 
     __slots__ = ("end", "first", "ranges", "settled")
 
@@ -25,7 +25,7 @@ class _Group:
 
 
 class FoundReservations:
-    """What the records say of the holds of one queue."""
+    """The reservations of one queue as found in the records."""
 
     __slots__ = ("_copies", "_groups")
 
@@ -36,7 +36,7 @@ class FoundReservations:
     # -- while records are applied
 
     def held(self, held: Held) -> int:
-        """A HELD record; the position behind the last one that it names."""
+        """Apply a HELD record. Return the position after the last one that it names."""
         group = self._groups.get(held.group)
         if group is None:
             group = self._groups[held.group] = _Group(held.settled, held.first)
@@ -46,7 +46,7 @@ class FoundReservations:
         return max((first + length for first, length, _ in held.ranges), default=0)
 
     def released(self, released: Released) -> dict[int, int]:
-        """A RELEASED record; how often what has come back to the queue was delivered, where that was more than once."""
+        """Apply a RELEASED record. Return, by position, the delivery counts above 1 of the returned messages."""
         group = self._groups[released.group]
         back: dict[int, int] = {}
         while group.first < released.first:
@@ -65,7 +65,7 @@ class FoundReservations:
     # -- at the end
 
     def complete(self, references: Backlog) -> None:
-        """Add content to `references` that was written when it was held."""
+        """Add references to content that was written when it was reserved to `references`."""
         if self._copies:
             whole = Backlog()
             for reference in sorted([*references, *self._copies]):
@@ -73,7 +73,9 @@ class FoundReservations:
             references.replace(whole)
 
     def restore(self, queue: Queue, references: Backlog) -> None:
-        """Give `queue` its holds; take what they hold out of `references`, which are all that it has."""
+        """Restore the reservations of `queue`. Remove their messages from `references`, which hold all of its
+        messages.
+        """
         held: list[tuple[int, int]] = []
         for name, group in self._groups.items():
             reservation = queue.reservations[name] = Reservation(queue, name, group.settled, group.first)

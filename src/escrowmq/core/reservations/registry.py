@@ -1,4 +1,4 @@
-"""What can be done with holds: take messages, read them, settle them, release them (PIPE-1). Streams are only read."""
+"""Operations on reservations: take, read, settle and release messages (PIPE-1). Streams can only be read."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
     from escrowmq.core.queues.queue import Queue
 
 MOST_PARTS: Final = 50_000
-"""References, or entries in memory, that one call takes; references stand for any number of messages."""
+"""Maximum number of references, or entries in memory, that one call takes. A reference may stand for many messages."""
 COPY_BYTES: Final = 8 << 20
-"""Content that one call writes because the log does not have it."""
+"""Maximum bytes of content that one call writes because the log does not have it."""
 STEP: Final = 1000
-"""Parts that are taken together."""
+"""Number of parts that are taken together."""
 GROUPS: Final = 1000
-"""Groups that one queue remembers."""
+"""Maximum number of groups that one queue remembers."""
 BULK_BYTES: Final = 4 << 20
-"""Bodies in a batch, if nothing else is asked for."""
+"""Default for the bytes of bodies in a batch."""
 MOST_BULK_BYTES: Final = 64 << 20
 
 _run = attrgetter("run")
 
 
 class ReservationState(NamedTuple):
-    """What a group holds: numbers `first` up to `end` - 1, of which `added` are new.
+    """The messages that a group holds: numbers `first` to `end` - 1, of which `added` are new.
 
-    All below `settled` were settled. `lsn` is what an answer has to wait for.
+    All numbers below `settled` were settled. The answer waits for a sync up to `lsn`.
     """
 
     first: int
@@ -57,9 +57,9 @@ class ReservationState(NamedTuple):
 
 
 class Description(NamedTuple):
-    """A queue, for one who wants to read it. `first` and `next`: positions of a stream that can be read.
+    """A queue as a reader sees it. `first` and `next` are the positions of a stream that can be read.
 
-    `ident` is the queue's own: a durable one that is made anew under its name has another.
+    `ident` identifies the queue: a durable queue that is declared again under the same name has another one.
     """
 
     kind: str
@@ -70,23 +70,23 @@ class Description(NamedTuple):
 
 
 class Reservations:
-    """The holds of a broker's queues, for protocols and operators."""
+    """The reservations on a broker's queues, for protocols and operators."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._reader = BatchReader(engine.log)
-        self._copied = 0  # bytes of content that had to be written so far
+        self._copied = 0  # bytes of content that were written so far
 
-    # -- taking
+    # -- reserving
 
     def reserve(self, queue: Queue, group: str, most: int = 0, until: int = 0) -> ReservationState:
-        """Hold `most` further messages; or, with `until`, as many as it takes for the hold to end there.
+        """Reserve `most` further messages or, with `until`, as many as are needed for the reservation to end there.
 
-        It may be fewer: there are no more, or it was enough for one call. With neither, nothing changes. What the
-        answer waits for covers everything held before, too.
+        The call may reserve fewer, because the queue has no more or the limit of one call is reached. With neither
+        argument nothing changes. The `lsn` of the result also covers everything reserved before.
 
-        Raises PRECONDITION_FAILED for a stream, ACCESS_REFUSED if a consumer has the queue for itself, LIMIT_EXCEEDED
-        for too many groups.
+        Raises PRECONDITION_FAILED for a stream, ACCESS_REFUSED if a consumer uses the queue exclusively, and
+        LIMIT_EXCEEDED for too many groups.
         """
         if queue.is_stream:
             raise BrokerError(
@@ -142,7 +142,7 @@ class Reservations:
         return reservation.end - first
 
     def _detached(self, queue: Queue, most: int) -> Iterator[list[Detached]]:
-        """Messages leave the queue, in order, some at a time."""
+        """Remove messages from the queue and yield them, in order, some at a time."""
         one_by_one = queue.limited or self._may_expire(queue, most)  # sizes count, or the time of each
         parts = MOST_PARTS
         while most > 0 and parts > 0 and queue.ready:
@@ -155,8 +155,8 @@ class Reservations:
             yield some
 
     def _may_expire(self, queue: Queue, most: int) -> bool:
-        """Whether the next `most` messages of the queue have a time to live, as far as one can tell without looking at
-        each: at those that a restart brought back nobody has looked.
+        """Whether the next `most` messages of the queue may have a time to live, as far as can be told without
+        examining each. Messages that a restart brought back are unchecked, so the envelopes of their blocks are read.
         """
         if queue.ttl_possible or not queue.restored_below:
             return queue.ttl_possible
@@ -176,14 +176,14 @@ class Reservations:
             queue.restored_below = 0
         return False
 
-    # -- content that would not survive
+    # -- content that would not survive a restart
 
     def _lasting(
         self, queue: Queue, detached: list[Detached], copies: list[Reference]
     ) -> Iterator[tuple[Backlog, int]]:
-        """As references to content that lasts as long as the queue; what is written for that goes into `copies`.
+        """Return references to content that lasts as long as the queue. Content written for this is added to `copies`.
 
-        What is returned together is in order of position, and has been delivered equally often.
+        References that are returned together are in order of position and have the same delivery count.
         """
         for in_memory, group in groupby(detached, lambda each: isinstance(each.what, Entry)):
             if in_memory:
@@ -233,7 +233,7 @@ class Reservations:
             yield found, deliveries
 
     def _copy(self, queue: Queue, run: Run, contents: list[bytes], copies: list[Reference]) -> Reference:
-        """Write content that is in memory alone, or would not survive a restart."""
+        """Write content that is only in memory or would not survive a restart."""
         log = self._engine.log
         count = len(contents)
         self._copied += sum(map(len, contents))
@@ -255,10 +255,11 @@ class Reservations:
     # -- reading
 
     def read(self, queue: Queue, group: str, first: int, end: int = 0, most_bytes: int = 0) -> Batch:
-        """What `group` holds from number `first` to `end` - 1; of a stream, what lies at these positions.
+        """Return the messages of `group` from number `first` to `end` - 1; of a stream, the messages at these
+        positions.
 
-        What is gone is passed over: the batch says where it begins. As many messages as have `most_bytes` together, but
-        one at least. Without `end`, up to the last one.
+        Messages that are gone are skipped, and the batch names its first number. It holds as many messages as fit into
+        `most_bytes`, but at least one. Without `end` it may extend to the last one.
         """
         queue.touch()
         most_bytes = min(most_bytes or BULK_BYTES, MOST_BULK_BYTES)
@@ -272,20 +273,20 @@ class Reservations:
         return self._reader.read(*reservation.rows(first, MOST_MESSAGES), max(end, first), most_bytes)
 
     def describe(self, queue: Queue) -> Description:
-        """What is there to be read."""
+        """Describe the queue for a reader."""
         queue.refresh()
         if isinstance(queue, StreamQueue):
             first = queue.log.backlog.peek().first if len(queue.log) else queue.visible_end
             return Description("stream", first, queue.visible_end, len(queue.log), queue.ident)
         return Description("classic", 1, queue.next_position, queue.ready, queue.ident)
 
-    # -- the end
+    # -- settling and releasing
 
     def settlement(self, queue: Queue, group: str, end: int) -> ReservationSettlement | None:
-        """Everything that `group` holds below `end` is to be accepted: work for a branch. None if there is nothing to
-        do, since all of it has been settled before.
+        """Return work for a branch that accepts all messages of `group` below `end`. Return None if all of them were
+        settled before.
 
-        Raises PRECONDITION_FAILED if the group does not hold it.
+        Raises PRECONDITION_FAILED if the group does not hold them.
         """
         queue.touch()
         reservation = queue.reservations.get(group)
@@ -298,7 +299,9 @@ class Reservations:
         return work if end > reservation.settled else None
 
     def settle(self, work: ReservationSettlement | None) -> int:
-        """The same at once; what an answer has to wait for, which covers what was settled before."""
+        """Apply such a settlement at once. Return the LSN up to which the log must be synced before the answer; it also
+        covers earlier settlements.
+        """
         if work is not None:
             decision = Decision(self._engine)
             decision.settle_reservation(work)
@@ -306,10 +309,10 @@ class Reservations:
         return self._engine.log.end_lsn
 
     def release(self, queue: Queue, group: str) -> tuple[int, int]:
-        """What a group holds goes back to its places, marked as delivered. How many messages that were, and what the
-        answer has to wait for.
+        """Return a group's messages to their places, marked as delivered. Return their number, and the LSN up to which
+        the log must be synced before the answer.
 
-        Raises RESOURCE_LOCKED while a prepared transaction will settle some of it.
+        Raises RESOURCE_LOCKED while a prepared transaction is to settle some of them.
         """
         reservation = queue.reservations.get(group)
         if reservation is None or not len(reservation):
@@ -355,13 +358,13 @@ class Reservations:
 
 def _ranges(references: Backlog, deliveries: int) -> list[HeldRange]:
     first, last = references.firsts[0], references.firsts[-1] + references.counts[-1]
-    if last - first == len(references):  # as most often: without a hole
+    if last - first == len(references):  # the common case: no gaps
         return [HeldRange(first, last - first, deliveries)]
     return [HeldRange(reference.first, reference.length, deliveries) for reference in references]
 
 
 def _stream_rows(queue: StreamQueue, position: int) -> tuple[int, Iterator[Row]]:
-    """The references of a stream from `position` on, and the position of the first message."""
+    """Return the references of a stream from `position` on, and the position of the first message."""
     backlog = queue.log.backlog
     i = backlog.find(position)
     if i is not None and backlog.firsts[i] + backlog.counts[i] <= position:

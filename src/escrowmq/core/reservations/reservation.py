@@ -1,8 +1,9 @@
-"""A hold: messages of a queue that are kept for a named group of bulk readers until it settles them (PIPE-1).
+"""A reservation: messages of a queue that are kept for a named group of bulk readers until it settles them (PIPE-1).
 
-Each message that a group holds gets a number, in the order in which they were taken: 1, 2, 3 and so on, never twice for
-this group and queue. So a range of numbers names the same messages for ever, wherever in the queue those lie, and what
-comes back later gets later numbers (docs/adr/0009-reservations-are-numbered.md).
+Each message that a group reserves gets a number: 1, 2, 3 and so on, in the order in which the messages were taken. A
+number is never used twice for one group and queue. A range of numbers therefore always names the same messages,
+wherever they are in the queue. A message that was released and is reserved again gets a new number
+(docs/adr/0009-reservations-are-numbered.md).
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ if TYPE_CHECKING:
 UNLIMITED: Final = 1 << 60
 
 Row: TypeAlias = tuple[int, int, int, int, int]
-"""Messages that lie side by side in one block: the fields of a reference, and how often each had been delivered."""
+"""Contiguous messages of one block: the fields of a reference, and how often each message had been delivered."""
 
 
 class Piece(NamedTuple):
-    """Held messages that lie side by side in one block: the first has `number`; each was delivered `deliveries` times
-    before it was held.
+    """Contiguous reserved messages of one block. The first one has `number`. Each had been delivered `deliveries` times
+    before it was reserved.
     """
 
     number: int
@@ -45,7 +46,7 @@ class Piece(NamedTuple):
 
 
 class Part(Backlog):
-    """Held references in order of position, which are in order of number, too."""
+    """References to reserved messages in order of position, which is also the order of their numbers."""
 
     __slots__ = ("deliveries", "numbers")
 
@@ -55,14 +56,14 @@ class Part(Backlog):
         self.deliveries = array("I")
 
     def add(self, references: Backlog, number: int, deliveries: int) -> None:
-        """References behind the others, with the next numbers from `number` on."""
+        """Append references, numbered from `number` on."""
         counts = references.counts
         self.join(references, references.begin)
         self.numbers.extend(accumulate(counts[:-1], initial=number))
         self.deliveries.extend(repeat(deliveries, len(counts)))
 
     def rows(self, number: int, most: int) -> tuple[Piece, Iterator[Row]] | None:
-        """What it has from `number` on: the first piece, and at most `most` others. None if there is nothing."""
+        """Return the part from `number` on: the first piece, and at most `most` others. None if there is nothing."""
         i = max(bisect_right(self.numbers, number, self.begin) - 1, self.begin)
         if i < self.end and number >= self.numbers[i] + self.counts[i]:
             i += 1
@@ -77,9 +78,9 @@ class Part(Backlog):
         return piece, zip(*(column[i + 1 : i + 1 + most] for column in columns), strict=True)
 
     def take_below(self, number: int) -> Iterator[tuple[int, int]]:
-        """Take out what is below `number`: blocks, and how many messages of each that were."""
+        """Remove everything below `number`. Yield the blocks, and the number of messages removed from each."""
         begin = self.begin
-        whole = bisect_right(self.numbers, number - 1, begin)  # they begin below it
+        whole = bisect_right(self.numbers, number - 1, begin)  # references that begin below it
         if whole > begin and self.numbers[whole - 1] + self.counts[whole - 1] > number:
             whole -= 1
         taken = self.split(sum(self.counts[begin:whole]), whole - begin)
@@ -109,7 +110,7 @@ class Part(Backlog):
             deliveries += self.deliveries[at:i]
             number = self.numbers[i]
             for reference in others:
-                old = max(bisect_right(self.firsts, reference.first, i, j) - 1, i)  # it is within one of those before
+                old = max(bisect_right(self.firsts, reference.first, i, j) - 1, i)  # it lies within one of the old ones
                 numbers.append(number)
                 deliveries.append(self.deliveries[old])
                 number += reference.length
@@ -120,10 +121,10 @@ class Part(Backlog):
 
 
 class Reservation:
-    """What a group holds of a queue: the messages with the numbers `first` up to `end` - 1.
+    """The messages of a queue that a group holds: numbers `first` to `end` - 1.
 
-    What is below `settled` was accepted; what lies between `settled` and `first` was released. `pledged` has the
-    prepared transactions that will settle something of it, by number of the branch: as far as they go.
+    Numbers below `settled` were accepted; numbers from `settled` to `first` - 1 were released. `pledged` maps the
+    branch numbers of prepared transactions to the number below which they settle messages of this reservation.
     """
 
     __slots__ = ("end", "first", "group", "parts", "pledged", "queue", "releases", "settled")
@@ -141,11 +142,11 @@ class Reservation:
         return f"<Hold of {self.group} on {self.queue.name}: {self.first} to {self.end}>"
 
     def __len__(self) -> int:
-        """How many messages it holds."""
+        """Return the number of messages held."""
         return self.end - self.first
 
     def add(self, references: Backlog, deliveries: int) -> None:
-        """Messages get the next numbers."""
+        """Add messages, which get the next numbers."""
         part = self.parts[-1] if self.parts else None
         if part is None or (len(part) and part.firsts[-1] > references.peek().first):
             part = Part()
@@ -154,8 +155,8 @@ class Reservation:
         self.end += len(references)
 
     def rows(self, number: int = 0, most: int = UNLIMITED) -> tuple[int, Iterator[Row]]:
-        """What it holds from `number` on: the number of the first message, and then in order at least `most` of them,
-        or all.
+        """Return the number of the first message from `number` on, and at least `most` of the messages from there in
+        order, or all of them.
         """
         found: list[Iterator[Row]] = []
         first = max(self.end, number)
@@ -168,7 +169,7 @@ class Reservation:
         return first, chain.from_iterable(found)
 
     def ranges(self, begin: int, end: int) -> list[Range]:
-        """The positions of what it holds from number `begin` to `end` - 1."""
+        """Return the positions of the messages with the numbers `begin` to `end` - 1."""
         number, rows = self.rows(begin)
         found: list[tuple[int, int]] = []
         at = behind = 0
@@ -186,7 +187,7 @@ class Reservation:
         return merged(found[1:])
 
     def take_below(self, number: int) -> Iterator[tuple[int, int]]:
-        """It holds nothing below `number` any more; the blocks of that, and how many messages of each."""
+        """Remove all messages below `number`. Yield their blocks, and the number of messages removed from each."""
         while self.parts:
             yield from self.parts[0].take_below(number)
             if len(self.parts[0]):
@@ -195,17 +196,17 @@ class Reservation:
         self.first = max(self.first, number)
 
     def clear(self) -> list[tuple[Reference, int]]:
-        """It holds nothing any more; what that was, and how often it had been delivered."""
+        """Remove all messages. Return them, and how often they had been delivered."""
         taken = [(Reference(*row[:4]), row[4]) for row in self.rows()[1]]
         for part in self.parts:
-            part.clear()  # compaction may be walking along it
+            part.clear()  # compaction may be iterating over it
         self.parts.clear()
         self.first = self.end
         return taken
 
 
 class ReservedColumns:
-    """A hold as a snapshot takes it: copied quickly, made a record of later."""
+    """A quick copy of a reservation for a snapshot, which is encoded as a record later."""
 
     __slots__ = ("_group", "_numbers", "_parts", "_queue")
 
@@ -218,13 +219,13 @@ class ReservedColumns:
         ]
 
     def held(self) -> Held:
-        """The content of its record."""
+        """Return the content of the record."""
         ranges = joined(each for part in self._parts for each in map(HeldRange, *part))
         return Held(self._queue, self._group, *self._numbers, ranges, [])
 
 
 class ReservationSettlement:
-    """Work for a branch, or a decision of its own: everything that `reservation` has below `end` is accepted."""
+    """The acceptance of all messages of `reservation` below `end`, in a branch or on its own."""
 
     __slots__ = ("_releases", "end", "reservation")
 
@@ -235,11 +236,11 @@ class ReservationSettlement:
 
     @property
     def count(self) -> int:
-        """How many messages it settles as things are."""
+        """Return how many messages it settles at present."""
         return max(self.end - self.reservation.first, 0)
 
     def check(self) -> None:
-        """Raises PRECONDITION_FAILED if the group does not, or no longer, hold all that is to be settled."""
+        """Raises PRECONDITION_FAILED if the group does not hold all the messages to be settled."""
         reservation = self.reservation
         if reservation.queue.deleted or self.end <= reservation.settled:
             return
@@ -257,7 +258,7 @@ class ReservationSettlement:
             )
 
     def operations(self, before: dict[Reservation, int]) -> list[tuple[Kind, Sequence[bytes]]]:
-        """What is to be written; `before` is how far those go that come before it in the same record."""
+        """Return the operations to write. `before` says how far earlier settlements in the same record go."""
         reservation = self.reservation
         queue, begin = reservation.queue, before.get(reservation, reservation.first)
         if queue.deleted or not queue.durable or self.end <= begin:
@@ -269,15 +270,17 @@ class ReservationSettlement:
         ]
 
     def pledge(self, branch: int) -> None:
-        """The prepared transaction `branch` will do it, whatever happens: nobody may release what it is about."""
+        """Note that the prepared transaction `branch` will do this settlement. Its messages cannot be released
+        until then.
+        """
         self.reservation.pledged[branch] = self.end
 
     def withdraw(self, branch: int) -> None:
-        """The transaction is decided."""
+        """Withdraw the pledge: the transaction is decided."""
         self.reservation.pledged.pop(branch, None)
 
     def apply(self, log: Log) -> None:
-        """It is written: let go of the messages."""
+        """Remove the messages from the reservation, after the record is written."""
         reservation = self.reservation
         if reservation.queue.deleted or self.end <= reservation.first:
             return
