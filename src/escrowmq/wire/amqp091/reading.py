@@ -147,7 +147,7 @@ class Reader:
         return len(PROTOCOL_HEADER)
 
     def _read(self, buf: bytes, at: int) -> int:
-        """Parse all complete frames. Returns where the rest begins. Raises SyntaxFault for a fault of the connection."""
+        """Parse all complete frames. Returns where the rest begins. Raises SyntaxFault if the connection must end."""
         end = len(buf)
         startswith, unpack = buf.startswith, FRAME_HEADER.unpack_from
         connection = self._connection
