@@ -25,7 +25,6 @@ from escrowmq.wire.amqp091.errors import REPLIES, reply_text
 from escrowmq.wire.amqp091.frames import method_frame
 from escrowmq.wire.amqp091.getting import Getting
 from escrowmq.wire.amqp091.publication import Address, Form, with_reply_to
-from escrowmq.wire.amqp091.shape import Shape, Shapes
 from escrowmq.wire.amqp091.spec import BasicCancel, BasicReturn, ChannelClose, TxCommit, TxCommitOk
 from escrowmq.wire.unsettled import Stretch, Unsettled, by_consumer
 
@@ -78,11 +77,8 @@ class Channel:
         self.form: Form | None = None
         self.prefix = b""
         self.middle = b""
-        # The address of the last publish whose content was packed, and the shapes of property lists.
-        self.address: Address | None = None
+        self.address: Address | None = None  # of the last publish whose content was packed
         self.body_start = _BODY_START.pack(codes.FRAME_END, codes.FRAME_BODY, number)
-        self.shapes = Shapes()
-        self.shape: Shape | None = None
         self._watch = Watch(self.broker.engine.deadlines, connection.limits.transaction.age, self._timed_out)
         self._published = 0  # sequence number of the last publish, in confirm mode
         self._confirmed = 0

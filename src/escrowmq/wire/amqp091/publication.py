@@ -19,9 +19,10 @@ PROTOCOL: Final = 91
 """The protocol number of envelopes that arrived over AMQP 0-9-1."""
 
 _CACHE_LIMIT: Final = 512
-_ADDRESSES: Final = 16_384
-"""The number of distinct publish methods (exchange and routing key) that a connection caches."""
-_VALUES: Final = 64
+_ADDRESS_BYTES: Final = 4 * 1024 * 1024
+"""The memory that a connection's distinct publish methods (exchange and routing key) may take in its cache."""
+_ADDRESS_COST: Final = 800  # of one method, in addition to its names, which are kept five times
+_PACKED_FORMS: Final = 2048
 _CACHE_BYTES: Final = 256 * 1024
 """The bytes of properties that a connection caches. Headers may be long and all different, and connections many."""
 _LONGEST_KEY: Final = 255
@@ -39,9 +40,8 @@ class Address:
     """
 
     __slots__ = (
-        "_channel",
-        "_packed",
         "allowed",
+        "channel",
         "exchange",
         "mandatory",
         "method",
@@ -68,29 +68,7 @@ class Address:
         )
         self.queues: tuple[Queue, ...] = ()
         self.version = self.allowed = -1
-        self._channel = channel
-        self._packed: dict[Values, Form] = {}
-
-    def packed(self, values: Values) -> Form:
-        """The form of publishes with these values whose content is packed.
-
-        Raises BrokerError (PRECONDITION_FAILED) for an expiration beyond the limit.
-        """
-        form = self._packed.get(values)
-        if form is None:
-            if len(self._packed) >= _VALUES:
-                self._packed.clear()
-            envelope = Envelope(
-                self.exchange,
-                self.routing_key,
-                protocol=PACKED,
-                durable=values.durable,
-                priority=values.priority,
-                ttl=_time_to_live(values.expiration.decode()) if values.expiration else None,
-                names=self.names,
-            )
-            form = self._packed[values] = Form(self._channel, self, envelope, Scan())
-        return form
+        self.channel = channel
 
 
 class Form:
@@ -131,10 +109,12 @@ class Form:
 class Forms:
     """The forms of a connection's publishes, by the bytes of method and properties."""
 
-    __slots__ = ("_addresses", "_forms", "_size")
+    __slots__ = ("_address_bytes", "_addresses", "_forms", "_packed", "_size")
 
     def __init__(self) -> None:
         self._addresses: dict[tuple[int, bytes], Address] = {}
+        self._address_bytes = 0
+        self._packed: dict[tuple[Address, Values], Form] = {}
         self._forms: dict[tuple[int, bytes, bytes], Form] = {}
         self._size = 0
 
@@ -145,6 +125,27 @@ class Forms:
     def known_address(self, channel: int, method: bytes) -> Address | None:
         """The address of a publish, if it is in the cache."""
         return self._addresses.get((channel, method))
+
+    def packed(self, address: Address, values: Values) -> Form:
+        """The form of publishes to `address` with these values whose content is packed.
+
+        Raises BrokerError (PRECONDITION_FAILED) for an expiration beyond the limit.
+        """
+        form = self._packed.get((address, values))
+        if form is None:
+            envelope = Envelope(
+                address.exchange,
+                address.routing_key,
+                protocol=PACKED,
+                durable=values.durable,
+                priority=values.priority,
+                ttl=_time_to_live(values.expiration.decode()) if values.expiration else None,
+                names=address.names,
+            )
+            if len(self._packed) >= _PACKED_FORMS:
+                self._packed.clear()
+            form = self._packed[address, values] = Form(address.channel, address, envelope, Scan())
+        return form
 
     def find(self, channel: int, method: bytes, props: bytes) -> Form:
         """The form of a publish with this method payload and these properties.
@@ -166,9 +167,14 @@ class Forms:
         key = (channel, method)
         address = self._addresses.get(key)
         if address is None:
-            if len(self._addresses) >= _ADDRESSES:
+            address = Address(channel, method)
+            cost = _ADDRESS_COST + 5 * len(method)
+            self._address_bytes += cost
+            if self._address_bytes > _ADDRESS_BYTES:
                 self._addresses.clear()
-            address = self._addresses[key] = Address(channel, method)
+                self._packed.clear()  # which keep addresses, too
+                self._address_bytes = cost
+            self._addresses[key] = address
         return address
 
 
@@ -180,6 +186,7 @@ def make_form(channel: int, address: Address, props: bytes) -> Form:
         keys = _sender_keys(found, "CC") + _sender_keys(found, "BCC")
         if found.has_bcc:
             props = without_headers(props, found, ("BCC",))
+        found.headers = None  # decoded headers take much memory
     envelope = Envelope(
         address.exchange,
         address.routing_key,

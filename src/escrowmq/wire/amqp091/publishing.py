@@ -10,7 +10,7 @@ from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.channel import Channel
 from escrowmq.wire.amqp091.packed import CHANNEL, properties
 from escrowmq.wire.amqp091.publication import Address, Form, Forms
-from escrowmq.wire.amqp091.shape import Shape, Survey, Values
+from escrowmq.wire.amqp091.shape import Shape, Shapes, Survey, Values
 from escrowmq.wire.outbox import LARGE
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ _FRAME_SIZE: Final = struct.Struct(">I")
 _HEADER_HEAD: Final = struct.Struct(">III")  # size, class and weight, upper half of the body's size
 _AROUND_BODY: Final = 8  # octets from the end of the header frame to the body
 _LEAST_CONTENT: Final = 4 + 14 + _AROUND_BODY + 2
+LONGEST_RUN: Final = 2048
+"""Property lists of more octets do not make runs: each channel keeps its last one, and a connection has many."""
 _CHANNEL: Final = CHANNEL.to_bytes(2, "big")
 _NO_VALUES: Final = Values(durable=False, priority=0, expiration=b"")
 
@@ -34,11 +36,13 @@ class PublishReader:
     different property lists form a run of packed content.
     """
 
-    __slots__ = ("_connection", "forms")
+    __slots__ = ("_connection", "_shape", "_shapes", "forms")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.forms = Forms()
+        self._shapes = Shapes()
+        self._shape: Shape | None = None  # of the last property list, if it is known
 
     def go_on(self, channel: Channel, buf: bytes, at: int, end: int) -> int:
         """Read publishes that continue the last run of `channel`. Returns the position of the first frame that does
@@ -110,7 +114,7 @@ class PublishReader:
 
         Returns the position of the first publish that cannot be read in this way or is incomplete.
         """
-        start, middle, shape = address.start, channel.body_start, channel.shape
+        start, middle, shape = address.start, channel.body_start, self._shape
         startswith, unpack, skip = buf.startswith, _FRAME_SIZE.unpack_from, len(address.start)
         most, last = min(self._connection.most_body, LARGE - 1), end - len(address.start) - _LEAST_CONTENT
         last_stop = end - _AROUND_BODY - 2  # where a header frame ends behind which there is room for a body
@@ -128,7 +132,7 @@ class PublishReader:
             ):
                 length, found = shape.length, shape.values
             else:
-                length, found, shape = self._survey(channel, buf, header, last_stop)
+                length, found, shape = self._survey(buf, header, last_stop)
             stop = header + length
             if not length or not startswith(middle, stop):
                 break
@@ -148,14 +152,14 @@ class PublishReader:
             else:
                 contents.append(buf[header : stop + 2] + _CHANNEL + buf[stop + 4 : finish + 1])
             at = finish + 1
-        channel.shape = shape
+        self._shape = shape
         if form is not None and contents:
             self.publish(channel, form, contents)
             if len(contents) > 1 and properties(contents[-1]) == properties(contents[-2]):
                 self._expect_run(channel, address, contents[-1])
         return at
 
-    def _survey(self, channel: Channel, buf: bytes, header: int, last_stop: int) -> tuple[int, Values, Shape | None]:
+    def _survey(self, buf: bytes, header: int, last_stop: int) -> tuple[int, Values, Shape | None]:
         """Length, values and shape (if known) of the header frame whose size field is at `header`.
 
         The length is 0 if the frame ends after `last_stop`, or its properties have to be decoded.
@@ -165,7 +169,7 @@ class PublishReader:
         allowed = 14 <= size <= self._connection.limits.header_size
         if not allowed or basic != _BASIC or upper or header + length > last_stop:
             return 0, _NO_VALUES, None
-        shape = channel.shapes.find(buf, header)
+        shape = self._shapes.find(buf, header)
         if (
             shape is not None
             and shape.literals(buf, header) == shape.expected
@@ -175,14 +179,14 @@ class PublishReader:
         survey = Survey(buf, header + 16, header + length)
         if survey.values is None:
             return 0, _NO_VALUES, None
-        return length, survey.values, channel.shapes.learn(buf, header, survey, survey.values)
+        return length, survey.values, self._shapes.learn(buf, header, survey, survey.values)
 
     def _packed_form(self, channel: Channel, address: Address, values: Values) -> Form | None:
         """The form of packed publishes. None if they have to be read apart, or if reading them apart will refuse
         them.
         """
         try:
-            form = address.packed(values)
+            form = self.forms.packed(address, values)
             channel.resolve(form)
         except BrokerError:
             return None
@@ -191,6 +195,8 @@ class PublishReader:
     def _expect_run(self, channel: Channel, address: Address, content: bytes) -> None:
         """The last two messages had the same properties. Prepare to read the next ones as a run, which is cheaper."""
         props = properties(content)
+        if len(props) > LONGEST_RUN:
+            return
         form = self.find_form(channel, address.method, props)
         if form is not None:
             channel.prefix = address.start + content[:8]

@@ -25,7 +25,7 @@ from escrowmq.wire.amqp091.frames import (
 from escrowmq.wire.amqp091.getting import RUN
 from escrowmq.wire.amqp091.handshake import State
 from escrowmq.wire.amqp091.method import Method
-from escrowmq.wire.amqp091.publishing import PublishReader
+from escrowmq.wire.amqp091.publishing import LONGEST_RUN, PublishReader
 from escrowmq.wire.amqp091.queue_methods import Handler
 from escrowmq.wire.amqp091.unread import Unread
 from escrowmq.wire.login import LoginFault
@@ -246,7 +246,7 @@ class Reader:
                         return past
                     form = publishes.find_form(channel, method, props)
                 if form is not None:
-                    if form.version >= 0:  # the form was used before, so a run may begin
+                    if form.version >= 0 and len(props) <= LONGEST_RUN:  # the form was used before, so a run may begin
                         channel.prefix = buf[at : header + 11]
                         channel.middle = buf[header + 19 : body + 3]
                         channel.form = form

@@ -170,8 +170,9 @@ def _layout(at: int, end: int, spans: list[tuple[int, int]], inside: str, outsid
 
 
 class Shapes:
-    """The shapes of a channel's messages, by the size of their header frames.
+    """The shapes of a connection's messages, by the size of their header frames.
 
+    Long property lists, and those with many fields, are not learned, since a shape takes memory for each field.
     Learning a shape costs as much as surveying ten messages. If a shape is soon replaced, learning it was not worth the
     cost, so the next one is learned later.
     """
@@ -179,6 +180,8 @@ class Shapes:
     __slots__ = ("_by_size", "_patience", "_waiting")
 
     MOST: Final = 128
+    LONGEST: Final = 1024
+    FIELDS: Final = 64
 
     def __init__(self) -> None:
         self._by_size: dict[int, Shape] = {}
@@ -195,6 +198,8 @@ class Shapes:
             self._waiting -= 1
             return None
         size = int(_U32.unpack_from(buf, at)[0])
+        if size > self.LONGEST or len(survey.texts) + len(survey.varying) > self.FIELDS:
+            return None
         if size in self._by_size or len(self._by_size) >= self.MOST:
             self._patience = min(2 * self._patience, 256)
             self._waiting = self._patience

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from escrowmq.wire.amqp091 import codes
 from escrowmq.wire.amqp091.errors import SyntaxFault
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp091.publication import PROTOCOL, Form, Forms, with_reply_to
+from escrowmq.wire.amqp091.shape import Values
 from escrowmq.wire.amqp091.spec import BasicPublish
 from escrowmq.wire.amqp091.table import FieldValue
 
@@ -20,6 +23,22 @@ METHOD = BasicPublish("x", "k").encode()
 def form(properties: Properties | bytes, method: bytes = METHOD) -> Form:
     props = properties if isinstance(properties, bytes) else properties.encode()
     return Forms().find(1, method, props)
+
+
+def test_addresses_and_packed_forms_of_a_connection_take_little_memory() -> None:
+    tracemalloc.start()
+    try:
+        forms = Forms()
+        for number in range(6000):
+            method = BasicPublish("x" * 255, f"{number:0255}").encode()
+            forms.find(1, method, b"\0\0")
+            address = forms.known_address(1, method)
+            assert address is not None
+            for priority in range(3):
+                forms.packed(address, Values(durable=False, priority=priority, expiration=b""))
+        assert tracemalloc.get_traced_memory()[1] < 9_000_000
+    finally:
+        tracemalloc.stop()
 
 
 class TestEnvelope:

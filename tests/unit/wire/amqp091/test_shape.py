@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -117,3 +118,13 @@ def test_shapes_that_do_not_last_are_learned_less_often() -> None:
         assert survey.values is not None
         learned += shapes.learn(content, 0, survey, survey.values) is not None
     assert learned < 20
+
+
+@pytest.mark.parametrize(
+    "props", [Properties(headers={f"{n}": True for n in range(65)}), Properties(headers={"x": "x" * 1024})]
+)
+def test_shapes_that_take_much_memory_are_not_learned(props: Properties) -> None:
+    content = pack(props.encode(), b"x")
+    survey = Survey(content, 16, len(content) - 10)
+    assert survey.values is not None
+    assert Shapes().learn(content, 0, survey, survey.values) is None
