@@ -102,7 +102,7 @@ class Host:
             dirty, self._stirred = self._stirred, {}
             for endpoint in dirty:
                 endpoint.output()
-            if batch is None and not self._stirred and not self.broker.engine.dirty:
+            if batch is None and not self._stirred and not self.broker.engine.unfinished:
                 return
 
 

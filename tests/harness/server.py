@@ -206,7 +206,7 @@ class SimServer:
             self.batch is None
             and self.journal.end_lsn == self.journal.synced_lsn
             and not self._stirred
-            and not self.broker.engine.dirty
+            and not self.broker.engine.unfinished
         )
 
     # -- the disk

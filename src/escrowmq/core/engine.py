@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from escrowmq.core.ports import Holder, Log, Receiver
     from escrowmq.core.queues.credit import Window
     from escrowmq.core.queues.queue import Queue
+    from escrowmq.core.queues.withdrawal import Withdrawal
     from escrowmq.core.topology.vhost import VirtualHost
 
 RESIDENT_LIMIT: Final = 16 * 1024 * 1024
@@ -87,6 +89,7 @@ class Engine:
         self.headers_of: dict[int, Headers] = {}
         self._vhosts = vhosts
         self._sealed: dict[Queue, None] = {}
+        self._withdrawn: deque[Withdrawal] = deque()
         self._windows: dict[Window, None] = {}  # windows that have both credit and waiting consumers
         self._waiting_for_sync: list[Callable[[int], None]] = []
 
@@ -392,6 +395,21 @@ class Engine:
             queue.unmark([position for position in queue.marks if position in gone])
         self.let_go(references)
 
+    def withdraw(self, queue: Queue, gone: Withdrawal, outcome: Outcome) -> None:
+        """`gone` has left `queue` for good, all at once."""
+        if queue.durable:
+            ranges = gone.durable_ranges()
+            if ranges:
+                self.log.append(Kind.SETTLE, encode_settle(queue.ident, outcome, ranges))
+        if queue.marks:
+            queue.unmark([position for position in queue.marks if position in gone])
+        self.release_in_pieces(gone)
+
+    def release_in_pieces(self, gone: Withdrawal) -> None:
+        """The log need no longer keep `gone`: it lets go of a piece now, and of others in later turns."""
+        if gone.release(self.log):
+            self._withdrawn.append(gone)
+
     def let_go(self, references: Iterable[Reference]) -> None:
         """Release the content of the messages of `references` in the log."""
         for reference in references:
@@ -440,6 +458,13 @@ class Engine:
                         self.dirty = {**dict.fromkeys(waiting), **self.dirty}
                         break
         self.settlements.flush()
+        if self._withdrawn and not self._withdrawn[0].release(self.log):
+            self._withdrawn.popleft()
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether another turn is to follow at once: queues wait for their turn, or the log has to let go of more."""
+        return bool(self.dirty or self._withdrawn)
 
     def next_deadline(self) -> int | None:
         return self.deadlines.next()

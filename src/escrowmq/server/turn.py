@@ -166,7 +166,7 @@ class Turns:
             self._release()  # their records are on disk already, so the writer will not report
             if self.dirty:
                 self.begin()
-        if broker.engine.dirty:  # consumers may have room again, now that their output is sent
+        if broker.engine.unfinished:  # consumers may have room again, now that their output is sent
             self.begin()
         due = broker.engine.next_deadline() or 0
         if due != self._timer_due:

@@ -118,7 +118,7 @@ class Site:
         """End a turn, as the server does, and those that go on with its deliveries."""
         self.broker.engine.run_deadlines()
         self.broker.engine.end_turn()
-        while self.broker.engine.dirty:
+        while self.broker.engine.unfinished:
             self.broker.engine.end_turn()
         if sync:
             self.sync()

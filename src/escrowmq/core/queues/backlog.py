@@ -6,8 +6,11 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
+from typing import Final
 
-from escrowmq.core.records.references import Range, Reference
+from escrowmq.core.records.references import TRANSIENT, Range, Reference
+
+_TOP: Final = array("I", [TRANSIENT]).tobytes().index(0x80)  # the byte of a number that has the bit TRANSIENT
 
 
 class Backlog:
@@ -141,6 +144,21 @@ class Backlog:
         for column in (self.firsts, self.lsns, self.counts, self.indexes):
             del column[:]
         self.messages = self._head = 0
+
+    def withdraw(self) -> Backlog:
+        """Remove and return everything, in one step."""
+        taken = Backlog()
+        taken.replace(self)
+        self.replace(Backlog())
+        return taken
+
+    def lasts(self) -> bool:
+        """Whether a restart would bring back all of it: no reference is TRANSIENT."""
+        return self.indexes[self._head :].tobytes()[_TOP::4].isascii()
+
+    def bounds(self) -> tuple[int, int]:
+        """The first position, and the one behind the last. IndexError if it is empty."""
+        return self.firsts[self._head], self.firsts[-1] + self.counts[-1]
 
     def remove(self, ranges: list[Range]) -> None:
         """Remove the positions of `ranges`, which are sorted and disjoint. Positions that are not there are ignored."""

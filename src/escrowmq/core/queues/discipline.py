@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, Protocol
 
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.queues.backlog import Backlog
+from escrowmq.core.queues.withdrawal import Withdrawal
 from escrowmq.core.records.blocks import Block
 from escrowmq.core.records.references import Reference
 
@@ -62,8 +63,8 @@ class Discipline(Protocol):
         """Return the next entry without removing it."""
         ...
 
-    def clear(self) -> list[Reference]:
-        """Remove everything; return references to it (LSN 0: the content was only in memory)."""
+    def withdraw(self) -> Withdrawal:
+        """Remove and return everything."""
         ...
 
     def references(self) -> Iterator[Reference]:

@@ -13,6 +13,7 @@ from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.backlog import Backlog
 from escrowmq.core.queues.discipline import ENTRY_COST, HEAVY, Detached, Pager
+from escrowmq.core.queues.withdrawal import Withdrawal
 from escrowmq.core.records.references import Reference
 from escrowmq.core.recovery.copying import part_of
 
@@ -157,12 +158,11 @@ class Fifo:
             self.head.extend(entries)
             self.resident += sum(map(len, block.contents)) + ENTRY_COST * reference.length
 
-    def clear(self) -> list[Reference]:
-        gone = list(self.references())
+    def withdraw(self) -> Withdrawal:
+        gone = Withdrawal(self.in_memory(), [self.tail.withdraw()])
         self._returned.clear()
         self.head.clear()
         self._heavy.clear()
-        self.tail.clear()
         self.deliveries.clear()
         self.resident = 0
         return gone

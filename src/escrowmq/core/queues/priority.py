@@ -9,6 +9,7 @@ from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.backlog import Backlog
 from escrowmq.core.queues.discipline import Detached, Pager
 from escrowmq.core.queues.fifo import Fifo
+from escrowmq.core.queues.withdrawal import Withdrawal
 from escrowmq.core.records.references import Reference
 
 
@@ -56,8 +57,11 @@ class Priority:
                 return level.peek()
         return None
 
-    def clear(self) -> list[Reference]:
-        return [reference for level in self._levels.values() for reference in level.clear()]
+    def withdraw(self) -> Withdrawal:
+        gone = Withdrawal(self.in_memory(), [level.tail.withdraw() for level in self._levels.values()])
+        for level in self._levels.values():
+            level.withdraw()
+        return gone
 
     def references(self) -> Iterator[Reference]:
         for level in self._levels.values():

@@ -13,6 +13,7 @@ from escrowmq.core.queues.discipline import ENTRY_COST, Detached, Pager
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.queue import CHUNK, Queue
 from escrowmq.core.queues.rotation import Consumers
+from escrowmq.core.queues.withdrawal import Withdrawal
 from escrowmq.core.records.references import Reference
 from escrowmq.core.topology.arguments.consumer import StreamOffset
 
@@ -109,9 +110,8 @@ class StreamLog:
     def peek(self) -> Entry | None:
         return None
 
-    def clear(self) -> list[Reference]:
-        gone = list(self.backlog)
-        self.backlog.clear()
+    def withdraw(self) -> Withdrawal:
+        gone = Withdrawal([], [self.backlog.withdraw()])
         self._recent.clear()
         self._resident = 0
         return gone

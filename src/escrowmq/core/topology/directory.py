@@ -26,6 +26,7 @@ from escrowmq.core.topology.vhost import PREDECLARED, Removal, VirtualHost
 
 if TYPE_CHECKING:
     from escrowmq.core.ports import Random
+    from escrowmq.core.queues.withdrawal import Withdrawal
 
 
 class Declaration(NamedTuple):
@@ -40,11 +41,14 @@ class Declaration(NamedTuple):
 class Host(queues.Host, Protocol):
     """What the directory needs of the engine."""
 
-    def forget(self, queue: Queue, references: list[Reference], outcome: Outcome) -> None:
-        """What `references` name has left `queue` for good."""
-
     def let_go(self, references: Iterable[Reference]) -> None:
         """The log need no longer keep what `references` name."""
+
+    def withdraw(self, queue: Queue, gone: Withdrawal, outcome: Outcome) -> None:
+        """`gone` has left `queue` for good, all at once."""
+
+    def release_in_pieces(self, gone: Withdrawal) -> None:
+        """The log need no longer keep `gone`."""
 
 
 class Directory:
@@ -246,7 +250,7 @@ class Directory:
         queue.unsynced.clear()
         for reservation in queue.reservations.values():
             self._engine.let_go(reference for reference, _ in reservation.clear())
-        self._engine.let_go(queue.order.clear())
+        self._engine.release_in_pieces(queue.order.withdraw())
         for consumer in list(queue.consumers):
             queue.consumers.remove(consumer)
             if consumer.receiver is not None:
@@ -258,7 +262,7 @@ class Directory:
         if queue.limited:
             queue.dispatch(whole=True)
         count = queue.ready
-        self._engine.forget(queue, queue.order.clear(), Outcome.PURGED)
+        self._engine.withdraw(queue, queue.order.withdraw(), Outcome.PURGED)
         queue.bytes = 0
         return count
 

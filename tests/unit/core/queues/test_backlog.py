@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from escrowmq.core.queues.backlog import Backlog
-from escrowmq.core.records.references import Range, Reference, ranges_of
+from escrowmq.core.records.references import TRANSIENT, Range, Reference, ranges_of
 
 Message = tuple[int, int, int]
 """Position, LSN of the block, number in it."""
@@ -164,3 +164,25 @@ def test_clearing_and_replacing() -> None:
     check(backlog, [])
     backlog.append(9, 1, 1, 1)
     check(backlog, [(9, 1, 1)])
+
+
+def test_what_is_withdrawn_is_there_no_longer() -> None:
+    backlog = Backlog.of(Reference(1, 3, 1, 0), Reference(7, 2, 2, 0))
+    backlog.take(1)
+    taken = backlog.withdraw()
+    assert taken.bounds() == (2, 9)
+    check(taken, [(2, 1, 1), (3, 1, 2), (7, 2, 0), (8, 2, 1)])
+    check(backlog, [])
+    backlog.append(9, 1, 1, 1)
+    check(backlog, [(9, 1, 1)])
+
+
+def test_one_transient_reference_does_not_outlive_a_restart() -> None:
+    backlog = Backlog.of(Reference(1, 3, 1, 5), Reference(4, 3, 1, TRANSIENT - 1))
+    assert backlog.lasts()
+    backlog.append(7, 1, 2, TRANSIENT)
+    assert not backlog.lasts()
+    backlog.take(3)
+    backlog.take(3)
+    backlog.take(1)
+    assert backlog.lasts()

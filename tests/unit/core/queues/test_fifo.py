@@ -83,8 +83,8 @@ class FifoMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.inside) > 20)
     @rule()
     def clear(self) -> None:
-        gone = self.fifo.clear()
-        assert sorted(r.first + i for r in gone for i in range(r.length)) == sorted(p for p, _ in self.inside)
+        gone = self.fifo.withdraw()
+        assert [p for p in range(1, self.position) if p in gone] == sorted(p for p, _ in self.inside)
         self.inside.clear()
         assert self.fifo.resident == 0
 
