@@ -12,10 +12,10 @@ from escrowmq.core.queues.credit import UNLIMITED, Credit
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.topology.arguments.consumer import consumer_options
 from escrowmq.wire.amqp091 import codes, spec
-from escrowmq.wire.amqp091.codes import REPLY_TO
 from escrowmq.wire.amqp091.death import with_delivery_count, with_stream_offset
 from escrowmq.wire.amqp091.delivery import Deliveries
 from escrowmq.wire.amqp091.errors import SyntaxFault
+from escrowmq.wire.amqp091.properties import REPLY_TO
 from escrowmq.wire.amqp091.queue_methods import Handler, queue_named
 from escrowmq.wire.amqp091.reply_to import ReplyAddress
 

@@ -18,12 +18,12 @@ from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.topology.vhost import VirtualHost
 from escrowmq.wire.amqp091 import codes
-from escrowmq.wire.amqp091.codes import REPLY_TO
 from escrowmq.wire.amqp091.content import Content
 from escrowmq.wire.amqp091.delivery import Deliveries, parts_of
 from escrowmq.wire.amqp091.errors import REPLIES, reply_text
 from escrowmq.wire.amqp091.frames import method_frame
 from escrowmq.wire.amqp091.getting import Getting
+from escrowmq.wire.amqp091.properties import REPLY_TO
 from escrowmq.wire.amqp091.publication import Address, Form, with_reply_to
 from escrowmq.wire.amqp091.spec import BasicCancel, BasicReturn, ChannelClose, TxCommit, TxCommitOk
 from escrowmq.wire.unsettled import Stretch, Unsettled, by_consumer

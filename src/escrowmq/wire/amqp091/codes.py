@@ -103,6 +103,3 @@ BASIC_PROPERTIES: Final = (
     ("cluster_id", "shortstr"),
 )
 """(name, wire type) of the content properties of class 60; the first has the highest flag bit."""
-
-REPLY_TO: Final = "amq.rabbitmq.reply-to"
-"""The queue name and `reply-to` property with which a client asks for direct replies, as in RabbitMQ."""

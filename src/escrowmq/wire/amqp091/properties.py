@@ -28,6 +28,8 @@ _UNDEFINED_FLAGS: Final = 0xFFFF & ~sum(_FLAG.values())
 
 NO_PROPERTIES: Final = b"\x00\x00"
 """The octets of a message without any property."""
+REPLY_TO: Final = "amq.rabbitmq.reply-to"
+"""The `reply-to` and queue name by which a client requests direct replies, as in RabbitMQ."""
 PERSISTENT: Final = 2
 """The `delivery_mode` of a message that survives a restart."""
 

@@ -19,10 +19,10 @@ PROTOCOL: Final = 91
 """The protocol number of envelopes that arrived over AMQP 0-9-1."""
 
 _CACHE_LIMIT: Final = 512
-_ADDRESS_BYTES: Final = 4 * 1024 * 1024
+_ADDRESS_BYTES: Final = 10 * 1024 * 1024
 """The memory that a connection's distinct publish methods (exchange and routing key) may take in its cache."""
 _ADDRESS_COST: Final = 800  # of one method, in addition to its names, which are kept five times
-_PACKED_FORMS: Final = 2048
+_PACKED_FORMS: Final = 12_288
 _CACHE_BYTES: Final = 256 * 1024
 """The bytes of properties that a connection caches. Headers may be long and all different, and connections many."""
 _LONGEST_KEY: Final = 255

@@ -10,8 +10,8 @@ from escrowmq.core.queues.queue import Queue
 from escrowmq.core.topology.directory import Declaration
 from escrowmq.core.topology.exchanges import KINDS
 from escrowmq.wire.amqp091 import codes, spec
-from escrowmq.wire.amqp091.codes import REPLY_TO
 from escrowmq.wire.amqp091.errors import SyntaxFault
+from escrowmq.wire.amqp091.properties import REPLY_TO
 
 if TYPE_CHECKING:
     from escrowmq.wire.amqp091.channel import Channel

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from escrowmq.wire.amqp091.codes import REPLY_TO
+from escrowmq.wire.amqp091.properties import REPLY_TO
 
 _U16: Final = struct.Struct(">H")
 _U32: Final = struct.Struct(">I")

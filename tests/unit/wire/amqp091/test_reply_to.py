@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from escrowmq.wire.amqp091 import codes, spec
-from escrowmq.wire.amqp091.codes import REPLY_TO
-from escrowmq.wire.amqp091.properties import Properties
+from escrowmq.wire.amqp091.properties import REPLY_TO, Properties
 from tests.harness.client import SimClient
 from tests.harness.frames import Message
 from tests.unit.wire.amqp091.clients import Server, fails_channel, pair

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from escrowmq.wire.amqp091.codes import REPLY_TO
 from escrowmq.wire.amqp091.errors import SyntaxFault
 from escrowmq.wire.amqp091.packed import pack
-from escrowmq.wire.amqp091.properties import PERSISTENT, Properties, scan
+from escrowmq.wire.amqp091.properties import PERSISTENT, REPLY_TO, Properties, scan
 from escrowmq.wire.amqp091.shape import Shape, Shapes, Survey, Values
 from escrowmq.wire.amqp091.table import FieldTable
 
