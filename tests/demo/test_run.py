@@ -85,7 +85,9 @@ def test_interrupted_in_the_middle_it_leaves_nothing_behind(tmp_path: Path) -> N
     with output.open("wb") as file:
         process = subprocess.Popen(DEMO, stdout=file, stderr=file, env={**os.environ, "TMPDIR": str(folder)})
     try:
-        wait_until(lambda: b"published" in output.read_bytes() or process.poll() is not None, SECONDS, "progress")
+        wait_until(
+            lambda: b"\n          published " in output.read_bytes() or process.poll() is not None, SECONDS, "progress"
+        )
         started = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
         process.send_signal(signal.SIGTERM)
         assert process.wait(SECONDS) == 130

@@ -117,8 +117,9 @@ class Story:
                 self._turn(from_publisher, from_consumer)
         finally:
             for child in children:
-                child.terminate()
-                child.join()
+                if child.pid is not None:  # an interrupt can arrive before every child has been started
+                    child.terminate()
+                    child.join()
         seconds = time.monotonic() - self._began
         return Result(self._end, self._tally, self._kills, self._doubts, seconds, self._streaming.processed)
 

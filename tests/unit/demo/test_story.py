@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from multiprocessing.process import BaseProcess
+from pathlib import Path
 
 import pytest
 
+from escrowmq.demo.broker import Broker
+from escrowmq.demo.display import display
+from escrowmq.demo.driver import Job
 from escrowmq.demo.events import Interrupted, Published, Resolution, Tally
-from escrowmq.demo.story import Result, consumer_verdict, publisher_verdict
+from escrowmq.demo.story import Result, Story, consumer_verdict, publisher_verdict
+from escrowmq.demo.streaming import Streaming
 
 GOOD = Result(Published(10, 99, 0), Tally(10, 99, 0, 0, 0, 3, 0), kills=1, doubts=1, seconds=1.0, processed=10)
 LOST = Interrupted(7, 3000, 500, commit_sent=True)
@@ -57,3 +63,17 @@ def test_the_publishers_doubt_is_resolved(found: int, words: str) -> None:
 )
 def test_the_consumers_doubt_is_resolved(resolution: Resolution, words: str) -> None:
     assert words in consumer_verdict(resolution)
+
+
+def test_an_interrupt_before_the_first_child_has_started_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_child: BaseProcess) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(BaseProcess, "start", interrupted)
+    shown = display(1)
+    broker = Broker(tmp_path / "data", tmp_path / "broker.log", tmp_path / "broker.toml")
+    streaming = Streaming(shown, Job("amqp://127.0.0.1", "flights", tmp_path, 1))
+    with pytest.raises(KeyboardInterrupt):
+        Story(broker, streaming, shown, 1, 1).play(tmp_path, 1)
