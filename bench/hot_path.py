@@ -32,6 +32,7 @@ from escrowmq.wire.amqp091.frames import PROTOCOL_HEADER, content_frames, method
 from escrowmq.wire.amqp091.method import Method
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.endpoint import Endpoint, EndpointLimits, Peer, Verdict
+from escrowmq.wire.formats import FORMATS
 from escrowmq.wire.sasl import Credentials
 
 BLOCK = 1000
@@ -51,6 +52,7 @@ class Host:
     def __init__(self, folder: Path) -> None:
         self.journal = Journal.open(FileStorage(folder))
         self.broker = Broker(self.journal, random.Random(1))
+        self.broker.formats.update(FORMATS)
         recovery = Recovery(self.broker)
         for lsn, kind, payload, _ in self.journal.replay():
             recovery.apply(lsn, kind, payload)

@@ -23,6 +23,7 @@ from escrowmq.journal.journal import SEGMENT_BYTES, Journal, SparseSegment
 from escrowmq.journal.snapshot import Snapshot
 from escrowmq.journal.storage import Storage
 from escrowmq.wire.endpoint import Endpoint, EndpointLimits, Host, Peer, Verdict
+from escrowmq.wire.formats import FORMATS
 from escrowmq.wire.sasl import Credentials
 
 
@@ -98,6 +99,7 @@ class SimServer:
             keep_dead_bytes=self.options.keep_dead_bytes,
         )
         self.broker = make_broker(self.journal, random.Random(seed), resident_limit=self.options.resident_limit)
+        self.broker.formats.update(FORMATS)
         self.broker.engine.now = now
         recovery = Recovery(self.broker)
         for lsn, kind, payload, _ in self.journal.replay():

@@ -23,7 +23,8 @@ class Broker:
 
     `engine` publishes, delivers and settles. `directory` holds virtual hosts, exchanges, queues and bindings by name.
     `transactions` begins and commits branches without an xid. `branches` holds the branches with an xid; `demarcations`
-    associates channels with them, and `coordinator` decides them. `reservations` serves bulk readers.
+    associates channels with them, and `coordinator` decides them. `reservations` serves bulk readers. `formats` holds a
+    reader of content for each number in `Envelope.protocol`; the runtime fills it before recovery.
     """
 
     def __init__(self, log: Log, random: Random, *, resident_limit: int = RESIDENT_LIMIT) -> None:
@@ -31,6 +32,7 @@ class Broker:
         self.log = log
         self.random = random
         self.engine = Engine(log, vhosts, resident_limit)
+        self.formats = self.engine.formats
         self.directory = Directory(self.engine, vhosts, random)
         self.access = self.directory.access
         self.transactions = Transactions(self.engine)

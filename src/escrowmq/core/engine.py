@@ -30,6 +30,7 @@ from escrowmq.core.records.references import TRANSIENT, Reference, merged
 from escrowmq.core.records.settling import encode_settle
 
 if TYPE_CHECKING:
+    from escrowmq.core.messages.formats import Format
     from escrowmq.core.ports import Holder, Log, Receiver
     from escrowmq.core.queues.credit import Window
     from escrowmq.core.queues.queue import Queue
@@ -54,9 +55,6 @@ class Receipt(NamedTuple):
     lsn: int = 0
     refused: tuple[int, ...] = ()
 
-
-Headers = Callable[[Envelope, bytes], Mapping[str, Any]]
-"""Returns the headers of a message from its envelope and its content."""
 
 _TRANSIENT: Final = Receipt()
 _RELEASED: Final = Modification()
@@ -86,7 +84,7 @@ class Engine:
         self.promised: dict[Queue, tuple[int, int]] = {}  # room kept for prepared branches: messages, bytes
         self.holders: dict[Holder, None] = {}
         self.direct: dict[tuple[str, str], Queue] = {}  # by (vhost, name): queues bound to the default exchange only
-        self.headers_of: dict[int, Headers] = {}
+        self.formats: dict[int, Format] = {}  # by `Envelope.protocol`
         self._vhosts = vhosts
         self._sealed: dict[Queue, None] = {}
         self._withdrawn: deque[Withdrawal] = deque()
@@ -115,7 +113,7 @@ class Engine:
         """
         headers = None
         if vhost.needs_headers(envelope.exchange):
-            headers = self.headers_of[envelope.protocol](envelope, content)
+            headers = self.formats[envelope.protocol].headers(envelope, content)
         return vhost.route(envelope.exchange, envelope.routing_key, headers, envelope.extra_keys)
 
     def publish(self, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue]) -> Receipt:

@@ -14,7 +14,7 @@ from escrowmq.core.recovery.replay import Recovery, RecoveryError
 from escrowmq.journal.errors import JournalDamaged, JournalError
 from escrowmq.journal.journal import Journal
 from escrowmq.server.auth import hash_password
-from escrowmq.wire.sniff import HEADERS
+from escrowmq.wire.formats import FORMATS
 
 _log = logging.getLogger("escrowmq.journal")
 _server_log = logging.getLogger("escrowmq.server")
@@ -24,7 +24,7 @@ def recover(journal: Journal, broker: Broker) -> None:
     """Replay the journal into an empty broker. Raises JournalError."""
     started = time.perf_counter()
     broker.engine.now = time.time_ns() // 1_000_000
-    broker.engine.headers_of.update(HEADERS)
+    broker.formats.update(FORMATS)
     recovery = Recovery(broker)
     lsn = 0
     try:

@@ -6,24 +6,13 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from escrowmq.core.engine import Headers
 from escrowmq.wire.amqp091.connection import Connection as Amqp091
-from escrowmq.wire.amqp091.death import headers_of, packed_headers_of
-from escrowmq.wire.amqp091.packed import PACKED
-from escrowmq.wire.amqp091.publication import PROTOCOL
 from escrowmq.wire.endpoint import Endpoint, Host, Peer
 
 HEADER_SIZE: Final = 8
 
 Opener: TypeAlias = Callable[[Host, Peer], Endpoint]
 """Makes the endpoint of a new connection. The endpoint then gets all bytes, beginning with the header."""
-
-HEADERS: Final[Mapping[int, Headers]] = MappingProxyType({PROTOCOL: headers_of, PACKED: packed_headers_of})
-"""Readers of the headers of stored messages, by the number of the protocol that a message came over
-(`Envelope.protocol`).
-
-The broker needs them from its start on, because messages may expire into headers exchanges before any client connects.
-"""
 
 PROTOCOLS: Final[Mapping[bytes, Opener]] = MappingProxyType({b"AMQP\x00\x00\x09\x01": Amqp091})
 

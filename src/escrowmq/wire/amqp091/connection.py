@@ -7,13 +7,10 @@ from escrowmq.core.queues.queue import Queue, Session
 from escrowmq.core.topology.vhost import VirtualHost
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.channel import Channel
-from escrowmq.wire.amqp091.death import headers_of, packed_headers_of
 from escrowmq.wire.amqp091.errors import reply_text
 from escrowmq.wire.amqp091.frames import HEARTBEAT, PROTOCOL_HEADER, content_pieces, method_frame
 from escrowmq.wire.amqp091.handshake import State
 from escrowmq.wire.amqp091.method import Method
-from escrowmq.wire.amqp091.packed import PACKED
-from escrowmq.wire.amqp091.publication import PROTOCOL
 from escrowmq.wire.amqp091.reading import Reader
 from escrowmq.wire.amqp091.table import FieldTable
 from escrowmq.wire.endpoint import EndpointLimits, Host, Peer
@@ -30,8 +27,6 @@ class Connection:
         self.peer = peer
         self.label = label or str(peer)
         self.broker: Broker = host.broker
-        self.broker.engine.headers_of.setdefault(PROTOCOL, headers_of)
-        self.broker.engine.headers_of.setdefault(PACKED, packed_headers_of)
         self.limits: EndpointLimits = host.limits
         self.login = Login(host, self, peer)
         self.state = State.HEADER

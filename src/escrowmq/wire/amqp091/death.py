@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Death, Envelope
-from escrowmq.wire.amqp091.packed import properties
 from escrowmq.wire.amqp091.properties import NO_PROPERTIES, scan, with_header, with_headers, without_expiration
 from escrowmq.wire.amqp091.table import FieldTable, FieldValue, Long, Timestamp, encode_table
 
@@ -99,17 +97,6 @@ def _table(death: Death, visible: list[FieldValue], before: list[FieldValue]) ->
     if death.ttl is not None:
         table["original-expiration"] = str(death.ttl)
     return table
-
-
-def headers_of(envelope: Envelope, content: bytes) -> Mapping[str, Any]:
-    """The headers that routing reads."""
-    return scan(delivered_properties(envelope)).headers or {}
-
-
-def packed_headers_of(envelope: Envelope, content: bytes) -> Mapping[str, Any]:
-    """The headers that routing reads, in packed content."""
-    props = properties(content)
-    return scan(dead_properties(envelope, props) if envelope.deaths else props).headers or {}
 
 
 def with_stream_offset(entry: Entry, props: bytes) -> bytes:

@@ -14,6 +14,13 @@ from escrowmq.core.records.kinds import Kind
 from tests.unit.core.site import Site, dead_lettering, taken
 
 
+class Named:
+    """A format whose content is the name of a header."""
+
+    def headers(self, _envelope: Envelope, content: bytes) -> dict[str, int]:
+        return {content.decode(): 1}
+
+
 @pytest.fixture
 def site() -> Site:
     return Site()
@@ -131,12 +138,12 @@ class TestLeaving:
         assert site.live() == 0
         assert site.restart().contents() == []
 
-    def test_by_headers_of_a_protocol_that_nobody_has_spoken_yet(self, site: Site) -> None:
+    def test_by_headers_in_the_content_of_another_protocol(self, site: Site) -> None:
         site.broker.directory.declare_exchange(site.vhost, "h", "headers", durable=True)
         site.queue("dead")
         site.broker.directory.bind_queue(site.vhost, "h", "dead", "", {"x-match": "all", "a": 1})
         site.queue("q", {"x-dead-letter-exchange": "h", "x-message-ttl": 1})
-        site.broker.engine.headers_of[7] = lambda _, content: {content.decode(): 1}
+        site.broker.formats[7] = Named()
         site.publish("q", b"a", protocol=7)
         site.after(5)
         assert site.contents("dead") == [b"a"]

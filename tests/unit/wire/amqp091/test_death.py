@@ -9,7 +9,6 @@ from escrowmq.core.messages.envelope import Death, Envelope
 from escrowmq.wire.amqp091.death import (
     dead_properties,
     delivered_properties,
-    headers_of,
     history_of,
     with_delivery_count,
     with_history,
@@ -99,13 +98,6 @@ def test_a_header_of_that_name_may_be_anything() -> None:
     deaths = seen(envelope)["x-death"]
     assert isinstance(deaths, list)
     assert len(deaths) == 1
-
-
-def test_routing_sees_what_consumers_see() -> None:
-    assert headers_of(Envelope("", "q", b"\x00\x00"), b"") == {}
-    assert headers_of(Envelope("", "q", Properties(headers={"h": 1}).encode()), b"") == {"h": 1}
-    dead = Envelope("dlx", "k", b"\x00\x00", deaths=(REJECTED,))
-    assert headers_of(dead, b"")["x-first-death-queue"] == "p"
 
 
 def test_offsets_and_counts() -> None:

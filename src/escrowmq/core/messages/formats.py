@@ -1,0 +1,21 @@
+"""The port through which the core asks a protocol about the content of its messages.
+
+The content of a message stays in the form in which it arrived, so only its protocol can read it. A protocol provides
+one `Format` for each number that it uses in `Envelope.protocol`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from escrowmq.core.messages.envelope import Envelope
+
+
+class Format(Protocol):
+    """Reads the content of stored messages of one form."""
+
+    def headers(self, envelope: Envelope, content: bytes) -> Mapping[str, Any]:
+        """Return the headers by which a headers exchange routes the message."""
+        ...

@@ -1,0 +1,31 @@
+"""The two forms of AMQP 0-9-1 content, for the core: properties in the envelope, and packed content."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from escrowmq.wire.amqp091.death import dead_properties, delivered_properties
+from escrowmq.wire.amqp091.packed import properties
+from escrowmq.wire.amqp091.properties import scan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from escrowmq.core.messages.envelope import Envelope
+
+
+class PlainFormat:
+    """The property list is in the envelope, and the content is the body."""
+
+    def headers(self, envelope: Envelope, content: bytes) -> Mapping[str, Any]:
+        """Return the headers of the properties that a consumer would get. `content` is not read."""
+        return scan(delivered_properties(envelope)).headers or {}
+
+
+class PackedFormat:
+    """The content is the header frame and the body frame (`wire.amqp091.packed`)."""
+
+    def headers(self, envelope: Envelope, content: bytes) -> Mapping[str, Any]:
+        """Return the headers of the properties that a consumer would get."""
+        props = properties(content)
+        return scan(dead_properties(envelope, props) if envelope.deaths else props).headers or {}
