@@ -139,7 +139,7 @@ class Reservation:
         self.pledged: dict[int, int] = {}
 
     def __repr__(self) -> str:
-        return f"<Hold of {self.group} on {self.queue.name}: {self.first} to {self.end}>"
+        return f"<Reservation of {self.group} on {self.queue.name}: {self.first} to {self.end}>"
 
     def __len__(self) -> int:
         """Return the number of messages held."""
