@@ -17,7 +17,7 @@ from escrowmq.core.broker import Broker
 from escrowmq.core.engine import RESIDENT_LIMIT
 from escrowmq.core.recovery.relocation import Relocation
 from escrowmq.core.recovery.replay import Recovery
-from escrowmq.core.recovery.snapshot import snapshot as captured
+from escrowmq.core.recovery.snapshot import Capture, snapshot
 from escrowmq.journal.batch import Batch
 from escrowmq.journal.journal import SEGMENT_BYTES, Journal, SparseSegment
 from escrowmq.journal.snapshot import Snapshot
@@ -38,6 +38,8 @@ class Options:
     users: tuple[str, ...] = ("guest",)
     keep_dead_bytes: int = 0
     deliveries: bool = False
+    capture_piece: int = 1
+    """Queues in the first piece of a snapshot's capture."""
 
 
 E = TypeVar("E", bound=Endpoint)
@@ -82,6 +84,7 @@ class SimServer:
         self.now = now
         self.batch: Batch | None = None
         self.written = False
+        self.capture: Capture | None = None
         self.snapshot: Snapshot | None = None
         self.files: Callable[[], None] | None = None
         self._installing = False
@@ -256,10 +259,20 @@ class SimServer:
     # -- maintenance, between turns
 
     def begin_snapshot(self) -> bool:
-        """The state of now is captured; not while another snapshot is under way or compaction moves what it names."""
+        """A piece of the state is captured; not while another snapshot is under way or compaction moves what it names.
+
+        The snapshot begins with the last piece. It must say the same as one that is captured in one piece.
+        """
         if self.snapshot is not None or self._relocation is not None:
             return False
-        records = [(kind, b"".join(parts)) for kind, parts in captured(self.broker)]
+        if self.capture is None:
+            self.capture = Capture(self.broker, self.options.capture_piece)
+        if not self.capture.step():
+            return True
+        records = [(kind, b"".join(parts)) for kind, parts in self.capture.records()]
+        self.capture = None
+        whole = [(kind, b"".join(parts)) for kind, parts in snapshot(self.broker)]
+        assert records == whole, "a queue has changed since it was captured"
         self.snapshot = self.journal.begin_snapshot(records, self.now * 1000)
         return True
 
@@ -300,7 +313,7 @@ class SimServer:
     def relocate(self, ratio: float = 1.0) -> bool:
         """One step of a compaction, begun if something is sparse; each waits until the one before it is on disk."""
         if self._relocation is None:
-            if self.snapshot is not None:
+            if self.snapshot is not None or self.capture is not None:
                 return False
             self._sparse = self._sparse or [
                 segment for segment in self.journal.sparse_segments(ratio) if segment.first_lsn not in self._in_vain
@@ -325,6 +338,8 @@ class SimServer:
             self.run_disk()
         for _ in range(2):  # the first one may have been begun before
             self.begin_snapshot()
+            while self.capture is not None:
+                self.begin_snapshot()
             self.write_snapshot()
             self._tidy_files()
         while self.relocate():

@@ -24,6 +24,7 @@ from escrowmq.core.queues.queue import Queue, Session
 from escrowmq.core.topology.directory import Declaration
 from escrowmq.journal.memory import Faults
 from tests.harness.contents import body_of
+from tests.harness.holding import each_held
 from tests.harness.server import Options, SimServer
 from tests.simulation.branch_model import DEAD, HEURISTIC, QUEUES, TRANSIENT, Model
 from tests.simulation.ledger import Ledger, Violation
@@ -80,8 +81,8 @@ class Clients:
     def __init__(self) -> None:
         self.entries: list[tuple[Consumer, Entry]] = []
 
-    def held(self) -> list[tuple[Consumer, Entry]]:
-        return self.entries
+    def held(self) -> list[tuple[Consumer, list[Entry]]]:
+        return [(consumer, [entry]) for consumer, entry in self.entries]
 
     def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
         return list(self.entries[start : start + most])
@@ -171,7 +172,7 @@ class BranchWorld:
             queue = self._queue(name)
             found: list[tuple[int, int, Any]] = []
             for holder in self.broker.engine.holders:
-                for consumer, entry in holder.held():
+                for consumer, entry in each_held(holder):
                     if consumer.queue is queue:
                         found.append((entry.position, int(body_of(entry)), getattr(holder, "xid", "")))
             found += [(entry.position, int(body_of(entry)), None) for entry in queue.order.in_memory()]
@@ -200,7 +201,7 @@ class BranchWorld:
     def _compare_log(self) -> None:
         """Check that the log retains exactly the messages of queues, clients and branches."""
         kept = sum(segment.live for segment in self.server.journal._table)
-        held = sum(bool(entry.run.lsn) for holder in self.broker.engine.holders for _, entry in holder.held())
+        held = sum(bool(entry.run.lsn) for holder in self.broker.engine.holders for _, entry in each_held(holder))
         for queue in self.broker.directory.vhost("/").queues.values():
             held += sum(bool(entry.run.lsn) for entry in queue.order.in_memory())
             held += sum(backlog.messages for backlog in queue.order.backlogs())
@@ -257,7 +258,7 @@ class BranchWorld:
                     if work():
                         break
                 else:
-                    server.begin_snapshot()
+                    server.begin_snapshot()  # one piece of it
             case "tidy":
                 server.tidy()
             case "compare":

@@ -67,6 +67,10 @@ def ack_record_lost(queue: int, outcome: Outcome, ranges: Sequence[Any]) -> byte
     return encode_settle(queue, outcome, ranges[: max(1, len(ranges) - 1)])
 
 
+def change_not_noted(self: Queue) -> None:
+    """A queue that was captured for a snapshot changes, and is not captured again."""
+
+
 def requeue_at_tail(self: Fifo, entries: list[Entry]) -> None:
     self.head.extend(entries)
 
@@ -124,6 +128,7 @@ PLANTED: Final[dict[str, tuple[object, str, object]]] = {
     "settle replay forgotten": (Recovery, "_settle", settle_not_replayed),
     "relocation forgets a position": (relocation, "encode_moves", forgetful_moves),
     "requeued and not marked": (Engine, "requeue", not_redelivered),
+    "a snapshot misses a change": (Queue, "change", change_not_noted),
     "rollback forgets deliveries": (Channel, "keep", rollback_forgets),
     "prefetch counted by half": (Consumer, "spend", prefetch_by_two),
     "dead-lettered in two records": (Engine, "dead_letter", dead_lettered_in_two_records),

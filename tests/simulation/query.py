@@ -122,7 +122,8 @@ class World:
         if what == "tidy":
             self.server.tidy()
         elif what == "snapshot":
-            self.server.begin_snapshot()
+            while self.server.begin_snapshot() and self.server.capture is not None:
+                pass
             self.server.write_snapshot()
         else:
             other = SimClient(self.server, "other")

@@ -16,6 +16,7 @@ from escrowmq.journal.errors import JournalFailed
 from escrowmq.journal.memory import Faults
 from escrowmq.wire.endpoint import EndpointLimits
 from tests.harness.contents import parts
+from tests.harness.holding import each_held
 from tests.harness.server import AnyPort, Options, SimServer
 from tests.simulation.aftermath import Aftermath
 from tests.simulation.amqp091.dialect import AMQP091
@@ -319,7 +320,7 @@ def contents(broker: Broker) -> dict[str, list[Found]]:
     """The broker's messages by queue, in order of position, read with the broker's own code."""
     held: dict[str, list[Found]] = {}
     for holder in broker.engine.holders:
-        for consumer, entry in holder.held():
+        for consumer, entry in each_held(holder):
             if not consumer.queue.deleted:
                 held.setdefault(consumer.queue.name, []).append(_found(entry, held=True))
     found = {}
@@ -349,7 +350,7 @@ def _seen(position: int, envelope: Envelope, content: bytes, *, held: bool) -> F
 def logged(broker: Broker) -> Iterable[int]:
     """The numbers of messages, per queue and client, whose content is in the log."""
     for holder in broker.engine.holders:
-        yield sum(bool(entry.run.lsn) for _, entry in holder.held())
+        yield sum(bool(entry.run.lsn) for _, entry in each_held(holder))
     for queue in broker.directory.vhosts["/"].queues.values():
         yield sum(bool(entry.run.lsn) for entry in queue.order.in_memory())
         yield sum(backlog.messages for backlog in queue.order.backlogs())

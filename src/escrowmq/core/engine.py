@@ -81,6 +81,7 @@ class Engine:
         self.budget = Budget()
         self.pager: Pager = LogPager(log, self.budget)
         self.dirty: dict[Queue, None] = {}
+        self.uncaptured: dict[Queue, None] | None = None  # during a snapshot: queues that it has yet to capture
         self.promised: dict[Queue, tuple[int, int]] = {}  # room kept for prepared branches: messages, bytes
         self.holders: dict[Holder, None] = {}
         self.direct: dict[tuple[str, str], Queue] = {}  # by (vhost, name): queues bound to the default exchange only

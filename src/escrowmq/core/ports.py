@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from escrowmq.core.messages.entry import Entry
     from escrowmq.core.queues.consumer import Consumer
 
@@ -83,8 +81,8 @@ class Receiver(Protocol):
 class Holder(Protocol):
     """A holder of deliveries for clients: a channel, a link, or a branch."""
 
-    def held(self) -> Iterable[tuple[Consumer, Entry]]:
-        """Return every unsettled delivery."""
+    def held(self) -> list[tuple[Consumer, list[Entry]]]:
+        """Return copies of all unsettled deliveries. It must be fast, since a snapshot calls it between two turns."""
         ...
 
     def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:

@@ -1,7 +1,7 @@
 """Keeps the journal short: snapshots, the deletion of dead segments, and the compaction of sparse segments.
 
 Only one of these is under way at a time, so a snapshot never refers to messages that compaction is moving. Files are
-written and deleted on a thread of their own; the event loop only captures the state.
+written and deleted on a thread of their own; the event loop only captures the state, in pieces.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from asyncio import AbstractEventLoop, TimerHandle
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 from enum import Enum, auto
 from functools import partial
@@ -18,7 +18,7 @@ from typing import Final
 
 from escrowmq.core.broker import Broker
 from escrowmq.core.recovery.relocation import Relocation
-from escrowmq.core.recovery.snapshot import snapshot as captured
+from escrowmq.core.recovery.snapshot import Capture
 from escrowmq.journal.journal import Journal, SparseSegment
 from escrowmq.journal.snapshot import Snapshot
 from escrowmq.server.turn import Turns
@@ -35,6 +35,8 @@ class Stage(Enum):
     """The work that is under way."""
 
     IDLE = auto()
+    CAPTURE = auto()
+    """The state is being captured for a snapshot, in pieces with turns between them."""
     SNAPSHOT = auto()
     """A snapshot is being written, or waits for the sync after which it takes effect."""
     FILES = auto()
@@ -70,6 +72,7 @@ class Maintenance:
         self._ratio = compaction_ratio
         self._short = short
         self._base = self._journal.snapshot_lsn
+        self._capture: Capture | None = None
         self._snapshot: Snapshot | None = None
         self._sparse: list[SparseSegment] = []
         self._seen: dict[int, tuple[int, int]] = {}
@@ -108,6 +111,8 @@ class Maintenance:
                         self._take_snapshot()  # publishers wait for disk space, so the journal does not grow
                     else:
                         self._tidy()
+            case Stage.CAPTURE:
+                self._capture_piece()
             case Stage.SNAPSHOT:
                 snapshot = self._snapshot
                 if snapshot is not None and snapshot.written and snapshot.lsn <= self._journal.synced_lsn:
@@ -121,14 +126,28 @@ class Maintenance:
     # -- snapshots
 
     def _take_snapshot(self) -> None:
-        self.stage = Stage.SNAPSHOT
+        self.stage = Stage.CAPTURE
         self._wanted = False
         self._promised, self._waiting = self._waiting, []
-        self._base = self._journal.end_lsn
+        self._capture = Capture(self._broker)
+        self._capture_piece()
+
+    def _capture_piece(self) -> None:
+        capture = self._capture
+        assert capture is not None
         started = time.perf_counter()
-        records = ((kind, b"".join(parts)) for kind, parts in captured(self._broker))
-        snapshot = self._snapshot = self._journal.begin_snapshot(records, time.time_ns() // 1000)
+        whole = capture.step()
+        if whole:
+            self._capture = None
+            self._begin_snapshot((kind, b"".join(parts)) for kind, parts in capture.records())
+        else:
+            self._turns.soon(self._turns.begin)
         self.longest_capture_ms = max(self.longest_capture_ms, (time.perf_counter() - started) * 1000)
+
+    def _begin_snapshot(self, records: Iterable[tuple[int, bytes]]) -> None:
+        self.stage = Stage.SNAPSHOT
+        self._base = self._journal.end_lsn
+        snapshot = self._snapshot = self._journal.begin_snapshot(records, time.time_ns() // 1000)
         self._executor.submit(snapshot.write).add_done_callback(partial(self._post, self._snapshot_written))
 
     def _snapshot_written(self, future: Future[None]) -> None:

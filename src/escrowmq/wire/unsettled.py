@@ -34,6 +34,12 @@ class _Run:
         self.consumer = consumer
         self.count = count
 
+    def living(self) -> list[Entry]:
+        """A copy of the list of entries, without holes."""
+        if self.count == len(self.entries):
+            return self.entries.copy()
+        return [entry for entry in self.entries if entry is not None]
+
     def stretches(self, begin: int, end: int) -> Iterator[Stretch]:
         """The entries in the slots from `begin` to `end`, divided at holes."""
         first, found = self.first + begin, []
@@ -66,12 +72,9 @@ class Unsettled:
 
     # -- looking
 
-    def __iter__(self) -> Iterator[tuple[Consumer, Entry]]:
-        """All deliveries, in order."""
-        for run in islice(self._runs, self._head, None):
-            for entry in run.entries:
-                if entry is not None:
-                    yield run.consumer, entry
+    def copies(self) -> list[tuple[Consumer, list[Entry]]]:
+        """Copies of the runs, in order. It takes a step for each run, not for each delivery."""
+        return [(run.consumer, run.living()) for run in islice(self._runs, self._head, None) if run.count]
 
     def part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
         """At most `most` deliveries from number `start` on, where the first delivery has number 0.

@@ -53,9 +53,9 @@ class Sink:
     def contents(self) -> list[bytes]:
         return [entry.content for _, entry in self.got]
 
-    def held(self) -> list[tuple[Consumer, Entry]]:
-        """As a holder (`Broker.holders`): everything it was given."""
-        return self.got
+    def held(self) -> list[tuple[Consumer, list[Entry]]]:
+        """As a holder (`Engine.holders`): everything it was given."""
+        return [(consumer, [entry]) for consumer, entry in self.got]
 
     def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
         return list(self.got[start : start + most])

@@ -32,6 +32,11 @@ def flat(taken: list[Stretch]) -> list[tuple[int, Consumer, Entry]]:
     return [(tag, consumer, entry) for first, entries, consumer in taken for tag, entry in enumerate(entries, first)]
 
 
+def one_by_one(unsettled: Unsettled) -> list[tuple[Consumer, Entry]]:
+    """All deliveries, in order."""
+    return [(consumer, entry) for consumer, entries in unsettled.copies() for entry in entries]
+
+
 class UnsettledMachine(RuleBasedStateMachine):
     """What is unsettled, by tag; and what a transaction has taken and may put back."""
 
@@ -129,7 +134,7 @@ class UnsettledMachine(RuleBasedStateMachine):
         whole = [self.known[tag] for tag in sorted(self.known)]
         assert self.unsettled.next_tag == self.next_tag
         assert self.unsettled.count == len(self.known)
-        assert list(self.unsettled) == whole
+        assert one_by_one(self.unsettled) == whole
         assert self.unsettled.part(0, 2000) == whole[:2000]
         assert self.unsettled.part(7, 3) == whole[7:10]
 
@@ -203,13 +208,24 @@ def test_a_rollback_costs_what_was_settled_not_what_is_held(run: int, tag: int) 
     assert unsettled.count == 200_000
 
 
+def test_copies_are_made_run_by_run_and_stay_as_they_are() -> None:
+    unsettled = Unsettled()
+    consumer = Consumer(queue(), Sink())
+    whole = entries(1000)
+    unsettled.add(whole, consumer)
+    unsettled.take(2)
+    copies = unsettled.copies()
+    unsettled.clear()
+    assert copies == [(consumer, [whole[0], *whole[2:]])]
+
+
 def test_deliveries_of_many_runs_come_back_in_one_call() -> None:
     unsettled = Unsettled()
     consumer = Consumer(queue(), Sink())
     for _ in range(3000):
         unsettled.add(entries(1), consumer)
-    whole = list(unsettled)
+    whole = one_by_one(unsettled)
     ((_, tags, found),) = by_consumer(unsettled.take_each(list(range(2, 3000))))
     unsettled.restore(consumer, tags, found)
-    assert list(unsettled) == whole
+    assert one_by_one(unsettled) == whole
     assert unsettled.take(2) is not None

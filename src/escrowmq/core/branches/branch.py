@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -284,14 +284,12 @@ class TransactionBranch:
         for settlement in settlements:
             self.take_back(settlement)
 
-    def held(self) -> Iterator[tuple[Consumer, Entry]]:
-        """Yield every delivery that is settled in the branch."""
-        for settlement in self.settlements:
-            for entry in settlement.entries:
-                yield settlement.consumer, entry
+    def held(self) -> list[tuple[Consumer, list[Entry]]]:
+        """Return every delivery that is settled in the branch."""
+        return [(settlement.consumer, list(settlement.entries)) for settlement in self.settlements]
 
     def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
-        """Return at most `most` of the deliveries that `held` yields, from number `start` on."""
+        """Return at most `most` of the deliveries that are settled in the branch, from number `start` on."""
         found: list[tuple[Consumer, Entry]] = []
         for settlement in self.settlements:
             count = len(settlement.entries)

@@ -57,6 +57,7 @@ class Host(Protocol):
     pager: Pager
     resident_limit: int
     dirty: dict[Queue, None]
+    uncaptured: dict[Queue, None] | None
     promised: dict[Queue, tuple[int, int]]
 
     def dead_letter(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
@@ -85,6 +86,7 @@ class Queue:
         "arguments",
         "auto_delete",
         "bytes",
+        "captured",
         "consumers",
         "deleted",
         "delivered_below",
@@ -149,6 +151,7 @@ class Queue:
         self.logged = False
         self.marks: dict[int, Marks] = {}  # by position, for the few messages that have any
         self.deleted = False
+        self.captured = False  # a snapshot in progress has the state of the queue as it is now
         self.had_consumer = False
         self.unsynced: deque[tuple[int, Run, Sequence[bytes]]] = deque()
         self.delivered_below = 0
@@ -186,6 +189,16 @@ class Queue:
                 locked_text(self.vhost, self.name),
             )
 
+    def change(self) -> None:
+        """Note that what a restart would find of the queue changes. A snapshot in progress captures the queue again.
+
+        Deliveries that a client holds are captured with the client, so their settlement is no change of the queue.
+        """
+        if self.captured:
+            self.captured = False
+            if self._host.uncaptured is not None:
+                self._host.uncaptured[self] = None
+
     # -- arriving entries
 
     def expiry(self, envelope: Envelope, time: int) -> int:
@@ -199,6 +212,8 @@ class Queue:
 
     def enqueue(self, run: Run, contents: Sequence[bytes], after: int = 0) -> None:
         """Give a run the next positions. With `after` it stays invisible until the log is synced up to that LSN."""
+        if self.captured:
+            self.change()
         run.first = self.next_position
         self.next_position += len(contents)
         if after or self.unsynced:
@@ -221,6 +236,7 @@ class Queue:
 
     def unseal(self, synced: int) -> bool:
         """Make the runs visible whose commit is on disk. Return True if others are left."""
+        self.change()
         while self.unsynced and self.unsynced[0][0] <= synced:
             _, run, contents = self.unsynced.popleft()
             self._admit(run, contents)
@@ -260,6 +276,7 @@ class Queue:
             most_bytes is not None and self.bytes > most_bytes and len(self.order)
         ):
             over = len(self.order) - most if most is not None else 1
+            self.change()
             taken = self.order.take(max(over, 1))
             self.bytes -= sum([len(entry.content) for entry in taken])
             dropped += taken
@@ -272,6 +289,8 @@ class Queue:
         """Remove and return at most `most` entries that have not expired. There are fewer, or none, if some had
         expired.
         """
+        if self.captured:
+            self.change()
         entries = self.order.take(most)
         if self.limited:
             self.bytes -= sum([len(entry.content) for entry in entries])
@@ -399,6 +418,7 @@ class Queue:
 
     def put_back(self, entries: list[Entry]) -> None:
         """Return entries to their places (ORD-2)."""
+        self.change()
         self.order.put_back(entries)
         if self.limited:
             self.bytes += sum([len(entry.content) for entry in entries])
@@ -416,11 +436,13 @@ class Queue:
 
     def unmark(self, positions: Iterable[int]) -> None:
         """Forget the marks of messages that have left the queue for good."""
+        self.change()
         for position in positions:
             self.marks.pop(position, None)
 
     def take_back(self, found: list[Reference], deliveries: dict[int, int], size: int) -> None:
         """Return reserved messages, whose bodies have `size` bytes, to their places as `Discipline.attach` does."""
+        self.change()
         self.order.attach(found, deliveries)
         self.bytes += size
         if self.ttl_possible:
@@ -456,6 +478,7 @@ class Queue:
         size = 0
         head = self.order.peek()
         while head is not None and 0 < head.run.expires_at < end and len(dead) < CHUNK and size < EXPIRY_BYTES:
+            self.change()
             dead += self.order.take(1)
             size += len(head.content)
             head = self.order.peek()

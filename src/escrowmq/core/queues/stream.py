@@ -258,6 +258,7 @@ class StreamQueue(Queue):
         self._check_later()
 
     def _drop_oldest(self, outcome: Outcome, size: int) -> None:
+        self.change()
         reference = self.log.drop_oldest()
         self.bytes -= size
         self._host.forget(self, [reference], outcome)

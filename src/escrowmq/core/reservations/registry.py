@@ -129,6 +129,7 @@ class Reservations:
             return 0
         if reservation is None:
             reservation = queue.reservations[group] = Reservation(queue, group)
+        queue.change()
         first = reservation.end
         for references, deliveries in taken:
             reservation.add(references, deliveries)
@@ -323,6 +324,7 @@ class Reservations:
                 f"a prepared transaction settles messages of queue '{queue.name}' in vhost '{queue.vhost}' "
                 f"that group '{group}' holds; decide it first",
             )
+        queue.change()
         count = len(reservation)
         taken = reservation.clear()
         reservation.releases += 1

@@ -285,6 +285,7 @@ class ReservationSettlement:
         if reservation.queue.deleted or self.end <= reservation.first:
             return
         queue = reservation.queue
+        queue.change()
         if queue.marks:
             for first, length in reservation.ranges(reservation.first, self.end):
                 queue.unmark(range(first, first + length))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from escrowmq.core.access.access import Access
@@ -189,6 +190,8 @@ class Directory:
             session.exclusive[queue] = None
         if queue.durable:
             self._record(Kind.QUEUE_DECLARED, **_queue_fields(queue))
+            if self._engine.uncaptured is not None:
+                self._engine.uncaptured[queue] = None
         return queue
 
     def _make_queue(
@@ -237,6 +240,7 @@ class Directory:
         vhost = self.vhosts[queue.vhost]
         self._engine.settlements.flush()
         count = queue.ready
+        queue.change()
         queue.retire()
         if queue.owner is not None:
             queue.owner.exclusive.pop(queue, None)
@@ -262,6 +266,7 @@ class Directory:
         if queue.limited:
             queue.dispatch(whole=True)
         count = queue.ready
+        queue.change()
         self._engine.withdraw(queue, queue.order.withdraw(), Outcome.PURGED)
         queue.bytes = 0
         return count
@@ -299,19 +304,15 @@ class Directory:
                 if queue.durable:
                     yield queue
 
-    def topology_records(self) -> Iterator[tuple[Kind, dict[str, Any]]]:
-        """Records that rebuild every durable name, for a snapshot."""
-        yield from map(set_record, self.access.entries())
-        for vhost in self.vhosts.values():
-            for exchange in vhost.exchanges.values():
-                if exchange.durable and exchange.name and exchange.name not in PREDECLARED:
-                    yield Kind.EXCHANGE_DECLARED, _exchange_fields(vhost.name, exchange)
-            for queue in vhost.queues.values():
-                if queue.durable:
-                    yield Kind.QUEUE_DECLARED, _queue_fields(queue)
-            for binding in vhost.bindings():
-                if binding.durable:
-                    yield Kind.BOUND, _binding_fields(vhost.name, binding)
+    def topology_records(self, queues: Iterable[Queue]) -> Iterator[tuple[Kind, dict[str, Any]]]:
+        """Records that rebuild every durable name, for a snapshot. `queues` are the durable queues.
+
+        The call copies lists and no more. The records are made as they are asked for, from objects that never change.
+        """
+        access = list(map(set_record, self.access.entries()))
+        exchanges = [(vhost.name, list(vhost.exchanges.values())) for vhost in self.vhosts.values()]
+        bindings = [(vhost.name, list(vhost.bindings())) for vhost in self.vhosts.values()]
+        return chain(access, _topology_records(exchanges, queues, bindings))
 
     def restore(self, kind: Kind, fields: dict[str, Any]) -> None:
         """Apply a record of this kind again, at recovery."""
@@ -358,6 +359,23 @@ class Directory:
             vhost.restoring = False
             for queue in vhost.queues.values():
                 queue.touch()
+
+
+def _topology_records(
+    exchanges: list[tuple[str, list[Exchange[Queue]]]],
+    queues: Iterable[Queue],
+    bindings: list[tuple[str, list[Binding[Queue]]]],
+) -> Iterator[tuple[Kind, dict[str, Any]]]:
+    for vhost, some in exchanges:
+        for exchange in some:
+            if exchange.durable and exchange.name and exchange.name not in PREDECLARED:
+                yield Kind.EXCHANGE_DECLARED, _exchange_fields(vhost, exchange)
+    for queue in queues:
+        yield Kind.QUEUE_DECLARED, _queue_fields(queue)
+    for vhost, found in bindings:
+        for binding in found:
+            if binding.durable:
+                yield Kind.BOUND, _binding_fields(vhost, binding)
 
 
 def _exchange_fields(vhost: str, exchange: Exchange[Queue]) -> dict[str, Any]:

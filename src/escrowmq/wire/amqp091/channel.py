@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.branches.branch import RETURN, Keep, Publication, Settlement, TransactionBranch
@@ -265,9 +265,9 @@ class Channel:
             else:
                 self.cancels.append(cancel)
 
-    def held(self) -> Iterator[tuple[Consumer, Entry]]:
+    def held(self) -> list[tuple[Consumer, list[Entry]]]:
         """Every unsettled delivery. Deliveries that were settled in a branch belong to the branch."""
-        return iter(self.unsettled)
+        return self.unsettled.copies()
 
     def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
         """At most `most` of those deliveries, from number `start` on."""

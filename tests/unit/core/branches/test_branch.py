@@ -25,6 +25,7 @@ from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.outcome import Disposition
+from tests.harness.holding import each_held
 from tests.unit.core.site import Site
 
 A, R, P, T = State.ACTIVE, State.ROLLBACK_ONLY, State.PREPARED, State.TIMED_OUT
@@ -196,13 +197,13 @@ class TestUndo:
         one = branch()
         for first, count in ((1, 2), (3, 3)):
             one.enlist(settlement(first=first, count=count))
-        assert [entry.position for _, entry in one.held()] == [1, 2, 3, 4, 5]
+        assert [entry.position for _, entry in each_held(one)] == [1, 2, 3, 4, 5]
         for start in range(6):
             for most in range(1, 6):
                 found = [entry.position for _, entry in one.held_part(start, most)]
                 assert found == [1, 2, 3, 4, 5][start : start + most]
         one.undo()
-        assert list(one.held()) == one.held_part(0, 9) == []
+        assert list(each_held(one)) == one.held_part(0, 9) == []
 
 
 @pytest.mark.rule("TX-13")

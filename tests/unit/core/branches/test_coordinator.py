@@ -16,6 +16,7 @@ from escrowmq.core.records.blocks import decode_block
 from escrowmq.core.records.branches import decode_decide, decode_prepare
 from escrowmq.core.records.commits import decode_commit
 from escrowmq.core.records.kinds import Kind
+from tests.harness.holding import each_held
 from tests.unit.core.site import Sink
 from tests.unit.core.xa_site import OK, Channel, X, XaSite, Y
 
@@ -422,7 +423,7 @@ class TestDecide:
 def test_a_branch_holds_what_was_settled_in_it(site: XaSite) -> None:
     branch = site.worked(settle=3)
     assert branch in site.broker.engine.holders
-    assert [entry.content for _, entry in branch.held()] == [b"old 0", b"old 1", b"old 2"]
+    assert [entry.content for _, entry in each_held(branch)] == [b"old 0", b"old 1", b"old 2"]
     site.coordinator.prepare(X)
     site.coordinator.rollback(X)
     assert branch in site.broker.engine.holders

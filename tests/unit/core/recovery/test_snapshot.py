@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
+from escrowmq.core.queues.outcome import Disposition
+from escrowmq.core.queues.queue import Queue
 from escrowmq.core.records.changes import decode_change
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.queue_state import QueueState, decode_queue_state
-from escrowmq.core.recovery.snapshot import snapshot
+from escrowmq.core.recovery.snapshot import Capture, snapshot
 from tests.unit.core.site import Site
 
 
@@ -97,3 +101,100 @@ def test_it_is_the_state_of_the_moment_at_which_it_was_asked_for() -> None:
     state = decode_queue_state(b"".join(records[-1][1]))
     assert [position for position, _, _ in rows(state)] == [1, 2]
     assert state.next_position == 3
+
+
+def encoded(records: Iterable[tuple[Kind, list[bytes]]]) -> list[tuple[Kind, bytes]]:
+    return [(kind, b"".join(parts)) for kind, parts in records]
+
+
+def queue_states(capture: Capture) -> dict[int, list[int]]:
+    """The positions of the messages of each queue."""
+    found = [decode_queue_state(payload) for kind, payload in encoded(capture.records()) if kind is Kind.QUEUE_STATE]
+    return {state.queue: [position for position, _, _ in rows(state)] for state in found}
+
+
+def test_a_capture_takes_a_bounded_number_of_queues_in_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site()
+    for i in range(95):
+        site.queue(f"q{i}")
+    captured: list[Queue] = []
+    capture_one = Capture._capture
+
+    def counted(self: Capture, queue: Queue) -> int:
+        captured.append(queue)
+        return capture_one(self, queue)
+
+    monkeypatch.setattr(Capture, "_capture", counted)
+    capture = Capture(site.broker, piece=10)
+    pieces = []
+    while not capture.step():
+        pieces.append(len(captured))
+        captured.clear()
+    assert pieces == [10] * 9
+    assert len(captured) == 5
+    assert encoded(capture.records()) == encoded(snapshot(site.broker))
+
+
+def test_what_changes_after_it_was_captured_is_captured_again() -> None:
+    site = Site()
+    names = ("waiting", "published", "consumed", "returned", "purged", "deleted", "calm")
+    changing = {name: site.queue(name) for name in names}
+    for name in changing:
+        site.publish(name, b"a", b"b")
+    consumer, sink = site.consume(changing["returned"], credit=1)
+    site.turn()
+    capture = Capture(site.broker, piece=6)
+    assert not capture.step()
+    site.publish("published", b"c")
+    site.broker.engine.get(changing["consumed"], auto_settle=True)
+    site.broker.engine.unsubscribe(consumer)
+    site.broker.engine.requeue(consumer, [sink.got.pop()[1]])
+    site.broker.directory.purge(changing["purged"])
+    site.broker.directory.delete_queue(changing["deleted"])
+    late = site.queue("late")
+    site.publish("late", b"x")
+    site.turn()
+    while not capture.step():
+        pass
+    found = queue_states(capture)
+    ident = {name: queue.ident for name, queue in changing.items()}
+    assert found == {
+        ident["published"]: [1, 2, 3],
+        ident["consumed"]: [2],
+        ident["returned"]: [1, 2],
+        ident["purged"]: [],
+        ident["waiting"]: [1, 2],
+        ident["calm"]: [1, 2],
+        late.ident: [1],
+    }
+
+
+def test_a_capture_ends_although_every_queue_changes_in_each_turn() -> None:
+    site = Site()
+    queues = [site.queue(f"q{i}") for i in range(40)]
+    capture = Capture(site.broker, piece=4)
+    steps = 1
+    while not capture.step():
+        for queue in queues:
+            site.publish(queue.name, b"x")
+        site.turn()
+        steps += 1
+    assert steps < 50
+    assert encoded(capture.records()) == encoded(snapshot(site.broker))
+
+
+def test_records_are_of_the_last_step_whatever_happens_before_they_are_made() -> None:
+    site = Site()
+    queue = site.queue()
+    site.publish("q", b"a", b"b")
+    consumer, sink = site.consume(queue, credit=1)
+    site.broker.engine.holders[sink] = None
+    site.turn()
+    capture = Capture(site.broker)
+    assert capture.step()
+    before = encoded(snapshot(site.broker))
+    site.broker.engine.settle(consumer, [sink.got.pop()[1]], Disposition.ACCEPTED)
+    site.publish("q", b"c")
+    site.queue("later")
+    site.turn()
+    assert encoded(capture.records()) == before

@@ -23,7 +23,8 @@ def site() -> Site:
 
 def topology(site: Site) -> list[tuple[Kind, dict[str, Any]]]:
     """Everything durable, by name."""
-    return sorted(site.broker.directory.topology_records(), key=repr)
+    directory = site.broker.directory
+    return sorted(directory.topology_records(directory.durable_queues()), key=repr)
 
 
 class TestVirtualHosts:

@@ -10,6 +10,7 @@ from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.frames import method_frame
 from escrowmq.wire.amqp091.properties import Properties
 from tests.harness.client import SimClient
+from tests.harness.holding import each_held
 from tests.unit.wire.amqp091.clients import PERSISTENT, bodies, consuming, fails_channel, pair, queue
 
 
@@ -402,7 +403,7 @@ def test_what_is_held_can_be_looked_at_part_by_part() -> None:
     client.send(2, spec.BasicAck(3, True), spec.BasicAck(5))
     positions: list[int] = []
     for holder in made.broker.engine.holders:
-        everything = list(holder.held())
+        everything = list(each_held(holder))
         positions += [entry.position for _, entry in everything]
         for most in (1, 2, 4, 20):
             found: list[tuple[Consumer, Entry]] = []
