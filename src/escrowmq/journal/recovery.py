@@ -188,6 +188,7 @@ def _sealed_end(file: JournalFile, segment: Segment, next_lsn: int, report: Reco
         pass
     if walk.lsn != next_lsn:
         raise JournalDamaged(file.name, walk.offset, f"{walk.why}, and a later segment follows")
+    segment.endless = True
     report.notes.append(f"{file.name}: the footer is missing or damaged; all frames are intact")
     return next_lsn
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from escrowmq.journal import format as fmt
 from escrowmq.journal.errors import JournalDamaged
@@ -24,6 +25,8 @@ class Segment:
     """The messages that it ever held, as far as known. This is accurate enough to choose what to compact."""
     known_total: int = 0
     """The same according to its footer at startup."""
+    endless: bool = False
+    """Its footer is lost, so only the first LSN of the next file tells where it ends."""
     dead_since: int | None = None
     """The end of the log when it was first seen without live messages. The last settlement lies before that."""
     unchecked: JournalFile | None = None
@@ -106,7 +109,7 @@ class SegmentTable:
 
         A segment without live messages is taken only when the log is synced up to the point at which that was noticed:
         the record that settled its last message must be on disk before the message is deleted. The last file always
-        stays, because it proves that the log reached the snapshot.
+        stays, because it proves that the log reached the snapshot. So does the file after an endless one that stays.
         """
         dead = []
         for segment in self._segments[:-1]:
@@ -120,6 +123,10 @@ class SegmentTable:
         kept = 0
         while dead and kept + dead[-1].size <= keep_bytes:
             kept += dead.pop().size
+        leaving = {segment.first_lsn for segment in dead}
+        for before, behind in pairwise(self._segments):
+            if before.endless and before.first_lsn not in leaving and behind.first_lsn in leaving:
+                dead.remove(behind)
         self._remove(dead)
         return dead
 

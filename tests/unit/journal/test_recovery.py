@@ -140,6 +140,20 @@ def test_a_broken_footer_costs_nothing_but_is_told() -> None:
     assert journal.recovery.notes == [f"{FIRST}: the footer is missing or damaged; all frames are intact"]
 
 
+def test_the_file_after_one_with_a_broken_footer_stays_as_long_as_that() -> None:
+    storage = filled(8, segment_bytes=700)
+    first, second, third = storage.names()[:3]
+    storage.flip(first, 8 * (storage.size(first) - 1))
+    journal, replayed = reopen(storage, segment_bytes=700)
+    journal.retain(replayed[0][0], 1)
+    snapshot(journal)
+    assert {first, second} <= set(storage.names())
+    assert third not in storage.names()
+    journal.close()
+    journal, _ = reopen(storage, segment_bytes=700)
+    journal.close()
+
+
 def test_a_broken_footer_and_a_broken_frame_are_refused() -> None:
     storage = filled(6, segment_bytes=700)
     storage.flip(FIRST, 8 * (storage.size(FIRST) - 1))
