@@ -128,11 +128,13 @@ class Load:
     """Fetch with `basic.get`, so many of them at a time; 0: consume."""
     own_key: bool = False
     """Publish to a topic exchange with `BINDINGS` bindings, under `KEYS` routing keys in turn."""
+    queues: int = 1
+    """Publish to a random one of so many queues."""
 
     @property
     def uniform(self) -> bool:
         """Whether all messages are the same."""
-        return self.variety.uniform and not self.own_key and not self.tx
+        return self.variety.uniform and not self.own_key and not self.tx and self.queues == 1
 
 
 LOADS = (
@@ -142,6 +144,8 @@ LOADS = (
     Load("persistent, confirms, acked (multiple)", durable=True, confirms=True),
     Load("— with bodies of 60 to 140 bytes", durable=True, confirms=True, variety=Variety(spread=40)),
     Load("— with a message-id for each", durable=True, confirms=True, variety=Variety(message_ids=True)),
+    Load("— to a random one of 400 queues", durable=True, confirms=True, queues=400),
+    Load("— to a random one of 10,000 queues", durable=True, confirms=True, queues=10_000),
     Load("transient, acked, own correlation-id", variety=Variety(correlation_ids=True)),
     Load("transient, acked, own header table", variety=Variety(headers=True)),
     Load("transient, acked, varied", variety=VARIED),
@@ -193,7 +197,7 @@ def measure(load: Load, count: int, profiler: cProfile.Profile | None) -> float:
         if profiler is not None:
             profiler.disable()
         host.turn()
-        left = host.broker.directory.vhosts["/"].queues["q"].ready
+        left = sum(queue.ready for queue in host.broker.directory.vhosts["/"].queues.values())
         host.journal.close()
         if left:
             raise RuntimeError(f"{load.name}: {left} messages were not delivered")
@@ -206,14 +210,23 @@ def declare(load: Load, host: Host, publisher: Connection, consumer: Connection)
         send(publisher, 1, spec.ConfirmSelect())
     if load.tx:
         send(publisher, 1, spec.TxSelect())
-    send(consumer, 1, spec.QueueDeclare("q", durable=True), spec.BasicQos(prefetch_count=5000))
+    send(
+        consumer,
+        1,
+        spec.BasicQos(prefetch_count=5000),
+        *(spec.QueueDeclare(name, durable=True) for name in _names(load)),
+    )
     if load.own_key:
         send(consumer, 1, spec.ExchangeDeclare("e", "topic", durable=True))
         send(consumer, 1, *(spec.QueueBind("q", "e", f"region.{number}.*") for number in range(BINDINGS)))
         host.turn()
     if not load.gets:
-        send(consumer, 1, spec.BasicConsume("q", "consumer", no_ack=load.auto_ack))
+        send(consumer, 1, *(spec.BasicConsume(name, f"consumer-{name}", no_ack=load.auto_ack) for name in _names(load)))
     host.turn()
+
+
+def _names(load: Load) -> list[str]:
+    return ["q", *(f"q{number}" for number in range(1, load.queues))]
 
 
 def _publishes(load: Load, blocks: int) -> list[bytes]:
@@ -221,12 +234,16 @@ def _publishes(load: Load, blocks: int) -> list[bytes]:
     if load.uniform:
         return [_publish(load, 0, next(messages(UNIFORM, BODY_SIZE, 1))) * BLOCK]
     made = enumerate(messages(load.variety, BODY_SIZE, blocks * BLOCK))
-    return [b"".join(_publish(load, number, message) for number, message in islice(made, BLOCK)) for _ in range(blocks)]
+    names, rng = _names(load), random.Random(1)
+    return [
+        b"".join(_publish(load, number, message, rng.choice(names)) for number, message in islice(made, BLOCK))
+        for _ in range(blocks)
+    ]
 
 
-def _publish(load: Load, number: int, message: LoadMessage) -> bytes:
+def _publish(load: Load, number: int, message: LoadMessage, queue: str = "q") -> bytes:
     key = number % KEYS
-    exchange, routing_key = ("e", f"region.{key % BINDINGS}.{key // BINDINGS}") if load.own_key else ("", "q")
+    exchange, routing_key = ("e", f"region.{key % BINDINGS}.{key // BINDINGS}") if load.own_key else ("", queue)
     properties = Properties(
         headers=None if message.headers is None else {**message.headers},
         delivery_mode=2 if load.durable else 1,

@@ -65,9 +65,14 @@ class Fifo:
     def append(self, run: Run, contents: Sequence[bytes]) -> None:
         count = len(contents)
         if not self.tail.messages and self.resident < self.resident_limit:
-            self.resident += sum(map(len, contents)) + ENTRY_COST * count
             if len(run.envelope.header) > HEAVY:
                 self._weigh(run.envelope, run.first + count - 1)
+            if count == 1:
+                content = contents[0]
+                self.resident += len(content) + ENTRY_COST
+                self.head.append(Entry(run.first, content, run))
+                return
+            self.resident += sum(map(len, contents)) + ENTRY_COST * count
             self.head.extend(map(Entry, range(run.first, run.first + count), contents, repeat(run)))
             return
         lsn = run.lsn or self._pager.store(run, contents)

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 CHUNK: Final = 1000  # entries delivered to a consumer before its receiver is asked again whether it is writable
 GROUP: Final = 50  # consumers that are served together
 EXPIRY_BYTES: Final = 1 << 20  # bytes of bodies that expire in one step
+_ACCEPTED: Final = Outcome.ACCEPTED  # found sooner than a member of an enumeration, as is the next one
+_DELIVERED: Final = Kind.DELIVERED
 
 
 class Session:
@@ -397,7 +399,7 @@ class Queue:
         if consumer.auto_settle:
             receiver.deliver(consumer, entries)
             if not self.is_stream:
-                self._host.settlements.add(self, entries, Outcome.ACCEPTED)
+                self._host.settlements.add(self, entries, _ACCEPTED)
             consumer.settled(len(entries))
             return
         self.note_delivered(entries)
@@ -414,7 +416,7 @@ class Queue:
         """Record in the log up to which position the queue has been delivered."""
         if self.durable and self.delivered_below > self.delivered_recorded:
             self.delivered_recorded = self.delivered_below
-            self._host.log.append(Kind.DELIVERED, encode_delivered(self.ident, self.delivered_below))
+            self._host.log.append(_DELIVERED, encode_delivered(self.ident, self.delivered_below))
 
     def put_back(self, entries: list[Entry]) -> None:
         """Return entries to their places (ORD-2)."""

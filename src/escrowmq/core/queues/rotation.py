@@ -103,6 +103,13 @@ class Consumers:
         """
         found: list[Consumer] = []
         for line in self._lines.values():
+            if len(line) == 1:
+                consumer = line[0]
+                if consumer.attached and consumer.ready():
+                    return [consumer]
+                line.clear()
+                consumer.listed = False
+                continue
             for _ in range(len(line)):
                 consumer = line.popleft()
                 if consumer.attached and consumer.ready():

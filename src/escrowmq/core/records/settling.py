@@ -11,6 +11,7 @@ from escrowmq.core.records.references import Range
 
 _SETTLE: Final = struct.Struct("<IBI")  # queue id, outcome, number of ranges
 _RANGE: Final = struct.Struct("<QI")  # first position, count
+_SINGLE: Final = struct.Struct(_SETTLE.format + _RANGE.format[1:])
 
 
 class Settle(NamedTuple):
@@ -19,8 +20,10 @@ class Settle(NamedTuple):
     ranges: list[Range]
 
 
-def encode_settle(queue: int, outcome: Outcome, ranges: Sequence[Range]) -> bytes:
+def encode_settle(queue: int, outcome: Outcome, ranges: Sequence[tuple[int, int]]) -> bytes:
     """A SETTLE record for the positions of `ranges`."""
+    if len(ranges) == 1:
+        return _SINGLE.pack(queue, outcome, 1, *ranges[0])
     return _SETTLE.pack(queue, outcome, len(ranges)) + b"".join([_RANGE.pack(*r) for r in ranges])
 
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _ACK: Final = struct.Struct(">BHIHHQBB")
 _ACK_SIZE: Final = 13
 _BODY_START: Final = struct.Struct(">BBH")  # end of the header frame; type and channel of the body frame
+_ACCEPTED: Final = Disposition.ACCEPTED  # found sooner than a member of an enumeration
 
 
 class Channel:
@@ -121,6 +122,14 @@ class Channel:
             self._confirm_some(len(contents), receipt.refused, receipt.lsn)
         else:
             self._confirm(len(contents), receipt.lsn)
+
+    def publish_each(self, publishes: list[tuple[Envelope, list[bytes], Sequence[Queue]]], count: int) -> None:
+        """Publish runs of `count` messages in all, outside a transaction, to queues that refuse none."""
+        if self.closing:
+            return
+        lsn = self.broker.engine.publish_each(publishes)
+        if self.confirming:
+            self._confirm(count, lsn)
 
     def resolve(self, form: Form) -> None:
         """Check the permission to publish and find the queues, unless both are known. Raises the same errors as
@@ -297,7 +306,7 @@ class Channel:
         taken = self.unsettled.take_each(tags)
         count = before - self.unsettled.count
         if taken:
-            self._settle(taken, Disposition.ACCEPTED)
+            self._settle(taken, _ACCEPTED)
         if count < len(tags):
             raise _unknown_tag(tags[count])
 

@@ -18,10 +18,10 @@ from escrowmq.wire.amqp091.spec import BasicPublish
 PROTOCOL: Final = 91
 """The protocol number of envelopes that arrived over AMQP 0-9-1."""
 
-_CACHE_LIMIT: Final = 512
-_ADDRESS_BYTES: Final = 10 * 1024 * 1024
+_CACHE_LIMIT: Final = 512  # of forms, in addition to as many as there are addresses
+_ADDRESS_BYTES: Final = 12 * 1024 * 1024
 """The memory that a connection's distinct publish methods (exchange and routing key) may take in its cache."""
-_ADDRESS_COST: Final = 800  # of one method, in addition to its names, which are kept five times
+_ADDRESS_COST: Final = 900  # of one method and a form, in addition to its names, which are kept six times
 _PACKED_FORMS: Final = 12_288
 _CACHE_BYTES: Final = 256 * 1024
 """The bytes of properties that a connection caches. Headers may be long and all different, and connections many."""
@@ -107,9 +107,12 @@ class Form:
 
 
 class Forms:
-    """The forms of a connection's publishes, by the bytes of method and properties."""
+    """The forms of a connection's publishes, by the bytes of method and properties.
 
-    __slots__ = ("_address_bytes", "_addresses", "_forms", "_packed", "_size")
+    `by_frame` belongs to `Scattered`: some of the forms, by the bytes of their method frames.
+    """
+
+    __slots__ = ("_address_bytes", "_addresses", "_forms", "_packed", "_size", "by_frame")
 
     def __init__(self) -> None:
         self._addresses: dict[tuple[int, bytes], Address] = {}
@@ -117,6 +120,7 @@ class Forms:
         self._packed: dict[tuple[Address, Values], Form] = {}
         self._forms: dict[tuple[int, bytes, bytes], Form] = {}
         self._size = 0
+        self.by_frame: dict[bytes, Form] = {}
 
     def known(self, channel: int, method: bytes, props: bytes) -> Form | None:
         """The form of a publish, if it is in the cache."""
@@ -157,8 +161,9 @@ class Forms:
         if form is None:
             form = make_form(channel, self._address(channel, method), props)
             self._size += len(props)
-            if len(self._forms) >= _CACHE_LIMIT or self._size > _CACHE_BYTES:
+            if len(self._forms) >= _CACHE_LIMIT + len(self._addresses) or self._size > _CACHE_BYTES:
                 self._forms.clear()
+                self.by_frame.clear()
                 self._size = len(props)
             self._forms[key] = form
         return form
@@ -168,11 +173,13 @@ class Forms:
         address = self._addresses.get(key)
         if address is None:
             address = Address(channel, method)
-            cost = _ADDRESS_COST + 5 * len(method)
+            cost = _ADDRESS_COST + 6 * len(method)
             self._address_bytes += cost
             if self._address_bytes > _ADDRESS_BYTES:
                 self._addresses.clear()
-                self._packed.clear()  # which keep addresses, too
+                for forms in (self._packed, self._forms, self.by_frame):  # which keep addresses, too
+                    forms.clear()
+                self._size = 0
                 self._address_bytes = cost
             self._addresses[key] = address
         return address

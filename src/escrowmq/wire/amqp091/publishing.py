@@ -10,6 +10,7 @@ from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.channel import Channel
 from escrowmq.wire.amqp091.packed import CHANNEL, properties
 from escrowmq.wire.amqp091.publication import Address, Form, Forms
+from escrowmq.wire.amqp091.scattered import Scattered
 from escrowmq.wire.amqp091.shape import Shape, Shapes, Survey, Values
 from escrowmq.wire.outbox import LARGE
 
@@ -36,11 +37,12 @@ class PublishReader:
     different property lists form a run of packed content.
     """
 
-    __slots__ = ("_connection", "_shape", "_shapes", "forms")
+    __slots__ = ("_connection", "_shape", "_shapes", "forms", "scattered")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.forms = Forms()
+        self.scattered = Scattered(self.forms)
         self._shapes = Shapes()
         self._shape: Shape | None = None  # of the last property list, if it is known
 
@@ -52,6 +54,9 @@ class PublishReader:
             behind = self.read_run(channel, buf, at, end)
             if behind != at:
                 return behind
+        behind = self.scattered.read(channel, buf, at, end)
+        if behind != at:
+            return behind
         if channel.address is not None and buf.startswith(channel.address.start, at):
             return self._read_packed(channel, channel.address, buf, at, end)
         return at

@@ -42,6 +42,7 @@ _ACK_REST: Final = struct.Struct(">QBB")  # tag, multiple, frame end
 _ACK_FRAME: Final = 21
 _HEADER_FRAME: Final = struct.Struct(">BHIIQ")  # frame header, class and weight, body size
 _BASIC: Final = 60 << 16
+_ACCEPTED: Final = Disposition.ACCEPTED  # found sooner than a member of an enumeration
 
 # Methods without arguments, by their payload: one object of each suffices.
 _COMMIT: Final = spec.TxCommit()
@@ -246,12 +247,16 @@ class Reader:
                         return past
                     form = publishes.find_form(channel, method, props)
                 if form is not None:
-                    if form.version >= 0 and len(props) <= LONGEST_RUN:  # the form was used before, so a run may begin
+                    used = form.version >= 0 and len(props) <= LONGEST_RUN
+                    publishes.publish(channel, form, [buf[body + 7 : behind]])
+                    if used and not channel.closing:  # so that a run may begin
                         channel.prefix = buf[at : header + 11]
                         channel.middle = buf[header + 19 : body + 3]
                         channel.form = form
                         self._last = channel
-                    self._publishes.publish(channel, form, [buf[body + 7 : behind]])
+                        publishes.scattered.learn(
+                            channel, form, buf[at:header], buf[header : header + 11], channel.middle
+                        )
                 return int(behind) + 1
         if self._last is channel:
             self._last = None  # while content is awaited, bytes that look like a publish are not one
@@ -276,7 +281,7 @@ class Reader:
                     if tags:
                         channel.settle_each(tags)
                         tags.clear()
-                    channel.settle(tag, Disposition.ACCEPTED, multiple=True)
+                    channel.settle(tag, _ACCEPTED, multiple=True)
                 else:
                     tags.append(tag)
             if tags:
