@@ -97,7 +97,7 @@ def shown(host: str, port: int) -> str:
 
 async def listen(
     bound: Bound,
-    factory: Callable[[], asyncio.Protocol],
+    factory: Callable[[], asyncio.BaseProtocol],
     *,
     backlog: int,
     context: ssl.SSLContext | None,

@@ -11,7 +11,7 @@ from escrowmq.config import CONTENT_BYTES, LimitsSection
 from escrowmq.core.branches.branch import Limits
 from escrowmq.core.broker import Broker
 from escrowmq.server.auth import Authenticator
-from escrowmq.server.connection import ClientConnection, Pause
+from escrowmq.server.connection import LARGE_READ, READ, ClientConnection, Pause
 from escrowmq.server.faults import Faults
 from escrowmq.server.intake import Intake
 from escrowmq.server.pressure import Pressure
@@ -56,6 +56,10 @@ class Runtime:
         self.limits: EndpointLimits = endpoint_limits(limits)
         self.mechanisms: tuple[str, ...] = mechanisms
         self.alarms = alarms
+        self.large_buffer = memoryview(bytearray(LARGE_READ))
+        """Connections are read into this buffer while their clients publish large bodies."""
+        self.buffer = self.large_buffer[:READ]
+        """Other connections are read into this part of it."""
         self.connections: dict[ClientConnection, None] = {}
         """Open connections, oldest first."""
         self.intake = Intake(asyncio.get_running_loop())

@@ -113,6 +113,9 @@ class Endpoint(Protocol):
     label: str
     """Peer, user and the client's name, for logs and lists."""
 
+    large_bodies: bool
+    """Whether the last publish had a large body. The server then reads more bytes at once."""
+
     def receive(self, data: bytes) -> None:
         """Process bytes from the socket. Empty `data` means: continue with the bytes that were kept back."""
         ...

@@ -93,13 +93,19 @@ class Scene:
         transport = FakeTransport(connection)
         connection.connection_made(cast("asyncio.Transport", transport))
         if greeting:
-            connection.data_received(greeting)
+            receive(connection, greeting)
         return connection, transport, cast("FakeEndpoint", connection.endpoint)
 
     def stir(self, endpoint: FakeEndpoint, says: bytes) -> None:
         self.bench.turns.begin()
         endpoint.says += says
         self.runtime.stir(endpoint)
+
+
+def receive(connection: ClientConnection, data: bytes) -> None:
+    """The transport reads `data`."""
+    connection.get_buffer(-1)[: len(data)] = data
+    connection.buffer_updated(len(data))
 
 
 def open_fake(host: Host, peer: Peer) -> FakeEndpoint:

@@ -8,11 +8,11 @@ from typing import cast
 
 import pytest
 
-from escrowmq.server.connection import CLOSING_MS, SHARE, SMALL, UNSENT_LIMIT, Pause
+from escrowmq.server.connection import CLOSING_MS, LARGE_READ, READ, SHARE, SMALL, UNSENT_LIMIT, Pause
 from escrowmq.server.intake import EVENTS
 from escrowmq.wire.sniff import REFUSAL
 from tests.unit.server.benches import FakeEndpoint, on_loop, until
-from tests.unit.server.scenes import HEADER, Scene
+from tests.unit.server.scenes import HEADER, Scene, receive
 
 
 @pytest.fixture(autouse=True)
@@ -24,10 +24,10 @@ def test_the_endpoint_gets_every_byte_also_of_a_header_in_pieces() -> None:
     async def test() -> None:
         scene = Scene()
         connection, _, _ = scene.connect(greeting=b"")
-        connection.data_received(HEADER[:3])
+        receive(connection, HEADER[:3])
         assert connection.endpoint is None
-        connection.data_received(HEADER[3:] + b"more")
-        connection.data_received(b"and more")
+        receive(connection, HEADER[3:] + b"more")
+        receive(connection, b"and more")
         assert cast("FakeEndpoint", connection.endpoint).heard == [HEADER + b"more", b"and more"]
         await scene.bench.close()
 
@@ -40,7 +40,7 @@ def test_an_unknown_header_is_answered_and_closed(greeting: bytes, caplog: pytes
         scene = Scene()
         connection, transport, _ = scene.connect(greeting=greeting)
         assert (transport.sent, transport.closed) == (REFUSAL, "eof")
-        connection.data_received(b"more")
+        receive(connection, b"more")
         assert transport.sent == REFUSAL
         await scene.bench.close()
 
@@ -71,7 +71,7 @@ def test_a_finished_endpoint_is_closed_behind_its_last_bytes() -> None:
         scene.stir(endpoint, b"bye")
         await until(lambda: transport.closed)
         assert (transport.sent, transport.closed) == (b"bye", "eof")
-        connection.data_received(b"late")
+        receive(connection, b"late")
         assert endpoint.heard == [HEADER]
         now = scene.bench.broker.engine.now
         connection.tick(now + CLOSING_MS - 1000, 1)
@@ -125,7 +125,7 @@ def test_an_internal_error_closes_one_connection_only(caplog: pytest.LogCaptureF
         connection, transport, endpoint = scene.connect()
         other = scene.connect()
         endpoint.fault = KeyError("broken")
-        connection.data_received(b"x")
+        receive(connection, b"x")
         assert transport.closed == "abort"
         assert not other[1].closed
         await scene.bench.close()
@@ -210,19 +210,52 @@ def test_a_client_that_does_not_log_in_in_time_is_disconnected() -> None:
     on_loop(test)
 
 
-def test_a_large_read_ends_the_turn_and_waits_for_the_others() -> None:
+@pytest.mark.parametrize(("size", "waits"), [(SHARE, False), (READ - 1, False), (READ, True)])
+def test_a_large_read_ends_the_turn_and_a_full_buffer_waits_for_the_others(size: int, waits: bool) -> None:
     async def test() -> None:
         scene = Scene()
         connection, transport, endpoint = scene.connect()
         await scene.bench.turns.synced()
         before = scene.bench.turns.count
         scene.stir(endpoint, b"answer")
-        connection.data_received(bytes(SHARE))
+        receive(connection, bytes(size))
         assert transport.text() == b"answer", "the turn has ended"
         assert scene.bench.turns.count == before + 1
-        assert not transport.is_reading()
+        assert transport.is_reading() != waits
         await asyncio.sleep(0)
         assert transport.is_reading()
+        await scene.bench.close()
+
+    on_loop(test)
+
+
+def test_more_is_read_at_once_while_the_client_publishes_large_bodies() -> None:
+    async def test() -> None:
+        scene = Scene()
+        connection, transport, endpoint = scene.connect()
+        assert len(connection.get_buffer(-1)) == READ
+        endpoint.large_bodies = True
+        receive(connection, bytes(LARGE_READ - 1))
+        assert transport.is_reading()
+        receive(connection, bytes(LARGE_READ))
+        assert not transport.is_reading(), "the buffer was full"
+        endpoint.large_bodies = False
+        assert len(connection.get_buffer(-1)) == READ
+        await scene.bench.close()
+
+    on_loop(test)
+
+
+def test_bytes_that_wait_are_not_overwritten_by_those_of_another_connection() -> None:
+    async def test() -> None:
+        scene = Scene()
+        one, _, first = scene.connect()
+        other, _, second = scene.connect()
+        exhausted(scene)
+        receive(one, b"one")
+        receive(other, b"two")
+        await until(lambda: len(second.heard) == 2)
+        assert (first.heard, second.heard) == ([HEADER, b"one"], [HEADER, b"two"])
         await scene.bench.close()
 
     on_loop(test)
@@ -242,9 +275,9 @@ def test_bytes_over_the_number_of_events_wait_in_order_and_much_is_not_read_mean
         scene = Scene()
         connection, transport, endpoint = scene.connect()
         exhausted(scene)
-        connection.data_received(first)
+        receive(connection, first)
         assert (endpoint.heard, transport.is_reading()) == ([HEADER], read_on)
-        connection.data_received(b"second")
+        receive(connection, b"second")
         assert not transport.is_reading()
         await until(lambda: len(endpoint.heard) == 3)
         assert endpoint.heard == [HEADER, first, b"second"]
@@ -259,7 +292,7 @@ def test_a_loss_over_the_number_of_events_comes_after_the_bytes_before_it() -> N
         scene = Scene()
         connection, _, endpoint = scene.connect()
         exhausted(scene)
-        connection.data_received(b"last words")
+        receive(connection, b"last words")
         connection.connection_lost(None)
         assert endpoint.told == []
         await until(lambda: endpoint.told)
@@ -276,7 +309,7 @@ def test_the_end_of_a_stream_closes_at_once_or_later_but_always_in_order() -> No
         connection, transport, endpoint = scene.connect()
         assert not connection.eof_received(), "the transport closes itself"
         exhausted(scene)
-        connection.data_received(b"last words")
+        receive(connection, b"last words")
         assert connection.eof_received()
         assert not transport.closed
         await until(lambda: transport.closed)

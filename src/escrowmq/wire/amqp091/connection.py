@@ -40,6 +40,7 @@ class Connection:
         self.cancel_notify = False
         self.channels: dict[int, Channel] = {}
         self.finished = False
+        self.large_bodies = False
         self.blocked_notify = False
         self._closing_since: int | None = None
         self._outbox = Outbox()

@@ -10,8 +10,14 @@ from escrowmq.wire.amqp091.errors import SyntaxFault
 from escrowmq.wire.amqp091.frames import decode_header
 from escrowmq.wire.endpoint import EndpointLimits
 
+_JOINED: Final = 8 << 20
+"""The longest body whose parts are kept and joined at the end. Joining a longer one would delay other clients."""
+_PART_COST: Final = 256
+"""The memory that a part takes in addition to its octets. Parts are joined early if they are shorter on average."""
+_VIEWED: Final = 32_768
+"""Octets from which on a part is kept as a view of the bytes that were received, which stay in memory with it."""
 _FORESIGHT: Final = 8
-"""The first part of a body reserves room for so many times its size, so the buffer seldom has to grow."""
+"""The first part of a longer body reserves room for so many times its size, so the buffer seldom has to grow."""
 
 
 class Content:
@@ -20,7 +26,7 @@ class Content:
     A message over the limits is read to its end and discarded; `too_large` then gives the reason.
     """
 
-    __slots__ = ("_buffer", "_expected", "_received", "method", "props", "too_large")
+    __slots__ = ("_buffer", "_expected", "_parts", "_received", "method", "props", "too_large")
 
     def __init__(self, method: bytes) -> None:
         self.method = method
@@ -28,7 +34,9 @@ class Content:
         self.too_large = ""
         self._expected = -1
         self._received = 0
-        # A buffer that grows in place, so that a large body is in memory only once. It is created with the first octet.
+        self._parts: list[bytes | memoryview] = []
+        # For a body of more than `_JOINED` octets: a buffer that grows in place, so that the body is in memory only
+        # once. It is created with the first octet.
         self._buffer: BytesIO | None = None
 
     def take(self, kind: int, payload: bytes | memoryview, limits: EndpointLimits) -> bool:
@@ -60,16 +68,26 @@ class Content:
     def append(self, part: bytes | memoryview) -> None:
         """Add the next octets of the body."""
         self._received += len(part)
-        if not self.too_large:
-            if self._buffer is None:
-                self._buffer = BytesIO()
-                # bounded, because a client may announce more than it sends
-                room = min(self._expected, _FORESIGHT * len(part))
-                if room > len(part):
-                    self._buffer.seek(room - 1)
-                    self._buffer.write(b"\0")
-                    self._buffer.seek(0)
-            self._buffer.write(part)
+        if self.too_large:
+            return
+        if self._expected > _JOINED:
+            self._write(part)
+            return
+        parts = self._parts
+        parts.append(part if len(part) >= _VIEWED else bytes(part))
+        if len(parts) * _PART_COST > self._received:
+            self._parts = [b"".join(parts)]
+
+    def _write(self, part: bytes | memoryview) -> None:
+        if self._buffer is None:
+            self._buffer = BytesIO()
+            # bounded, because a client may announce more than it sends
+            room = min(self._expected, _FORESIGHT * len(part))
+            if room > len(part):
+                self._buffer.seek(room - 1)
+                self._buffer.write(b"\0")
+                self._buffer.seek(0)
+        self._buffer.write(part)
 
     @property
     def whole(self) -> bool:
@@ -79,7 +97,7 @@ class Content:
     @property
     def body(self) -> bytes:
         """The complete body."""
-        return b"" if self._buffer is None else self._buffer.getvalue()
+        return b"".join(self._parts) if self._buffer is None else self._buffer.getvalue()
 
 
 class PartialFrame:

@@ -26,6 +26,8 @@ _AROUND_BODY: Final = 8  # octets from the end of the header frame to the body
 _LEAST_CONTENT: Final = 4 + 14 + _AROUND_BODY + 2
 LONGEST_RUN: Final = 2048
 """Property lists of more octets do not make runs: each channel keeps its last one, and a connection has many."""
+_LARGE_BODY: Final = 8192
+"""Octets from which on a body is large for the server's reads: a read of 1 MiB has at most 128 of them."""
 _CHANNEL: Final = CHANNEL.to_bytes(2, "big")
 _NO_VALUES: Final = Values(durable=False, priority=0, expiration=b"")
 
@@ -218,6 +220,7 @@ class PublishReader:
     def publish(self, channel: Channel, form: Form, bodies: list[bytes]) -> None:
         if channel.closing:
             return
+        self._connection.large_bodies = len(bodies[-1]) >= _LARGE_BODY
         try:
             channel.publish(form, bodies)
         except BrokerError as error:

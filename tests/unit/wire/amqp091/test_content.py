@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from escrowmq.wire.amqp091 import codes
-from escrowmq.wire.amqp091.content import Content, PartialFrame
+from escrowmq.wire.amqp091.content import _JOINED, Content, PartialFrame
 from escrowmq.wire.amqp091.errors import SyntaxFault
 from escrowmq.wire.amqp091.frames import CONTENT_HEADER
 from escrowmq.wire.endpoint import EndpointLimits
@@ -86,6 +86,29 @@ def test_no_size_is_announced_in_vain() -> None:
     for _ in range(1000):
         assert not content.take(BODY, b"x" * 1000, LIMITS)
     assert content._buffer is None
+
+
+@pytest.mark.parametrize("size", [_JOINED, _JOINED + 1])
+def test_the_longest_bodies_are_the_same_in_parts_and_in_a_buffer(size: int) -> None:
+    limits = EndpointLimits(message_size=size)
+    content = Content(b"")
+    assert not content.take(HEADER, header(size), limits)
+    frames = [bytes((i % 251,)) * 131_064 for i in range(size // 131_064)]
+    frames.append(b"x" * (size - 131_064 * len(frames)))
+    for frame in frames:
+        assert not content.whole
+        content.take(BODY, memoryview(frame), limits)
+    assert content.whole
+    assert content.body == b"".join(frames)
+
+
+def test_a_body_that_trickles_in_takes_little_more_memory_than_its_octets() -> None:
+    content = Content(b"")
+    content.take(HEADER, header(100_000), EndpointLimits())
+    for _ in range(10_000):
+        content.take(BODY, b"x", EndpointLimits())
+        assert len(content._parts) <= 1 + content._received // 256
+    assert content._received == 10_000
 
 
 class TestPartialFrame:

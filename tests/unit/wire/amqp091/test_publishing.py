@@ -51,3 +51,13 @@ def test_however_they_are_cut_the_same_messages_arrive(
     cuts = sorted(data.draw(st.lists(st.integers(0, len(octets)), max_size=4)))
     pieces = [octets[a:b] for a, b in zip([0, *cuts], [*cuts, len(octets)], strict=True)]
     assert delivered(pieces) == delivered(whole)
+
+
+@pytest.mark.parametrize(("size", "large"), [(8191, False), (8192, True), (100_000, True)])
+def test_the_server_is_told_whether_the_last_publish_had_a_large_body(size: int, large: bool) -> None:
+    server, client = consuming()
+    endpoint = client.port.endpoint
+    for body, expected in ((bytes(size), large), (b"small", False), (bytes(size), large)):
+        client.publish(1, "q", body)
+        assert endpoint.large_bodies == expected
+    assert not server.faults
