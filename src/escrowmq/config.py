@@ -160,6 +160,18 @@ class LimitsSection(Section):
     transaction_age_seconds: Duration = Field(
         default=3600.0, description="How long a transaction with work in it may stay open; 0 means no limit (TX-13)."
     )
+    branches_per_user: int = Field(
+        default=10_000, ge=1, description="The number of open transaction branches (XA) of one user (SEC-2)."
+    )
+    prepared_branches_per_user: int = Field(
+        default=10_000,
+        ge=1,
+        description="The number of transaction branches of one user that are in doubt or not yet forgotten. Further "
+        "ones are rolled back instead of prepared (SEC-2).",
+    )
+    applications_per_user: int = Field(
+        default=1_000, ge=1, description="The number of applications of one user whose progress is kept (SEC-2)."
+    )
 
 
 class MemorySection(Section):

@@ -238,8 +238,9 @@ def changes() -> list[tuple[Kind, bytes]]:
     ]
     for entry in entries:
         broker.directory.record_access(entry)
-    broker.coordinator.restore_progress("app", 7)
+    broker.coordinator.progress.assign("app", "u")
     log.records += [(kind, b"".join(parts)) for kind, parts in snapshot(broker)]
+    broker.coordinator.progress.reset("app")
     broker.directory.record_access_removed(access.clear_topic_permission("u", "/", "x"))
     broker.directory.record_access_removed(access.clear_permission("u", "/"))
     broker.directory.record_access_removed(access.remove_user("u"))

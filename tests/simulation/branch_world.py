@@ -194,8 +194,8 @@ class BranchWorld:
         states = {x: names.get(b.state, b.state.replace(" ", "_")) for x, b in self.model.branches.items()}
         if known != states:
             raise Violation(f"branches are {known}; expected: {states}")
-        if (self.coordinator.progress("app") or -1) != (self.model.progress or -1):
-            raise Violation(f"progress is {self.coordinator.progress('app')}; expected: {self.model.progress}")
+        if (self.coordinator.progress.epoch("app") or -1) != (self.model.progress or -1):
+            raise Violation(f"progress is {self.coordinator.progress.epoch('app')}; expected: {self.model.progress}")
         self._compare_log()
 
     def _compare_log(self) -> None:

@@ -25,6 +25,8 @@ LOGGED: Final[Mapping[str, tuple[str, ...]]] = {
     "tx.commit": ("xid",),
     "tx.rollback": ("xid",),
     "tx.forget": ("xid",),
+    "progress.assign": ("vhost", "application", "user"),
+    "progress.reset": ("vhost", "application"),
 }
 """Operations that change something, and the arguments that are logged."""
 

@@ -12,6 +12,7 @@ from escrowmq.admin.operation import Operation
 from escrowmq.admin.permissions import PermissionAdmin
 from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.ports import BrokerProcess
+from escrowmq.admin.progress import ProgressAdmin
 from escrowmq.admin.queues import QueueAdmin
 from escrowmq.admin.reservations import ReservationAdmin
 from escrowmq.admin.transactions import TransactionAdmin
@@ -40,6 +41,7 @@ class AdminService:
             JournalAdmin(process),
             self._transactions,
             ReservationAdmin(process, pieces),
+            ProgressAdmin(process, pieces),
         )
         found: dict[str, Operation] = {"status": self.status}
         for part in parts:

@@ -54,6 +54,11 @@ COMMANDS: dict[str, Mount] = {
         "tx",
         "Show the transaction branches (XA) of a running broker, and decide those in doubt.",
     ),
+    "progress": Mount(
+        "escrowmq.cli.progress",
+        "progress",
+        "Manage the progress of applications, such as Spark queries.",
+    ),
     "journal": Mount(
         "escrowmq.cli.journal",
         "journal",

@@ -109,6 +109,7 @@ def _prepare(data: bytes | memoryview) -> Fields:
         "published": [[list(run.queues), run.length] for run in branch.runs],
         "settled": [[each.queue, each.outcome.name.lower(), _pairs(each.ranges)] for each in branch.settlements],
         "holds": [[hold.queue, hold.group, hold.settled] for hold in branch.reservations],
+        **({} if branch.belongs is None else {"user": branch.belongs.user}),
     }
 
 
@@ -156,7 +157,13 @@ def _decide(data: bytes | memoryview) -> Fields:
 def _held(data: bytes | memoryview) -> Fields:
     held = decode_held(data)
     ranges = [[each.first, each.length] for each in held.ranges]
-    return {"queue": held.queue, "group": held.group, "first": held.first, "positions": ranges}
+    return {
+        "queue": held.queue,
+        "group": held.group,
+        "first": held.first,
+        "positions": ranges,
+        **({"user": held.user} if held.user else {}),
+    }
 
 
 def _released(data: bytes | memoryview) -> Fields:

@@ -16,12 +16,13 @@ from escrowmq.pipeline.findings import BranchRule, Rule
 from escrowmq.pipeline.frames import Records
 from escrowmq.pipeline.operations import Operations, decision
 
-STEPS: Final = ("held", "released", "epoch")
+STEPS: Final = ("held", "released", "epoch", "owned", "reset")
 """The steps that are about numbers. They share the columns of the steps of branches; `owner` is a group or application.
 
 For a group, `branch` is the queue, `operations` the first number, `published` the number of messages reserved, or
 settled by the same record (-1: none, because they were returned), and `settled` the number below which all were
-settled. For an application, `published` is the number of branches committed.
+settled. For an application, `published` is the number of branches committed; it is `owned` when it gets an owner, and
+`reset` when its progress is forgotten.
 """
 
 Numbers = dict[str, list[int]]
@@ -79,6 +80,10 @@ def notes(records: Records, operations: Operations, snapshot: int) -> Iterator[d
     for i in records.of_kind(Kind.PROGRESS).tolist():
         fields = decode_change(records.payload(i))
         yield row("epoch", i, owner=plain(fields["application"]), epoch=fields["epoch"], published=0)
+    for kind, step in ((Kind.PROGRESS_OWNED, "owned"), (Kind.PROGRESS_RESET, "reset")):
+        for i in records.of_kind(kind).tolist():
+            fields = decode_change(records.payload(i))
+            yield row(step, i, owner=plain(fields["application"]), epoch=-1, published=0)
 
 
 def _payload(records: Records, operations: Operations, i: int) -> memoryview:
@@ -128,6 +133,12 @@ class Sequences:
     def _apply(self, row: Mapping[str, Any]) -> None:
         if row["step"] == "epoch":
             self._decided(row)
+            return
+        if row["step"] == "owned":
+            self._epochs.setdefault(row["owner"], [-1, row["lsn"]])
+            return
+        if row["step"] == "reset":
+            self._epochs.pop(row["owner"], None)
             return
         key = f"{row['branch']}\0{row['owner']}"
         known = self._groups.get(key, [1, 1, 1, 0])

@@ -9,6 +9,7 @@ from functools import partial
 
 from escrowmq.config import CONTENT_BYTES, LimitsSection
 from escrowmq.core.branches.branch import Limits
+from escrowmq.core.branches.shares import UserLimits
 from escrowmq.core.broker import Broker
 from escrowmq.server.auth import Authenticator
 from escrowmq.server.connection import LARGE_READ, READ, ClientConnection, Pause
@@ -40,6 +41,11 @@ def endpoint_limits(limits: LimitsSection) -> EndpointLimits:
     )
 
 
+def user_limits(limits: LimitsSection) -> UserLimits:
+    """The configured limits of each user for distributed transactions."""
+    return UserLimits(limits.branches_per_user, limits.prepared_branches_per_user, limits.applications_per_user)
+
+
 class Runtime:
     """Implements `wire.endpoint.Host`, and keeps the list of connections."""
 
@@ -53,6 +59,7 @@ class Runtime:
     ) -> None:
         self.turns = turns
         self.broker: Broker = turns.broker
+        self.broker.coordinator.limit(user_limits(limits))
         self.limits: EndpointLimits = endpoint_limits(limits)
         self.mechanisms: tuple[str, ...] = mechanisms
         self.alarms = alarms

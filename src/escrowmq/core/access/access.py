@@ -41,6 +41,14 @@ class Access:
 
     def check(self, user: str, vhost: str, kind: Kind, name: str, right: Right) -> None:
         """Raises ACCESS_REFUSED unless the permissions of `user` in `vhost` allow it."""
+        if not self.allowed(user, vhost, name, right):
+            raise BrokerError(
+                Condition.ACCESS_REFUSED,
+                f"access to {kind} '{name or DEFAULT_EXCHANGE}' in vhost '{vhost}' refused for user '{user}'",
+            )
+
+    def allowed(self, user: str, vhost: str, name: str, right: Right) -> bool:
+        """Whether the permissions of `user` in `vhost` allow it. An empty name is the default exchange."""
         name = name or DEFAULT_EXCHANGE
         question = (user, vhost, name, right)
         allowed = self._verdicts.get(question)
@@ -50,10 +58,11 @@ class Access:
             if len(self._verdicts) >= VERDICT_LIMIT:
                 self._verdicts.clear()
             self._verdicts[question] = allowed
-        if not allowed:
-            raise BrokerError(
-                Condition.ACCESS_REFUSED, f"access to {kind} '{name}' in vhost '{vhost}' refused for user '{user}'"
-            )
+        return allowed
+
+    def restricted(self, user: str, vhost: str, exchange: str) -> bool:
+        """Whether topic permissions restrict the routing keys that `user` may use on this exchange."""
+        return (user, vhost, exchange) in self.topic_permissions
 
     def check_topic(self, user: str, vhost: str, exchange: str, routing_key: str, right: TopicRight) -> None:
         """Raises ACCESS_REFUSED if there are topic permissions for this exchange, and they do not allow the key."""

@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Final, Protocol
 from escrowmq.core.branches import preparation
 from escrowmq.core.branches.branch import Input, State
 from escrowmq.core.branches.preparation import Preparation, captured, discard
+from escrowmq.core.branches.progress import NOTHING_DECIDED, ProgressTable
 from escrowmq.core.branches.registry import IN_DOUBT, words
 from escrowmq.core.branches.resolution import resolve
 from escrowmq.core.branches.xa import XaResult, XaStatus
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.records.branches import encode_decide, encode_heuristic, encode_number
-from escrowmq.core.records.changes import encode_change
 from escrowmq.core.records.commits import encode_commit
 from escrowmq.core.records.kinds import Kind
 
 if TYPE_CHECKING:
     from escrowmq.core.branches.branch import Publication
     from escrowmq.core.branches.registry import Registry
+    from escrowmq.core.branches.shares import UserLimits
     from escrowmq.core.branches.transactions import Transactions
     from escrowmq.core.branches.xa_branch import XaBranch
     from escrowmq.core.branches.xid import Xid
@@ -55,8 +56,12 @@ class Coordinator:
         """Prepared branches that were rolled back, with the LSN up to which the log must be synced before their
         deliveries return to the queues."""
         engine.at_each_sync(self.synced)
-        # By application: the epoch, and the LSN up to which the log must be synced before an answer may name it.
-        self._progress: dict[str, tuple[int, int]] = {}
+        self.progress = ProgressTable(engine.log)
+
+    def limit(self, limits: UserLimits) -> None:
+        """Set the limits of each user."""
+        self._registry.limits = limits
+        self.progress.limit = limits.applications
 
     def prepare(self, xid: Xid) -> XaResult:
         """Prepare a branch. Once the log is synced up to the result's `lsn`, its commit cannot fail any more (DTX-8).
@@ -78,13 +83,14 @@ class Coordinator:
         if before is State.ACTIVE:
             work = Preparation(self._engine, branch)
             try:
+                self._registry.check_prepare(branch)
                 work.check()
             except BrokerError as full:
                 self._registry.fail(branch)
                 return self._rolled_back(branch, Input.PREPARE, full.text)
             branch.lsn = work.apply()
             branch.step(Input.PREPARE)
-            self._registry.disarm(branch)
+            self._registry.prepared(branch)
         return XaResult(XaStatus.OK, branch.lsn)
 
     def commit(self, xid: Xid, *, one_phase: bool) -> XaResult:
@@ -221,22 +227,25 @@ class Coordinator:
         *,
         application: str,
         epoch: int,
-        vhost: str | None = None,
+        user: str = "",
+        permitted: Callable[[XaBranch], bool] | None = None,
     ) -> XaResult:
         """Decide all branches of a global transaction in one record (PIPE-2).
 
         Commits the prepared branches whose qualifiers are in `winners`, rolls back the others, and stores `epoch` as
         the progress of `application`. If the application's progress has already reached `epoch`, nothing is committed
-        and the result is OK. An empty `application` stores no progress, for a transaction that happens once. With
-        `vhost`, branches of other virtual hosts count as unknown. Raises NOT_FOUND for an unknown winner, and
-        ILLEGAL_STATE for a winner that is not prepared.
+        and the result is OK. An empty `application` stores no progress, for a transaction that happens once. The
+        progress of a new application belongs to `user`. Branches that are not `permitted` count as unknown. Raises
+        NOT_FOUND for an unknown winner, ILLEGAL_STATE for a winner that is not prepared, and LIMIT_EXCEEDED if the user
+        has too many applications.
         """
         engine = self._engine
         known = [b for b in self._registry.by_xid.values() if b.xid.gtrid == gtrid and b.xid.format_id == format_id]
-        if vhost is not None:
-            known = [branch for branch in known if branch.vhost == vhost]
+        if permitted is not None:
+            known = list(filter(permitted, known))
         by_name = {branch.xid.bqual: branch for branch in known}
-        done, lsn = self._progress.get(application, (-1, 0))
+        progress = self.progress.find(application)
+        done, lsn = (NOTHING_DECIDED, 0) if progress is None else (progress.epoch, progress.lsn)
         chosen: list[XaBranch] = []
         if epoch > done:
             for bqual in dict.fromkeys(winners):
@@ -251,6 +260,9 @@ class Coordinator:
         if epoch <= done and not prepared:
             self._drop(losers, lsn)
             return XaResult(XaStatus.OK, lsn)
+        if application:
+            self.progress.check_claim(application, user)
+            self.progress.claim(application, user)
 
         def write(found: list[Operations]) -> list[list[int]]:
             committed = [(branch.number, operations) for branch, operations in zip(chosen, found, strict=True)]
@@ -262,7 +274,7 @@ class Coordinator:
         returned = resolve(engine, chosen, write)
         lsn = engine.log.end_lsn
         if application:
-            self._progress[application] = (max(epoch, done), lsn)
+            self.progress.reached(application, max(epoch, done), lsn)
         for branch in chosen:
             branch.step(Input.COMMIT)
             discard(engine, branch)
@@ -288,11 +300,6 @@ class Coordinator:
                 branch.undo()
                 self._registry.over(branch)
 
-    def progress(self, application: str) -> int | None:
-        """Return the last epoch that was decided, or None. An answer that names it must wait for `log.end_lsn`."""
-        found = self._progress.get(application)
-        return None if found is None else found[0]
-
     # -- rolled-back branches
 
     def _return_later(self, branch: XaBranch, lsn: int) -> None:
@@ -309,17 +316,11 @@ class Coordinator:
             branch.undo()
             self._registry.let_go(branch)
 
-    # -- recovery and snapshots
-
-    def restore_progress(self, application: str, epoch: int) -> None:
-        """Take over an application's progress from a record."""
-        if application:
-            self._progress[application] = (epoch, 0)
+    # -- snapshots
 
     def records(self) -> Iterator[tuple[Kind, list[bytes]]]:
         """Return the records of a snapshot that rebuild branches and progress after a restart."""
-        for application, (epoch, _) in self._progress.items():
-            yield Kind.PROGRESS, [encode_change(application=application, epoch=epoch)]
+        yield from self.progress.records()
         for branch in self._registry.by_xid.values():
             if branch.state in IN_DOUBT:
                 yield Kind.PREPARE, captured(branch)

@@ -35,12 +35,13 @@ class Demarcations:
         limits: Limits,
         owner: str = "",
         vhost: str = "",
+        user: str = "",
     ) -> tuple[XaResult, XaBranch | None]:
         """Associate `worker` with `xid`. Its work is enlisted in the branch that is returned.
 
         If the branch to join has timed out, the result is RB_TIMEOUT without a branch. Raises LIMIT_EXCEEDED when
-        there are too many branches, and the errors of the class. A branch belongs to the virtual host in which it
-        began.
+        the user has too many branches, and the errors of the class. A branch belongs to the virtual host in which it
+        began, and to the user that began it.
         """
         if join and resume:
             raise BrokerError(Condition.COMMAND_INVALID, "join and resume do not go together")
@@ -52,7 +53,7 @@ class Demarcations:
                 raise unknown(xid)
             self._check_free(at_work, xid)
             after = associated(Association.NOT_ASSOCIATED, given, str(xid))
-            branch = self._registry.begin(xid, limits, owner, vhost)
+            branch = self._registry.begin(xid, limits, owner, vhost, user)
         else:
             if given is Demarcation.START:
                 raise BrokerError(Condition.NOT_ALLOWED, f"xid {xid} is already known; join or resume it")

@@ -15,8 +15,10 @@ from escrowmq.core.records.blocks import encode_block
 from escrowmq.core.records.branches import (
     ADDRESS,
     Item,
+    Owner,
     Prepared,
     SettlementItem,
+    encode_owner,
     encode_prepare,
     encode_settlement,
     run_head,
@@ -84,6 +86,7 @@ class Preparation:
             else:
                 heads.append(None)
         items += settlement_items(branch)
+        items.append(owner_item(branch))
         parts, offsets = encode_prepare(head_of(branch, State.PREPARED, engine.now), items)
         lsn = log.append(Kind.PREPARE, *parts)
         branch.prepared_at = engine.now
@@ -130,6 +133,11 @@ def head_of(branch: XaBranch, state: State, prepared_at: int) -> Prepared:
     )
 
 
+def owner_item(branch: XaBranch) -> tuple[Item, Sequence[bytes]]:
+    """Return the item that says whom the branch belongs to."""
+    return encode_owner(Owner(branch.user, branch.concerns.complete, tuple(branch.concerns.names)))
+
+
 def settlement_items(branch: XaBranch) -> Iterator[tuple[Item, Sequence[bytes]]]:
     """Yield items for the settled messages that survive a restart."""
     for settlement in branch.settlements:
@@ -150,7 +158,7 @@ def captured(branch: XaBranch) -> list[bytes]:
     """Return the branch's record for a snapshot. It holds the addresses of its blocks, or for a decided branch only the
     decision.
     """
-    items: list[tuple[Item, Sequence[bytes]]] = []
+    items: list[tuple[Item, Sequence[bytes]]] = [owner_item(branch)]
     if branch.state is not State.PREPARED:  # its locked messages are back in their queues after a restart
         return encode_prepare(head_of(branch, branch.state, branch.prepared_at), items)[0]
     for run in branch.runs:

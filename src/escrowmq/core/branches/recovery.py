@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from escrowmq.core.branches.branch import Settlement, State
@@ -83,6 +84,8 @@ class FoundBranches:
         queues = {queue.ident: queue for queue in broker.directory.durable_queues()}
         for number, found in self._found.items():
             branch = self._branches[number]
+            if found.belongs is None:
+                _infer_concerns(branch, found, queues)
             for item in found.reservations:
                 queue = queues.get(item.queue)
                 reservation = None if queue is None else queue.reservations.get(item.group)
@@ -103,6 +106,15 @@ class FoundBranches:
                     )
                 )
                 promise_room(broker.engine, branch.runs[-1])
+                if found.belongs is None:
+                    branch.concern(block.envelope.exchange, targets)
+
+
+def _infer_concerns(branch: XaBranch, found: Prepared, queues: Mapping[int, Queue]) -> None:
+    """Note the queues that the branch settles, from a record of a version that did not name them."""
+    for ident in (*(item.queue for item in found.settlements), *(item.queue for item in found.reservations)):
+        if ident in queues:
+            branch.concerns.add("queue", queues[ident].name, "read")
 
 
 def _within(references: Backlog, ranges: list[Range]) -> list[Reference]:

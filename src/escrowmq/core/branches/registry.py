@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from escrowmq.core.access.owned import Concerns
 from escrowmq.core.branches.association import Association, Worker
 from escrowmq.core.branches.branch import Input, Limits, State
+from escrowmq.core.branches.shares import Shares, UserLimits
 from escrowmq.core.branches.watch import Watch
 from escrowmq.core.branches.xa import BranchView
 from escrowmq.core.branches.xa_branch import DEFAULT_TIMEOUT, XaBranch
@@ -21,10 +23,9 @@ if TYPE_CHECKING:
     from escrowmq.core.ports import Holder
     from escrowmq.core.records.branches import Prepared
 
-MAX_BRANCHES: Final = 10_000
-"""Maximum number of branches that have not ended; further ones are refused."""
 MAX_OVERDUE: Final = 10_000
-"""Maximum number of timed-out branches kept for their transaction managers; the oldest are forgotten first."""
+"""Maximum number of timed-out branches of one user that are kept for its transaction manager; the oldest are forgotten
+first."""
 REMEMBER_MS: Final = 30 * 60_000
 """How long a timed-out branch stays known."""
 IN_DOUBT: Final = frozenset((State.PREPARED, State.HEURISTIC_COMMITTED, State.HEURISTIC_ROLLED_BACK))
@@ -46,13 +47,13 @@ class Registry:
     ended its association.
     """
 
-    def __init__(self, engine: Host, transactions: Transactions, *, max_branches: int = MAX_BRANCHES) -> None:
-        self.max_branches = max_branches
+    def __init__(self, engine: Host, transactions: Transactions) -> None:
+        self.limits = UserLimits()
         self.workers: dict[Worker, dict[XaBranch, None]] = {}
         self._engine = engine
         self._transactions = transactions
         self._branches: dict[Xid, XaBranch] = {}
-        self._overdue: dict[Xid, None] = {}
+        self._shares = Shares()
 
     @property
     def by_xid(self) -> Mapping[Xid, XaBranch]:
@@ -76,35 +77,45 @@ class Registry:
         if branch is not None and branch.vhost != vhost:
             raise unknown(xid)
 
-    def recover(self, vhost: str | None = None) -> list[Xid]:
-        """Return the xids of all branches (of a virtual host) that are in doubt, or that an operator decided and that
-        are not forgotten yet (DTX-10).
+    def in_doubt(self, vhost: str | None = None) -> list[XaBranch]:
+        """Return all branches (of a virtual host) that are in doubt, or that an operator decided and that are not
+        forgotten yet (DTX-10).
         """
         return [
-            xid for xid, branch in self._branches.items() if branch.state in IN_DOUBT and vhost in {None, branch.vhost}
+            branch for branch in self._branches.values() if branch.state in IN_DOUBT and vhost in {None, branch.vhost}
         ]
 
-    def begin(self, xid: Xid, limits: Limits, owner: str, vhost: str) -> XaBranch:
-        """Begin a branch. Raises LIMIT_EXCEEDED if there are too many."""
-        if len(self._branches) - len(self._overdue) >= self.max_branches:
-            raise BrokerError(Condition.LIMIT_EXCEEDED, f"there are {self.max_branches} transaction branches already")
+    def recover(self, vhost: str | None = None) -> list[Xid]:
+        """Return the xids of `in_doubt`."""
+        return [branch.xid for branch in self.in_doubt(vhost)]
+
+    def begin(self, xid: Xid, limits: Limits, owner: str, vhost: str, user: str = "") -> XaBranch:
+        """Begin a branch of `user`. Raises LIMIT_EXCEEDED if the user has too many. `owner` is for operators."""
+        self._shares.check_open(user, self.limits.branches)
         number, now = self._transactions.next_number(), self._engine.now
-        branch = self._branch(number, xid, limits, now, owner, vhost)
+        branch = self._branch(number, xid, limits, now, owner, vhost, user)
+        self._shares.begin(branch)
         branch.timeout = branch.bounded(DEFAULT_TIMEOUT)
         self._arm(branch)
         return branch
 
     def restore(self, found: Prepared, xid: Xid) -> XaBranch:
         """Restore a branch from a PREPARE record, without its work."""
-        branch = self._branch(found.number, xid, Limits(), found.started, found.owner, found.vhost)
+        user = found.belongs.user if found.belongs is not None else ""
+        branch = self._branch(found.number, xid, Limits(), found.started, found.owner, found.vhost, user)
+        if found.belongs is not None:
+            branch.concerns = Concerns.restored(found.belongs.concerns, complete=found.belongs.complete)
         branch.state = State(found.state)
+        self._shares.prepare(branch)
         branch.timeout = found.timeout
         branch.prepared_at = found.time
         if branch.state is not State.PREPARED:
             self.let_go(branch)
         return branch
 
-    def _branch(self, number: int, xid: Xid, limits: Limits, started: int, owner: str, vhost: str) -> XaBranch:
+    def _branch(
+        self, number: int, xid: Xid, limits: Limits, started: int, owner: str, vhost: str, user: str
+    ) -> XaBranch:
         watch = Watch(self._engine.deadlines, 0, _never)  # its age counts from the branch's start, not its first work
         watch.start(started)
         branch = XaBranch(
@@ -114,6 +125,7 @@ class Registry:
             watch,
             started=started,
             owner=owner,
+            user=user,
             vhost=vhost,
             give_back=self._transactions.give_back,
         )
@@ -159,12 +171,22 @@ class Registry:
         branch.undo()
         engine = self._engine
         branch.deadline = engine.deadlines.set(engine.now + REMEMBER_MS, lambda: self.over(branch))
-        self._overdue[branch.xid] = None
-        if len(self._overdue) > MAX_OVERDUE:
-            self.over(self._branches[next(iter(self._overdue))])
+        if self._shares.expire(branch) > MAX_OVERDUE:
+            self.over(next(iter(self._shares.overdue[branch.user])))
         for worker, association in list(branch.associations.items()):
             if association is Association.ACTIVE:
                 worker.branch_expired(branch)
+
+    # -- prepared branches
+
+    def check_prepare(self, branch: XaBranch) -> None:
+        """Raises LIMIT_EXCEEDED if the branch's user has too many branches in doubt."""
+        self._shares.check_in_doubt(branch.user, self.limits.prepared_branches)
+
+    def prepared(self, branch: XaBranch) -> None:
+        """Note that the branch is prepared. Its timeout no longer applies."""
+        self._shares.prepare(branch)
+        self.disarm(branch)
 
     # -- the end
 
@@ -192,7 +214,7 @@ class Registry:
         """Forget the branch's xid."""
         self.disarm(branch)
         del self._branches[branch.xid]
-        self._overdue.pop(branch.xid, None)
+        self._shares.end(branch)
         for worker in branch.associations:
             engaged = self.workers[worker]
             del engaged[branch]

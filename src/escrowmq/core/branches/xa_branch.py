@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, overload
 
+from escrowmq.core.access.owned import Concerns
 from escrowmq.core.branches.association import Association
 from escrowmq.core.branches.branch import Limits, Publication, Settlement, State, TransactionBranch
 from escrowmq.core.records.references import Reference
@@ -75,7 +76,7 @@ class PreparedRun:
 
 
 class XaBranch(TransactionBranch):
-    """A branch that has an xid.
+    """A branch that has an xid. It belongs to `user` (`access.owned`).
 
     `associations` holds the association of each worker; `runs` holds the published messages once the branch is
     prepared. An answer that reveals the branch's present state waits for a sync up to `lsn`.
@@ -83,6 +84,7 @@ class XaBranch(TransactionBranch):
 
     __slots__ = (
         "associations",
+        "concerns",
         "deadline",
         "lsn",
         "owner",
@@ -90,6 +92,7 @@ class XaBranch(TransactionBranch):
         "runs",
         "started",
         "timeout",
+        "user",
         "vhost",
         "xid",
     )
@@ -103,12 +106,15 @@ class XaBranch(TransactionBranch):
         *,
         started: int,
         owner: str,
+        user: str,
         vhost: str,
         give_back: Callable[[Settlement], None],
     ) -> None:
         super().__init__(number, limits, watch, give_back)
         self.xid = xid
         self.owner = owner[:MAX_OWNER]
+        self.user = user
+        self.concerns = Concerns()
         self.vhost = vhost
         self.started = started
         self.prepared_at = 0
@@ -124,6 +130,10 @@ class XaBranch(TransactionBranch):
         Raises LIMIT_EXCEEDED over the limits (TX-13); the branch can only be rolled back then.
         """
         if self.state not in UNDONE:
+            if isinstance(work, Settlement):
+                self.concerns.add("queue", work.consumer.queue.name, "read")
+            else:
+                self.concern(work.envelope.exchange, work.queues)
             super().enlist(work)
         elif isinstance(work, Settlement):
             self.take_back(work)
@@ -131,7 +141,19 @@ class XaBranch(TransactionBranch):
     def settle_reservation(self, work: ReservationSettlement) -> None:
         """Enlist the settlement as in any branch, but ignore it if the branch can only be rolled back."""
         if self.state not in UNDONE:
+            self.concerns.add("queue", work.reservation.queue.name, "read")
             super().settle_reservation(work)
+
+    def concern(self, exchange: str, queues: Sequence[Queue]) -> None:
+        """Note that the branch publishes. The default exchange leads to every queue, so the queues count there."""
+        self.concerns.add("exchange", exchange, "write")
+        if not exchange:
+            for queue in queues:
+                self.concerns.add("queue", queue.name, "write")
+
+    @property
+    def title(self) -> str:
+        return f"transaction branch {self.xid}"
 
     def bounded(self, timeout: int) -> int:
         """Return the timeout, in seconds, for a requested one (0: any). It does not exceed the branch's limits."""

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.records.blocks import BLOCK
+from escrowmq.core.records.changes import decode_change, encode_change
 from escrowmq.core.records.commits import decode_commit, encode_commit
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.publishing import encode_targets
@@ -49,6 +50,8 @@ class Item(IntEnum):
     """The same for what goes back to its place at commit; the outcome has no meaning."""
     HOLD = 5
     """A RELEASED payload: how far a hold is settled at commit."""
+    OWNER = 6
+    """The user that began the branch, and the queues and exchanges that its work concerns."""
 
 
 class RunItem(NamedTuple):
@@ -67,8 +70,19 @@ class SettlementItem(NamedTuple):
     requeue: bool
 
 
+class Owner(NamedTuple):
+    """The user that began a branch, and the rights that its work needs, as (kind, name, right) (`access.owned`)."""
+
+    user: str
+    complete: bool
+    concerns: Sequence[tuple[str, str, str]]
+
+
 class Prepared(NamedTuple):
-    """A branch, in a PREPARE record. Times are in milliseconds since the epoch, `timeout` in seconds."""
+    """A branch, in a PREPARE record. Times are in milliseconds since the epoch, `timeout` in seconds.
+
+    `belongs` is None in records of versions that did not know it.
+    """
 
     number: int
     state: int
@@ -81,6 +95,7 @@ class Prepared(NamedTuple):
     settlements: list[SettlementItem]
     reservations: Sequence[Released] = ()
     vhost: str = ""
+    belongs: Owner | None = None
 
 
 class Decided(NamedTuple):
@@ -126,6 +141,17 @@ def encode_settlement(item: SettlementItem) -> tuple[Item, list[bytes]]:
     return Item.REQUEUE if item.requeue else Item.SETTLEMENT, [payload]
 
 
+def encode_owner(owner: Owner) -> tuple[Item, list[bytes]]:
+    concerns = [list(concern) for concern in owner.concerns]
+    return Item.OWNER, [encode_change(user=owner.user, complete=owner.complete, concerns=concerns)]
+
+
+def _owner(data: Payload) -> Owner:
+    fields = decode_change(bytes(data))
+    concerns = [(kind, name, right) for kind, name, right in fields["concerns"]]
+    return Owner(fields["user"], fields["complete"], concerns)
+
+
 def decode_prepare(data: Payload, lsn: int = 0) -> Prepared:
     """The branch in a PREPARE record whose payload is at `lsn`."""
     number, state, started, time, timeout, xid, owner, vhost, items = PREPARE.unpack_from(data)
@@ -139,6 +165,7 @@ def decode_prepare(data: Payload, lsn: int = 0) -> Prepared:
     runs: list[RunItem] = []
     settlements: list[SettlementItem] = []
     reservations: list[Released] = []
+    belongs: Owner | None = None
     for _ in range(items):
         kind, size = ITEM.unpack_from(data, at)
         at += ITEM.size
@@ -150,8 +177,11 @@ def decode_prepare(data: Payload, lsn: int = 0) -> Prepared:
                 settlements.append(SettlementItem(*decode_settle(part), kind == Item.REQUEUE))
             case Item.HOLD:
                 reservations.append(decode_released(part))
+            case Item.OWNER:
+                belongs = _owner(part)
         at += size
-    return Prepared(number, state, started, time, timeout, name, label, runs, settlements, reservations, host)
+    work = (runs, settlements, reservations)
+    return Prepared(number, state, started, time, timeout, name, label, *work, host, belongs)
 
 
 def _run(data: Payload, lsn: int, *, addressed: bool) -> RunItem:

@@ -44,6 +44,8 @@ class Kind(IntEnum):
     RELEASED = 33
     DELIVERIES = 34
     MARKED = 35
+    PROGRESS_OWNED = 36
+    PROGRESS_RESET = 37
 
 
 RECORD_BYTES: Final = 1 << 30

@@ -27,7 +27,8 @@ class HeldRange(NamedTuple):
 class Held(NamedTuple):
     """Messages of a queue that belong to `group` from now on: the first of `ranges` has the number `first`.
 
-    `copies` says where content lies that the log did not have till then.
+    `copies` says where content lies that the log did not have till then. `user` is empty in records of versions that
+    did not know it.
     """
 
     queue: int
@@ -36,6 +37,7 @@ class Held(NamedTuple):
     first: int
     ranges: list[HeldRange]
     copies: list[Reference]
+    user: str = ""
 
 
 class Released(NamedTuple):
@@ -52,7 +54,8 @@ def encode_held(held: Held) -> list[bytes]:
     name = held.group.encode("utf-8", "surrogatepass")
     head = _HELD.pack(held.queue, len(name), held.settled, held.first, len(held.ranges), len(held.copies))
     ranges = b"".join([_RANGE.pack(*each) for each in held.ranges])
-    return [head, name, ranges, b"".join([_COPY.pack(*each) for each in held.copies])]
+    copies = b"".join([_COPY.pack(*each) for each in held.copies])
+    return [head, name, ranges, copies, held.user.encode("utf-8", "surrogatepass")]
 
 
 def decode_held(data: Payload) -> Held:
@@ -63,7 +66,8 @@ def decode_held(data: Payload) -> Held:
     ranges = [HeldRange(*_RANGE.unpack_from(data, at + i * _RANGE.size)) for i in range(number)]
     at += number * _RANGE.size
     copies = [Reference(*_COPY.unpack_from(data, at + i * _COPY.size)) for i in range(copied)]
-    return Held(queue, group, settled, first, ranges, copies)
+    user = bytes(data[at + copied * _COPY.size :]).decode("utf-8", "surrogatepass")
+    return Held(queue, group, settled, first, ranges, copies, user)
 
 
 def encode_released(queue: int, group: str, settled: int, first: int) -> bytes:

@@ -83,6 +83,8 @@ class Recovery:
             Kind.HEURISTIC: self._heuristic,
             Kind.DECIDE: self._decide,
             Kind.PROGRESS: self._progress,
+            Kind.PROGRESS_OWNED: self._progress_owned,
+            Kind.PROGRESS_RESET: self._progress_reset,
             Kind.COUNTERS: self._counters,
             Kind.QUEUE_DELETED: self._queue_deleted,
         }
@@ -142,7 +144,7 @@ class Recovery:
 
     def _decide(self, lsn: int, payload: Payload) -> None:
         decided = decode_decide(payload)
-        self._broker.coordinator.restore_progress(decided.application, decided.epoch)
+        self._broker.coordinator.progress.restore(decided.application, decided.epoch)
         for number in decided.rolled_back:
             self._branches.over(number)
         for number, operations in decided.committed:
@@ -150,7 +152,14 @@ class Recovery:
             self._do(lsn, operations)
 
     def _progress(self, lsn: int, payload: Payload) -> None:
-        self._broker.coordinator.restore_progress(**decode_change(payload))
+        fields = decode_change(payload)
+        self._broker.coordinator.progress.restore(fields["application"], fields["epoch"], fields.get("user", ""))
+
+    def _progress_owned(self, lsn: int, payload: Payload) -> None:
+        self._broker.coordinator.progress.restore_owner(**decode_change(payload))
+
+    def _progress_reset(self, lsn: int, payload: Payload) -> None:
+        self._broker.coordinator.progress.restore_reset(**decode_change(payload))
 
     def _counters(self, lsn: int, payload: Payload) -> None:
         fields = decode_change(payload)

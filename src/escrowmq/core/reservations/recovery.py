@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 class _Group:
     """One group as found in the records: the settled numbers, and the messages that it holds from number `first` on."""
 
-    __slots__ = ("end", "first", "ranges", "settled")
+    __slots__ = ("end", "first", "holder", "ranges", "settled")
 
     def __init__(self, settled: int, first: int) -> None:
         self.settled = settled
         self.first = self.end = first
         self.ranges: list[HeldRange] = []
+        self.holder = ""
 
 
 class FoundReservations:
@@ -40,6 +41,7 @@ class FoundReservations:
         group = self._groups.get(held.group)
         if group is None:
             group = self._groups[held.group] = _Group(held.settled, held.first)
+        group.holder = held.user
         group.ranges += held.ranges
         group.end += sum([each.length for each in held.ranges])
         self._copies += held.copies
@@ -78,7 +80,7 @@ class FoundReservations:
         """
         held: list[tuple[int, int]] = []
         for name, group in self._groups.items():
-            reservation = queue.reservations[name] = Reservation(queue, name, group.settled, group.first)
+            reservation = queue.reservations[name] = Reservation(queue, name, group.settled, group.first, group.holder)
             for first, length, deliveries in group.ranges:
                 held.append((first, length))
                 found = Backlog.of(*references.within(first, length))

@@ -35,7 +35,7 @@ COPY_BYTES: Final = 8 << 20
 STEP: Final = 1000
 """Number of parts that are taken together."""
 GROUPS: Final = 1000
-"""Maximum number of groups that one queue remembers."""
+"""Maximum number of groups of one user that one queue remembers."""
 BULK_BYTES: Final = 4 << 20
 """Default for the bytes of bodies in a batch."""
 MOST_BULK_BYTES: Final = 64 << 20
@@ -79,14 +79,15 @@ class Reservations:
 
     # -- reserving
 
-    def reserve(self, queue: Queue, group: str, most: int = 0, until: int = 0) -> ReservationState:
+    def reserve(self, queue: Queue, group: str, most: int = 0, until: int = 0, *, user: str = "") -> ReservationState:
         """Reserve `most` further messages or, with `until`, as many as are needed for the reservation to end there.
+        The reservation then belongs to `user`.
 
         The call may reserve fewer, because the queue has no more or the limit of one call is reached. With neither
         argument nothing changes. The `lsn` of the result also covers everything reserved before.
 
         Raises PRECONDITION_FAILED for a stream, ACCESS_REFUSED if a consumer uses the queue exclusively, and
-        LIMIT_EXCEEDED for too many groups.
+        LIMIT_EXCEEDED if the user has too many groups.
         """
         if queue.is_stream:
             raise BrokerError(
@@ -104,19 +105,20 @@ class Reservations:
             most = until - (1 if reservation is None else reservation.end)
         count = 0
         if most > 0 and queue.ready:
-            count = self._extend(queue, group, most)
+            count = self._extend(queue, group, most, user)
             reservation = queue.reservations.get(group)
         if reservation is None:
             return ReservationState(1, 1, 0, 1, 0)
         lsn = self._engine.log.end_lsn if queue.durable else 0
         return ReservationState(reservation.first, reservation.end, count, reservation.settled, lsn)
 
-    def _extend(self, queue: Queue, group: str, most: int) -> int:
+    def _extend(self, queue: Queue, group: str, most: int, user: str) -> int:
         reservation = queue.reservations.get(group)
-        if reservation is None and len(queue.reservations) >= GROUPS:
+        if reservation is None and sum(each.holder == user for each in queue.reservations.values()) >= GROUPS:
             raise BrokerError(
                 Condition.LIMIT_EXCEEDED,
-                f"queue '{queue.name}' in vhost '{queue.vhost}' remembers {GROUPS} groups, which is the limit",
+                f"queue '{queue.name}' in vhost '{queue.vhost}' remembers {GROUPS} groups of user '{user}', which is "
+                "the limit",
             )
         copies: list[Reference] = []
         taken: list[tuple[Backlog, int]] = []
@@ -129,6 +131,8 @@ class Reservations:
             return 0
         if reservation is None:
             reservation = queue.reservations[group] = Reservation(queue, group)
+        if not len(reservation):
+            reservation.holder = user
         queue.change()
         first = reservation.end
         for references, deliveries in taken:
@@ -137,7 +141,7 @@ class Reservations:
         queue.delivered_below = max(queue.delivered_below, below)
         if queue.durable:
             ranges = joined([each for references, deliveries in taken for each in _ranges(references, deliveries)])
-            held = Held(queue.ident, group, reservation.settled, first, ranges, copies)
+            held = Held(queue.ident, group, reservation.settled, first, ranges, copies, reservation.holder)
             self._engine.log.append(Kind.HELD, *encode_held(held))
             queue.delivered_recorded = max(queue.delivered_recorded, below)
         return reservation.end - first

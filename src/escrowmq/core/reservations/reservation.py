@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from itertools import accumulate, chain, repeat
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from escrowmq.core.access.owned import Concerns
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.backlog import Backlog
 from escrowmq.core.queues.outcome import Outcome
@@ -125,13 +126,15 @@ class Reservation:
 
     Numbers below `settled` were accepted; numbers from `settled` to `first` - 1 were released. `pledged` maps the
     branch numbers of prepared transactions to the number below which they settle messages of this reservation.
+    `holder` is the user that reserved messages last; the reservation belongs to that user while it holds messages.
     """
 
-    __slots__ = ("end", "first", "group", "parts", "pledged", "queue", "releases", "settled")
+    __slots__ = ("end", "first", "group", "holder", "parts", "pledged", "queue", "releases", "settled")
 
-    def __init__(self, queue: Queue, group: str, settled: int = 1, first: int = 1) -> None:
+    def __init__(self, queue: Queue, group: str, settled: int = 1, first: int = 1, holder: str = "") -> None:
         self.queue = queue
         self.group = group
+        self.holder = holder
         self.parts: list[Part] = []
         self.settled = settled
         self.first = self.end = first
@@ -144,6 +147,24 @@ class Reservation:
     def __len__(self) -> int:
         """Return the number of messages held."""
         return self.end - self.first
+
+    @property
+    def user(self) -> str:
+        """The owner (`access.owned`); empty while the reservation holds no messages."""
+        return self.holder if len(self) else ""
+
+    @property
+    def concerns(self) -> Concerns | None:
+        """Without an owner, the reservation is open to every user that may read the queue."""
+        if self.user:
+            return None
+        concerns = Concerns()
+        concerns.add("queue", self.queue.name, "read")
+        return concerns
+
+    @property
+    def title(self) -> str:
+        return f"the messages of queue '{self.queue.name}' that group '{self.group}' holds"
 
     def add(self, references: Backlog, deliveries: int) -> None:
         """Add messages, which get the next numbers."""
@@ -208,10 +229,11 @@ class Reservation:
 class ReservedColumns:
     """A quick copy of a reservation for a snapshot, which is encoded as a record later."""
 
-    __slots__ = ("_group", "_numbers", "_parts", "_queue")
+    __slots__ = ("_group", "_holder", "_numbers", "_parts", "_queue")
 
     def __init__(self, reservation: Reservation) -> None:
         self._queue, self._group = reservation.queue.ident, reservation.group
+        self._holder = reservation.holder
         self._numbers = reservation.settled, reservation.first
         self._parts = [
             (part.firsts[part.begin :], part.counts[part.begin :], part.deliveries[part.begin :])
@@ -221,7 +243,7 @@ class ReservedColumns:
     def held(self) -> Held:
         """Return the content of the record."""
         ranges = joined(each for part in self._parts for each in map(HeldRange, *part))
-        return Held(self._queue, self._group, *self._numbers, ranges, [])
+        return Held(self._queue, self._group, *self._numbers, ranges, [], self._holder)
 
 
 class ReservationSettlement:

@@ -55,6 +55,7 @@ class Channel:
         self.number = number
         self.broker: Broker = connection.broker
         self.vhost: VirtualHost[Queue] = connection.vhost
+        self.door = connection.door
         self.closing = False
         self.flow = True
         self.prefetch = 0

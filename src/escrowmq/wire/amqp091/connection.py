@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from escrowmq.core.access.door import Door
 from escrowmq.core.broker import Broker
 from escrowmq.core.queues.queue import Queue, Session
 from escrowmq.core.topology.vhost import VirtualHost
@@ -32,6 +33,7 @@ class Connection:
         self.state = State.HEADER
         self.session = Session(self.label)
         self.vhost: VirtualHost[Queue]
+        self.door: Door  # every operation passes it; known with the virtual host
         self.frame_max: int = codes.FRAME_MIN_SIZE
         self.most_body = 0  # the longest body that fits into one frame and is not too large for a message
         self.channel_max = 0

@@ -34,6 +34,7 @@ class Demarcation:
             resume=resume,
             limits=connection.limits.transaction,
             vhost=channel.vhost.name,
+            user=connection.user,
             owner=f"{connection.user} from {connection.label}, channel {channel.number}",
         )
         channel.branch = branch

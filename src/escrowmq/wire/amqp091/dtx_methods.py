@@ -2,8 +2,10 @@
 
 A channel works for branches after `dtx-demarcation.select`; any channel may ask for their outcomes. A refusal closes
 the channel and never the connection, even with a code that closes the connection elsewhere. A branch is known only in
-the virtual host in which it began. There, every user that may connect may ask for its outcome, because a transaction
-manager that recovers need not be the user that did the work.
+the virtual host in which it began. There, its owner, administrators, and users whose permissions cover all of its
+queues and exchanges may work for it and ask for its outcome: a transaction manager that recovers need not be the user
+that did the work. Others are told 403, and not that the branch is unknown, because a transaction manager takes the
+latter as the end of the branch.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from escrowmq.core.access.table import Operation
 from escrowmq.core.branches.xid import Xid
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.wire.amqp091 import codes, spec
@@ -46,7 +49,13 @@ def start(channel: Channel, method: spec.DtxDemarcationStart) -> None:
     demarcation = _demarcation(channel)
     if method.join and method.resume:
         raise BrokerError(Condition.COMMAND_INVALID, "join and resume exclude each other")
-    xid = Xid.decode(method.xid) if not method.join and not method.resume else _known(channel, method.xid)
+    if method.join:
+        xid = _known(channel, method.xid, Operation.JOIN_BRANCH)
+    elif method.resume:
+        xid = _known(channel, method.xid, Operation.LEAVE_BRANCH)
+    else:
+        channel.door.check(Operation.START_BRANCH)
+        xid = Xid.decode(method.xid)
     status = demarcation.start(xid, join=method.join, resume=method.resume)
     channel.send(spec.DtxDemarcationStartOk(status))
 
@@ -56,7 +65,9 @@ def end(channel: Channel, method: spec.DtxDemarcationEnd) -> None:
     demarcation = _demarcation(channel)
     if method.fail and method.suspend:
         raise BrokerError(Condition.COMMAND_INVALID, "fail and suspend exclude each other")
-    status = demarcation.end(_known(channel, method.xid), fail=method.fail, suspend=method.suspend)
+    status = demarcation.end(
+        _known(channel, method.xid, Operation.LEAVE_BRANCH), fail=method.fail, suspend=method.suspend
+    )
     channel.send(spec.DtxDemarcationEndOk(status))
 
 
@@ -71,42 +82,46 @@ def _demarcation(channel: Channel) -> Demarcation:
 
 def prepare(channel: Channel, method: spec.DtxCoordinationPrepare) -> None:
     """DTX-8."""
-    xid = _known(channel, method.xid)
+    xid = _known(channel, method.xid, Operation.PREPARE_BRANCH)
     _answer(channel, xid, spec.DtxCoordinationPrepareOk, _coordinator(channel).prepare(xid))
 
 
 def commit(channel: Channel, method: spec.DtxCoordinationCommit) -> None:
     """Commit a branch (DTX-9). Unroutable messages are returned to the committing channel, before the answer: the
-    publisher may be long gone (TX-7).
+    publisher may be long gone (TX-7). They are not returned to a user who may commit only as an administrator.
     """
-    xid = _known(channel, method.xid)
+    xid = _known(channel, method.xid, Operation.COMMIT_BRANCH)
+    branch = channel.broker.branches.by_xid.get(xid)
+    entitled = branch is not None and channel.door.covers(branch)
     result = _coordinator(channel).commit(xid, one_phase=method.one_phase)
-    for publication in result.returned:
-        channel.send_returns(publication.envelope, publication.contents, result.lsn)
+    if entitled:
+        for publication in result.returned:
+            channel.send_returns(publication.envelope, publication.contents, result.lsn)
     _answer(channel, xid, spec.DtxCoordinationCommitOk, result)
 
 
 def rollback(channel: Channel, method: spec.DtxCoordinationRollback) -> None:
     """DTX-9, DTX-14."""
-    xid = _known(channel, method.xid)
+    xid = _known(channel, method.xid, Operation.ROLL_BACK_BRANCH)
     _answer(channel, xid, spec.DtxCoordinationRollbackOk, _coordinator(channel).rollback(xid))
 
 
 def forget(channel: Channel, method: spec.DtxCoordinationForget) -> None:
     """DTX-10."""
-    lsn = _coordinator(channel).forget(_known(channel, method.xid))
+    lsn = _coordinator(channel).forget(_known(channel, method.xid, Operation.FORGET_BRANCH))
     channel.send(spec.DtxCoordinationForgetOk(), lsn)
 
 
 def recover(channel: Channel, method: spec.DtxCoordinationRecover) -> None:
-    """Report the branches in doubt (DTX-10). One answer has as many xids as fit into a frame. Further requests return
-    the rest, and finally none.
+    """Report the branches in doubt that the user may see (DTX-10). One answer has as many xids as fit into a frame.
+    Further requests return the rest, and finally none.
 
     The answer waits for the disk for the same reason as in `on_channel`: a branch that it does not name has been
     decided.
     """
     if method.startscan:
-        channel.scan = channel.broker.branches.recover(channel.vhost.name)
+        found = channel.broker.branches.in_doubt(channel.vhost.name)
+        channel.scan = [branch.xid for branch in found if channel.door.allows(Operation.LIST_BRANCH, branch=branch)]
     scan = channel.scan
     if scan is None:
         raise BrokerError(Condition.COMMAND_INVALID, "no scan is open: set startscan in the first recover")
@@ -124,20 +139,25 @@ def recover(channel: Channel, method: spec.DtxCoordinationRecover) -> None:
 
 def set_timeout(channel: Channel, method: spec.DtxCoordinationSetTimeout) -> None:
     """DTX-12."""
-    channel.broker.branches.set_timeout(_known(channel, method.xid), method.timeout)
+    channel.broker.branches.set_timeout(_known(channel, method.xid, Operation.SET_TIMEOUT), method.timeout)
     channel.send(spec.DtxCoordinationSetTimeoutOk())
 
 
 def get_timeout(channel: Channel, method: spec.DtxCoordinationGetTimeout) -> None:
     """DTX-12."""
-    seconds = channel.broker.branches.get_timeout(_known(channel, method.xid))
+    seconds = channel.broker.branches.get_timeout(_known(channel, method.xid, Operation.GET_TIMEOUT))
     channel.send(spec.DtxCoordinationGetTimeoutOk(seconds))
 
 
-def _known(channel: Channel, data: bytes) -> Xid:
-    """Decode the xid. Raises INVALID_ARGUMENT, or NOT_FOUND if its branch belongs to another virtual host."""
+def _known(channel: Channel, data: bytes, operation: Operation) -> Xid:
+    """Decode the xid, and check that the user may do `operation` with its branch.
+
+    Raises INVALID_ARGUMENT, NOT_FOUND if the branch belongs to another virtual host, or ACCESS_REFUSED.
+    """
     xid = Xid.decode(data)
-    channel.broker.branches.check_vhost(xid, channel.vhost.name)
+    branches = channel.broker.branches
+    branches.check_vhost(xid, channel.vhost.name)
+    channel.door.check(operation, branch=branches.by_xid.get(xid))
     return xid
 
 

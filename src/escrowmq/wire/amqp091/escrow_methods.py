@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from escrowmq.core.access.table import Operation
+from escrowmq.core.branches.progress import application_key
+from escrowmq.core.branches.xid import Xid
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.wire.amqp091 import bulk, spec
 from escrowmq.wire.amqp091.dtx_methods import on_channel
@@ -15,6 +18,7 @@ from escrowmq.wire.amqp091.queue_methods import Handler, queue_named
 from escrowmq.wire.amqp091.table import FieldValue
 
 if TYPE_CHECKING:
+    from escrowmq.core.branches.xa_branch import XaBranch
     from escrowmq.core.queues.queue import Queue
     from escrowmq.wire.amqp091.channel import Channel
 
@@ -26,14 +30,16 @@ _MOST_EPOCH: Final = (1 << 63) - 1
 
 def hold(channel: Channel, method: spec.EscrowHold) -> None:
     """Hold a range of messages (PIPE-1). The answer waits for the disk, so it stays true after any crash."""
-    queue = _readable(channel, method.queue, method.group)
-    state = channel.broker.reservations.reserve(queue, method.group, method.most, method.until)
+    queue = _held(channel, method.queue, method.group, Operation.RESERVE)
+    state = channel.broker.reservations.reserve(
+        queue, method.group, method.most, method.until, user=channel.connection.user
+    )
     channel.send(spec.EscrowHoldOk(state.first, state.end, state.added, state.settled), state.lsn)
 
 
 def read(channel: Channel, method: spec.EscrowRead) -> None:
     """Read held messages. The answer's content has the form of class basic, so that any library can read it."""
-    queue = queue_named(channel, method.queue, "read")
+    queue = _of_group(channel, method.queue, method.group, Operation.READ_RESERVED)
     batch = channel.broker.reservations.read(queue, method.group, method.first, method.end, method.most_bytes)
     answer = method_frame(channel.number, spec.EscrowReadOk(batch.first, batch.next, len(batch.positions)))
     channel.connection.put_content(channel.number, answer, _NO_PROPERTIES, bulk.encode(batch))
@@ -43,7 +49,7 @@ def settle(channel: Channel, method: spec.EscrowSettle) -> None:
     """Settle a reservation: in the channel's transaction if it has one, else at once; then the answer waits for the
     disk.
     """
-    queue = _readable(channel, method.queue, method.group)
+    queue = _held(channel, method.queue, method.group, Operation.SETTLE_RESERVED)
     broker = channel.broker
     work = broker.reservations.settlement(queue, method.group, method.end)
     lsn = 0
@@ -55,7 +61,7 @@ def settle(channel: Channel, method: spec.EscrowSettle) -> None:
 
 
 def release(channel: Channel, method: spec.EscrowRelease) -> None:
-    queue = _readable(channel, method.queue, method.group)
+    queue = _held(channel, method.queue, method.group, Operation.RELEASE_RESERVED)
     count, lsn = channel.broker.reservations.release(queue, method.group)
     channel.send(spec.EscrowReleaseOk(count), lsn)
 
@@ -67,32 +73,57 @@ def describe(channel: Channel, method: spec.EscrowDescribe) -> None:
 
 def decide(channel: Channel, method: spec.EscrowDecide) -> None:
     """Decide a global transaction (PIPE-2). Unroutable messages are returned to the deciding channel, as with a
-    commit.
+    commit. Branches that the user may not decide count as unknown, also if their gtrid is the same.
     """
+    names = _winners(method)
+    if method.epoch > _MOST_EPOCH:
+        raise BrokerError(Condition.INVALID_ARGUMENT, "the epoch must be below 2^63")
+    key = application_key(channel.vhost.name, method.application)
+    coordinator, door = channel.broker.coordinator, channel.door
+    door.check(Operation.SET_PROGRESS, progress=coordinator.progress.find(key))
+    for name in names:
+        winner = channel.broker.branches.by_xid.get(Xid(method.format_id, method.gtrid, name))
+        if winner is not None and winner.vhost == channel.vhost.name:
+            door.check(Operation.DECIDE_BRANCH, branch=winner)
+    entitled = True
+
+    def permitted(branch: XaBranch) -> bool:
+        nonlocal entitled
+        if branch.vhost != channel.vhost.name or not door.allows(Operation.DECIDE_BRANCH, branch=branch):
+            return False
+        entitled = entitled and door.covers(branch)
+        return True
+
+    result = coordinator.decide(
+        method.gtrid,
+        method.format_id,
+        names,
+        application=key,
+        epoch=method.epoch,
+        user=channel.connection.user,
+        permitted=permitted,
+    )
+    if entitled:
+        for publication in result.returned:
+            channel.send_returns(publication.envelope, publication.contents, result.lsn)
+    channel.send(spec.EscrowDecideOk(result.status), result.lsn)
+
+
+def _winners(method: spec.EscrowDecide) -> list[bytes]:
     winners = method.winners.get("bqual")
     if not isinstance(winners, list) or set(method.winners) != {"bqual"}:
         raise BrokerError(Condition.INVALID_ARGUMENT, "winners must have one field, bqual, which is a list")
     names = [name.encode() if isinstance(name, str) else name for name in winners]
     if not all(isinstance(name, bytes) for name in names):
         raise BrokerError(Condition.INVALID_ARGUMENT, "branch qualifiers must be byte strings")
-    if method.epoch > _MOST_EPOCH:
-        raise BrokerError(Condition.INVALID_ARGUMENT, "the epoch must be below 2^63")
-    result = channel.broker.coordinator.decide(
-        method.gtrid,
-        method.format_id,
-        [name for name in names if isinstance(name, bytes)],
-        application=_named(channel, method.application),
-        epoch=method.epoch,
-        vhost=channel.vhost.name,
-    )
-    for publication in result.returned:
-        channel.send_returns(publication.envelope, publication.contents, result.lsn)
-    channel.send(spec.EscrowDecideOk(result.status), result.lsn)
+    return [name for name in names if isinstance(name, bytes)]
 
 
 def progress(channel: Channel, method: spec.EscrowProgress) -> None:
     """Report the last decided epoch. The answer waits for the disk, so the reported decision is final."""
-    epoch = channel.broker.coordinator.progress(_named(channel, method.application))
+    table, key = channel.broker.coordinator.progress, application_key(channel.vhost.name, method.application)
+    channel.door.check(Operation.GET_PROGRESS, progress=table.find(key))
+    epoch = table.epoch(key)
     channel.send(spec.EscrowProgressOk(epoch is not None, epoch or 0), channel.broker.log.end_lsn)
 
 
@@ -114,17 +145,19 @@ def list_(channel: Channel, method: spec.EscrowList) -> None:
     channel.send(spec.EscrowListOk({"name": found}))
 
 
-def _named(channel: Channel, application: str) -> str:
-    """The core's name for an application. It contains the virtual host, so equal names in two virtual hosts do not
-    clash.
-    """
-    return f"{channel.vhost.name}\0{application}" if application else ""
-
-
-def _readable(channel: Channel, name: str, group: str) -> Queue:
-    queue = queue_named(channel, name, "read")
+def _held(channel: Channel, name: str, group: str, operation: Operation) -> Queue:
+    queue = _of_group(channel, name, group, operation)
     if not group:
         raise BrokerError(Condition.INVALID_ARGUMENT, "the name of the group is empty")
+    return queue
+
+
+def _of_group(channel: Channel, name: str, group: str, operation: Operation) -> Queue:
+    """The queue, if the user may do `operation` with the messages of `group`. Raises ACCESS_REFUSED, and as
+    `queue_named`.
+    """
+    queue = queue_named(channel, name, "read")
+    channel.door.check(operation, queue=queue.name, reservation=queue.reservations.get(group))
     return queue
 
 

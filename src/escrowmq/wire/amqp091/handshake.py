@@ -7,6 +7,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
 
 from escrowmq import __version__
+from escrowmq.core.access.door import Door
 from escrowmq.core.conditions import BrokerError
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.errors import SyntaxFault
@@ -118,6 +119,7 @@ def open_vhost(connection: Connection, method: spec.ConnectionOpen) -> None:
     """The client names its virtual host."""
     try:
         connection.vhost = connection.login.enter(method.virtual_host)
+        connection.door = Door(connection.broker.access, connection.user, connection.vhost)
     except BrokerError as error:
         raise SyntaxFault(codes.NOT_ALLOWED, error.text) from None
     connection.state = State.RUNNING

@@ -361,7 +361,7 @@ class TestDecide:
         assert site.branches.views() == []
         again = site.restart()
         assert (again.contents("q"), again.contents("to")) == ([b"3", b"4"], [b"y", b"x"])
-        assert again.coordinator.progress("app") == 1
+        assert again.coordinator.progress.epoch("app") == 1
         assert again.branches.recover() == []
 
     def test_other_transactions_are_left_alone(self, site: XaSite) -> None:
@@ -381,18 +381,18 @@ class TestDecide:
         again.turn()
         assert again.waiting() == ([b"old 0", b"old 1"], [b"new"])
         assert again.branches.recover() == []
-        assert again.coordinator.progress("app") == 5
+        assert again.coordinator.progress.epoch("app") == 5
         end = again.journal.end_lsn
         assert again.coordinator.decide(b"global", 1, [b"two"], application="app", epoch=4).status is OK
         assert again.journal.end_lsn == end
-        assert again.restart().coordinator.progress("app") == 5
+        assert again.restart().coordinator.progress.epoch("app") == 5
 
     def test_applications_do_not_meet(self, site: XaSite) -> None:
         self.decide(site, epoch=3, application="a")
         self.decide(site, epoch=1, application="b")
         site.snapshot()
         again = site.restart()
-        assert [again.coordinator.progress(name) for name in "abc"] == [3, 1, None]
+        assert [again.coordinator.progress.epoch(name) for name in "abc"] == [3, 1, None]
 
     @pytest.mark.parametrize(("winner", "condition"), [(b"nobody", UNKNOWN), (b"two", STATE)])
     def test_nothing_happens_if_a_winner_cannot_win(self, site: XaSite, winner: bytes, condition: Condition) -> None:
@@ -402,7 +402,7 @@ class TestDecide:
             self.decide(site, b"one", winner)
         assert refused.value.condition is condition
         assert site.branches.recover() == [X]
-        assert site.coordinator.progress("app") is None
+        assert site.coordinator.progress.epoch("app") is None
         assert site.contents("to") == []
 
     def test_a_loser_that_is_still_at_work_is_told(self, site: XaSite) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from escrowmq.core.branches.branch import Limits
+from escrowmq.core.branches.shares import UserLimits
 from escrowmq.core.branches.xa import XaStatus
 from escrowmq.core.conditions import BrokerError, Condition
 from tests.unit.core.xa_site import OK, Channel, X, XaSite, Y
@@ -106,9 +107,9 @@ class TestDemarcation:
 
     @pytest.mark.rule("TX-13")
     def test_there_are_only_so_many(self, site: XaSite) -> None:
-        site.branches.max_branches = 1
+        site.branches.limits = UserLimits(branches=1)
         site.worked()
-        with pytest.raises(BrokerError, match="1 transaction branches already") as refused:
+        with pytest.raises(BrokerError, match="1 open transaction branches") as refused:
             site.demarcations.start(site.worker, Y, limits=Limits())
         assert refused.value.condition is Condition.LIMIT_EXCEEDED
         site.after(60_001)

@@ -103,7 +103,7 @@ class Life:
         queue, key = self.queue(name), (name, group)
         before = self.ends.get(key, 1)
         ready = len(self.queue(name).order)
-        state = self.site.broker.reservations.reserve(queue, group, **amount)
+        state = self.site.broker.reservations.reserve(queue, group, amount.get("most", 0), amount.get("until", 0))
         known = self.known.setdefault(key, {})
         assert state.end == before + state.added
         assert state.first == min(known, default=state.end if not state.added else before)

@@ -1,0 +1,101 @@
+"""The door between a client and the broker: it refuses every operation for which the user lacks a right (SEC-1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from escrowmq.core.access.table import TABLE, Need, Object, Operation, Right
+from escrowmq.core.conditions import BrokerError, Condition
+
+if TYPE_CHECKING:
+    from escrowmq.core.access.access import Access, Kind
+    from escrowmq.core.access.access import Right as NameRight
+    from escrowmq.core.access.owned import Concerns, Owned
+    from escrowmq.core.topology.vhost import VirtualHost
+
+ADMINISTRATOR: Final = "administrator"
+MONITORING: Final = "monitoring"
+_OWNED: Final = frozenset((Object.BRANCH, Object.PROGRESS, Object.RESERVATION))
+_PATTERNS: Final[dict[Right, NameRight]] = {
+    Right.CONFIGURE: "configure",
+    Right.WRITE: "write",
+    Right.READ: "read",
+}
+
+
+class Door:
+    """The operations of one user in one virtual host.
+
+    A user has the right to see and to decide an object if the user owns it, if the user's permissions cover all queues
+    and exchanges that it concerns, or if the user has the tag `administrator`. With the tag `monitoring` the user sees
+    it.
+    """
+
+    __slots__ = ("_access", "_vhost", "user")
+
+    def __init__(self, access: Access, user: str, vhost: VirtualHost[Any]) -> None:
+        self._access = access
+        self._vhost = vhost
+        self.user = user
+
+    def check(self, operation: Operation, **objects: str | Owned | None) -> None:
+        """Raises ACCESS_REFUSED if the table's needs for `operation` are not met.
+
+        `objects` has the name, or the object itself, for each need. None is an object that does not exist yet.
+        """
+        needs = TABLE.get(operation)
+        if needs is None:
+            raise BrokerError(Condition.ACCESS_REFUSED, f"the broker has no rule for the operation '{operation}'")
+        for need in needs:
+            self._check(need, objects)
+
+    def allows(self, operation: Operation, **objects: str | Owned | None) -> bool:
+        """Whether `check` would pass."""
+        try:
+            self.check(operation, **objects)
+        except BrokerError:
+            return False
+        return True
+
+    def covers(self, owned: Owned) -> bool:
+        """Whether the user may see the contents of `owned`: as its owner or by permissions, not by a tag."""
+        return owned.user == self.user or self._permitted(owned.concerns)
+
+    def _check(self, need: Need, objects: dict[str, Any]) -> None:
+        given = objects[need.object]
+        if need.object in _OWNED:
+            if given is not None and not self._has(given, need.right):
+                raise BrokerError(
+                    Condition.ACCESS_REFUSED,
+                    f"access to {given.title} in vhost '{self._vhost.name}' refused for user '{self.user}'",
+                )
+        elif need.object is Object.KEY:
+            self._check_key(objects[Object.EXCHANGE], given, _PATTERNS[need.right])
+        else:
+            kind: Kind = "queue" if need.object is Object.QUEUE else "exchange"
+            self._access.check(self.user, self._vhost.name, kind, given, _PATTERNS[need.right])
+
+    def _check_key(self, exchange: str, key: str, right: NameRight) -> None:
+        found = self._vhost.exchanges.get(exchange)
+        if found is not None and found.kind == "topic" and right != "configure":
+            self._access.check_topic(self.user, self._vhost.name, exchange, key, right)
+
+    def _has(self, owned: Owned, right: Right) -> bool:
+        if owned.user == self.user:
+            return True
+        user = self._access.users.get(self.user)
+        tags = user.tags if user is not None else ()
+        if ADMINISTRATOR in tags or (right is Right.SEE and MONITORING in tags):
+            return True
+        return self._permitted(owned.concerns)
+
+    def _permitted(self, concerns: Concerns | None) -> bool:
+        """Whether permissions cover `concerns`. A restriction of routing keys on one of the exchanges does not."""
+        if concerns is None or not concerns.complete or not concerns.names:
+            return False
+        access, vhost = self._access, self._vhost.name
+        return all(
+            access.allowed(self.user, vhost, name, right)
+            and not (kind == "exchange" and access.restricted(self.user, vhost, name))
+            for kind, name, right in concerns.names
+        )

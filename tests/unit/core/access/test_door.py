@@ -1,0 +1,109 @@
+"""The door refuses every operation for which a right is missing (SEC-1)."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.core.access.access import Access
+from escrowmq.core.access.door import Door
+from escrowmq.core.access.owned import Concerns
+from escrowmq.core.access.table import TABLE, Operation
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.queues.queue import Queue
+from escrowmq.core.topology.vhost import VirtualHost
+
+KEYS = {"exchange": "topic", "key": "k"}
+
+
+class Thing:
+    """An owned object that concerns the given queue and exchanges."""
+
+    title = "the thing"
+
+    def __init__(self, *exchanges: str, user: str = "owner", queue: str = "mine") -> None:
+        self.user = user
+        self.concerns: Concerns | None = Concerns()
+        if queue:
+            self.concerns.add("queue", queue, "read")
+        for exchange in exchanges:
+            self.concerns.add("exchange", exchange, "write")
+
+
+def door(user: str = "u", *, tags: tuple[str, ...] = (), topic: str = "") -> Door:
+    """A door for a user that may do everything with names of `mine`, and write to the exchange `topic`."""
+    access = Access()
+    access.add_vhost("/")
+    access.add_user(user, "", tags)
+    access.set_permission(user, "/", "^mine", "^(mine|topic)", "^mine")
+    vhost: VirtualHost[Queue] = VirtualHost("/")
+    vhost.declare_exchange("topic", "topic", durable=False)
+    vhost.declare_exchange("mine", "direct", durable=False)
+    if topic:
+        access.set_topic_permission(user, "/", "topic", topic, topic)
+    return Door(access, user, vhost)
+
+
+@pytest.mark.rule("SEC-1")
+def test_an_operation_without_a_rule_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("escrowmq.core.access.door.TABLE", {})
+    with pytest.raises(BrokerError, match="no rule for the operation 'publish'") as refused:
+        door().check(Operation.PUBLISH, **KEYS)
+    assert refused.value.condition is Condition.ACCESS_REFUSED
+
+
+@pytest.mark.rule("SEC-1")
+def test_every_operation_has_a_rule() -> None:
+    assert TABLE.keys() == set(Operation)
+
+
+@pytest.mark.rule("SEC-1")
+def test_names_are_compared_with_patterns() -> None:
+    door().check(Operation.CONSUME, queue="mine")
+    with pytest.raises(BrokerError, match="access to queue 'theirs'"):
+        door().check(Operation.CONSUME, queue="theirs")
+    with pytest.raises(BrokerError, match="access to exchange 'theirs'"):
+        door().check(Operation.BIND_EXCHANGE, destination="theirs", exchange="mine", key="")
+
+
+@pytest.mark.rule("SEC-1")
+def test_routing_keys_are_compared_with_topic_permissions() -> None:
+    assert door().allows(Operation.PUBLISH, **KEYS)
+    assert door(topic="^k$").allows(Operation.PUBLISH, **KEYS)
+    assert not door(topic="^other$").allows(Operation.PUBLISH, **KEYS)
+
+
+@pytest.mark.rule("SEC-2")
+@pytest.mark.parametrize(
+    ("made", "thing", "sees", "decides"),
+    [
+        pytest.param(door("owner"), Thing(queue="theirs"), True, True, id="owner"),
+        pytest.param(door(), Thing("topic"), True, True, id="covered"),
+        pytest.param(door(), Thing("theirs"), False, False, id="partly covered"),
+        pytest.param(door(topic="^k$"), Thing("topic"), False, False, id="restricted keys"),
+        pytest.param(door(), Thing(queue=""), False, False, id="no work"),
+        pytest.param(door(tags=("monitoring",)), Thing("theirs"), True, False, id="monitoring"),
+        pytest.param(door(tags=("administrator",)), Thing("theirs"), True, True, id="administrator"),
+        pytest.param(door(tags=("management",)), Thing("theirs"), False, False, id="another tag"),
+    ],
+)
+def test_rights_on_what_belongs_to_a_user(made: Door, thing: Thing, sees: bool, decides: bool) -> None:
+    assert made.allows(Operation.LIST_BRANCH, branch=thing) is sees
+    assert made.allows(Operation.COMMIT_BRANCH, branch=thing) is decides
+
+
+@pytest.mark.rule("SEC-2")
+def test_too_much_work_is_covered_by_no_permission() -> None:
+    thing = Thing()
+    assert thing.concerns is not None
+    thing.concerns.complete = False
+    assert not door().allows(Operation.COMMIT_BRANCH, branch=thing)
+    assert door("owner").allows(Operation.COMMIT_BRANCH, branch=thing)
+
+
+def test_a_tag_does_not_cover_contents() -> None:
+    assert not door(tags=("administrator",)).covers(Thing("theirs"))
+    assert door("owner").covers(Thing("theirs"))
+
+
+def test_what_does_not_exist_yet_belongs_to_nobody() -> None:
+    door().check(Operation.SET_PROGRESS, progress=None)
