@@ -108,7 +108,7 @@ class TestHold:
         assert (reservation.first, reservation.end, len(reservation), len(part)) == (4, 4, 0, 0)
         reservation.add(references([1], first=1), 1)
         assert numbered(reservation)[0][:2] == (4, 1)
-        assert repr(reservation) == "<Hold of g on q: 4 to 5>"
+        assert repr(reservation) == "<Reservation of g on q: 4 to 5>"
 
     def test_a_snapshot_has_its_ranges_as_they_were(self) -> None:
         reservation = held(references([2, 1]), references([4], first=1))
