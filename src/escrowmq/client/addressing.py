@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from escrowmq.client.encoding import Encoder, Heads
+from escrowmq.client.encoding import HEADS, Encoder, Heads
 from escrowmq.client.errors import ProgrammingError
 from escrowmq.wire.amqp091.properties import NO_PROPERTIES, Properties
 
 SomeProperties = Properties | bytes | None
 """Properties, the same in wire format (`Properties.encode()`), or None for a message without properties."""
+
+
+class _Heads(dict[str, Heads]):
+    """The heads of messages with equal properties, by routing key."""
+
+    def __init__(self, make: Callable[[str], Heads]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, routing_key: str) -> Heads:
+        if len(self) >= HEADS:
+            self.clear()
+        heads = self[routing_key] = self._make(routing_key)
+        return heads
 
 
 class Addresses:
@@ -35,6 +49,8 @@ class Addresses:
         self._props: Iterator[SomeProperties] | bytes = (
             octets(properties) if isinstance(properties, SomeProperties) else iter(properties)
         )
+        props = self._props
+        self._by_key = _Heads(lambda key: self._heads(key, props)) if isinstance(props, bytes) else None
 
     def next(self, count: int) -> Heads | list[Heads]:
         """Return the heads of the next `count` messages: one if all messages share it, otherwise a list of `count`.
@@ -49,6 +65,8 @@ class Addresses:
             names = [keys] * count
         else:
             names = _taken(keys, count, "routing keys")
+            if self._by_key is not None:
+                return self._keyed(names, self._by_key)
         given: list[Any] = [props] * count if isinstance(props, bytes) else _taken(props, count, "properties")
         encoded: dict[int, bytes] = {}  # by id(): each object is encoded once; `given` keeps them all alive
         found: dict[tuple[str, int], Heads] = {}
@@ -61,6 +79,16 @@ class Addresses:
                 head = found[key, identity] = self._heads(key, encoded[identity])
             heads.append(head)
         return heads[0] if len(found) == 1 else heads
+
+    @staticmethod
+    def _keyed(names: list[str], by_key: _Heads) -> Heads | list[Heads]:
+        if names.count(names[0]) == len(names):
+            names = names[:1]
+        try:
+            heads = list(map(by_key.__getitem__, names))
+        except TypeError as error:
+            raise ProgrammingError(f"the message cannot be published: {error}") from error
+        return heads[0] if len(heads) == 1 else heads
 
     def finish(self) -> None:
         """Check that no routing keys or properties are left over after the last message.

@@ -37,6 +37,18 @@ def test_keys_for_each_with_the_same_properties_and_the_other_way_round() -> Non
     assert Addresses(ENCODER, "e", "k", given, False).next(3) == [heads("k"), heads("k", PROPS), heads("k")]
 
 
+def test_any_number_of_keys() -> None:
+    keys = [str(number % 20_000) for number in range(40_000)]
+    addresses = Addresses(ENCODER, "e", keys, PROPS, False)
+    found: list[Heads] = []
+    for _ in range(20):
+        some = addresses.next(2000)
+        assert isinstance(some, list)
+        found += some
+    assert [head.method for head in found] == [heads(key, PROPS).method for key in keys]
+    addresses.finish()
+
+
 @pytest.mark.parametrize(("keys", "message"), [(["a"], "fewer"), (["a", "b", "c"], "more")])
 def test_as_many_as_there_are_bodies(keys: list[str], message: str) -> None:
     def publish(addresses: Addresses) -> None:
@@ -52,6 +64,10 @@ def test_as_many_as_there_are_bodies(keys: list[str], message: str) -> None:
 def test_what_does_not_fit() -> None:
     with pytest.raises(ProgrammingError, match="cannot be published"):
         Addresses(ENCODER, "e", "k" * 256, None, False).next(1)
+    with pytest.raises(ProgrammingError, match="cannot be published"):
+        Addresses(ENCODER, "e", ["a", "k" * 256], None, False).next(2)
+    with pytest.raises(ProgrammingError, match="cannot be published"):
+        Addresses(ENCODER, "e", ["a", ["b"]], None, False).next(2)  # type: ignore[list-item]
     with pytest.raises(ProgrammingError, match="priority"):
         Addresses(ENCODER, "e", "k", Properties(priority=256), False)
     with pytest.raises(ProgrammingError, match="cannot be encoded"):

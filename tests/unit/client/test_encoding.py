@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escrowmq.client.encoding import Encoder, Heads, pieces
+from escrowmq.client.encoding import HEADS, Encoder, Middle, pieces
 from escrowmq.wire.amqp091 import codes
-from escrowmq.wire.amqp091.frames import decode_header, decode_method, next_frame
+from escrowmq.wire.amqp091.frames import decode_header, decode_method, method_frame, next_frame
 from escrowmq.wire.amqp091.properties import NO_PROPERTIES, Properties
 from escrowmq.wire.amqp091.spec import BasicPublish
 
@@ -81,7 +81,7 @@ def test_mixed_has_an_address_for_each(bodies: list[bytes]) -> None:
 
 def test_a_header_is_one_frame() -> None:
     encoder = Encoder(1, 4096)
-    assert encoder.heads("e", "k", bytes(4076), False).bare(0).endswith(bytes(4076) + b"\xce")
+    assert encoder.heads("e", "k", bytes(4076), False).middle.header_frame(0).endswith(bytes(4076) + b"\xce")
     with pytest.raises(ValueError, match="properties and headers take 4077 bytes; at most 4076 fit into a frame"):
         encoder.heads("e", "k", bytes(4077), False)
 
@@ -90,13 +90,30 @@ def test_heads_are_found_again_and_not_for_ever() -> None:
     encoder = Encoder(1, 0)
     assert encoder.heads("e", "k", b"", False) is encoder.heads("e", "k", b"", False)
     assert encoder.heads("e", "k", b"", False) is not encoder.heads("e", "k", b"", True)
-    for i in range(10_000):
+    for i in range(20_000):
         encoder.heads("e", str(i), b"", False)
-    assert len(encoder._heads) <= 4096
-    heads = Heads(1, b"", b"")
+        encoder.heads(str(i), "k", i.to_bytes(2, "big"), False)
+    assert len(encoder._heads) <= HEADS
+    assert len(encoder._middles) <= 256
+    assert len(encoder._templates) <= 256
+    middle = Middle(1, b"")
     for size in range(1, 10_000):
-        assert heads[size] == heads.bare(size) + b"\x03\x00\x01" + size.to_bytes(4, "big")
-    assert len(heads) <= 4096
+        assert middle[size] == middle.header_frame(size) + b"\x03\x00\x01" + size.to_bytes(4, "big")
+    assert len(middle) <= 4096
+
+
+@given(st.text(max_size=20), st.text(max_size=90), st.booleans())
+def test_a_method_has_the_octets_of_its_encoder(exchange: str, routing_key: str, mandatory: bool) -> None:
+    expected = method_frame(3, BasicPublish(exchange, routing_key, mandatory))
+    encoder = Encoder(3, 0)
+    encoder.heads(exchange, "other", b"", mandatory)
+    assert encoder.heads(exchange, routing_key, b"", mandatory).method == expected
+
+
+def test_a_routing_key_that_is_too_long() -> None:
+    assert Encoder(1, 0).heads("e", "k" * 255, b"", False).method.endswith(b"k\x00\xce")
+    with pytest.raises(ValueError, match="0 <= number <= 255"):
+        Encoder(1, 0).heads("e", "k" * 256, b"", False)
 
 
 @given(st.lists(st.integers(0, 500), min_size=1), st.integers(1, 1000))
