@@ -228,6 +228,7 @@ class Engine:
         queue = consumer.queue
         if not queue.consumers.remove(consumer):
             return
+        consumer.detach()
         queue.touch()
         if queue.auto_delete and not queue.consumers and not queue.deleted:
             queue.delete()

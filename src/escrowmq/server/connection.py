@@ -153,6 +153,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _lose(self, exc: Exception | None) -> None:
         self._turns.begin()
+        self.closing_ms = self.closing_ms or self._turns.broker.engine.now
         endpoint = self.endpoint
         if endpoint is not None:
             try:

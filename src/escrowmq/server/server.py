@@ -174,7 +174,7 @@ async def _first_of(*events: asyncio.Event) -> None:
 
 
 def _tune_collector() -> None:
-    """Collect garbage rarely: reference counts free messages; only closed connections leave cycles."""
+    """Collect garbage rarely: reference counts free messages and closed connections."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)

@@ -158,7 +158,9 @@ class Endpoint(Protocol):
         ...
 
     def lost(self) -> None:
-        """The connection is gone. Called exactly once for each connection."""
+        """The connection is gone: give back everything that it holds, and its memory. Called exactly once for each
+        connection, and nothing else is called afterwards.
+        """
         ...
 
     def describe(self) -> dict[str, object]:

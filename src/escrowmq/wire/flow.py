@@ -52,6 +52,10 @@ class OutputFlow:
         """Wake `stalled` when the connection is writable."""
         self._stalled[stalled] = None
 
+    def forget(self, stalled: Stalled) -> None:
+        """`stalled` is closed, and need not be woken."""
+        self._stalled.pop(stalled, None)
+
     def crowded(self) -> bool:
         """Check whether so many bytes wait to be sent that the broker must stop reading. The result stays in
         `is_crowded`.

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import logging
 import socket
+import struct
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+import uvloop
 
 from escrowmq.config import ListenSection
-from escrowmq.server.listener import bind, bind_all, is_loopback, port_of, shown
+from escrowmq.core.topology.directory import Directory
+from escrowmq.server.auth import Authenticator
+from escrowmq.server.connection import ClientConnection
+from escrowmq.server.listener import Bound, bind, bind_all, is_loopback, listen, port_of, shown
+from escrowmq.wire.amqp091 import spec
+from escrowmq.wire.amqp091.frames import method_frame
+from escrowmq.wire.endpoint import Verdict
+from tests.harness.client import PERSISTENT, login_frames
+from tests.harness.frames import publish_frames
+from tests.unit.server.benches import TIMEOUT, until
+from tests.unit.server.scenes import Scene
+
+_RESET = struct.pack("ii", 1, 0)  # of SO_LINGER: closing resets the connection
 
 
 def test_a_free_port_is_picked_and_clients_get_through() -> None:
@@ -88,3 +107,56 @@ def test_loopback(host: str, expected: bool) -> None:
 def test_ipv6_stands_in_brackets() -> None:
     assert shown("::1", 5) == "[::1]:5"
     assert shown("h", 5) == "h:5"
+
+
+def _scene() -> Scene:
+    """A runtime for AMQP 0-9-1 in which every password is right."""
+    scene = Scene(connections=1000)
+    accepting = SimpleNamespace(authenticate=lambda _, credentials, done: done(Verdict(credentials.authcid)))
+    scene.runtime._authenticator = cast("Authenticator", accepting)
+    scene.bench.queue("q")
+    directory: Directory = scene.bench.broker.directory
+    directory.record_access(scene.bench.broker.access.add_user("guest", "hash"))
+    directory.record_access(scene.bench.broker.access.set_permission("guest", "/", ".*", ".*", ".*"))
+    return scene
+
+
+@pytest.mark.rule("FAIR-2")
+def test_nothing_is_left_of_sockets_that_were_reset_without_the_collector(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR, "escrowmq")  # pytest keeps each line of the log
+    upload = publish_frames(1, spec.BasicPublish("", "q"), PERSISTENT, bytes(60_000))
+    talk = login_frames() + method_frame(1, spec.ChannelOpen()) + method_frame(1, spec.BasicConsume("q")) + upload
+
+    async def test() -> None:
+        scene = _scene()
+        sockets = bind("127.0.0.1", 0)
+        port = port_of(sockets[0])
+        bound = Bound("amqp", "127.0.0.1", sockets)
+        (server,) = await listen(bound, lambda: ClientConnection(scene.runtime), backlog=9, context=None, login=1)
+
+        async def once() -> None:
+            client = socket.socket()
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            with client:
+                client.connect(("127.0.0.1", port))
+                client.sendall(talk[:-1000])
+                await until(lambda: any(connection.admitted for connection in scene.runtime.connections))
+            await until(lambda: not scene.runtime.connections)
+
+        for _ in range(20):
+            await once()
+        before = len(gc.get_objects())
+        for _ in range(300):
+            await once()
+        left = len(gc.get_objects()) - before
+        server.close()
+        await scene.bench.close()
+        assert left < 150
+
+    gc.collect()
+    gc.disable()
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(asyncio.wait_for(test(), TIMEOUT))
+    finally:
+        gc.enable()

@@ -54,6 +54,15 @@ class TestOutputFlow:
         site.flow.relax()
         assert receiver.woken == 1
 
+    def test_a_closed_channel_is_not_kept_until_there_is_room(self) -> None:
+        site, receiver = Site(), Receiver()
+        site.flow.congested(LIMIT)
+        site.flow.stall(receiver)
+        site.flow.forget(receiver)
+        site.flow.forget(receiver)
+        site.flow.congested(0)
+        assert receiver.woken == 0
+
     def test_a_crowded_connection_reads_on_when_there_is_room(self) -> None:
         site = Site()
         site.outbox.put(1, bytes(CROWD * LIMIT))

@@ -34,8 +34,9 @@ class Watch:
         self.since = None
 
     def close(self) -> None:
-        """Cancel the deadline: no further branches follow."""
+        """Cancel the deadline: no further branches follow. The watch no longer refers to the owner of the branches."""
         self.since = None
+        self._expired = _nothing
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -48,3 +49,7 @@ class Watch:
             self._expired()
         else:
             self._deadline = self._deadlines.set(self.since + self._limit, self._look)
+
+
+def _nothing() -> None:
+    """No branch follows whose age could be exceeded."""

@@ -23,6 +23,7 @@ class Consumer:
     """
 
     __slots__ = (
+        "__weakref__",
         "attached",
         "auto_settle",
         "credit",
@@ -95,6 +96,13 @@ class Consumer:
         self.credit.spend(count)
         if self.window is not None:
             self.window.credit -= count
+
+    def detach(self) -> Receiver | None:
+        """Forget the receiver, and return it. Deliveries, branches and the queue's rotation may refer to a detached
+        consumer for long; they must not keep the memory of its connection.
+        """
+        receiver, self.receiver = self.receiver, None
+        return receiver
 
     # -- events that restore credit
 

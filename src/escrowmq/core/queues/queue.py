@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
+from weakref import ref
 
 from escrowmq.core.budget import Budget
 from escrowmq.core.conditions import BrokerError, Condition
@@ -79,9 +80,11 @@ class Queue:
     """
 
     __slots__ = (
+        "__weakref__",
         "_delete",
         "_drop",
         "_expiry_deadline",
+        "_getter",
         "_host",
         "_unused_deadline",
         "_used_at",
@@ -95,7 +98,6 @@ class Queue:
         "delivered_recorded",
         "durable",
         "exclusive",
-        "getter",
         "had_consumer",
         "ident",
         "limited",
@@ -146,7 +148,7 @@ class Queue:
         self.arguments = arguments or {}
         self.owner = owner
         self.consumers = Consumers(single=options.single_active_consumer)
-        self.getter = Consumer(self, None)
+        self._getter: ref[Consumer] | None = None
         self.next_position = 1
         self.unsettled = 0
         self.bytes = 0
@@ -170,13 +172,30 @@ class Queue:
         self.touch()
 
     def _discipline(self) -> Discipline:
-        def make() -> Fifo:
-            return Fifo(self._host.pager, self._host.resident_limit, self.expiry)
+        host, queue = self._host, ref(self)  # a weak reference: the memory of a deleted queue must be free at once
 
-        return Priority(self.options.max_priority, self._host.pager, make) if self.options.max_priority else make()
+        def expiry(envelope: Envelope, time: int) -> int:
+            owner = queue()
+            return 0 if owner is None else owner.expiry(envelope, time)
+
+        def make() -> Fifo:
+            return Fifo(host.pager, host.resident_limit, expiry)
+
+        return Priority(self.options.max_priority, host.pager, make) if self.options.max_priority else make()
 
     def __repr__(self) -> str:
         return f"<Queue {self.vhost}:{self.name}>"
+
+    @property
+    def getter(self) -> Consumer:
+        """Return the consumer of deliveries that no subscription has made. It lives as long as somebody refers to
+        it.
+        """
+        getter = self._getter() if self._getter is not None else None
+        if getter is None:
+            getter = Consumer(self, None)
+            self._getter = ref(getter)
+        return getter
 
     @property
     def ready(self) -> int:

@@ -257,8 +257,9 @@ class Directory:
         self._engine.release_in_pieces(queue.order.withdraw())
         for consumer in list(queue.consumers):
             queue.consumers.remove(consumer)
-            if consumer.receiver is not None:
-                consumer.receiver.cancelled(consumer)
+            receiver = consumer.detach()
+            if receiver is not None:
+                receiver.cancelled(consumer)
         return count
 
     def purge(self, queue: Queue) -> int:

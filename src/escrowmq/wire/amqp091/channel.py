@@ -399,7 +399,7 @@ class Channel:
         """Give up the address for direct replies. Replies that arrive later are lost."""
         address, self.reply_address = self.reply_address, None
         if address is not None:
-            address.deleted = True
+            address.close()
             self.broker.engine.direct.pop((self.vhost.name, address.name), None)
 
     def release(self) -> None:
@@ -412,6 +412,7 @@ class Channel:
         self.consumers.clear()
         if self.demarcation is not None:
             self.demarcation.leave()
+            self.demarcation = None
         elif self.branch is not None:
             broker.transactions.close(self.branch)
             self.branch = None
@@ -420,6 +421,10 @@ class Channel:
             broker.engine.requeue(consumer, entries)
         self.drop_reply_address()
         broker.engine.holders.pop(self, None)
+        self._stalled.clear()
+        self.connection.flow.forget(self)
+        self.content = self.form = self.address = None
+        del self.getting  # it refers to the channel, whose memory must be free as soon as nobody else does
 
 
 def _unknown_tag(tag: int) -> BrokerError:

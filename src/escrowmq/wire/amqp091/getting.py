@@ -17,6 +17,7 @@ from escrowmq.wire.outbox import LARGE
 if TYPE_CHECKING:
     from escrowmq.core.messages.entry import Entry
     from escrowmq.core.messages.envelope import Envelope
+    from escrowmq.core.queues.consumer import Consumer
     from escrowmq.core.queues.queue import Queue
     from escrowmq.wire.amqp091.channel import Channel
     from escrowmq.wire.amqp091.method import Method
@@ -42,6 +43,7 @@ class Getting:
         "_deliveries",
         "_empty",
         "_envelope",
+        "_getter",
         "_heads",
         "_inline",
         "_method",
@@ -60,6 +62,7 @@ class Getting:
         self._payload = b""
         self._method: Method | None = None
         self._queue: Queue | None = None
+        self._getter: Consumer | None = None  # keeps the queue's from being made anew for each get
         self._allowed = -1
         self._empty = method_frame(channel.number, spec.BasicGetEmpty())
         self._heads: dict[int, bytes] = {}
@@ -87,7 +90,7 @@ class Getting:
         if queue.is_stream:
             raise SyntaxFault(codes.NOT_IMPLEMENTED, f"basic.get is not supported by stream queue '{queue.name}'")
         if method.queue:  # an empty name means the last declared queue, which changes
-            self._queue, self._allowed = queue, version
+            self._queue, self._getter, self._allowed = queue, queue.getter, version
         return queue
 
     def answer(self, queue: Queue, first_tag: int, entries: list[Entry], missing: int) -> None:

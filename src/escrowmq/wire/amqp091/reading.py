@@ -113,12 +113,6 @@ class Reader:
         """Read the next publish in full, and ask the gate about it if necessary."""
         self._last = None
 
-    def clear(self) -> None:
-        """The connection is gone: forget the bytes that were kept back, and the forms of its publishes."""
-        self._unread.clear()
-        self._partial = None
-        self._publishes = PublishReader(self._connection)
-
     def _keep(self, data: bytes, at: int) -> None:
         """Keep the bytes that could not be read. The octets of a large incomplete body frame go into the content at
         once.

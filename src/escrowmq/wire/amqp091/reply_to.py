@@ -21,22 +21,27 @@ class ReplyAddress(Queue):
     be.
     """
 
-    __slots__ = ("_channel", "_consumer")
+    __slots__ = ("_consumer",)
 
     def __init__(self, channel: Channel, name: str) -> None:
         super().__init__(channel.broker.engine, _stays, 0, channel.vhost.name, name, QueueOptions())
-        self._channel = channel
         self._consumer: Consumer | None = None
 
     def attach(self, consumer: Consumer) -> None:
         """Deliver the replies to `consumer`."""
         self._consumer = consumer
 
+    def close(self) -> None:
+        """Lose all further replies, and refer to the channel no more."""
+        self.deleted = True
+        self._consumer = None
+
     def _admit(self, run: Run, bodies: Sequence[bytes]) -> None:
-        if self._consumer is None or self.deleted:
+        consumer = self._consumer
+        if consumer is None or consumer.receiver is None:
             return
         entries = [Entry(run.first + i, body, run) for i, body in enumerate(bodies)]
-        self._channel.deliver(self._consumer, entries)
+        consumer.receiver.deliver(consumer, entries)
 
 
 def _stays(queue: Queue) -> int:

@@ -51,6 +51,16 @@ class TestRoom:
         assert queue.getter.room() == 0
 
 
+class TestDetach:
+    def test_a_detached_consumer_keeps_no_receiver_and_is_never_served(self, queue: Queue) -> None:
+        sink = Sink()
+        one = consumer(queue, 1, sink=sink)
+        assert one.detach() is sink
+        assert one.receiver is None
+        assert not one.ready()
+        assert one.detach() is None
+
+
 class TestReady:
     def test_a_receiver_that_takes_no_more_is_told_who_waits(self, queue: Queue) -> None:
         sink = Sink()

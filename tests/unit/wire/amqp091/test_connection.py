@@ -329,8 +329,6 @@ class TestBlocking:
         client.port.endpoint.block("low on memory")
         client.publish(1, "q", b"a")
         made.lose(client.port)
-        client.port.endpoint.block("")
-        client.port.endpoint.receive(b"")
         made.end_turn()
         assert made.broker.directory.vhost("/").queue("q").ready == 0
 
