@@ -146,6 +146,11 @@ class LimitsSection(Section):
     heartbeat_seconds: Duration = Field(
         default=60.0, description="The heartbeat interval proposed to clients; 0 proposes none."
     )
+    unread_seconds: Duration = Field(
+        default=120.0,
+        description="How long a client may read nothing of what waits to be sent to it, until its connection is "
+        "closed; 0 means no limit.",
+    )
     transaction_operations: int = Field(
         default=1_000_000,
         ge=0,

@@ -58,6 +58,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._late = 0  # chunks of bytes that wait for a later iteration of the event loop
         self._pauses = Pause(0)
         self._last_in = self._last_out = 0
+        self._written = self._sent = self._progress_ms = 0  # bytes given to the transport, and sent; time of the latter
         self.opened_ms = 0
         self.closing_ms = 0
         self.peer = Peer("?", 0)
@@ -75,7 +76,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._turns.begin()
         self._transport = cast("asyncio.Transport", transport)  # uvloop's are no subclass
         self.peer = peer_of(transport)
-        self.opened_ms = self._last_in = self._last_out = self._turns.broker.engine.now
+        self.opened_ms = self._last_in = self._last_out = self._progress_ms = self._turns.broker.engine.now
         self._transport.set_write_buffer_limits(high=self._runtime.limits.outbox, low=self._runtime.limits.outbox // 4)
         if not self._runtime.opened(self):
             self._transport.abort()
@@ -178,8 +179,10 @@ class ClientConnection(asyncio.BufferedProtocol):
             return
         if pieces:
             if len(pieces) == 1:
+                self._written += len(pieces[0])
                 self._transport.write(pieces[0])
             else:
+                self._written += sum(map(len, pieces))
                 self._transport.writelines(pieces)
             self._last_out = self._turns.broker.engine.now
             if self._congested:
@@ -209,6 +212,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         held_up_ms = self._runtime.ticker.held_up_ms
         if held_up_ms != self._held_up_ms:  # bytes that came meanwhile may still wait in the socket
             self._last_in = min(self._last_in + held_up_ms - self._held_up_ms, now_ms)
+            self._progress_ms = min(self._progress_ms + held_up_ms - self._held_up_ms, now_ms)
             self._held_up_ms = held_up_ms
         if self.closing_ms:
             if now_ms - self.closing_ms > CLOSING_MS:
@@ -216,9 +220,28 @@ class ClientConnection(asyncio.BufferedProtocol):
         elif not self.admitted and now_ms - self.opened_ms > login_ms:
             _log.warning("connection from %s closed: not logged in after %g s", self.peer, login_ms / 1000)
             self.abort()
+        elif self._writing_stalls(now_ms):
+            _log.warning(
+                "connection from %s, user %r, closed: it has read nothing for %g s, and %d bytes are unsent "
+                "(limits.unread_seconds)",
+                *(self.peer, self.user, self._runtime.unread_ms / 1000, self.unsent),
+            )
+            self.abort()
         elif self.endpoint is not None:
             silent = 0 if self._pauses else now_ms - self._last_in
             self.endpoint.tick(now_ms, silent, now_ms - self._last_out)
+
+    def _writing_stalls(self, now_ms: int) -> bool:
+        """Whether the client has left everything unread for longer than it may.
+
+        Heartbeats do not find such a client: above `UNSENT_LIMIT` it is not read itself. The sum does not grow by bytes
+        that were only put into the buffer, so heartbeats to the client are no progress.
+        """
+        unsent = self.unsent
+        sent = self._written - unsent
+        if sent > self._sent or not unsent:
+            self._sent, self._progress_ms = sent, now_ms
+        return 0 < self._runtime.unread_ms < now_ms - self._progress_ms
 
     def close(self) -> None:
         """Send the buffered bytes and then the end of the stream. Incoming bytes are discarded until the client closes.

@@ -71,6 +71,8 @@ class Runtime:
         """Open connections, oldest first."""
         self.intake = Intake(asyncio.get_running_loop())
         self.ticker = Ticker(turns, self.connections, int(limits.unauthenticated_seconds * 1000), self._end_of_round)
+        self.unread_ms = int(limits.unread_seconds * 1000)
+        """How long a client may leave unread what is sent to it; 0 for any time."""
         self.accepted = 0
         self.stopping = False
         self.all_closed = asyncio.Event()

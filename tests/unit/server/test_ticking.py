@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from escrowmq.server import ticking as module
+from escrowmq.server.connection import Pause
 from escrowmq.server.ticking import ROUND_MS
 from tests.unit.server.benches import on_loop, until
 from tests.unit.server.scenes import Scene
@@ -68,6 +69,84 @@ def test_a_group_has_a_bounded_number_of_connections_and_a_round_visits_each_onc
         assert [len(group) for group in groups] == [10, 10, 10, 5]
         assert {each for group in groups for each in group} == {connection for connection, _, _ in connections}
         assert ticker._interval_ms == ROUND_MS / 4, "the groups are spread over the round"
+        await scene.bench.close()
+
+    on_loop(test)
+
+
+class Unread:
+    """A connection to whose client bytes wait to be sent. Each step is a tick, one second after the last one."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.connection, self.transport, self.endpoint = scene.connect()
+        self.scene = scene
+        scene.runtime.admitted(self.endpoint, "alice", "/")
+        self.now = self.connection.opened_ms
+
+    def send(self, data: bytes) -> None:
+        """The endpoint has output, which the socket does not take."""
+        self.endpoint.says = data
+        self.transport.unsent += len(data)
+        self.connection.flush()
+
+    def ticks(self, seconds: int) -> bool:
+        """Whether the connection was aborted."""
+        for _ in range(seconds):
+            self.now += 1000
+            self.connection.tick(self.now, 10_000)
+        return self.transport.aborted()
+
+
+@pytest.mark.rule("FAIR-2")
+def test_a_client_that_reads_nothing_is_closed_although_it_is_not_read_either(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test() -> None:
+        scene = Scene()
+        client = Unread(scene)
+        client.send(bytes(5 << 20))
+        client.connection.pause_writing()
+        assert client.connection.paused == Pause.UNSENT
+        assert not client.ticks(60)
+        client.send(b"a heartbeat is no progress")
+        assert not client.ticks(60)
+        assert client.ticks(1)
+        await scene.bench.close()
+
+    on_loop(test)
+    assert "it has read nothing for 120 s, and 5242906 bytes are unsent (limits.unread_seconds)" in caplog.text
+
+
+def test_a_client_that_reads_slowly_or_has_nothing_to_read_is_not_closed() -> None:
+    async def test() -> None:
+        scene = Scene()
+        client = Unread(scene)
+        assert not client.ticks(300), "nothing waits"
+        client.send(bytes(1000))
+        for _ in range(5):
+            client.transport.unsent -= 1
+            assert not client.ticks(120)
+        client.transport.unsent = 0
+        assert not client.ticks(300)
+        client.send(b"more")
+        assert not client.ticks(120)
+        assert client.ticks(1)
+        await scene.bench.close()
+
+    on_loop(test)
+
+
+def test_a_client_may_read_nothing_for_any_time_without_the_limit_and_while_the_broker_is_held_up() -> None:
+    async def test() -> None:
+        scene = Scene()
+        client = Unread(scene)
+        client.send(b"data")
+        client.ticks(100)
+        scene.runtime.ticker.held_up_ms += 100_000
+        client.now += 100_000
+        assert not client.ticks(19)
+        scene.runtime.unread_ms = 0
+        assert not client.ticks(1000)
         await scene.bench.close()
 
     on_loop(test)
