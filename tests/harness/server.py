@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from escrowmq.core.branches.branch import Limits
 from escrowmq.core.broker import Broker
 from escrowmq.core.engine import RESIDENT_LIMIT
+from escrowmq.core.records.unreadable import LogUnreadable
 from escrowmq.core.recovery.relocation import Relocation
 from escrowmq.core.recovery.replay import Recovery
 from escrowmq.core.recovery.snapshot import Capture, snapshot
@@ -324,7 +325,11 @@ class SimServer:
             self._relocation = Relocation(self.broker, segment.first_lsn, segment.end_lsn)
         if self.journal.synced_lsn < self._relocated_to:
             return False
-        if not self._relocation.step():
+        try:
+            unfinished = self._relocation.step()
+        except LogUnreadable:
+            unfinished = False
+        if not unfinished:
             if not self._relocation.moved:  # what lives there cannot move, like a branch that is in doubt
                 self._in_vain.add(self._relocation.first_lsn)
             self._relocation = None

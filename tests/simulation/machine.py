@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from escrowmq.core.broker import Broker
-from escrowmq.journal.errors import JournalFailed, SnapshotFailed
+from escrowmq.journal.errors import JournalFailed, JournalUnreadable, SnapshotFailed
 from escrowmq.journal.memory import Faults, MemoryStorage
 from tests.harness.server import Options, SimServer
 from tests.simulation.ledger import Violation
@@ -58,6 +58,10 @@ class Machine:
         dying = faults.dies_in is not None
         try:
             action()
+        except JournalUnreadable as error:
+            if not faults.read_fails:
+                raise
+            return Death("failed reads", power_fails=False, error=error)
         except (JournalFailed, SnapshotFailed, OSError) as error:
             if not dying and faults.fail_sync_in is None:
                 raise

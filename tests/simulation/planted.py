@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import repeat
 from typing import Any, Final
 from unittest import mock
 
@@ -56,6 +57,14 @@ def retry_sync(self: MemoryStorage, name: str, offset: int, *parts: bytes) -> No
         _write_through(self, name, offset, *parts)
     except OSError:
         self.sync(name)
+
+
+def taken_before_loaded(self: Fifo, share: int = 0) -> None:
+    """Take a reference out of the queue, then load its block."""
+    reference = self.tail.take(self.tail.peek().length)
+    block = self._pager.load(reference)
+    run = Run(block.envelope, reference.first, block.time, reference.lsn, reference.start)
+    self.head.extend(map(Entry, range(run.first, run.first + reference.length), block.contents, repeat(run)))
 
 
 def two_records(self: Decision, operations: list[tuple[Kind, Sequence[bytes]]]) -> list[int]:
@@ -131,6 +140,7 @@ PLANTED: Final[dict[str, tuple[object, str, object]]] = {
     "a snapshot misses a change": (Queue, "change", change_not_noted),
     "rollback forgets deliveries": (Channel, "keep", rollback_forgets),
     "prefetch counted by half": (Consumer, "spend", prefetch_by_two),
+    "taken before it is loaded": (Fifo, "_fill", taken_before_loaded),
     "dead-lettered in two records": (Engine, "dead_letter", dead_lettered_in_two_records),
 }
 

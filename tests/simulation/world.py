@@ -12,6 +12,7 @@ from typing import Final
 from escrowmq.core.broker import Broker
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.queues.availability import RETRY_MS
 from escrowmq.journal.errors import JournalFailed
 from escrowmq.journal.memory import Faults
 from escrowmq.wire.endpoint import EndpointLimits
@@ -171,6 +172,7 @@ class World:
             Violation: the process has recovered a wrong state.
         """
         if clean:
+            self.heal()
             self.pump()
             self.compare()
             for port in list(self.server.ports.values()):
@@ -201,6 +203,30 @@ class World:
         held = sum(logged(self.server.broker))
         if kept != held:
             raise Violation(f"the log retains {kept} messages; expected: {held}")
+
+    # -- a disk that cannot be read
+
+    def _fail_reads(self, how: int) -> None:
+        """Let reads fail, some or all of them. Clients that ask for messages now would be refused, so the requests that
+        are under way are answered first, and no further ones are made until the disk is healed.
+        """
+        self.pump()
+        self.storage.faults.read_fails = 1.0 if how % 2 else 0.3
+
+    @property
+    def _unreadable(self) -> bool:
+        return self.storage.faults.read_fails > 0 or bool(self.server.broker.engine.unavailable.reasons)
+
+    def heal(self) -> None:
+        """Let reads succeed again, and wait until all queues are available."""
+        self.storage.faults.read_fails = 0.0
+        unavailable = self.server.broker.engine.unavailable.reasons
+        if unavailable:
+            self.ledger.count("queues unavailable", len(unavailable))
+            self._machine.pass_time(RETRY_MS + 1)
+            self._end_turn()
+            if unavailable:
+                raise Violation(f"queues stay unavailable: {unavailable}")
 
     # -- steps
 
@@ -268,9 +294,16 @@ class World:
                 self.storage.faults.dies_in = 1 + step.what % 12
             case "sync fails in":
                 self.storage.faults.fail_sync_in = 1 + step.what % 4
+            case "reads fail":
+                self._fail_reads(step.how)
+            case "reads succeed":
+                self.heal()
             case "compare":
+                self.heal()
                 self.pump()
                 self.compare()
+            case "get" | "consume" if self._unreadable:
+                pass
             case _:
                 self._client_step(actor, step)
 
@@ -304,6 +337,7 @@ class World:
         self.note("finish")
         try:
             self.storage.faults = Faults()
+            self.heal()
             self.pump()
         except JournalFailed:
             self.restart(power_fails=True)

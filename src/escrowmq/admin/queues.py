@@ -72,5 +72,6 @@ def _row(queue: Queue, in_doubt: Mapping[str, int]) -> Row:
         "held": sum(map(len, queue.reservations.values())),
         **in_doubt,
         "consumers": len(queue.consumers),
+        "unavailable": queue.fault,
         "arguments": dict(queue.arguments),
     }

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from escrowmq.text import columns, printable
+
+NO_ALARM: Final = "none"
 
 
 def show_rows(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
@@ -23,10 +25,13 @@ def show_rows(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
 
 
 def show_queues(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print queues, the longest first. Columns for held and in-doubt messages appear only if there are any."""
+    """Print queues, the longest first. Columns for held and in-doubt messages and for the reason why queues are
+    unavailable appear only if there are any.
+    """
     ordered = sorted(rows, key=lambda row: (-row["ready"] - row["unsettled"], row["vhost"], row["name"]))
     special = [key for key in ("held", "locked", "withheld") if any(row.get(key) for row in rows)]
-    show_rows(ordered, ("vhost", "name", "type", "durable", "ready", "unsettled", *special, "consumers"))
+    faults = ["unavailable"] if any(row.get("unavailable") for row in rows) else []
+    show_rows(ordered, ("vhost", "name", "type", "durable", "ready", "unsettled", *special, "consumers", *faults))
 
 
 def show_connections(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -48,7 +53,7 @@ def show_status(status: Mapping[str, Any]) -> None:
         ("data", status["data_dir"]),
         ("listens on", " ".join(status["listeners"])),
         ("up for", str(timedelta(seconds=int(status["uptime_seconds"])))),
-        ("alarms", ", ".join(alarms) + ": publishers are blocked" if alarms else "none"),
+        ("alarms", alarms_line(alarms, status["unavailable_queues"])),
         (
             "memory",
             f"{size(memory['resident_bytes'])} resident, publishers are blocked above {size(memory['limit_bytes'])}",
@@ -66,10 +71,19 @@ def show_status(status: Mapping[str, Any]) -> None:
     ]
     width = max(len(name) for name, _ in lines)
     for name, text in lines:
-        alarm = name == "alarms" and bool(alarms)
+        alarm = name == "alarms" and text != NO_ALARM
         click.echo(
             f"{click.style(f'{name:<{width}}', bold=True)}  {click.style(printable(text), fg='red' if alarm else None)}"
         )
+
+
+def alarms_line(alarms: Sequence[str], unavailable: int) -> str:
+    """The alarms that block publishers, and the number of queues that cannot be read."""
+    found = [", ".join(alarms) + ": publishers are blocked"] if alarms else []
+    if unavailable:
+        queues = "1 queue is" if unavailable == 1 else f"{unavailable:,} queues are"
+        found.append(f"{queues} unavailable: see `escrowmq queues`")
+    return "; ".join(found) or NO_ALARM
 
 
 def branches_line(counts: Mapping[str, int]) -> str:

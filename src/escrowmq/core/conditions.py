@@ -22,6 +22,7 @@ class Condition(Enum):
     ILLEGAL_STATE = "illegal-state"
     COMMAND_INVALID = "command-invalid"
     LIMIT_EXCEEDED = "limit-exceeded"
+    UNAVAILABLE = "unavailable"
     INTERNAL = "internal"
 
 

@@ -14,6 +14,7 @@ from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.messages.marks import Marks, Modification
 from escrowmq.core.messages.pager import LogPager
+from escrowmq.core.queues.availability import Unavailable, unavailable
 from escrowmq.core.queues.backlog import Backlog
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.dead_letter import circular, dead_envelope
@@ -28,6 +29,7 @@ from escrowmq.core.records.publishing import encode_single, encode_targets
 from escrowmq.core.records.queue_state import encode_returned
 from escrowmq.core.records.references import TRANSIENT, Reference, merged
 from escrowmq.core.records.settling import encode_settle
+from escrowmq.core.records.unreadable import LogUnreadable
 
 if TYPE_CHECKING:
     from escrowmq.core.messages.formats import Format
@@ -85,6 +87,7 @@ class Engine:
         self.settlements = Settlements(log)
         self.deliveries: Deliveries | None = None
         self.budget = Budget()
+        self.unavailable = Unavailable(self)
         self.pager: Pager = LogPager(log, self.budget)
         self.dirty: dict[Queue, None] = {}
         self.uncaptured: dict[Queue, None] | None = None  # during a snapshot: queues that it has yet to capture
@@ -205,7 +208,8 @@ class Engine:
     # -- consuming
 
     def subscribe(self, queue: Queue, receiver: Receiver, **options: Any) -> Consumer:
-        """Attach a consumer (keyword arguments as of `Consumer`). Raises ACCESS_REFUSED for exclusive use.
+        """Attach a consumer (keyword arguments as of `Consumer`). Raises ACCESS_REFUSED for exclusive use, UNAVAILABLE
+        if the queue's messages cannot be read.
 
         Messages published earlier in this turn go to the existing consumers first.
         """
@@ -216,10 +220,15 @@ class Engine:
             raise BrokerError(
                 Condition.ACCESS_REFUSED, f"queue '{queue.name}' in vhost '{queue.vhost}' in exclusive use"
             )
+        if queue.fault:
+            raise unavailable(queue, queue.fault)
         consumer = Consumer(queue, receiver, **options)
+        try:
+            queue.attached(consumer)
+        except LogUnreadable as error:
+            raise unavailable(queue, str(error)) from error
         queue.consumers.add(consumer)
         queue.had_consumer = True
-        queue.attached(consumer)
         self.dirty[queue] = None
         return consumer
 
@@ -236,17 +245,23 @@ class Engine:
             self.dirty[queue] = None
 
     def get(self, queue: Queue, *, auto_settle: bool, label: str = "") -> Entry | None:
-        """Return the next entry, for a client that asks for a single one. `label` names the client in the log."""
+        """Return the next entry, for a client that asks for a single one. `label` names the client in the log. Raises
+        UNAVAILABLE if it cannot be read.
+        """
         entries = self.fetch(queue, 1, auto_settle=auto_settle, label=label)
         return entries[0] if entries else None
 
     def fetch(self, queue: Queue, most: int, *, auto_settle: bool, label: str = "") -> list[Entry]:
-        """Do up to `most` calls of `get` in one. The queue may hold more entries unless the result is empty."""
+        """Do up to `most` calls of `get` in one. The queue may hold more entries unless the result is empty. Raises
+        UNAVAILABLE if the first one cannot be read.
+        """
         queue.touch()
         if queue.is_stream:
             return []
         queue.refresh()
         while len(queue.order):
+            if queue.fault:
+                raise unavailable(queue, queue.fault)
             entries = queue.take(most)
             if entries:
                 if self.deliveries is not None:

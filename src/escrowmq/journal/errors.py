@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from escrowmq.core.records.unreadable import LogUnreadable
+
 
 class JournalError(Exception):
     """The base of all errors of this package."""
 
 
-class JournalDamaged(JournalError):  # noqa: N818 - named after the event
+class JournalDamaged(JournalError, LogUnreadable):  # noqa: N818 - named after the event
     """The journal is damaged in a place that is not the tail of the log (DUR-3), so starting would lose what follows.
 
     `file` is the name in the data directory, `offset` the byte in it, `why` a text without file and offset.
@@ -18,6 +20,10 @@ class JournalDamaged(JournalError):  # noqa: N818 - named after the event
         self.file = file
         self.offset = offset
         self.why = why
+
+
+class JournalUnreadable(JournalError, LogUnreadable):  # noqa: N818 - named after the event
+    """The system cannot read a part of the journal, although it was asked several times."""
 
 
 class JournalVersionUnknown(JournalError):  # noqa: N818 - named after the event

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from escrowmq.journal import format as fmt
 from escrowmq.journal.batch import Batch, Health, LogWriter, PendingRecords
-from escrowmq.journal.errors import JournalDamaged
+from escrowmq.journal.errors import JournalDamaged, JournalUnreadable
 from escrowmq.journal.recovery import Found, RecoveryReport, examine, repair
 from escrowmq.journal.segments import Segment, SegmentTable
 from escrowmq.journal.snapshot import Record, Snapshot, read_snapshot
@@ -21,6 +21,10 @@ from escrowmq.journal.storage import Storage
 
 SEGMENT_BYTES: Final = 64 << 20
 BATCH_BYTES: Final = 16 << 20
+READ_ATTEMPTS: Final = 3
+"""How often a read is tried that the system refuses."""
+SHORT_READS: Final = (4096, 64)
+"""Bytes to read ahead instead, if the damage may lie behind those that are needed."""
 SNAPSHOT_LSN: Final = -1
 """The LSN that `replay` yields for a record of the snapshot, which has no address in the log."""
 
@@ -214,10 +218,10 @@ class Journal:
         Raises:
             JournalDamaged: The bytes are missing, or the frames around them are damaged.
             ValueError: No record that is not synced yet holds these bytes.
-            OSError: From the storage.
+            JournalUnreadable: The system could not read them, in several attempts.
         """
         if lsn < self.synced_lsn:
-            return self._table.read(self._storage, lsn, length)
+            return self._read_one_of(lsn, (length,) * READ_ATTEMPTS)
         data = b""
         if lsn >= self._payload_lsn:
             if lsn + length <= self._payload_lsn + self._fill:
@@ -237,18 +241,29 @@ class Journal:
         They may extend beyond the record into the next frames.
 
         Raises:
-            JournalDamaged, ValueError, OSError: As for `read`.
+            JournalDamaged, ValueError, JournalUnreadable: As for `read`.
         """
         if lsn < self.synced_lsn:
             segment = self._table.find(lsn)
             end = self.synced_lsn if segment is None else min(segment.end_lsn, self.synced_lsn)
-            return self._table.read(self._storage, lsn, min(most, end - lsn))
+            most = min(most, end - lsn)
+            return self._read_one_of(lsn, (most, *(min(most, short) for short in SHORT_READS)))
         if lsn >= self._payload_lsn:
             return self._pending.read(lsn - self._payload_lsn, min(most, self._payload_lsn + self._fill - lsn))
         for batch in (self._in_flight, *self._closed):
             if batch is not None and lsn < batch.end_lsn:
                 return batch.read(lsn, most)
         return self.read(lsn, most)
+
+    def _read_one_of(self, lsn: int, lengths: Sequence[int]) -> bytes:
+        """Read from the disk, with each length in turn until one succeeds."""
+        failure: OSError | None = None
+        for length in lengths:
+            try:
+                return self._table.read(self._storage, lsn, length)
+            except OSError as error:
+                failure = error
+        raise JournalUnreadable(f"the journal cannot be read at LSN {lsn:#x}: {failure}") from failure
 
     def retain(self, lsn: int, count: int) -> None:
         """Count `count` more live messages in the record at `lsn`, which keep its segment from being deleted.

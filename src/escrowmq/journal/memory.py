@@ -31,6 +31,11 @@ class Faults:
     sync_fails: float = 0.0
     fail_sync_in: int | None = None
     write_fails: float = 0.0
+    read_fails: float = 0.0
+    fail_reads: int = 0
+    """How many of the next reads fail."""
+    unreadable: dict[str, set[int]] = field(default_factory=dict)
+    """Sectors that cannot be read, by file."""
     dies_in: int | None = None
     """The machine dies at this changing operation, counted from 1: it is done in part, and all later ones fail."""
     capacity: int | None = None
@@ -59,6 +64,16 @@ class MemoryStorage:
         return len(self._file(name).cache)
 
     def read(self, name: str, offset: int, length: int) -> bytes:
+        sectors = self.faults.unreadable.get(name, ())
+        if any(offset < (sector + 1) * SECTOR and sector * SECTOR < offset + length for sector in sectors):
+            raise OSError(errno.EIO, "simulated unreadable sector", name)
+        fails = self.faults.fail_reads > 0
+        if fails:
+            self.faults.fail_reads -= 1
+        elif self.faults.read_fails:
+            fails = self._rng.random() < self.faults.read_fails
+        if fails:
+            raise OSError(errno.EIO, "simulated read error", name)
         return bytes(self._file(name).cache[offset : offset + length])
 
     def create(self, name: str) -> None:

@@ -92,6 +92,14 @@ def _sync_descriptor(fd: int) -> None:
         os.fdatasync(fd)
 
 
+def _read_all(fd: int, offset: int, length: int) -> bytes:
+    data = os.pread(fd, length, offset)
+    if 0 < len(data) < length:  # a signal, or Linux's limit of 2 GiB per call
+        while more := os.pread(fd, length - len(data), offset + len(data)):
+            data += more
+    return data
+
+
 class FileStorage:
     """A directory of the operating system.
 
@@ -151,11 +159,12 @@ class FileStorage:
                     self._close(self._readers.popitem(last=False)[1])
             else:
                 self._readers.move_to_end(name)
-            data = os.pread(fd, length, offset)
-            if 0 < len(data) < length:  # a signal, or Linux's limit of 2 GiB per call
-                while more := os.pread(fd, length - len(data), offset + len(data)):
-                    data += more
-            return data
+            try:
+                return _read_all(fd, offset, length)
+            except OSError:  # the next attempt opens the file again, which helps on network file systems
+                del self._readers[name]
+                self._close(fd)
+                raise
 
     def create(self, name: str) -> None:
         self._forget(name)

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Final
 
 from escrowmq.core.broker import Broker
+from escrowmq.core.records.unreadable import LogUnreadable
 from escrowmq.core.recovery.relocation import Relocation
 from escrowmq.core.recovery.snapshot import Capture
 from escrowmq.journal.journal import Journal, SparseSegment
@@ -229,7 +230,7 @@ class Maintenance:
         if self._relocation is None:
             segment = self._sparse.pop()
             self._relocation = Relocation(self._broker, segment.first_lsn, segment.end_lsn)
-        if not self._relocation.step():
+        if not self._copied(self._relocation):
             self._tried(self._relocation)
             self._relocation = None
             if not self._sparse:
@@ -237,6 +238,14 @@ class Maintenance:
                 self._checked_ms = 0  # the compacted segments are dead, and the next step deletes them
         self._step_ends = self._journal.end_lsn
         self._pause = self._loop.call_later(PAUSE * (self._loop.time() - started), self._go_on)
+
+    def _copied(self, relocation: Relocation) -> bool:
+        """Do a step. False if it was the last one."""
+        try:
+            return relocation.step()
+        except LogUnreadable as error:
+            _log.error("compaction left a segment, with its messages, where it is: %s", error)
+            return False
 
     def _go_on(self) -> None:
         self._pause = None

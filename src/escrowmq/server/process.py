@@ -75,7 +75,7 @@ class ServerProcess:
 
     def figures(self) -> dict[str, Any]:
         """See `BrokerProcess.figures`."""
-        runtime, alarms = self._runtime, self._runtime.alarms
+        runtime, alarms, unavailable = self._runtime, self._runtime.alarms, self.broker.engine.unavailable.reasons
         return {
             "version": __version__,
             "python": platform.python_version(),
@@ -88,6 +88,7 @@ class ServerProcess:
             "connections": len(runtime.connections),
             "connections_accepted": runtime.accepted,
             "alarms": [name for name in ("memory", "disk") if getattr(alarms, name)],
+            "unavailable_queues": len(unavailable),
             "memory": {"resident_bytes": resident_bytes(), "limit_bytes": alarms.memory_limit},
             "disk": {"free_bytes": self._free_bytes(), "limit_bytes": alarms.disk_limit},
             "journal": self._journal_figures(),

@@ -11,6 +11,7 @@ from escrowmq.config import CONTENT_BYTES, LimitsSection
 from escrowmq.core.branches.branch import Limits
 from escrowmq.core.branches.shares import UserLimits
 from escrowmq.core.broker import Broker
+from escrowmq.core.queues.queue import Queue
 from escrowmq.server.auth import Authenticator
 from escrowmq.server.connection import LARGE_READ, READ, ClientConnection, Pause
 from escrowmq.server.faults import Faults
@@ -44,6 +45,16 @@ def endpoint_limits(limits: LimitsSection) -> EndpointLimits:
 def user_limits(limits: LimitsSection) -> UserLimits:
     """The configured limits of each user for distributed transactions."""
     return UserLimits(limits.branches_per_user, limits.prepared_branches_per_user, limits.applications_per_user)
+
+
+def log_availability(queue: Queue, reason: str) -> None:
+    """A queue has become unavailable for `reason`, or is available again if that is empty."""
+    if reason:
+        _log.error(
+            "queue '%s' in vhost '%s' is unavailable and keeps its messages: %s", queue.name, queue.vhost, reason
+        )
+    else:
+        _log.warning("queue '%s' in vhost '%s' is available again", queue.name, queue.vhost)
 
 
 class Runtime:
@@ -81,6 +92,9 @@ class Runtime:
         self._pressure = Pressure(turns, self.intake, alarms)
         self._by_endpoint: dict[Endpoint, ClientConnection] = {}
         self._faults = Faults()
+        self.broker.engine.unavailable.changed = log_availability
+        for queue, reason in self.broker.engine.unavailable.reasons.items():  # found at the start
+            log_availability(queue, reason)
 
     # -- called by endpoints (wire.endpoint.Host)
 

@@ -44,6 +44,7 @@ def test_a_queue_is_listed_with_its_figures() -> None:
         "locked": 0,
         "withheld": 0,
         "consumers": 0,
+        "unavailable": "",
         "arguments": {},
     }
 

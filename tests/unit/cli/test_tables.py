@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from escrowmq.cli.tables import branches_line, show_connections, show_queues, show_rows, shown, size
+from escrowmq.cli.tables import alarms_line, branches_line, show_connections, show_queues, show_rows, shown, size
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,24 @@ def test_sizes(count: int, text: str) -> None:
 def test_text_that_looks_like_markup_is_shown_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
     show_rows([{"name": "[red]q[/red]"}], ["name"])
     assert "[red]q[/red]" in capsys.readouterr().out
+
+
+@pytest.mark.rule("DUR-4")
+def test_unavailable_queues_are_shown_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    queue = {"vhost": "/", "name": "q", "type": "classic", "durable": True, "ready": 1, "unsettled": 3, "consumers": 0}
+    show_queues([{**queue, "unavailable": ""}])
+    assert "unavailable" not in capsys.readouterr().out
+    show_queues([{**queue, "unavailable": "the journal cannot be read"}])
+    head, line, *_ = capsys.readouterr().out.splitlines()
+    assert head.endswith("unavailable")
+    assert line.endswith("the journal cannot be read")
+
+
+def test_the_line_of_alarms() -> None:
+    assert alarms_line([], 0) == "none"
+    assert alarms_line(["memory", "disk"], 0) == "memory, disk: publishers are blocked"
+    assert alarms_line([], 1) == "1 queue is unavailable: see `escrowmq queues`"
+    assert alarms_line(["disk"], 2) == "disk: publishers are blocked; 2 queues are unavailable: see `escrowmq queues`"
 
 
 def test_an_empty_list_has_its_head(capsys: pytest.CaptureFixture[str]) -> None:

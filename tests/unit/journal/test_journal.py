@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from escrowmq.journal import format as fmt
-from escrowmq.journal.errors import JournalDamaged, JournalFailed, JournalFull
-from escrowmq.journal.journal import SNAPSHOT_LSN, Journal
+from escrowmq.journal.errors import JournalDamaged, JournalFailed, JournalFull, JournalUnreadable
+from escrowmq.journal.journal import READ_ATTEMPTS, SNAPSHOT_LSN, Journal
 from escrowmq.journal.storage import FileStorage
 from tests.unit.journal.journals import fill, flush, memory, on_disk, reopen, snapshot, start, tidy
 
@@ -123,6 +123,31 @@ def test_reading_pending_in_flight_and_written() -> None:
     check()
     flush(journal)
     check()
+
+
+@pytest.mark.rule("DUR-4")
+def test_a_read_that_fails_is_tried_again() -> None:
+    storage = memory()
+    journal = start(storage)
+    (lsn,) = fill(journal, 1)
+    storage.faults.fail_reads = READ_ATTEMPTS - 1
+    assert journal.read(lsn, 300) == bytes(300)
+    storage.faults.fail_reads = READ_ATTEMPTS
+    with pytest.raises(JournalUnreadable, match=f"LSN {lsn:#x}"):
+        journal.read(lsn, 300)
+    assert journal.read(lsn, 300) == bytes(300)
+
+
+@pytest.mark.rule("DUR-4")
+def test_damage_behind_what_is_needed_only_shortens_what_is_read_ahead() -> None:
+    storage = memory()
+    journal = start(storage, segment_bytes=1 << 20)
+    lsns = fill(journal, 40)
+    name = storage.names()[0]
+    storage.faults.unreadable = {name: {lsns[30] // 512}}
+    assert journal.read_ahead(lsns[0], 1 << 20)[:300] == bytes(300)
+    with pytest.raises(JournalUnreadable):
+        journal.read_ahead(lsns[30] // 512 * 512, 1 << 20)
 
 
 def test_reading_what_is_not_there() -> None:

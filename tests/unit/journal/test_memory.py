@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import random
+from typing import Any
 
 import pytest
 
 from escrowmq.journal.memory import SECTOR, Faults, MemoryStorage
 
 
-def disk(seed: int = 1, **faults: int) -> MemoryStorage:
+def disk(seed: int = 1, **faults: Any) -> MemoryStorage:
     storage = MemoryStorage(random.Random(seed), Faults(**faults))
     storage.create("t")
     storage.replace("t", "f")
@@ -149,3 +150,21 @@ def test_damage_reaches_medium_and_cache() -> None:
 def test_a_missing_file_is_an_error_of_its_own() -> None:
     with pytest.raises(FileNotFoundError):
         disk().read("none", 0, 1)
+
+
+def test_reads_fail_as_often_as_planned() -> None:
+    storage = disk(fail_reads=2)
+    storage.write("f", 0, b"x")
+    for _ in range(2):
+        with pytest.raises(OSError, match="read error"):
+            storage.read("f", 0, 1)
+    assert storage.read("f", 0, 1) == b"x"
+
+
+def test_a_sector_cannot_be_read() -> None:
+    storage = disk(unreadable={"f": {1}})
+    storage.write("f", 0, b"x" * 3 * SECTOR)
+    assert len(storage.read("f", 0, SECTOR)) == len(storage.read("f", 2 * SECTOR, SECTOR)) == SECTOR
+    for offset, length in ((0, SECTOR + 1), (SECTOR, 1), (2 * SECTOR - 1, 2)):
+        with pytest.raises(OSError, match="unreadable sector"):
+            storage.read("f", offset, length)

@@ -216,6 +216,27 @@ def test_read_only_needs_a_directory(tmp_path: Path) -> None:
         FileStorage(tmp_path / "none", read_only=True)
 
 
+def test_a_file_that_could_not_be_read_is_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = FileStorage(tmp_path)
+    storage.create("f")
+    storage.write("f", 0, b"abc")
+    assert storage.read("f", 0, 3) == b"abc"
+    (fd,) = storage._readers.values()
+    pread = os.pread
+
+    def fails(fd: int, length: int, offset: int) -> bytes:
+        raise OSError(errno.EIO, "no")
+
+    monkeypatch.setattr(os, "pread", fails)
+    with pytest.raises(OSError, match="no"):
+        storage.read("f", 0, 3)
+    assert not storage._readers
+    monkeypatch.setattr(os, "pread", pread)
+    assert storage.read("f", 0, 3) == b"abc"
+    storage.close()
+    assert fd > 0
+
+
 def test_few_files_stay_open_for_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_READERS", 3)
     before = len(os.listdir("/proc/self/fd"))

@@ -82,6 +82,7 @@ def test_figures_tell_the_load_and_the_limits() -> None:
         figures = process.figures()
         assert list(process.connections) == [connection]
         assert (figures["connections"], figures["connections_accepted"], figures["alarms"]) == (1, 1, [])
+        assert figures["unavailable_queues"] == 0
         assert (figures["disk"], figures["memory"]["limit_bytes"]) == ({"free_bytes": 7, "limit_bytes": 0}, 1000)
         assert (figures["journal"]["maintenance"], figures["journal"]["capture_ms_longest"]) == ("idle", 1.2)
         await scene.bench.close()

@@ -267,15 +267,22 @@ def check_room(wanted: Iterable[tuple[Sequence[bytes], Sequence[Queue]]]) -> Non
             )
 
 
-def decide(log: Log, decisions: Sequence[Decision], write: Write) -> None:
-    """Apply several decisions in one record, which `write` appends. The added messages are invisible until the record
-    is on disk.
+def gather(decisions: Sequence[Decision]) -> list[tuple[Decision, Operations]]:
+    """Return several decisions that share a record, with the part of each. Raises LogUnreadable if content that they
+    need cannot be read.
     """
     next_positions: dict[Queue, int] = {}
     settled: dict[Reservation, int] = {}
-    payloads = write([decision.operations(next_positions, settled) for decision in decisions])
+    return [(decision, decision.operations(next_positions, settled)) for decision in decisions]
+
+
+def decide(log: Log, gathered: Sequence[tuple[Decision, Operations]], write: Write) -> None:
+    """Apply several decisions in one record, which `write` appends. The added messages are invisible until the record
+    is on disk.
+    """
+    payloads = write([operations for _, operations in gathered])
     end = log.end_lsn
-    for decision, places in zip(decisions, payloads, strict=True):
+    for (decision, _), places in zip(gathered, payloads, strict=True):
         decision.take_effect(places, end)
 
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from escrowmq.core.branches import decision
 from escrowmq.core.branches.branch import CommitResult, Input, Publication
-from escrowmq.core.branches.decision import Decision, check_room, decide
+from escrowmq.core.branches.decision import Decision, check_room, decide, gather
+from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.outcome import Disposition, Outcome
+from escrowmq.core.records.unreadable import LogUnreadable
 
 if TYPE_CHECKING:
     from escrowmq.core.branches.branch import TransactionBranch
@@ -157,11 +159,15 @@ def commit(engine: Host, branch: TransactionBranch) -> CommitResult:
 
 def resolve(engine: Host, branches: Sequence[XaBranch], write: Write) -> list[Publication]:
     """Commit prepared branches: append one record with `write`, then apply their effects. Return the mandatory messages
-    that have no queue left.
+    that have no queue left. Raises UNAVAILABLE, with nothing applied, if their content cannot be read from the log.
     """
     engine.settlements.flush()
-    found = [BranchEffects(engine, branch, branch.runs) for branch in branches]
-    decide(engine.log, [effects.decision for effects in found], write)
+    try:
+        found = [BranchEffects(engine, branch, branch.runs) for branch in branches]
+        gathered = gather([effects.decision for effects in found])
+    except LogUnreadable as error:
+        raise BrokerError(Condition.UNAVAILABLE, f"the transaction stays prepared for now: {error}") from error
+    decide(engine.log, gathered, write)
     for effects in found:
         effects.finish()
     return [publication for effects in found for publication in effects.returned]

@@ -43,7 +43,11 @@ class Detached(NamedTuple):
 
 
 class Discipline(Protocol):
-    """The operations that a queue needs."""
+    """The operations that a queue needs.
+
+    `take` and `peek` raise LogUnreadable if messages that they need cannot be read from the log. Nothing is changed
+    then (DUR-4).
+    """
 
     def __len__(self) -> int: ...
 

@@ -15,6 +15,7 @@ from escrowmq.core.queues.backlog import Backlog
 from escrowmq.core.queues.discipline import ENTRY_COST, HEAVY, Detached, Pager
 from escrowmq.core.queues.withdrawal import Withdrawal
 from escrowmq.core.records.references import Reference
+from escrowmq.core.records.unreadable import LogUnreadable
 from escrowmq.core.recovery.copying import part_of
 
 FILL_RUNS: Final = 256
@@ -64,7 +65,8 @@ class Fifo:
 
     def append(self, run: Run, contents: Sequence[bytes]) -> None:
         count = len(contents)
-        if not self.tail.messages and self.resident < self.resident_limit:
+        in_memory = isinstance(contents, list) or not run.lsn  # others are loaded when they are needed
+        if in_memory and not self.tail.messages and self.resident < self.resident_limit:
             if len(run.envelope.header) > HEAVY:
                 self._weigh(run.envelope, run.first + count - 1)
             if count == 1:
@@ -115,8 +117,13 @@ class Fifo:
         taken: list[Entry] = []
         returned = self._returned
         while len(taken) < most and returned:
-            if not self.head and self.tail.messages:
-                self._fill()
+            if self._tail_is_next():
+                try:
+                    self._fill()
+                except LogUnreadable:
+                    if not taken:
+                        raise
+                    break
             if self.head and self.head[0].position < returned[0].position:
                 entry = self.head.popleft()
                 self.resident -= len(entry.content) + ENTRY_COST
@@ -135,22 +142,36 @@ class Fifo:
             heapq.heappush(self._returned, entry)
 
     def peek(self) -> Entry | None:
-        if not self.head and self.tail.messages:
+        if self._tail_is_next():
             self._fill(1)
         if self._returned and (not self.head or self._returned[0].position < self.head[0].position):
             return self._returned[0]
         return self.head[0] if self.head else None
 
+    def _tail_is_next(self) -> bool:
+        """Whether the next message is in the tail."""
+        tail, returned = self.tail, self._returned
+        if self.head or not tail.messages:
+            return False
+        return not returned or tail.firsts[tail.begin] < returned[0].position
+
     def _fill(self, share: int = 0) -> None:
         """Bring the front of the tail into memory: at most `share` bytes or as many as one fill may load, but one run
         at least. Looking at the head alone needs no more, and a restart looks at the head of every queue.
+
+        Raises LogUnreadable, with nothing changed, if the first run cannot be loaded.
         """
         share = share or min(self.resident_limit // 2, FILL_BYTES)
         runs = 0
         while self.tail.messages and (not self.head or (self.resident < share and runs < FILL_RUNS)):
             runs += 1
-            reference = self.tail.take(self.tail.peek().length)
-            block = self._pager.load(reference)
+            reference = self.tail.peek()
+            try:
+                block = self._pager.load(reference)
+            except LogUnreadable:
+                if not self.head:
+                    raise
+                break
             expires_at = self._expiry(block.envelope, block.time)
             run = Run(block.envelope, reference.first, block.time, reference.lsn, reference.start, expires_at)
             entries = list(map(Entry, range(run.first, run.first + reference.length), block.contents, repeat(run)))
@@ -161,6 +182,7 @@ class Fifo:
             if len(block.envelope.header) > HEAVY:
                 self._weigh(block.envelope, entries[-1].position)
             self.head.extend(entries)
+            self.tail.take(reference.length)  # only now that its messages are in memory
             self.resident += sum(map(len, block.contents)) + ENTRY_COST * reference.length
 
     def withdraw(self) -> Withdrawal:

@@ -11,6 +11,7 @@ from escrowmq.core.queues.discipline import Detached, Pager
 from escrowmq.core.queues.fifo import Fifo
 from escrowmq.core.queues.withdrawal import Withdrawal
 from escrowmq.core.records.references import Reference
+from escrowmq.core.records.unreadable import LogUnreadable
 
 
 class Priority:
@@ -42,7 +43,12 @@ class Priority:
         taken: list[Entry] = []
         for level in self._levels.values():
             while len(taken) < most and len(level):
-                taken += level.take(most - len(taken))
+                try:
+                    taken += level.take(most - len(taken))
+                except LogUnreadable:
+                    if not taken:
+                        raise
+                    return taken
             if len(taken) >= most:
                 break
         return taken

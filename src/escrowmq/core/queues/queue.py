@@ -19,6 +19,7 @@ from escrowmq.core.queues.priority import Priority
 from escrowmq.core.queues.rotation import Consumers
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.queue_state import encode_delivered
+from escrowmq.core.records.unreadable import LogUnreadable
 from escrowmq.core.topology.arguments.queue import QueueOptions
 from escrowmq.core.topology.equivalence import locked_text
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from escrowmq.core.deadlines import Deadline, Deadlines
     from escrowmq.core.messages.marks import Marks
     from escrowmq.core.ports import Log
+    from escrowmq.core.queues.availability import Unavailable
     from escrowmq.core.queues.delivery_log import Deliveries
     from escrowmq.core.queues.settlement import Settlements
     from escrowmq.core.records.references import Reference
@@ -62,6 +64,7 @@ class Host(Protocol):
     dirty: dict[Queue, None]
     uncaptured: dict[Queue, None] | None
     promised: dict[Queue, tuple[int, int]]
+    unavailable: Unavailable
 
     def dead_letter(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
         """Dead-letter entries that leave `queue`, if the queue has a dead-letter exchange."""
@@ -76,7 +79,8 @@ class Queue:
     """Entries in order. Each new entry gets the next position; positions are never reused.
 
     `logged` is true once the log holds anything of the queue. `unsynced` holds the runs whose commit is not on disk
-    yet, and the runs that arrived after them. They stay invisible until the commit is on disk (TX-2, TX-8).
+    yet, and the runs that arrived after them. They stay invisible until the commit is on disk (TX-2, TX-8). `fault` is
+    the reason why the queue is unavailable (`availability.py`), or empty.
     """
 
     __slots__ = (
@@ -98,6 +102,7 @@ class Queue:
         "delivered_recorded",
         "durable",
         "exclusive",
+        "fault",
         "had_consumer",
         "ident",
         "limited",
@@ -153,6 +158,7 @@ class Queue:
         self.unsettled = 0
         self.bytes = 0
         self.logged = False
+        self.fault = ""
         self.marks: dict[int, Marks] = {}  # by position, for the few messages that have any
         self.deleted = False
         self.captured = False  # a snapshot in progress has the state of the queue as it is now
@@ -298,7 +304,11 @@ class Queue:
         ):
             over = len(self.order) - most if most is not None else 1
             self.change()
-            taken = self.order.take(max(over, 1))
+            try:
+                taken = self.order.take(max(over, 1))
+            except LogUnreadable as error:
+                self._host.unavailable.suspend(self, error)
+                break
             self.bytes -= sum([len(entry.content) for entry in taken])
             dropped += taken
         if dropped:
@@ -308,11 +318,15 @@ class Queue:
 
     def take(self, most: int) -> list[Entry]:
         """Remove and return at most `most` entries that have not expired. There are fewer, or none, if some had
-        expired.
+        expired, or if the queue becomes unavailable.
         """
         if self.captured:
             self.change()
-        entries = self.order.take(most)
+        try:
+            entries = self.order.take(most)
+        except LogUnreadable as error:
+            self._host.unavailable.suspend(self, error)
+            return []
         if self.limited:
             self.bytes -= sum([len(entry.content) for entry in entries])
         if self.ttl_possible:
@@ -325,6 +339,27 @@ class Queue:
             self.arm_expiry()
         return entries
 
+    def _peek(self) -> Entry | None:
+        """Return the next entry, or None if there is none or the queue is unavailable."""
+        if self.fault:
+            return None
+        try:
+            return self.order.peek()
+        except LogUnreadable as error:
+            self._host.unavailable.suspend(self, error)
+            return None
+
+    def probe(self) -> None:
+        """Read the next message. Raises LogUnreadable while that is impossible."""
+        self.order.peek()
+
+    def resume(self) -> None:
+        """End the unavailability of the queue: its messages can be read again."""
+        self.fault = ""
+        self._host.dirty[self] = None
+        if self.ttl_possible:
+            self.arm_expiry()
+
     def wake(self, consumer: Consumer) -> None:
         """Put `consumer` back in line, since it may have credit again."""
         if consumer.attached:
@@ -336,6 +371,8 @@ class Queue:
 
         Without `whole`, delivering also stops when the turn's budget is used up. The queue then stays dirty.
         """
+        if self.fault:
+            return
         if not self._serve(whole=whole):
             self._host.dirty[self] = None
             return
@@ -356,7 +393,7 @@ class Queue:
     def _serve(self, *, whole: bool) -> bool:
         """False if the budget has ended before the entries or the room of the consumers."""
         order, consumers, budget = self.order, self.consumers, self._host.budget
-        while waiting := len(order):
+        while (waiting := len(order)) and not self.fault:
             if budget.left <= 0 and not whole and not self._passing():
                 return False
             group = consumers.next(min(waiting, GROUP))
@@ -370,7 +407,7 @@ class Queue:
 
     def _passing(self) -> bool:
         """Whether the head lives for this turn only: it cannot wait for the next one."""
-        head = self.order.peek() if self.ttl_possible else None
+        head = self._peek() if self.ttl_possible else None
         return head is not None and 0 < head.run.expires_at <= self._host.now
 
     def _deal(self, group: list[Consumer], waiting: int) -> None:
@@ -480,7 +517,7 @@ class Queue:
         """Set a deadline for the entry at the head. It lies after the expiry time, so that a TTL of 0 lasts for
         a turn.
         """
-        head = self.order.peek()
+        head = self._peek()
         if head is None or not head.run.expires_at:
             return
         at = max(head.run.expires_at, self._host.now) + 1  # overdue entries expire in parts, one in each turn
@@ -497,12 +534,12 @@ class Queue:
     def _expire_before(self, end: int) -> None:
         dead: list[Entry] = []
         size = 0
-        head = self.order.peek()
+        head = self._peek()
         while head is not None and 0 < head.run.expires_at < end and len(dead) < CHUNK and size < EXPIRY_BYTES:
             self.change()
             dead += self.order.take(1)
             size += len(head.content)
-            head = self.order.peek()
+            head = self._peek()
         if dead:
             if self.limited:
                 self.bytes -= sum([len(entry.content) for entry in dead])
@@ -534,6 +571,7 @@ class Queue:
     def retire(self) -> None:
         """Cancel the deadlines of a deleted queue."""
         self.deleted = True
+        self._host.unavailable.forget(self)
         for deadline in (self._expiry_deadline, self._unused_deadline):
             if deadline is not None:
                 deadline.cancel()

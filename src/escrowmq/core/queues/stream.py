@@ -15,6 +15,7 @@ from escrowmq.core.queues.queue import CHUNK, Queue
 from escrowmq.core.queues.rotation import Consumers
 from escrowmq.core.queues.withdrawal import Withdrawal
 from escrowmq.core.records.references import Reference
+from escrowmq.core.records.unreadable import LogUnreadable
 from escrowmq.core.topology.arguments.consumer import StreamOffset
 
 if TYPE_CHECKING:
@@ -86,13 +87,12 @@ class StreamLog:
     def _time(self, reference: Reference) -> int:
         return self._pager.load(reference._replace(length=1)).time
 
-    def oldest(self) -> tuple[Reference, int, int]:
-        """Return the first reference, its time, and the size of its bodies in bytes. Raises IndexError if the stream is
+    def oldest(self) -> tuple[int, int]:
+        """Return the time of the first run, and the size of its bodies in bytes. Raises IndexError if the stream is
         empty.
         """
-        reference = self.backlog.peek()
-        block = self._pager.load(reference)
-        return reference, block.time, sum(map(len, block.contents))
+        block = self._pager.load(self.backlog.peek())
+        return block.time, sum(map(len, block.contents))
 
     def drop_oldest(self) -> Reference:
         reference = self.backlog.take(self.backlog.peek().length)
@@ -149,7 +149,7 @@ class StreamLog:
 class StreamQueue(Queue):
     """A queue that is read by position and keeps its entries up to an age and a size."""
 
-    __slots__ = ("_caught_up", "_served_below", "log")
+    __slots__ = ("_caught_up", "_served_below", "_unread", "log")
 
     is_stream = True
 
@@ -160,6 +160,7 @@ class StreamQueue(Queue):
         self.consumers = Consumers()  # a stream serves all consumers, also with `single`
         self._caught_up: dict[Consumer, None] = {}  # these consumers have received everything below `_served_below`
         self._served_below = 1
+        self._unread = 1  # where the log could not be read
         self.limited = True
         self._drop = self.refuses = False
         if self.options.max_age is not None:
@@ -201,6 +202,8 @@ class StreamQueue(Queue):
     def dispatch(self, *, whole: bool = False) -> None:
         """Deliver entries to consumers that have credit and have not received everything. Others are not examined."""
         consumers, end = self.consumers, self.visible_end
+        if self.fault:
+            return
         if end > self._served_below:
             self._served_below = end
             for consumer in self._caught_up:
@@ -209,7 +212,12 @@ class StreamQueue(Queue):
         budget = self._host.budget
         while found := consumers.next(1):
             consumer = found[0]
-            entries = self.log.read(consumer.cursor, min(consumer.room(), CHUNK)) if consumer.cursor < end else []
+            cursor = consumer.cursor
+            try:
+                entries = self.log.read(cursor, min(consumer.room(), CHUNK)) if cursor < end else []
+            except LogUnreadable as error:
+                self._suspend(cursor, error)
+                return
             if entries:
                 consumer.cursor = entries[-1].position + 1
                 self._hand(consumer, entries)
@@ -221,6 +229,13 @@ class StreamQueue(Queue):
                 self._rest(consumer)
         if consumers.draining:
             self._end_drains()
+
+    def _suspend(self, position: int, error: LogUnreadable) -> None:
+        self._unread = position
+        self._host.unavailable.suspend(self, error)
+
+    def probe(self) -> None:
+        self.log.read(self._unread, 1)
 
     def _rest(self, consumer: Consumer) -> None:
         caught_up = self._caught_up
@@ -245,17 +260,28 @@ class StreamQueue(Queue):
         if most is None:
             return
         while self.bytes > most and len(self.log.backlog) and self.log.backlog.end - self.log.backlog.begin > 1:
-            self._drop_oldest(Outcome.DROPPED, self.log.oldest()[2])
+            oldest = self._oldest()
+            if oldest is None:
+                return
+            self._drop_oldest(Outcome.DROPPED, oldest[1])
 
     def _check_age(self) -> None:
         if self.options.max_age is None:
             return
         while self.log.backlog.end - self.log.backlog.begin > 1:
-            _, time, size = self.log.oldest()
-            if time + self.options.max_age > self._host.now:
+            oldest = self._oldest()
+            if oldest is None or oldest[0] + self.options.max_age > self._host.now:
                 break
-            self._drop_oldest(Outcome.EXPIRED, size)
+            self._drop_oldest(Outcome.EXPIRED, oldest[1])
         self._check_later()
+
+    def _oldest(self) -> tuple[int, int] | None:
+        """Return the time of the first run and the size of its bodies, or None if the log cannot be read there."""
+        try:
+            return self.log.oldest()
+        except LogUnreadable as error:
+            self._suspend(self.log.backlog.peek().first, error)
+            return None
 
     def _drop_oldest(self, outcome: Outcome, size: int) -> None:
         self.change()

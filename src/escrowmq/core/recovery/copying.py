@@ -117,6 +117,7 @@ class BlockReader:
     def open(self, lsn: int) -> BlockReader:
         """Turn to the block at `lsn`."""
         if lsn != self._lsn:
+            self._lsn = -1  # until the block is open
             _, self._time, self._count, head = BLOCK.unpack(self._read(lsn, BLOCK.size))
             self._envelope = self._read(lsn + BLOCK.size, head)
             self._bodies = lsn + BLOCK.size + head + 4 * self._count

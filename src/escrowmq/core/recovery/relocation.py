@@ -71,7 +71,9 @@ class Relocation:
         self._work = self._passes()
 
     def step(self) -> bool:
-        """Do the next step. Return False when nothing is left to do."""
+        """Do the next step. Return False when nothing is left to do. Raises LogUnreadable; the messages that have not
+        moved by then stay where they are, and no step may follow.
+        """
         self._left = STEP_COST
         return any(self._left <= 0 for _ in self._work)
 
@@ -119,21 +121,23 @@ class Relocation:
         """Move references until the step's cost is used up. Return the next position, or None if all are moved."""
         changes: list[tuple[int, int, list[Reference]]] = []
         i, reached = 0, None
-        while i < len(found) and reached is None:
-            first = last = found[i]
-            group = [backlog.at(first)]
-            lsn = group[0].lsn
-            while i + 1 < len(found) and found[i + 1] == last + 1 and backlog.lsns[last + 1] == lsn:
-                i, last = i + 1, last + 1
-                group.append(backlog.at(last))
-            i += 1
-            moved = self._move(queue, group, self._reader.open(lsn))
-            position = moved[-1].first + moved[-1].length
-            rest = _from(group, position)
-            changes.append((first, last + 1, moved + rest))
-            if rest or (self._left <= 0 and i < len(found)):
-                reached = position
-        backlog.substitute(changes)
+        try:
+            while i < len(found) and reached is None:
+                first = last = found[i]
+                group = [backlog.at(first)]
+                lsn = group[0].lsn
+                while i + 1 < len(found) and found[i + 1] == last + 1 and backlog.lsns[last + 1] == lsn:
+                    i, last = i + 1, last + 1
+                    group.append(backlog.at(last))
+                i += 1
+                moved = self._move(queue, group, self._reader.open(lsn))
+                position = moved[-1].first + moved[-1].length
+                rest = _from(group, position)
+                changes.append((first, last + 1, moved + rest))
+                if rest or (self._left <= 0 and i < len(found)):
+                    reached = position
+        finally:  # if a block cannot be read, those before it have moved nevertheless
+            backlog.substitute(changes)
         return reached
 
     # -- messages in memory

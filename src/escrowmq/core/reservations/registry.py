@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from escrowmq.core.branches.decision import Decision
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.messages.entry import Entry, Run
+from escrowmq.core.queues.availability import unavailable
 from escrowmq.core.queues.backlog import Backlog
 from escrowmq.core.queues.discipline import Detached
 from escrowmq.core.queues.outcome import Outcome
@@ -21,6 +22,7 @@ from escrowmq.core.records.moves import Move, encode_moves
 from escrowmq.core.records.queue_state import encode_returned
 from escrowmq.core.records.references import TRANSIENT, Reference
 from escrowmq.core.records.reservations import Held, HeldRange, encode_held, encode_released, joined
+from escrowmq.core.records.unreadable import LogUnreadable
 from escrowmq.core.reservations.reading import MOST_MESSAGES, Batch, BatchReader
 from escrowmq.core.reservations.reservation import Reservation, ReservationSettlement, Row
 
@@ -86,8 +88,9 @@ class Reservations:
         The call may reserve fewer, because the queue has no more or the limit of one call is reached. With neither
         argument nothing changes. The `lsn` of the result also covers everything reserved before.
 
-        Raises PRECONDITION_FAILED for a stream, ACCESS_REFUSED if a consumer uses the queue exclusively, and
-        LIMIT_EXCEEDED if the user has too many groups.
+        Raises PRECONDITION_FAILED for a stream, ACCESS_REFUSED if a consumer uses the queue exclusively, UNAVAILABLE if
+        its messages cannot be read, and LIMIT_EXCEEDED if the user has too many
+        groups.
         """
         if queue.is_stream:
             raise BrokerError(
@@ -100,6 +103,8 @@ class Reservations:
             )
         queue.touch()
         queue.refresh()
+        if queue.fault:
+            raise unavailable(queue, queue.fault)
         reservation = queue.reservations.get(group)
         if until:
             most = until - (1 if reservation is None else reservation.end)
@@ -150,7 +155,7 @@ class Reservations:
         """Remove messages from the queue and yield them, in order, some at a time."""
         one_by_one = queue.limited or self._may_expire(queue, most)  # sizes count, or the time of each
         parts = MOST_PARTS
-        while most > 0 and parts > 0 and queue.ready:
+        while most > 0 and parts > 0 and queue.ready and not queue.fault:
             if one_by_one:
                 some = [Detached(entry, entry.deliveries) for entry in queue.take(min(most, STEP))]
             else:
@@ -174,7 +179,11 @@ class Reservations:
                     break
                 restored = True
                 left -= count
-                if self._reader.envelope_of(lsn).ttl is not None:
+                try:
+                    envelope = self._reader.envelope_of(lsn)
+                except LogUnreadable as error:
+                    raise unavailable(queue, str(error)) from error
+                if envelope.ttl is not None:
                     queue.ttl_possible = True
                     return True
         if not restored:
@@ -264,9 +273,16 @@ class Reservations:
         positions.
 
         Messages that are gone are skipped, and the batch names its first number. It holds as many messages as fit into
-        `most_bytes`, but at least one. Without `end` it may extend to the last one.
+        `most_bytes`, but at least one. Without `end` it may extend to the last one. Raises UNAVAILABLE if one of them
+        cannot be read.
         """
         queue.touch()
+        try:
+            return self._read(queue, group, first, end, most_bytes)
+        except LogUnreadable as error:
+            raise unavailable(queue, str(error)) from error
+
+    def _read(self, queue: Queue, group: str, first: int, end: int, most_bytes: int) -> Batch:
         most_bytes = min(most_bytes or BULK_BYTES, MOST_BULK_BYTES)
         if isinstance(queue, StreamQueue):
             end = min(end or queue.visible_end, queue.visible_end)

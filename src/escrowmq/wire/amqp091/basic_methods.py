@@ -116,9 +116,14 @@ def basic_get(channel: Channel, method: spec.BasicGet, count: int = 1) -> None:
             basic_get(channel, method)
         return
     entries: list[Entry] = []
+    refusal: BrokerError | None = None
     while len(entries) < count:
         most = count - len(entries)
-        some = channel.broker.engine.fetch(queue, most, auto_settle=method.no_ack, label=getting.label)
+        try:
+            some = channel.broker.engine.fetch(queue, most, auto_settle=method.no_ack, label=getting.label)
+        except BrokerError as error:  # after the answers to the gets that succeeded
+            refusal, count = error, len(entries)
+            break
         if not some:
             break
         entries += some
@@ -128,6 +133,8 @@ def basic_get(channel: Channel, method: spec.BasicGet, count: int = 1) -> None:
     elif entries:
         channel.unsettled.add(entries, queue.getter)
     getting.answer(queue, first, entries, count - len(entries))
+    if refusal is not None:
+        raise refusal
 
 
 def basic_ack(channel: Channel, method: spec.BasicAck) -> None:

@@ -53,6 +53,8 @@ REPLIES: Final[dict[Condition, Reply]] = {
     Condition.ILLEGAL_STATE: _reply(codes.COMMAND_INVALID, hard=False),
     Condition.COMMAND_INVALID: _reply(codes.COMMAND_INVALID, hard=False),
     Condition.LIMIT_EXCEEDED: _reply(codes.RESOURCE_ERROR, hard=False),
+    # Hard in the specification, too, but it concerns one queue alone.
+    Condition.UNAVAILABLE: _reply(codes.INTERNAL_ERROR, hard=False),
     Condition.INTERNAL: _reply(codes.INTERNAL_ERROR),
 }
 

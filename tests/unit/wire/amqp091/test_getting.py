@@ -11,7 +11,7 @@ from escrowmq.wire.amqp091 import spec
 from escrowmq.wire.amqp091.frames import method_frame
 from escrowmq.wire.amqp091.getting import RUN
 from tests.harness.client import SimClient
-from tests.harness.server import SimServer
+from tests.harness.server import Options, SimServer
 
 
 @pytest.fixture
@@ -79,6 +79,30 @@ def test_messages_that_live_for_no_time_are_not_counted(client: SimClient) -> No
     client.declare(1, "q", arguments={"x-message-ttl": 0})
     client.publish(1, "q", b"a", b"b")
     assert answers(client, 3, together=True) == [(), (), ()]
+
+
+@pytest.mark.rule("DUR-4")
+@pytest.mark.parametrize("no_ack", [False, True])
+def test_gets_before_one_that_cannot_be_read_are_answered(*, no_ack: bool) -> None:
+    storage = MemoryStorage(random.Random(1))
+    client = SimClient(SimServer(storage, Options(resident_limit=1, segment_bytes=1000)))
+    client.open_channel(1)
+    client.declare(1, "q", durable=True)
+    bodies = [b"%d" % i * 10_000 for i in range(4)]
+    for body in bodies:
+        client.publish(1, "q", body)
+        client.server.run_disk()
+    for name in storage.names():
+        if bodies[2] in storage.read(name, 0, storage.size(name)):
+            storage.faults.unreadable[name] = set(range(20))
+    client.send_bytes(method_frame(1, spec.BasicGet("q", no_ack)) * 4)
+    close = client.inbox.pop()
+    assert [message.body for message in client.inbox] == bodies[:2]
+    assert isinstance(close.method, spec.ChannelClose)
+    assert (close.method.reply_code, client.server.broker.directory.vhost("/").queue("q").ready) == (
+        541,
+        2 if no_ack else 4,
+    )
 
 
 def test_the_permission_is_asked_for_again_when_the_rules_change(client: SimClient) -> None:

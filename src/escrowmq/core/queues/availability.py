@@ -1,0 +1,74 @@
+"""Queues whose next messages cannot be read from the log. They keep every message, and try again (DUR-4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.records.unreadable import LogUnreadable
+
+if TYPE_CHECKING:
+    from escrowmq.core.deadlines import Deadlines
+    from escrowmq.core.queues.queue import Queue
+
+RETRY_MS: Final = 5000
+"""Time between two attempts to read the messages of an unavailable queue."""
+
+
+class Schedule(Protocol):
+    """The part of the engine that is needed here."""
+
+    now: int
+    deadlines: Deadlines
+
+
+class Unavailable:
+    """The queues that are unavailable, with the reason of each.
+
+    An unavailable queue accepts messages, but it delivers, expires and drops none. It can be purged and deleted.
+    """
+
+    __slots__ = ("_host", "changed", "reasons")
+
+    def __init__(self, host: Schedule) -> None:
+        self._host = host
+        self.reasons: dict[Queue, str] = {}
+        self.changed: Callable[[Queue, str], None] = _nobody
+        """Called with the reason when a queue becomes unavailable, and with an empty text when that ends."""
+
+    def suspend(self, queue: Queue, error: LogUnreadable) -> None:
+        """Note that messages which `queue` needs cannot be read. They are read again after `RETRY_MS`."""
+        if queue.fault:
+            return
+        queue.fault = self.reasons[queue] = str(error)
+        self._host.deadlines.set(self._host.now + RETRY_MS, lambda: self._retry(queue))
+        self.changed(queue, queue.fault)
+
+    def forget(self, queue: Queue) -> None:
+        """Forget a deleted queue."""
+        self.reasons.pop(queue, None)
+
+    def _retry(self, queue: Queue) -> None:
+        if queue.deleted:
+            return
+        try:
+            queue.probe()
+        except LogUnreadable:
+            self._host.deadlines.set(self._host.now + RETRY_MS, lambda: self._retry(queue))
+            return
+        del self.reasons[queue]
+        queue.resume()
+        self.changed(queue, "")
+
+
+def unavailable(queue: Queue, reason: str) -> BrokerError:
+    """The error for a client that asks for messages of an unavailable queue."""
+    return BrokerError(
+        Condition.UNAVAILABLE,
+        f"queue '{queue.name}' in vhost '{queue.vhost}' is unavailable, and keeps its messages: {reason}",
+    )
+
+
+def _nobody(queue: Queue, reason: str) -> None:
+    del queue, reason

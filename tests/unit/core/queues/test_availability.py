@@ -1,0 +1,270 @@
+"""A read that fails consumes nothing (DUR-4): the queue is unavailable for a while, and keeps every message."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+
+import pytest
+
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.messages.entry import Entry
+from escrowmq.core.messages.pager import LogPager
+from escrowmq.core.queues.availability import RETRY_MS
+from escrowmq.core.queues.queue import Queue
+from escrowmq.core.recovery.relocation import Relocation
+from escrowmq.journal.errors import JournalUnreadable
+from tests.unit.core.site import Site, dead_lettering
+from tests.unit.core.xa_site import OK, X, XaSite
+
+pytestmark = pytest.mark.rule("DUR-4")
+
+SIZE = 1400  # the sector in the middle of a message has nothing else
+BODIES = [b"%02d" % i * (SIZE // 2) for i in range(20)]
+ORDERS = pytest.mark.parametrize("arguments", [{}, {"x-max-priority": 3}, {"x-queue-type": "quorum"}])
+
+
+def paged(arguments: dict[str, object] | None = None, site: Site | None = None) -> tuple[Site, Queue]:
+    """A queue whose messages are only in the log, except for the first one."""
+    site = site or Site(resident_limit=1)
+    queue = site.queue("q", arguments)
+    for body in BODIES:
+        site.publish("q", body)
+        site.turn()
+    return site, queue
+
+
+def forget_what_was_read(site: Site) -> Site:
+    """Start again, with only the head of each queue in memory."""
+    site = site.restart(resident_limit=1)
+    forget_chunks(site)
+    return site
+
+
+def forget_chunks(site: Site) -> None:
+    pager = site.broker.engine.pager
+    assert isinstance(pager, LogPager)
+    pager._chunks.clear()
+    pager._chunk = b""
+
+
+def damage(site: Site, number: int) -> None:
+    """The sectors with message `number` cannot be read."""
+    for name in site.storage.names():
+        at = site.storage.read(name, 0, site.storage.size(name)).find(BODIES[number])
+        if at >= 0:
+            site.storage.faults.unreadable.setdefault(name, set()).add((at + SIZE // 2) // 512)
+
+
+def heal(site: Site) -> None:
+    site.storage.faults.unreadable.clear()
+    site.after(RETRY_MS + 1)
+
+
+def got(site: Site, queue: Queue) -> Entry:
+    entry = site.broker.engine.get(queue, auto_settle=True)
+    assert entry is not None
+    return entry
+
+
+def stuck() -> tuple[Site, Queue]:
+    """A queue whose first message was taken, and whose second one cannot be read."""
+    site = forget_what_was_read(paged()[0])
+    queue = site.vhost.queue("q")
+    damage(site, 1)
+    got(site, queue)
+    refused(site, queue)
+    site.turn()
+    return site, queue
+
+
+def refused(site: Site, queue: Queue) -> BrokerError:
+    with pytest.raises(BrokerError) as caught:
+        site.broker.engine.get(queue, auto_settle=True)
+    assert caught.value.condition is Condition.UNAVAILABLE
+    return caught.value
+
+
+@ORDERS
+@pytest.mark.parametrize("number", [1, 9, 19])
+def test_basic_get_is_refused_and_loses_nothing(arguments: dict[str, object], number: int) -> None:
+    site = forget_what_was_read(paged(arguments)[0])
+    queue = site.vhost.queue("q")
+    damage(site, number)
+    received = [got(site, queue).content for _ in range(number)]
+    assert "'q'" in refused(site, queue).text
+    assert queue.ready == len(BODIES) - number
+    heal(site)
+    received += [got(site, queue).content for _ in range(number, len(BODIES))]
+    assert received == BODIES
+
+
+@ORDERS
+def test_a_restart_after_a_refused_get_finds_everything(arguments: dict[str, object]) -> None:
+    site = forget_what_was_read(paged(arguments)[0])
+    queue = site.vhost.queue("q")
+    damage(site, 3)
+    for _ in range(3):
+        got(site, queue)
+    refused(site, queue)
+    site.turn()
+    site.storage.faults.unreadable.clear()
+    assert site.restart().contents() == BODIES[3:]
+
+
+@ORDERS
+def test_a_snapshot_while_the_queue_is_unavailable_keeps_its_messages(arguments: dict[str, object]) -> None:
+    site = forget_what_was_read(paged(arguments)[0])
+    queue = site.vhost.queue("q")
+    damage(site, 1)
+    got(site, queue)
+    refused(site, queue)
+    site.snapshot()
+    site.storage.faults.unreadable.clear()
+    assert site.restart().contents() == BODIES[1:]
+
+
+@ORDERS
+def test_consumers_wait_and_then_get_everything_in_order(arguments: dict[str, object]) -> None:
+    site = forget_what_was_read(paged(arguments)[0])
+    queue = site.vhost.queue("q")
+    damage(site, 7)
+    _, first = site.consume(queue, credit=3)
+    _, second = site.consume(queue, credit=100)
+    site.turn()
+    assert sorted(first.contents + second.contents) == BODIES[:7]
+    heal(site)
+    assert sorted(first.contents + second.contents) == BODIES
+    assert second.contents == sorted(second.contents)
+
+
+def test_a_queue_is_unavailable_until_its_messages_can_be_read() -> None:
+    site = forget_what_was_read(paged()[0])
+    queue = site.vhost.queue("q")
+    told: list[tuple[Queue, bool]] = []
+    unavailable = site.broker.engine.unavailable
+    unavailable.changed = lambda queue, reason: told.append((queue, bool(reason)))
+    damage(site, 1)
+    got(site, queue)
+    refused(site, queue)
+    for _ in range(3):
+        site.after(RETRY_MS + 1)
+    assert list(unavailable.reasons) == [queue]
+    with pytest.raises(BrokerError):
+        site.consume(queue)
+    heal(site)
+    assert not unavailable.reasons
+    assert told == [(queue, True), (queue, False)]
+    assert len(site.consume(queue)[1].got) == 0
+
+
+@pytest.mark.parametrize("how", ["purge", "delete"])
+def test_an_unavailable_queue_can_be_emptied(how: str) -> None:
+    site, queue = stuck()
+    if how == "purge":
+        assert site.broker.directory.purge(queue) == len(BODIES) - 1
+    else:
+        queue.delete()
+    site.after(RETRY_MS + 1)
+    assert not site.broker.engine.unavailable.reasons
+    assert site.live() == 0
+
+
+def test_messages_that_cannot_be_read_do_not_expire() -> None:
+    site = paged({"x-message-ttl": 60_000})[0]
+    site = forget_what_was_read(site)
+    queue = site.vhost.queue("q")
+    damage(site, 4)
+    site.after(100_000)
+    for _ in range(20):
+        site.after(1)
+    assert queue.ready == len(BODIES) - 4
+    heal(site)
+    for _ in range(20):
+        site.after(1)
+    assert queue.ready == 0
+
+
+def test_dead_lettering_goes_on_where_it_stopped() -> None:
+    site = Site(resident_limit=1)
+    queue, dead = dead_lettering(site, message_ttl=60_000)
+    paged({**queue.arguments}, site)
+    site = forget_what_was_read(site)
+    queue, dead = site.vhost.queue("q"), site.vhost.queue("dead")
+    damage(site, 4)
+    site.after(100_000)
+    for _ in range(20):
+        site.after(1)
+    assert (queue.ready, dead.ready) == (len(BODIES) - 4, 4)
+    heal(site)
+    for _ in range(20):
+        site.after(1)
+    assert (queue.ready, dead.ready) == (0, len(BODIES))
+    assert site.contents("dead") == BODIES
+
+
+def test_a_full_queue_keeps_what_it_cannot_drop() -> None:
+    site = forget_what_was_read(paged()[0])
+    queue = site.vhost.queue("q")
+    damage(site, 2)
+    queue.options = replace(queue.options, max_length=5)
+    queue.limited = queue._drop = True
+    site.publish("q", b"more")
+    site.turn()
+    assert queue.ready == len(BODIES) + 1 - 2
+    heal(site)
+    assert queue.ready == 5
+
+
+def test_a_stream_is_read_on_where_it_stopped() -> None:
+    site = forget_what_was_read(paged({"x-queue-type": "stream"})[0])
+    queue = site.vhost.queue("q")
+    _, sink = site.consume(queue, credit=100)
+    site.turn()
+    assert not sink.got  # a new reader begins with the next message
+    site = forget_what_was_read(site)
+    queue = site.vhost.queue("q")
+    damage(site, 3)
+    consumer, sink = site.consume(queue, credit=100)
+    consumer.cursor = 1
+    site.turn()
+    assert sink.contents == BODIES[:3]
+    heal(site)
+    assert sink.contents == BODIES
+
+
+def test_compaction_leaves_what_cannot_be_read() -> None:
+    site = paged()[0]
+    site.snapshot()
+    site = forget_what_was_read(site)
+    damage(site, 6)
+    work = Relocation(site.broker, 1, site.journal.synced_lsn)
+    with pytest.raises(JournalUnreadable):
+        deque(iter(work.step, False))
+    site.snapshot()
+    site.storage.faults.unreadable.clear()
+    assert site.contents() == BODIES
+    assert site.restart().contents() == BODIES
+
+
+@pytest.mark.rule("DTX-8")
+def test_a_prepared_branch_stays_prepared_while_its_messages_cannot_be_read() -> None:
+    site = XaSite()
+    site.queue("stream", {"x-queue-type": "stream"})
+    branch = site.start()
+    branch.enlist(site.publication("stream", BODIES[0]))
+    site.end()
+    assert site.coordinator.prepare(X).status is OK
+    site.turn()
+    site = site.restart()
+    site.after(1)  # a stream stores messages under the time of the commit, so they are written again
+    damage(site, 0)
+    forget_chunks(site)
+    with pytest.raises(BrokerError) as caught:
+        site.coordinator.commit(X, one_phase=False)
+    assert caught.value.condition is Condition.UNAVAILABLE
+    assert site.branches.recover() == [X]
+    site.storage.faults.unreadable.clear()
+    assert site.coordinator.commit(X, one_phase=False).status is OK
+    site.turn()
+    assert len(site.vhost.queue("stream").order) == 1
