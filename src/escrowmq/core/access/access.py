@@ -1,4 +1,4 @@
-"""Who may do what."""
+"""Access control: users, virtual hosts, permissions, and the checks against them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Kind: TypeAlias = Literal["queue", "exchange"]
 Right: TypeAlias = Literal["configure", "write", "read"]
 TopicRight: TypeAlias = Literal["write", "read"]
 
-# What the default exchange, which has no name, is called in patterns and texts.
+# The name of the default exchange, which is empty, in patterns and error texts.
 DEFAULT_EXCHANGE: Final = "amq.default"
 VERDICT_LIMIT: Final = 100_000
 
 
 class Access:
-    """The rules, and the question whether something is allowed.
+    """The rules of access control, and the checks against them.
 
-    What changes the rules returns what changed, for the journal; `put` and `drop` take that back in, unchecked.
-    `version` changes with every change, so a caller can keep a verdict beside it.
+    Methods that change the rules return the changed entries for the journal. `put` and `drop` apply such entries again,
+    without checks. `version` increases with every change, so a caller can cache a verdict beside it.
     """
 
     __slots__ = ("_patterns", "_verdicts", "permissions", "topic_permissions", "users", "version", "vhosts")
@@ -65,7 +65,7 @@ class Access:
         return (user, vhost, exchange) in self.topic_permissions
 
     def check_topic(self, user: str, vhost: str, exchange: str, routing_key: str, right: TopicRight) -> None:
-        """Raises ACCESS_REFUSED if there are topic permissions for this exchange, and they do not allow the key."""
+        """Raises ACCESS_REFUSED if `user` has topic permissions for this exchange and they do not allow the key."""
         permission = self.topic_permissions.get((user, vhost, exchange))
         if permission is None:
             return
@@ -79,7 +79,7 @@ class Access:
             )
 
     def check_vhost(self, user: str, vhost: str) -> None:
-        """Raises NOT_ALLOWED unless the virtual host exists and the user has permissions in it, whichever."""
+        """Raises NOT_ALLOWED unless the virtual host exists and the user has some permission in it."""
         if vhost not in self.vhosts:
             raise BrokerError(Condition.NOT_ALLOWED, f"vhost {vhost} not found")
         if (user, vhost) not in self.permissions:
@@ -96,14 +96,14 @@ class Access:
     # -- users
 
     def user(self, name: str) -> User:
-        """Raises NOT_FOUND."""
+        """Return the user `name`. Raises NOT_FOUND."""
         user = self.users.get(name)
         if user is None:
             raise BrokerError(Condition.NOT_FOUND, f"no such user '{name}'")
         return user
 
     def add_user(self, name: str, password_hash: str, tags: tuple[str, ...] = ()) -> User:
-        """Raises PRECONDITION_FAILED when there is one of that name, INVALID_ARGUMENT for an empty name."""
+        """Add a user. Raises PRECONDITION_FAILED if the name is taken, INVALID_ARGUMENT if it is empty."""
         if not name:
             raise BrokerError(Condition.INVALID_ARGUMENT, "a user needs a name")
         if name in self.users:
@@ -111,28 +111,28 @@ class Access:
         return self._put_user(User(name, password_hash, tags))
 
     def set_password(self, name: str, password_hash: str) -> User:
-        """Raises NOT_FOUND."""
+        """Replace the user's password hash. Raises NOT_FOUND."""
         return self._put_user(replace(self.user(name), password_hash=password_hash))
 
     def set_tags(self, name: str, tags: tuple[str, ...]) -> User:
-        """Raises NOT_FOUND."""
+        """Replace the user's tags. Raises NOT_FOUND."""
         return self._put_user(replace(self.user(name), tags=tags))
 
     def remove_user(self, name: str) -> tuple[Entry, ...]:
-        """The user and its permissions, which go with it. Raises NOT_FOUND."""
+        """Remove the user and its permissions. Raises NOT_FOUND."""
         return self._remove(self.user(name))
 
     # -- virtual hosts
 
     def vhost(self, name: str) -> Vhost:
-        """Raises NOT_FOUND."""
+        """Return the virtual host `name`. Raises NOT_FOUND."""
         vhost = self.vhosts.get(name)
         if vhost is None:
             raise BrokerError(Condition.NOT_FOUND, f"no such vhost '{name}'")
         return vhost
 
     def add_vhost(self, name: str) -> Vhost:
-        """Raises PRECONDITION_FAILED when there is one of that name, INVALID_ARGUMENT for an empty name."""
+        """Add a virtual host. Raises PRECONDITION_FAILED if the name is taken, INVALID_ARGUMENT if it is empty."""
         if not name:
             raise BrokerError(Condition.INVALID_ARGUMENT, "a vhost needs a name")
         if name in self.vhosts:
@@ -140,13 +140,16 @@ class Access:
         return self._put_vhost(Vhost(name))
 
     def remove_vhost(self, name: str) -> tuple[Entry, ...]:
-        """The virtual host and all permissions in it. Raises NOT_FOUND."""
+        """Remove the virtual host and all permissions in it. Raises NOT_FOUND."""
         return self._remove(self.vhost(name))
 
     # -- permissions
 
     def set_permission(self, user: str, vhost: str, configure: str, write: str, read: str) -> Permission:
-        """An empty pattern allows nothing. Raises NOT_FOUND, INVALID_ARGUMENT for what is no regular expression."""
+        """Set the user's permissions in `vhost`; an empty pattern allows nothing.
+
+        Raises NOT_FOUND, and INVALID_ARGUMENT for an invalid regular expression.
+        """
         self.user(user)
         self.vhost(vhost)
         for pattern in (configure, write, read):
@@ -156,14 +159,17 @@ class Access:
         return permission
 
     def clear_permission(self, user: str, vhost: str) -> tuple[Entry, ...]:
-        """Nothing when there was none. Raises NOT_FOUND for the user or the virtual host."""
+        """Remove the user's permissions in `vhost`, if any. Raises NOT_FOUND for the user or the virtual host."""
         self.user(user)
         self.vhost(vhost)
         permission = self.permissions.get((user, vhost))
         return self._remove(permission) if permission is not None else ()
 
     def set_topic_permission(self, user: str, vhost: str, exchange: str, write: str, read: str) -> TopicPermission:
-        """Raises NOT_FOUND, INVALID_ARGUMENT for what is no regular expression."""
+        """Set the user's topic permissions for `exchange`.
+
+        Raises NOT_FOUND, and INVALID_ARGUMENT for an invalid regular expression.
+        """
         self.user(user)
         self.vhost(vhost)
         for pattern in (write, read):
@@ -173,7 +179,10 @@ class Access:
         return permission
 
     def clear_topic_permission(self, user: str, vhost: str, exchange: str | None = None) -> tuple[Entry, ...]:
-        """Those for one exchange, or for all. Raises NOT_FOUND for the user or the virtual host."""
+        """Remove the user's topic permissions for one exchange, or for all exchanges.
+
+        Raises NOT_FOUND for the user or the virtual host.
+        """
         self.user(user)
         self.vhost(vhost)
         removed = [
@@ -188,14 +197,14 @@ class Access:
     # -- journal and snapshot
 
     def entries(self) -> Iterator[Entry]:
-        """Everything, in an order in which `put` can take it."""
+        """Return all entries in an order in which `put` accepts them."""
         yield from self.users.values()
         yield from self.vhosts.values()
         yield from self.permissions.values()
         yield from self.topic_permissions.values()
 
     def put(self, entry: Entry) -> None:
-        """Add or replace, without any check."""
+        """Add or replace an entry without any check."""
         match entry:
             case User():
                 self.users[entry.name] = entry
@@ -208,7 +217,7 @@ class Access:
         self._changed()
 
     def drop(self, entry: Entry) -> None:
-        """Remove what goes by the same names, without any check."""
+        """Remove the entry with the same names, without any check."""
         match entry:
             case User():
                 self.users.pop(entry.name, None)

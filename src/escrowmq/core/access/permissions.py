@@ -1,4 +1,4 @@
-"""The entries of access control: users, virtual hosts, and permissions as patterns of names."""
+"""The entries of access control: users, virtual hosts, and permissions, which are patterns of names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from escrowmq.core.conditions import BrokerError, Condition
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Someone who can log in; the hash is opaque here."""
+    """An account that can log in. The core does not look into the password hash."""
 
     name: str
     password_hash: str
@@ -28,7 +28,7 @@ class Vhost:
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """The names in `vhost` that `user` may declare and delete, publish to, consume from: regular expressions."""
+    """Regular expressions for the names in `vhost` that `user` may configure, write to and read from."""
 
     user: str
     vhost: str
@@ -39,9 +39,9 @@ class Permission:
 
 @dataclass(frozen=True, slots=True)
 class TopicPermission:
-    """The routing keys with which `user` may publish to, and bind to, the topic exchange: regular expressions.
+    """Regular expressions for the routing keys with which `user` may publish to, and bind to, a topic exchange.
 
-    In them {username} and {vhost} stand for the user and the virtual host, taken literally.
+    In them {username} and {vhost} stand for the user's name and the virtual host's name, taken literally.
     """
 
     user: str
@@ -55,9 +55,9 @@ Entry: TypeAlias = User | Vhost | Permission | TopicPermission
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """A regular expression that is searched for anywhere in a name; the empty one is found only in an empty name.
+    """Return a regular expression to search for anywhere in a name. The empty pattern matches only the empty name.
 
-    Raises INVALID_ARGUMENT. POSIX classes, which RabbitMQ knows and Python would misread, are refused.
+    Raises INVALID_ARGUMENT. POSIX classes are refused: RabbitMQ supports them, but Python would misread them.
     """
     if "[:" in pattern:
         raise BrokerError(
@@ -65,7 +65,7 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
         )
     try:
         with warnings.catch_warnings():
-            # A set that looks as if it were nested means what it always meant.
+            # Python warns of patterns that a future version may read as nested sets.
             warnings.simplefilter("ignore", FutureWarning)
             return re.compile(pattern or "^$")
     except (re.error, OverflowError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Entries of access control as fields of records, and back."""
+"""The entries of access control as fields of records, and the way back."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ ACCESS_KINDS: Final = frozenset(
         Kind.TOPIC_PERMISSION_DELETED,
     }
 )
-"""The kinds that `restore` takes."""
+"""The kinds that `restore` accepts."""
 
 
 def set_record(entry: Entry) -> tuple[Kind, dict[str, Any]]:
-    """The record that puts `entry` in place, new or changed."""
+    """Return the record that adds or replaces `entry`."""
     match entry:
         case User(name, password_hash, tags):
             return Kind.USER_SET, {"name": name, "password_hash": password_hash, "tags": list(tags)}
@@ -38,7 +38,7 @@ def set_record(entry: Entry) -> tuple[Kind, dict[str, Any]]:
 
 
 def deleted_record(entry: Entry) -> tuple[Kind, dict[str, Any]]:
-    """The record that takes `entry` away. With a user or a virtual host go its permissions, without a record."""
+    """Return the record that removes `entry`. The permissions of a removed user or virtual host need no record."""
     match entry:
         case User(name):
             return Kind.USER_DELETED, {"name": name}
@@ -51,7 +51,7 @@ def deleted_record(entry: Entry) -> tuple[Kind, dict[str, Any]]:
 
 
 def restore(access: Access, kind: Kind, fields: Mapping[str, Any]) -> None:
-    """Apply a record of ACCESS_KINDS again. Raises NOT_FOUND when it takes away what is not there."""
+    """Apply a record of ACCESS_KINDS at recovery. Raises NOT_FOUND if it removes an entry that does not exist."""
     match kind:
         case Kind.USER_SET:
             access.put(User(fields["name"], fields["password_hash"], tuple(fields["tags"])))

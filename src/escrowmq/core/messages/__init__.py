@@ -1,1 +1,1 @@
-"""Messages: envelopes, contents, entries, and how content is read back from the log."""
+"""Messages: envelopes, contents, entries, and the pager that reads content back from the log."""

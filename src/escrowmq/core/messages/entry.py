@@ -1,4 +1,4 @@
-"""Entries and runs: messages as they lie in a queue."""
+"""Entries and runs: messages as a queue stores them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from escrowmq.core.messages.envelope import Envelope
 class Run:
     """Consecutive messages of one queue that arrived together and share an envelope.
 
-    `lsn` is the address of the block that holds their content, 0 when they are in memory alone; the message at
-    position `p` is number `index + p - first` in that block. `expires_at` is in milliseconds, 0 for never.
+    `lsn` is the address of the block that contains them, or 0 if the content is in memory only. The message at position
+    `p` is number `index + p - first` in that block. `expires_at` is in milliseconds; 0 means never.
     """
 
     __slots__ = ("envelope", "expires_at", "first", "index", "lsn", "time")
@@ -26,9 +26,9 @@ class Run:
 
 
 class Entry:
-    """One message on one queue: the one object that exists for each message in memory.
+    """One message on one queue: the only object that exists for each message in memory.
 
-    `deliveries` counts how often it has been handed out and come back; above 0, a delivery is `redelivered`.
+    `deliveries` counts how often it was delivered and returned. Above 0, a delivery is marked `redelivered`.
     """
 
     __slots__ = ("content", "deliveries", "position", "run")
@@ -41,7 +41,7 @@ class Entry:
 
     @property
     def start(self) -> int:
-        """Number of the message within its block (as in `records.Reference`)."""
+        """The number of the message within its block (as in `records.Reference`)."""
         return self.run.index + self.position - self.run.first
 
     def __lt__(self, other: Entry) -> bool:

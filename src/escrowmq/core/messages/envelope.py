@@ -1,4 +1,4 @@
-"""Envelopes: what the core knows about a message, shared by many messages."""
+"""Envelopes: the facts about a message that the core knows and that many messages share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ _EXTRA_KEYS: Final = 4
 
 
 class Death(NamedTuple):
-    """One line of a message's dead-letter history: how often it left `queue` for `reason`, and how it had come."""
+    """One line of a message's dead-letter history: how often it left `queue` for `reason`, and how it had arrived
+    there.
+    """
 
     queue: str
     reason: str
@@ -27,10 +29,10 @@ class Death(NamedTuple):
 
 
 class Envelope:
-    """What all messages of a run share; everything but the body.
+    """The facts that all messages of a run share; the contents are separate.
 
-    `header` is what the publisher sent, in the encoding of `protocol` (a number that the protocol registers); the core
-    never looks into it. `view` belongs to the protocol that delivers: whatever it wants to cache with the envelope.
+    `header` is the publisher's property list in the encoding of `protocol` (a number that the protocol registers). The
+    core never looks into it. `view` belongs to the protocol that delivers, as its cache.
     """
 
     __slots__ = (
@@ -63,7 +65,7 @@ class Envelope:
         deaths: tuple[Death, ...] = (),
         names: bytes | None = None,
     ) -> None:
-        """`names` is what `encode_names` makes of exchange and routing key, for those who have it at hand."""
+        """`names` is the result of `encode_names` for exchange and routing key, if the caller has it already."""
         self._names = names
         self.exchange = exchange
         self.routing_key = routing_key
@@ -79,7 +81,7 @@ class Envelope:
         self._lasting: Envelope | None = None
 
     def lasting(self) -> Envelope:
-        """The same, but durable."""
+        """Return the same envelope, but durable."""
         if self.durable:
             return self
         if self._lasting is None:
@@ -97,7 +99,7 @@ class Envelope:
         return self._lasting
 
     def encode(self) -> bytes:
-        """The envelope as it stands in a block (docs/internals/records.md)."""
+        """Return the envelope in the form that a block contains (docs/internals/records.md)."""
         if self._encoded is None:
             flags = (_DURABLE if self.durable else 0) | (_DIED if self.deaths else 0)
             flags |= _EXTRA_KEYS if self.extra_keys else 0
@@ -118,7 +120,7 @@ class Envelope:
 
     @classmethod
     def decode(cls, data: bytes) -> Envelope:
-        """The envelope that `encode` wrote. The journal's checksum vouches for `data`; it is not checked again."""
+        """Return the envelope that `encode` wrote. `data` is not checked: the journal's checksum vouches for it."""
         protocol, flags, priority, ttl = _FIXED.unpack_from(data)
         exchange, at = _read_text(data, _FIXED.size)
         routing_key, at = _read_text(data, at)
@@ -152,7 +154,7 @@ class Envelope:
 
 
 def encode_names(exchange: str, routing_key: str) -> bytes:
-    """Exchange and routing key as they stand in an encoded envelope."""
+    """Return exchange and routing key in the form that an encoded envelope contains."""
     return _text(exchange) + _text(routing_key)
 
 

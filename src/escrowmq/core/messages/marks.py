@@ -1,4 +1,4 @@
-"""Marks: what has happened to a message on its queue beside being delivered. Most messages have none."""
+"""Marks: the facts that a queue keeps about a message that returned to it. Most messages have none."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ NO_ANNOTATIONS: Final[Mapping[str, bytes]] = MappingProxyType({})
 class Marks(NamedTuple):
     """The marks of one message.
 
-    `failures` counts the deliveries that have failed; one that was released has been delivered and has not failed.
-    `annotations` were added to the message by clients; the values are in the encoding of their protocol. `excluded`
-    names the links that must not get the message again.
+    `failures` counts failed deliveries; a released delivery is not a failed one. `annotations` were added to the
+    message by clients, with values in the encoding of their protocol. `excluded` names the links that must not get the
+    message again.
     """
 
     failures: int = 0
@@ -23,9 +23,10 @@ class Marks(NamedTuple):
 
 
 class Modification(NamedTuple):
-    """What the disposition `modified` of AMQP 1.0 asks for (section 3.4.5 of its part on messaging).
+    """A `modified` disposition of AMQP 1.0 (section 3.4.5 of the part on messaging).
 
-    `annotations` replace those of the same name. `excluded` is the link that must not get the message again, if any.
+    `annotations` replace existing ones of the same name. `excluded` is the link that must not get the message again, if
+    any.
     """
 
     failed: bool = False
@@ -33,7 +34,7 @@ class Modification(NamedTuple):
     excluded: str = ""
 
     def applied(self, marks: Marks) -> Marks:
-        """`marks` as they are afterwards."""
+        """Return the marks that result from this modification of `marks`."""
         annotations = {**marks.annotations, **self.annotations} if self.annotations else marks.annotations
         excluded = marks.excluded | {self.excluded} if self.excluded else marks.excluded
         return Marks(marks.failures + self.failed, annotations, excluded)

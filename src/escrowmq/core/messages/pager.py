@@ -1,4 +1,4 @@
-"""Message content in the log: read ahead in large reads, and written there when memory alone would hold it."""
+"""Content in the log: the pager reads blocks ahead in large reads, and writes content that is only in memory."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.references import TRANSIENT, Reference
 
 READ_AHEAD: Final = 256 * 1024
-"""Bytes that are read at once where blocks are wanted one after the other."""
-_FIRST_READ: Final = 8 * 1024  # where nothing has been read nearby; each read that continues another doubles it
+"""Bytes that are read at once when blocks are wanted one after the other."""
+_FIRST_READ: Final = 8 * 1024  # the first read at a new place; each read that continues it is twice as large
 _CHUNKS: Final = 32  # queues are loaded in turn, and each may be in another part of the log
 _KEPT_BYTES: Final = 4 * 1024 * 1024
 _ENVELOPES: Final = 1024
 
 
 class LogPager:
-    """Loads blocks from the log, and stores those that were in memory alone (records of kind PAGE)."""
+    """Loads blocks from the log, and stores runs that were only in memory (records of kind PAGE)."""
 
     __slots__ = ("_budget", "_chunk", "_chunk_lsn", "_chunks", "_envelopes", "_kept_bytes", "_log")
 
@@ -30,21 +30,21 @@ class LogPager:
         """Loading is charged to `budget`."""
         self._log = log
         self._budget = budget or Budget()
-        self._chunks: dict[int, bytes] = {}  # by LSN; the one that was used last comes last
+        self._chunks: dict[int, bytes] = {}  # by LSN; the most recently used chunk is last
         self._kept_bytes = 0
         self._chunk = b""
         self._chunk_lsn = 0
         self._envelopes: dict[bytes, Envelope] = {}
 
     def load(self, reference: Reference) -> Block:
-        """The bodies that `reference` names, with their envelope and the time at which they came."""
+        """Return the contents that `reference` names, with their envelope and the time at which they arrived."""
         lsn = reference.lsn
         at = lsn - self._chunk_lsn
         if not 0 <= at <= len(self._chunk) - BLOCK.size:
             at = self._turn_to(lsn)
         length = 4 + int(BLOCK.unpack_from(self._chunk, at)[0])
         if at + length > len(self._chunk):
-            # The block goes on behind what was read; the next ones are likely to be wanted after it.
+            # The block continues after the bytes that were read, and the next blocks are probably wanted too.
             ahead = self._log.read_ahead(lsn, max(length, min(2 * len(self._chunk), READ_AHEAD)))
             self._keep(lsn, ahead if len(ahead) >= length else self._log.read(lsn, length))
             at = 0
@@ -52,7 +52,9 @@ class LogPager:
         return decode_block(self._chunk, at, reference.start & ~TRANSIENT, reference.length, self._shared)
 
     def _turn_to(self, lsn: int) -> int:
-        """Use the chunk that has the beginning of the block at `lsn`, reading it if need be; where it begins there."""
+        """Select the chunk that contains the start of the block at `lsn`, reading it if necessary; return its offset
+        there.
+        """
         most = min(_FIRST_READ, READ_AHEAD)
         for begin, chunk in self._chunks.items():
             end = begin + len(chunk)
@@ -73,7 +75,7 @@ class LogPager:
             self._kept_bytes -= len(self._chunks.pop(next(iter(self._chunks))))
 
     def _shared(self, encoded: bytes) -> Envelope:
-        """One object for equal envelopes, so that what protocols cache with it serves for all of them."""
+        """Return one object for equal envelopes, so that the protocols' caches in it serve all of them."""
         known = self._envelopes.get(encoded)
         if known is None:
             if len(self._envelopes) >= _ENVELOPES:
@@ -82,7 +84,10 @@ class LogPager:
         return known
 
     def store(self, run: Run, contents: Sequence[bytes]) -> int:
-        """Write the content of a run that is not in the log yet; its block's LSN. It does not survive a restart."""
+        """Write the content of a run that is not in the log yet, and return the block's LSN.
+
+        Such a block does not survive a restart.
+        """
         run.lsn = self._log.append(Kind.PAGE, *encode_block(run.time, run.envelope, contents))
         run.index = TRANSIENT
         self._log.retain(run.lsn, len(contents))

@@ -1,7 +1,7 @@
-"""Values in tables of arguments and headers: their names in texts, and when two are the same.
+"""Values in tables of arguments and headers: their type names in error texts, and their equality.
 
-Protocols may use classes of their own, derived from Python's, to tell apart types that are one to Python: integers of
-several widths, times.
+Protocols may derive classes from Python's to distinguish types that Python does not, such as times and integers of
+several widths.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ALIASES: Final = {"longl": "long"}
 
 
 def type_name(value: object) -> str:
-    """What RabbitMQ calls the type of `value` in its texts; classes of a protocol go by their lower-case name."""
+    """Return RabbitMQ's name for the type of `value`; a protocol's class has its own name in lower case."""
     kind = type(value)
     if kind is int:
         return "signedint" if -(2**31) <= value < 2**31 else "long"  # type: ignore[operator]
@@ -32,17 +32,17 @@ def type_name(value: object) -> str:
 
 
 def is_time(value: object) -> TypeGuard[int]:
-    """A protocol's class of times is an integer named Timestamp, seconds since the epoch."""
+    """Tell whether `value` is a time: an integer (seconds since the epoch) of a protocol's class named Timestamp."""
     return isinstance(value, int) and type_name(value) == "timestamp"
 
 
 def is_integer(value: object) -> TypeGuard[int]:
-    """An integer of any width; neither a truth value nor a time."""
+    """Tell whether `value` is an integer of any width, and neither a truth value nor a time."""
     return type(value) is int or (isinstance(value, int) and not isinstance(value, bool) and not is_time(value))
 
 
 def shown(value: object) -> str:
-    """`value` as it stands in a text."""
+    """Return `value` in the form in which error texts show it."""
     if value is None:
         return "undefined"
     if isinstance(value, bool):
@@ -51,10 +51,10 @@ def shown(value: object) -> str:
 
 
 def canonical(value: object) -> Hashable:
-    """A form in which two values are equal exactly when they are the same to a broker.
+    """Return a form in which two values are equal exactly if they are the same to a broker.
 
-    Integers of any width are alike, and so are floats, and strings and binaries; `1`, `True` and `1.0` all differ, and
-    the order of the keys of a table does not count.
+    Integers of any width are alike, and so are floats, and strings and binaries. `1`, `True` and `1.0` all differ, and
+    the order of the keys of a table does not matter.
     """
     kind = type(value)
     if kind is str or kind is int:
@@ -76,5 +76,5 @@ def canonical(value: object) -> Hashable:
 
 
 def canonical_table(table: Mapping[str, object]) -> dict[str, Hashable]:
-    """Each value of `table` in its canonical form."""
+    """Return `table` with each value in its canonical form."""
     return {key: canonical(value) for key, value in table.items()}

@@ -20,14 +20,15 @@ from escrowmq.core.recovery.copying import part_of
 
 FILL_RUNS: Final = 256
 FILL_BYTES: Final = 256 * 1024
-"""How much is loaded from the log at one time: a turn serves many queues, and other clients wait for its end."""
+"""The most that is loaded from the log at one time: a turn serves many queues, and other clients wait for its end."""
 
 
 class Fifo:
-    """Publication order.
+    """A queue discipline: messages leave in the order in which they were published.
 
-    `returned` holds what came back, `head` what consumers are about to need, `tail` the rest in the log.
-    Every position in `head` is below every one in `tail`; what comes next is the smaller of the heads of the first two.
+    `returned` contains requeued entries, `head` the entries that consumers will need next, `tail` references to the
+    rest, which is in the log. Every position in `head` is below every position in `tail`. The next message is the one
+    with the lower position among the first of `returned` and the first of `head`.
     """
 
     __slots__ = (
@@ -52,15 +53,15 @@ class Fifo:
         self.resident = 0
         self._heavy: deque[tuple[int, int]] = deque()  # long headers in `head`: last position, bytes
         self.resident_limit = resident_limit
-        self.deliveries: dict[int, int] = {}  # of entries that are in `tail`
-        self.delivered_below = 0  # what recovery found in `tail` below this may have been delivered before
+        self.deliveries: dict[int, int] = {}  # of entries in `tail`
+        self.delivered_below = 0  # entries in `tail` below this position may have been delivered before the restart
 
     def __len__(self) -> int:
         return len(self._returned) + len(self.head) + self.tail.messages
 
     @property
     def in_memory_count(self) -> int:
-        """Number of entries that are in memory."""
+        """The number of entries that are in memory."""
         return len(self._returned) + len(self.head)
 
     def append(self, run: Run, contents: Sequence[bytes]) -> None:
@@ -81,13 +82,13 @@ class Fifo:
         self.tail.append(run.first, count, lsn, run.index)
 
     def _weigh(self, envelope: Envelope, last: int) -> None:
-        """A long header comes into memory, with entries up to position `last`."""
+        """Count a long header that comes into memory, with entries up to position `last`."""
         if not self.head or self.head[-1].run.envelope is not envelope:
             self.resident += len(envelope.header)
             self._heavy.append((last, len(envelope.header)))
 
     def _lighten(self, position: int) -> None:
-        """The entries up to `position` have left."""
+        """Stop counting the headers of entries up to `position`, which have left."""
         while self._heavy and self._heavy[0][0] <= position:
             self.resident -= self._heavy.popleft()[1]
 
@@ -113,7 +114,7 @@ class Fifo:
         return taken
 
     def _take_merged(self, most: int) -> list[Entry]:
-        """Like `take`, with entries that came back among those that never left."""
+        """Like `take`, but merge requeued entries with the others by position."""
         taken: list[Entry] = []
         returned = self._returned
         while len(taken) < most and returned:
@@ -248,7 +249,7 @@ class Fifo:
         return found
 
     def _from_tail(self, most: int, parts: int, before: int) -> Iterator[Detached]:
-        """What comes next there, in parts that have been delivered equally often."""
+        """Return the next part of the tail as references whose messages were delivered equally often."""
         tail, known = self.tail, 0
         first, length, _, _ = tail.peek()
         if self.deliveries or first < self.delivered_below < first + length:
@@ -275,10 +276,10 @@ class Fifo:
 
     def attach(self, found: list[Reference], deliveries: dict[int, int]) -> None:
         found.sort()
-        # All that lies below the last of them and is in the log alone has been detached before, and so delivered.
+        # Everything below the last of them that is only in the log was detached before, and therefore delivered.
         self.delivered_below = max(self.delivered_below, found[-1].first + found[-1].length)
         self.deliveries.update(deliveries)
-        # No entry in memory but those that came back may lie between what is in the log.
+        # No entry in memory except a requeued one may lie between positions that are in the log.
         self._returned.extend(self.head)
         heapq.heapify(self._returned)
         self.head.clear()

@@ -1,7 +1,7 @@
 """Blocks: message content in records. A block has one envelope, then lengths, then contents.
 
-A block lies inside a record and is addressed by its own LSN. All numbers are little-endian. The journal's checksum
-vouches for the bytes, so decoders do not check them again.
+A block is part of a record and is addressed by its own LSN. All numbers are little-endian. Decoders do not check the
+bytes again, because the journal's checksum vouches for them.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 
 from escrowmq.core.messages.envelope import Envelope
 
-BLOCK: Final = struct.Struct("<IQII")  # length of what follows this field, time in ms, count, envelope length
+BLOCK: Final = struct.Struct("<IQII")  # length of the rest of the block, time in ms, count, envelope length
 _U32: Final = struct.Struct("<I")
-_JOINED: Final = 1 << 16  # bytes of bodies up to which one part is cheaper than a part for each
+_JOINED: Final = 1 << 16  # bytes of contents up to which joining them is cheaper than a part for each
 
 
 class Block(NamedTuple):
-    """The content of a block."""
+    """A decoded block."""
 
     time: int
     envelope: Envelope
@@ -27,7 +27,7 @@ class Block(NamedTuple):
 
 
 def encode_block(time: int, envelope: Envelope, contents: Sequence[bytes]) -> list[bytes]:
-    """The parts of a block, ready to be joined."""
+    """Return the parts of a block, ready to be joined."""
     head = envelope.encode()
     count = len(contents)
     if count == 1:
@@ -48,8 +48,9 @@ def decode_block(
     count: int | None = None,
     decode: Callable[[bytes], Envelope] = Envelope.decode,
 ) -> Block:
-    """The block that begins at `at`; with `first` and `count`, only these of its bodies. `decode` makes the envelope
-    of its encoded form.
+    """Decode the block at offset `at`; with `first` and `count`, only these of its contents.
+
+    `decode` turns the encoded envelope into an envelope.
     """
     length, time, total, head = BLOCK.unpack_from(data, at)
     at += BLOCK.size

@@ -1,7 +1,7 @@
 """The records of branches that are decided in two phases (docs/internals/records.md).
 
-A PREPARE record holds a whole branch; messages lie in it as blocks, and whoever takes them later names the blocks by
-their addresses, so that bodies are written once. In a snapshot the same record has addresses in place of the blocks.
+A PREPARE record contains a whole branch, its messages as blocks. The record that places the messages later names these
+blocks by address, so that contents are written once. In a snapshot, a PREPARE record has addresses instead of blocks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from escrowmq.core.records.settling import decode_settle, encode_settle
 PREPARE: Final = struct.Struct("<QBQQIHHHI")
 """Branch number, state, started and prepared (ms), timeout (s), lengths of xid, owner and vhost, number of items."""
 ITEM: Final = struct.Struct("<BI")
-"""Kind of item, length of what follows."""
+"""Kind of item, length of the rest."""
 PUBLICATION: Final = struct.Struct("<BI")
 """Flags, number of queues."""
 ADDRESS: Final = struct.Struct("<QI")
@@ -38,16 +38,16 @@ Payload = bytes | memoryview
 
 
 class Item(IntEnum):
-    """What a PREPARE record consists of."""
+    """The kinds of items in a PREPARE record."""
 
     RUN = 1
     """Messages, as a block."""
     ADDRESSED_RUN = 2
-    """The same, by the block's address."""
+    """Messages, by the address of their block."""
     SETTLEMENT = 3
-    """A SETTLE payload: what leaves its queue at commit."""
+    """A SETTLE payload: messages that leave their queue at commit."""
     REQUEUE = 4
-    """The same for what goes back to its place at commit; the outcome has no meaning."""
+    """A SETTLE payload: messages that return to their place at commit. The outcome has no meaning."""
     HOLD = 5
     """A RELEASED payload: how far a hold is settled at commit."""
     OWNER = 6
@@ -55,7 +55,7 @@ class Item(IntEnum):
 
 
 class RunItem(NamedTuple):
-    """Messages for `queues` (ids). Their block lies at `lsn`; `length` is how many there are."""
+    """`length` messages for `queues` (ids). Their block is at `lsn`."""
 
     queues: tuple[int, ...]
     mandatory: bool
@@ -101,7 +101,7 @@ class Prepared(NamedTuple):
 class Decided(NamedTuple):
     """A DECIDE record: the epoch of an application, and the branches that it rolls back and commits.
 
-    Of a committed one, number, and its operations as (kind, offset within the record, payload).
+    A committed branch has its number and its operations as (kind, offset within the record, payload).
     """
 
     application: str
@@ -114,7 +114,10 @@ Operations = Sequence[tuple[Kind, Sequence[bytes]]]
 
 
 def encode_prepare(branch: Prepared, items: Sequence[tuple[Item, Sequence[bytes]]]) -> tuple[list[bytes], list[int]]:
-    """The parts of a PREPARE record, `items` instead of the branch's own; for each item the offset of its payload."""
+    """Return the parts of a PREPARE record, and for each item the offset of its payload.
+
+    `items` replace the branch's own items.
+    """
     owner = branch.owner.encode("utf-8", "surrogatepass")
     vhost = branch.vhost.encode("utf-8", "surrogatepass")
     head = PREPARE.pack(*branch[:5], len(branch.xid), len(owner), len(vhost), len(items))
@@ -131,7 +134,7 @@ def encode_prepare(branch: Prepared, items: Sequence[tuple[Item, Sequence[bytes]
 
 
 def run_head(queues: Sequence[int], *, mandatory: bool) -> bytes:
-    """What precedes a block, or its address, in an item."""
+    """Return the part of an item that precedes a block or its address."""
     flags = MANDATORY if mandatory else 0
     return PUBLICATION.pack(flags, len(queues)) + b"".join(map(_U32.pack, queues))
 
@@ -153,7 +156,7 @@ def _owner(data: Payload) -> Owner:
 
 
 def decode_prepare(data: Payload, lsn: int = 0) -> Prepared:
-    """The branch in a PREPARE record whose payload is at `lsn`."""
+    """Decode the PREPARE record whose payload is at `lsn`."""
     number, state, started, time, timeout, xid, owner, vhost, items = PREPARE.unpack_from(data)
     at = PREPARE.size
     name = bytes(data[at : at + xid])
@@ -197,7 +200,7 @@ def _run(data: Payload, lsn: int, *, addressed: bool) -> RunItem:
 
 
 def encode_placed(targets: Sequence[tuple[int, int]], lsn: int, count: int) -> bytes:
-    """An operation: the `count` messages of the block at `lsn` come to their queues."""
+    """Return an operation that places the `count` messages of the block at `lsn` on their queues."""
     return encode_targets(targets) + ADDRESS.pack(lsn, count)
 
 
@@ -215,7 +218,7 @@ def decode_placed(data: Payload) -> Placed:
 
 
 def encode_number(number: int) -> bytes:
-    """A ROLLBACK or FORGET record."""
+    """Return the payload of a ROLLBACK or FORGET record."""
     return NUMBER.pack(number)
 
 
@@ -224,13 +227,13 @@ def decode_number(data: Payload) -> int:
 
 
 def encode_heuristic(number: int, operations: Operations, *, commit: bool) -> tuple[list[bytes], list[int]]:
-    """A HEURISTIC record: what an operator decided, and what it does; offsets as of `encode_commit`."""
+    """Return a HEURISTIC record (an operator's decision with its operations), and offsets as of `encode_commit`."""
     parts, offsets = encode_commit(number, operations)
     return [bytes((commit,)), *parts], [offset + 1 for offset in offsets]
 
 
 def decode_heuristic(data: Payload) -> tuple[bool, int, Iterator[tuple[Kind, int, Payload]]]:
-    """Whether it was committed, the branch, and its operations as of `decode_commit`."""
+    """Return whether the decision was commit, the branch, and its operations as of `decode_commit`."""
     number, operations = decode_commit(data[1:])
     return bool(data[0]), number, ((kind, offset + 1, part) for kind, offset, part in operations)
 
@@ -238,7 +241,7 @@ def decode_heuristic(data: Payload) -> tuple[bool, int, Iterator[tuple[Kind, int
 def encode_decide(
     application: str, epoch: int, rolled_back: Sequence[int], committed: Sequence[tuple[int, Operations]]
 ) -> tuple[list[bytes], list[list[int]]]:
-    """A DECIDE record: the parts, and for each committed branch the offsets of its operations' payloads."""
+    """Return the parts of a DECIDE record, and for each committed branch the offsets of its operations' payloads."""
     name = application.encode("utf-8", "surrogatepass")
     parts = [DECIDE.pack(epoch, len(name), len(rolled_back), len(committed)), name, *map(NUMBER.pack, rolled_back)]
     at = sum(map(len, parts))

@@ -11,16 +11,17 @@ from escrowmq.core.messages.values import is_time
 
 
 class Timestamp(int):
-    """A time in a client's table, as it was read back (see `core.fields`)."""
+    """A time that was read back from a client's table (see `core.fields`)."""
 
     __slots__ = ()
 
 
 def encode_change(**fields: Any) -> bytes:
-    """A change of topology or access, as JSON: few, small, and readable with any tool.
+    """Encode a change of topology or access as JSON, because such changes are few, small, and then readable by any
+    tool.
 
-    What JSON has not stands in an object with one key: `$bytes`, `$time`, `$decimal`, `$text` (anything else, as its
-    text), and `$table`, which is a table that would look like one of these.
+    Values that JSON lacks are objects with one key: `$bytes`, `$time`, `$decimal`, `$text` (any other value, as text),
+    and `$table` for a table that would look like one of these.
     """
     return json.dumps(_to_json(fields), separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 

@@ -1,4 +1,4 @@
-"""The COMMIT record: everything that a transaction branch does, in one record (TX-5)."""
+"""The COMMIT record: all changes of a transaction branch in one record (TX-5)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _LONE: Final = struct.Struct("<QIBI")  # head of a commit of one operation, head
 
 
 def encode_commit(branch: int, operations: Sequence[tuple[Kind, Sequence[bytes]]]) -> tuple[list[bytes], list[int]]:
-    """A COMMIT record: the parts, and for each operation the offset of its payload within the record.
+    """Return the parts of a COMMIT record, and for each operation the offset of its payload within the record.
 
-    Everything that a branch does stands in this one record, so it is atomic by construction (TX-5).
+    All changes of a branch are in this one record, so they are atomic by construction (TX-5).
     """
     parts: list[bytes] = [_COMMIT.pack(branch, len(operations))]
     offsets = []
@@ -31,12 +31,12 @@ def encode_commit(branch: int, operations: Sequence[tuple[Kind, Sequence[bytes]]
 
 
 def encode_lone(branch: int, kind: Kind, length: int) -> bytes:
-    """What precedes the payload in a COMMIT record of one operation; the same as `encode_commit`, in one step."""
+    """Return the head of a COMMIT record of one operation: the same as `encode_commit` does, in one step."""
     return _LONE.pack(branch, 1, kind, length)
 
 
 def decode_commit(data: bytes | memoryview) -> tuple[int, Iterator[tuple[Kind, int, bytes | memoryview]]]:
-    """The branch, and its operations as (kind, offset within the record, payload)."""
+    """Return the branch, and its operations as (kind, offset within the record, payload)."""
     branch, number = _COMMIT.unpack_from(data)
 
     def operations() -> Iterator[tuple[Kind, int, bytes | memoryview]]:

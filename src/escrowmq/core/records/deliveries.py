@@ -11,15 +11,15 @@ _HEAD: Final = struct.Struct("<IQI")  # queue id, time in ms, number of parts
 _PART: Final = struct.Struct("<BHI")  # flags, length of the consumer's name, number of ranges
 _RANGE: Final = struct.Struct("<QI")  # first position, count
 REDELIVERED: Final = 1
-"""Marked as delivered before."""
+"""The messages were marked as delivered before."""
 
 
 SETTLED: Final = 2
-"""Settled by being handed over."""
+"""The messages were settled by being delivered, because the consumer does not acknowledge."""
 
 
 class Part(NamedTuple):
-    """What one consumer got: ranges of positions, in order. `flags`: REDELIVERED, SETTLED."""
+    """The messages that one consumer got: ranges of positions, in order. `flags`: REDELIVERED, SETTLED."""
 
     consumer: str
     flags: int
@@ -27,7 +27,7 @@ class Part(NamedTuple):
 
 
 class Delivered(NamedTuple):
-    """A DELIVERIES record: what of a queue was handed out in one turn, at `time` (ms), in the order of the parts."""
+    """A DELIVERIES record: the messages of a queue that one turn delivered at `time` (ms), in this order."""
 
     queue: int
     time: int
@@ -35,7 +35,7 @@ class Delivered(NamedTuple):
 
 
 def encode_deliveries(found: Delivered) -> bytes:
-    """A DELIVERIES record."""
+    """Return the payload of a DELIVERIES record."""
     pieces = [_HEAD.pack(found.queue, found.time, len(found.parts))]
     for consumer, flags, ranges in found.parts:
         name = consumer.encode("utf-8", "surrogatepass")[: 1 << 15]

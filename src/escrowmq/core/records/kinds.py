@@ -7,7 +7,7 @@ from typing import Final
 
 
 class Kind(IntEnum):
-    """Record kinds. Numbers are part of the journal's format and never reused."""
+    """Record kinds. Their numbers are part of the journal's format and are never reused."""
 
     PUBLISH = 1
     SETTLE = 2
@@ -49,4 +49,4 @@ class Kind(IntEnum):
 
 
 RECORD_BYTES: Final = 1 << 30
-"""The longest record that a journal takes."""
+"""The maximum length of a record that a journal accepts."""

@@ -15,14 +15,14 @@ _U32: Final = struct.Struct("<I")
 
 
 class QueueMarks(NamedTuple):
-    """A MARKED record: marks by position, in place of those that were known before."""
+    """A MARKED record: marks by position. They replace earlier ones."""
 
     queue: int
     marks: dict[int, Marks]
 
 
 def encode_marked(queue: int, marks: Iterable[tuple[int, Marks]]) -> bytes:
-    """A MARKED record with (position, marks) of messages."""
+    """Return a MARKED record with (position, marks) of messages."""
     pieces: list[bytes] = []
     count = 0
     for position, (failures, added, excluded) in marks:

@@ -21,7 +21,7 @@ class Move(NamedTuple):
 
 
 def encode_moves(moves: Sequence[Move]) -> bytes:
-    """What precedes the block in a RELOCATE record."""
+    """Return the part of a RELOCATE record that precedes its block."""
     parts = [_U16.pack(len(moves))]
     for move in moves:
         parts += (_MOVE.pack(move.queue, len(move.positions)), move.positions.tobytes(), move.starts.tobytes())
@@ -29,7 +29,7 @@ def encode_moves(moves: Sequence[Move]) -> bytes:
 
 
 def decode_moves(data: bytes | memoryview) -> tuple[list[Move], int]:
-    """The moves of a RELOCATE record, and the offset of its block."""
+    """Return the moves of a RELOCATE record, and the offset of its block."""
     (number,) = _U16.unpack_from(data)
     at = 2
     moves = []
@@ -45,11 +45,11 @@ def decode_moves(data: bytes | memoryview) -> tuple[list[Move], int]:
 
 
 def encode_readdressed(moves: Sequence[Move], lsn: int) -> bytes:
-    """A READDRESSED record: the messages of `moves` lie in the block at `lsn`, which is there already."""
+    """Return a READDRESSED record: the messages of `moves` are in the block at `lsn`, which exists already."""
     return encode_moves(moves) + _LSN.pack(lsn)
 
 
 def decode_readdressed(data: bytes | memoryview) -> tuple[list[Move], int]:
-    """The moves of a READDRESSED record, and the LSN of the block."""
+    """Return the moves of a READDRESSED record, and the LSN of the block."""
     moves, at = decode_moves(data)
     return moves, int(_LSN.unpack_from(data, at)[0])

@@ -1,4 +1,4 @@
-"""The PUBLISH record: a run of messages and the queues that it was routed to."""
+"""The PUBLISH record: a run of messages, and the queues to which it was routed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from escrowmq.core.records.references import Target
 _U32: Final = struct.Struct("<I")
 _TARGET: Final = struct.Struct("<IQ")  # queue id, first position
 _SINGLE: Final = struct.Struct("<IIQIQII")  # one target, then the head of its block
-_SINGLE_BLOCK: Final = 4 + _TARGET.size  # where its block begins
+_SINGLE_BLOCK: Final = 4 + _TARGET.size  # offset of its block
 _LONE: Final = struct.Struct("<QIBI")  # head of a commit of one operation, head of the operation
 _LONE_SINGLE: Final = struct.Struct(_LONE.format + _SINGLE.format[1:])
 _PUBLISH: Final = int(Kind.PUBLISH)
 
 
 class Publish(NamedTuple):
-    """A run on its queues; `block` is the offset of its block within the record, `length` how many messages it has."""
+    """A run on its queues. `block` is the offset of its block within the record, `length` the number of messages."""
 
     targets: list[Target]
     block: int
@@ -29,7 +29,7 @@ class Publish(NamedTuple):
 
 
 def encode_targets(targets: Sequence[tuple[int, int]]) -> bytes:
-    """What precedes the block in a PUBLISH record."""
+    """Return the part of a PUBLISH record that precedes the block."""
     if len(targets) == 1:
         return b"\x01\x00\x00\x00" + _TARGET.pack(*targets[0])
     return _U32.pack(len(targets)) + b"".join([_TARGET.pack(*target) for target in targets])
@@ -38,8 +38,10 @@ def encode_targets(targets: Sequence[tuple[int, int]]) -> bytes:
 def encode_single(
     queue: int, position: int, time: int, envelope: Envelope, content: bytes, branch: int = 0
 ) -> tuple[tuple[bytes, ...], int]:
-    """One message on one queue: the parts of its PUBLISH record, or of the COMMIT of a branch that is no more than it,
-    and where in it the block begins. The same as targets and block (and `encode_lone`), in one step.
+    """Return one message on one queue as the parts of a PUBLISH record, and the offset of its block.
+
+    With `branch`, the record is a COMMIT that contains nothing else. The result equals that of `encode_targets` and
+    `encode_block` (and `encode_lone`), in one step.
     """
     head, size = envelope.encode(), len(content)
     rest = 20 + len(head) + size

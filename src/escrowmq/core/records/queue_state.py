@@ -16,9 +16,9 @@ _MOVE: Final = struct.Struct("<II")  # queue id, count
 
 
 class QueueState(NamedTuple):
-    """What a queue holds, in a snapshot: columns of references, and delivery counts above 0.
+    """The messages of a queue in a snapshot: columns of references, and the delivery counts above 0.
 
-    What lies below `delivered_below` may have been delivered before.
+    Messages below position `delivered_below` may have been delivered before.
     """
 
     queue: int
@@ -52,7 +52,7 @@ def decode_queue_state(data: bytes | memoryview) -> QueueState:
 
 
 def encode_delivered(queue: int, below: int) -> bytes:
-    """A DELIVERED record: positions below `below` may have been delivered."""
+    """Return a DELIVERED record: messages at positions below `below` may have been delivered."""
     return _TARGET.pack(queue, below)
 
 
@@ -61,7 +61,7 @@ def decode_delivered(data: bytes | memoryview) -> Target:
 
 
 def encode_returned(queue: int, entries: Iterable[tuple[int, int]]) -> bytes:
-    """A RETURNED record: (position, delivery count) of messages that came back to their queue."""
+    """Return a RETURNED record: (position, delivery count) of messages that returned to their queue."""
     pairs = [_RANGE.pack(*pair) for pair in entries]
     return _MOVE.pack(queue, len(pairs)) + b"".join(pairs)
 

@@ -1,4 +1,4 @@
-"""References to messages in records: positions in queues, and places in blocks."""
+"""References to messages in records: positions in queues, and addresses of blocks."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 TRANSIENT: Final = 1 << 31
-"""Set in the start of a reference whose content does not survive a restart (it lies in a PAGE record)."""
+"""A flag in the start of a reference whose content does not survive a restart (it is in a PAGE record)."""
 
 
 class Target(NamedTuple):
-    """Where a run goes: the queue, and the position of the run's first message there."""
+    """A target of a run: the queue, and the position of the run's first message there."""
 
     queue: int
     first: int
 
 
 class Reference(NamedTuple):
-    """Messages of a queue that lie in one block: positions `first`…, numbers `start`… of the block at `lsn`."""
+    """Messages of a queue that are in one block: positions `first`…, numbers `start`… of the block at `lsn`."""
 
     first: int
     length: int
@@ -26,14 +26,14 @@ class Reference(NamedTuple):
 
 
 class Range(NamedTuple):
-    """`length` positions from `first` on."""
+    """`length` positions, beginning with `first`."""
 
     first: int
     length: int
 
 
 def merged(ranges: Iterable[tuple[int, int]]) -> list[Range]:
-    """Ranges in order; those that touch or overlap become one."""
+    """Return the ranges in order; ranges that touch or overlap become one."""
     found: list[Range] = []
     for first, count in sorted(ranges):
         if found and first <= found[-1].first + found[-1].length:
@@ -45,7 +45,7 @@ def merged(ranges: Iterable[tuple[int, int]]) -> list[Range]:
 
 
 def ranges_of(positions: Iterable[int]) -> list[Range]:
-    """Sorted positions as ranges without gaps."""
+    """Return sorted positions as ranges without gaps."""
     ordered = sorted(positions)
     if not ordered:
         return []

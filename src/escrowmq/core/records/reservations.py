@@ -1,4 +1,4 @@
-"""The records of holds (docs/internals/records.md)."""
+"""The records of reservations (docs/internals/records.md)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from typing import Final, NamedTuple
 from escrowmq.core.records.references import Reference
 
 _HELD: Final = struct.Struct("<IHQQII")  # queue id, length of the group's name, settled, first number, ranges, copies
-_RANGE: Final = struct.Struct("<QII")  # first position, count, how often each has been delivered
+_RANGE: Final = struct.Struct("<QII")  # first position, count, number of deliveries of each message
 _RELEASED: Final = struct.Struct("<IHQQ")  # queue id, length of the group's name, settled, first number
-_COPY: Final = struct.Struct("<QIQI")  # first position, count, LSN of the block, number of the first one in it
+_COPY: Final = struct.Struct("<QIQI")  # first position, count, LSN of the block, number of the first message in it
 
 Payload = bytes | memoryview
 
 
 class HeldRange(NamedTuple):
-    """`length` positions from `first` on, each of which had been delivered `deliveries` times when it was held."""
+    """`length` positions, beginning with `first`; each message had been delivered `deliveries` times when it was
+    reserved.
+    """
 
     first: int
     length: int
@@ -25,7 +27,7 @@ class HeldRange(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Messages of a queue that belong to `group` from now on: the first of `ranges` has the number `first`.
+    """Messages of a queue that belong to `group` from now on. The first message of `ranges` has the number `first`.
 
     `copies` says where content lies that the log did not have till then. `user` is empty in records of versions that
     did not know it.
@@ -41,7 +43,9 @@ class Held(NamedTuple):
 
 
 class Released(NamedTuple):
-    """A group holds nothing below the number `first`: what is below `settled` was accepted, the rest is ready again."""
+    """The group holds nothing below the number `first`. Messages below `settled` were accepted, the others are ready
+    again.
+    """
 
     queue: int
     group: str
@@ -50,7 +54,7 @@ class Released(NamedTuple):
 
 
 def encode_held(held: Held) -> list[bytes]:
-    """The parts of a HELD record."""
+    """Return the parts of a HELD record."""
     name = held.group.encode("utf-8", "surrogatepass")
     head = _HELD.pack(held.queue, len(name), held.settled, held.first, len(held.ranges), len(held.copies))
     ranges = b"".join([_RANGE.pack(*each) for each in held.ranges])
@@ -83,7 +87,7 @@ def decode_released(data: Payload) -> Released:
 
 
 def joined(ranges: Iterable[HeldRange]) -> list[HeldRange]:
-    """The same positions in the same order; neighbours that have been delivered equally often become one."""
+    """Return the same positions in the same order; neighbours that were delivered equally often become one range."""
     found: list[HeldRange] = []
     for each in ranges:
         last = found[-1] if found else None

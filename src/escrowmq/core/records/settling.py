@@ -1,4 +1,4 @@
-"""The SETTLE record: messages that have left a queue, and why."""
+"""The SETTLE record: messages that left a queue, and the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of the broker as records: what a snapshot holds, and what recovery starts from."""
+"""The state of the broker as records: the content of a snapshot, from which recovery starts."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _in_order(queues: Iterable[Queue]) -> Iterator[Queue]:
 
 
 class _Taken:
-    """What there is of one queue."""
+    """The captured state of one queue."""
 
     def __init__(self, queue: Queue) -> None:
         self.ident = queue.ident
@@ -199,7 +199,7 @@ def _without_transient(columns: Columns) -> Columns:
 
 
 def _concatenated(parts: list[Columns]) -> Columns:
-    """One after the other if that is in order, which it is for all but priority queues; else merged."""
+    """Concatenate the parts if that is in order, as for all queues except priority queues; otherwise merge them."""
     if any(before[0][-1] > after[0][0] for before, after in pairwise(parts)):
         return _columns(sorted(reference for part in parts for reference in _references(part)))
     whole = _columns(())
@@ -210,7 +210,7 @@ def _concatenated(parts: list[Columns]) -> Columns:
 
 
 def _joined(entries: list[Entry]) -> Iterator[Reference]:
-    """Durable entries in order of position, as references: neighbours in one run become one."""
+    """Return references to the durable entries in order of position; neighbours in one run become one reference."""
     for run, group in groupby(entries, _run):
         if not run.envelope.durable:
             continue
@@ -219,7 +219,7 @@ def _joined(entries: list[Entry]) -> Iterator[Reference]:
         while begin < len(members):
             first = members[begin].position
             end = len(members)
-            if members[-1].position - first != end - begin - 1:  # some of it is gone
+            if members[-1].position - first != end - begin - 1:  # a part of the run has left
                 end = begin + 1
                 while end < len(members) and members[end].position == first + end - begin:
                     end += 1

@@ -1,4 +1,4 @@
-"""What there is and what it is called: virtual hosts, exchanges, queues, bindings; each change with its record."""
+"""The names of the broker: virtual hosts, exchanges, queues, bindings. Each change of a durable one has a record."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Declaration(NamedTuple):
-    """What a client says of a queue."""
+    """The attributes of a queue as a client declares them."""
 
     durable: bool = False
     exclusive: bool = False
@@ -40,23 +40,23 @@ class Declaration(NamedTuple):
 
 
 class Host(queues.Host, Protocol):
-    """What the directory needs of the engine."""
+    """The operations that the directory needs from the engine."""
 
     def let_go(self, references: Iterable[Reference]) -> None:
-        """The log need no longer keep what `references` name."""
+        """Let the log drop the content that `references` name."""
 
     def withdraw(self, queue: Queue, gone: Withdrawal, outcome: Outcome) -> None:
-        """`gone` has left `queue` for good, all at once."""
+        """Record that `gone` have left `queue` for good, all at once."""
 
     def release_in_pieces(self, gone: Withdrawal) -> None:
-        """The log need no longer keep `gone`."""
+        """Let the log drop the content of `gone`, in pieces."""
 
 
 class Directory:
-    """The part of the broker that knows names. Changes act at once (TX-9); durable ones are appended to the log."""
+    """The part of the broker that knows names. Changes act at once (TX-9); changes of durable names are logged."""
 
     def __init__(self, engine: Host, vhosts: dict[str, VirtualHost[Queue]], random: Random) -> None:
-        """`vhosts` is where the virtual hosts are kept; `random` makes names that nobody can guess."""
+        """`vhosts` contains the virtual hosts; `random` makes names that cannot be guessed."""
         self.vhosts = vhosts
         self.access = Access()
         self._engine = engine
@@ -66,14 +66,14 @@ class Directory:
     # -- virtual hosts
 
     def vhost(self, name: str) -> VirtualHost[Queue]:
-        """The virtual host of that name. Raises NOT_FOUND."""
+        """Return the virtual host of that name. Raises NOT_FOUND."""
         vhost = self.vhosts.get(name)
         if vhost is None:
             raise BrokerError(Condition.NOT_FOUND, f"no such vhost '{name}'")
         return vhost
 
     def add_vhost(self, name: str) -> bool:
-        """A new, empty virtual host; False if it was there. Raises INVALID_ARGUMENT as `Access.add_vhost`."""
+        """Add an empty virtual host; return False if it exists. Raises INVALID_ARGUMENT as `Access.add_vhost` does."""
         if name in self.vhosts:
             return False
         self.record_access(self.access.add_vhost(name))
@@ -81,7 +81,7 @@ class Directory:
         return True
 
     def delete_vhost(self, name: str) -> None:
-        """A virtual host goes with everything in it, permissions too. Raises NOT_FOUND."""
+        """Delete a virtual host with everything in it, including permissions. Raises NOT_FOUND."""
         vhost = self.vhost(name)
         for queue in list(vhost.queues.values()):
             self.delete_queue(queue)
@@ -91,14 +91,14 @@ class Directory:
     # -- access
 
     def record_access(self, entry: AccessEntry) -> None:
-        """What a change of `access` returned, to be durable."""
+        """Log an entry that a change of `access` returned."""
         kind, fields = set_record(entry)
         self._record(kind, **fields)
 
     def record_access_removed(self, entries: tuple[AccessEntry, ...]) -> None:
-        """What a removal from `access` returned, to be durable."""
+        """Log the entries that a removal from `access` returned."""
         if entries and isinstance(entries[0], (User, Vhost)):
-            entries = entries[:1]  # its permissions go with it
+            entries = entries[:1]  # the removal of its permissions is implied
         for entry in entries:
             kind, fields = deleted_record(entry)
             self._record(kind, **fields)
@@ -106,13 +106,13 @@ class Directory:
     # -- exchanges and bindings
 
     def declare_exchange(self, vhost: VirtualHost[Queue], name: str, kind: str, **flags: Any) -> None:
-        """Keyword arguments and errors as of `VirtualHost.declare_exchange`."""
+        """Keyword arguments and errors are those of `VirtualHost.declare_exchange`."""
         exchange = vhost.declare_exchange(name, kind, **flags)
         if exchange is not None and exchange.durable:
             self._record(Kind.EXCHANGE_DECLARED, **_exchange_fields(vhost.name, exchange))
 
     def delete_exchange(self, vhost: VirtualHost[Queue], name: str, *, if_unused: bool = False) -> None:
-        """Errors as of `VirtualHost.delete_exchange`."""
+        """Errors are those of `VirtualHost.delete_exchange`."""
         self._record_removal(vhost, vhost.delete_exchange(name, if_unused=if_unused))
 
     def bind_queue(
@@ -123,7 +123,7 @@ class Directory:
         key: str,
         arguments: Mapping[str, object] = NO_ARGUMENTS,
     ) -> None:
-        """Errors as of `VirtualHost.bind_queue`."""
+        """Errors are those of `VirtualHost.bind_queue`."""
         self._record_binding(vhost, vhost.bind_queue(source, queue, key, arguments))
 
     def bind_exchange(
@@ -134,7 +134,7 @@ class Directory:
         key: str,
         arguments: Mapping[str, object] = NO_ARGUMENTS,
     ) -> None:
-        """Errors as of `VirtualHost.bind_exchange`."""
+        """Errors are those of `VirtualHost.bind_exchange`."""
         self._record_binding(vhost, vhost.bind_exchange(source, destination, key, arguments))
 
     def unbind_queue(
@@ -145,7 +145,7 @@ class Directory:
         key: str,
         arguments: Mapping[str, object] = NO_ARGUMENTS,
     ) -> None:
-        """Errors as of `VirtualHost.unbind_queue`."""
+        """Errors are those of `VirtualHost.unbind_queue`."""
         self._record_removal(vhost, vhost.unbind_queue(source, queue, key, arguments))
 
     def unbind_exchange(
@@ -156,7 +156,7 @@ class Directory:
         key: str,
         arguments: Mapping[str, object] = NO_ARGUMENTS,
     ) -> None:
-        """Errors as of `VirtualHost.unbind_exchange`."""
+        """Errors are those of `VirtualHost.unbind_exchange`."""
         self._record_removal(vhost, vhost.unbind_exchange(source, destination, key, arguments))
 
     # -- queues
@@ -170,9 +170,9 @@ class Directory:
         *,
         generated: bool = False,
     ) -> Queue:
-        """The queue, made if it was not there; `generated` is a name from `fresh_queue_name`.
+        """Return the queue, created if it did not exist; `generated` says that `fresh_queue_name` made the name.
 
-        Raises RESOURCE_LOCKED (EXC-2), PRECONDITION_FAILED when it is there and differs or an argument is invalid,
+        Raises RESOURCE_LOCKED (EXC-2), PRECONDITION_FAILED if the existing queue differs or an argument is invalid, and
         ACCESS_REFUSED for reserved names.
         """
         existing = vhost.queues.get(name)
@@ -180,7 +180,7 @@ class Directory:
             existing.check_access(session)
             check_queue_equivalent(vhost.name, name, existing, declaration)
             existing.touch()
-            existing.refresh()  # so that what is over its limits does not count
+            existing.refresh()  # so that messages beyond its limits do not count
             return existing
         if not generated:
             vhost.check_queue_name(name)
@@ -219,17 +219,17 @@ class Directory:
         return queue
 
     def fresh_queue_name(self, vhost: VirtualHost[Queue]) -> str:
-        """A name for a queue that a client gave none (`amq.gen-…`)."""
+        """Return a name for a queue that a client declares without one (`amq.gen-…`)."""
         while True:
             name = "amq.gen-" + urlsafe_b64encode(self._random.randbytes(16)).rstrip(b"=").decode()
             if name not in vhost.queues:
                 return name
 
     def delete_queue(self, queue: Queue, *, if_unused: bool = False, if_empty: bool = False) -> int:
-        """A queue goes, with its bindings and consumers; how many messages it had.
+        """Delete a queue with its bindings and consumers, and return the number of its messages.
 
-        Raises PRECONDITION_FAILED when it has consumers or messages and the flags forbid that. As in RabbitMQ, what is
-        delivered and not settled does not count: clients delete so what they have just read.
+        Raises PRECONDITION_FAILED if it has consumers or messages and the flags forbid that. As in RabbitMQ,
+        unacknowledged messages do not count, because clients delete a queue this way just after they have read it.
         """
         where = f"queue '{queue.name}' in vhost '{queue.vhost}'"
         queue.refresh()
@@ -263,7 +263,7 @@ class Directory:
         return count
 
     def purge(self, queue: Queue) -> int:
-        """Everything that waits in `queue` is gone; how many messages that were. Deliveries are not touched."""
+        """Remove all ready messages of `queue` and return their number. Unacknowledged messages stay."""
         if queue.limited:
             queue.dispatch(whole=True)
         count = queue.ready
@@ -273,7 +273,7 @@ class Directory:
         return count
 
     def end_session(self, session: Session) -> None:
-        """A connection is gone, and its exclusive queues with it (EXC-1)."""
+        """Delete the exclusive queues of a connection that ended (EXC-1)."""
         for queue in list(session.exclusive):
             self.delete_queue(queue)
 
@@ -295,11 +295,11 @@ class Directory:
                 self._record(Kind.UNBOUND, **_binding_fields(vhost.name, binding))
 
     def counters(self) -> dict[str, int]:
-        """Numbers that must not be given out twice, for a snapshot."""
+        """Return the numbers that must not be assigned twice, for a snapshot."""
         return {"next_queue": self._next_queue}
 
     def durable_queues(self) -> Iterator[Queue]:
-        """The queues that a restart brings back."""
+        """Return the queues that a restart restores."""
         for vhost in self.vhosts.values():
             for queue in vhost.queues.values():
                 if queue.durable:
@@ -316,7 +316,7 @@ class Directory:
         return chain(access, _topology_records(exchanges, queues, bindings))
 
     def restore(self, kind: Kind, fields: dict[str, Any]) -> None:
-        """Apply a record of this kind again, at recovery."""
+        """Apply a record of this kind at recovery."""
         if kind is Kind.COUNTERS:
             self._next_queue = fields["next_queue"]
         elif kind is Kind.VHOST_SET:
@@ -355,7 +355,9 @@ class Directory:
                 raise AssertionError(f"{kind.name} is no record of a topology")
 
     def end_restore(self) -> None:
-        """Recovery is done: names are guarded again, and the leases of queues (`x-expires`) begin anew."""
+        """End recovery: reserved names are refused again, and the leases of queues (`x-expires`) start from the
+        beginning.
+        """
         for vhost in self.vhosts.values():
             vhost.restoring = False
             for queue in vhost.queues.values():

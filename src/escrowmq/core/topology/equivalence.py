@@ -1,4 +1,4 @@
-"""Declaring again what is there: allowed only if it is the same."""
+"""Equivalence: declaring an existing queue or exchange again is allowed only if the declarations agree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ABSENT: Final = object()
 
 
 class QueueDeclaration(Protocol):
-    """What a client says of a queue, or what is there."""
+    """The attributes of a queue, declared or existing."""
 
     @property
     def durable(self) -> bool: ...
@@ -26,7 +26,7 @@ class QueueDeclaration(Protocol):
 
 
 class ExchangeDeclaration(Protocol):
-    """What a client says of an exchange, or what is there."""
+    """The attributes of an exchange, declared or existing."""
 
     @property
     def name(self) -> str: ...
@@ -43,10 +43,10 @@ class ExchangeDeclaration(Protocol):
 
 
 def check_queue_equivalent(vhost: str, name: str, existing: QueueDeclaration, requested: QueueDeclaration) -> None:
-    """Raises RESOURCE_LOCKED when only one of them is exclusive, PRECONDITION_FAILED for the first other difference.
+    """Raises RESOURCE_LOCKED if only one of them is exclusive, PRECONDITION_FAILED for the first other difference.
 
-    An exclusive queue is never durable (EXC-3), so there that flag does not count. Of the arguments those count that a
-    queue of the existing one's type uses.
+    An exclusive queue is never durable (EXC-3), so its `durable` flag is ignored. Only arguments that the existing
+    queue's type uses are compared.
     """
     what = f"queue '{name}' in vhost '{vhost}'"
     if existing.exclusive != requested.exclusive:
@@ -62,7 +62,7 @@ def check_queue_equivalent(vhost: str, name: str, existing: QueueDeclaration, re
 
 
 def locked_text(vhost: str, name: str) -> str:
-    """What a connection is told that touches an exclusive queue of another (EXC-2)."""
+    """Return the error text for a connection that uses another connection's exclusive queue (EXC-2)."""
     return (
         f"cannot obtain exclusive access to locked queue '{name}' in vhost '{vhost}'. It could be originally declared "
         "on another connection or the exclusive property value does not match that of the original declaration."
@@ -70,7 +70,7 @@ def locked_text(vhost: str, name: str) -> str:
 
 
 def check_exchange_equivalent(vhost: str, existing: ExchangeDeclaration, requested: ExchangeDeclaration) -> None:
-    """Raises PRECONDITION_FAILED for the first difference; of the arguments only alternate-exchange counts."""
+    """Raises PRECONDITION_FAILED for the first difference. The only argument compared is alternate-exchange."""
     what = f"exchange '{existing.name}' in vhost '{vhost}'"
     _check("type", what, existing.kind, requested.kind)
     _check("durable", what, existing.durable, requested.durable)

@@ -1,4 +1,4 @@
-"""What all kinds of exchange have in common: attributes, and bindings each of which is there once."""
+"""The base of all types of exchange: attributes, and bindings without duplicates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BindingKey: TypeAlias = tuple[bool, str, str, Hashable]
 
 
 class Routable(Protocol):
-    """What routing needs of a queue."""
+    """The attributes of a queue that routing needs."""
 
     @property
     def name(self) -> str: ...
@@ -31,7 +31,7 @@ Q = TypeVar("Q", bound=Routable)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Binding(Generic[Q]):
-    """Messages that `source` accepts under this routing key and arguments go to `destination`."""
+    """Sends messages that `source` receives with this routing key and these arguments to `destination`."""
 
     source: Exchange[Q]
     destination: Q | Exchange[Q]
@@ -50,20 +50,20 @@ class Binding(Generic[Q]):
 
     @property
     def durable(self) -> bool:
-        """Whether it outlives a restart: both of its ends do."""
+        """Tell whether the binding survives a restart, which it does if both of its ends do."""
         return self.source.durable and self.destination.durable
 
 
 def binding_key(to_exchange: bool, destination: str, routing_key: str, arguments: Mapping[str, object]) -> BindingKey:
-    """The identity of a binding within its source."""
+    """Return the identity of a binding within its source."""
     return (to_exchange, destination, routing_key, canonical(arguments) if arguments else ())
 
 
 class Exchange(ABC, Generic[Q]):
     """A named rule for routing.
 
-    `alternate` names the exchange that gets what is not routed here. `internal` exchanges take messages from other
-    exchanges only. With `auto_delete` it vanishes after its last binding was removed.
+    `alternate` names the exchange for messages that are not routed here. An `internal` exchange takes messages only
+    from other exchanges. An exchange with `auto_delete` is deleted when its last binding is removed.
     """
 
     __slots__ = ("alternate", "arguments", "auto_delete", "bindings", "durable", "internal", "name")
@@ -94,11 +94,15 @@ class Exchange(ABC, Generic[Q]):
 
     @property
     def needs_headers(self) -> bool:
-        """Whether `match` looks at the headers now; what it answers then depends on more than the routing key."""
+        """Tell whether `match` currently looks at the headers, so that its result depends on more than the routing
+        key.
+        """
         return False
 
     def bind(self, binding: Binding[Q]) -> bool:
-        """Add `binding`; False if it was there. Raises PRECONDITION_FAILED when its arguments make no sense here."""
+        """Add `binding`; return False if it exists. Raises PRECONDITION_FAILED if this type does not allow its
+        arguments.
+        """
         if binding.key in self.bindings:
             return False
         self._index(binding)
@@ -106,7 +110,7 @@ class Exchange(ABC, Generic[Q]):
         return True
 
     def unbind(self, key: BindingKey) -> Binding[Q] | None:
-        """Remove and return a binding, if it is there."""
+        """Remove and return a binding, or return None if it does not exist."""
         binding = self.bindings.pop(key, None)
         if binding is not None:
             self._unindex(binding)
@@ -114,7 +118,7 @@ class Exchange(ABC, Generic[Q]):
 
     @abstractmethod
     def match(self, routing_key: str, headers: Mapping[str, object] | None) -> Iterable[Q | Exchange[Q]]:
-        """The destinations of a message, each at least once."""
+        """Return the destinations of a message, each at least once."""
 
     @abstractmethod
     def _index(self, binding: Binding[Q]) -> None: ...

@@ -1,4 +1,4 @@
-"""From an exchange and a routing key to queues, remembered until the topology changes."""
+"""Routing from an exchange and a routing key to queues, cached until the topology changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CACHE_LIMIT: Final = 65_536
 class Router(Generic[Q]):
     """Routes through `exchanges`, which belong to a virtual host that reports its changes here.
 
-    `version` changes whenever a route may have changed, so a caller can keep what it was answered beside it.
+    `version` changes whenever a route may have changed, so a caller can cache a route beside it.
     """
 
     __slots__ = (
@@ -45,10 +45,10 @@ class Router(Generic[Q]):
         headers: Mapping[str, object] | None = None,
         more_keys: Sequence[str] = (),
     ) -> tuple[Q, ...]:
-        """The queues that get a message, each once, by name.
+        """Return the queues that get a message, each once, by name.
 
-        `more_keys` are routed as the routing key is (CC, BCC). `headers` matter only if `needs_headers(exchange)`.
-        Raises NOT_FOUND when there is no such exchange.
+        `more_keys` are routed like the routing key (CC, BCC). `headers` matter only if `needs_headers(exchange)`.
+        Raises NOT_FOUND if there is no such exchange.
         """
         routes = self._routes.get(exchange)
         if routes is not None and not more_keys:
@@ -58,7 +58,7 @@ class Router(Generic[Q]):
         return self._resolve(exchange, routing_key, headers, more_keys)
 
     def needs_headers(self, exchange: str) -> bool:
-        """Whether routing through `exchange` can depend on headers, as things stand. Raises NOT_FOUND."""
+        """Tell whether routing through `exchange` currently depends on headers. Raises NOT_FOUND."""
         known = self._needing_headers.get(exchange)
         if known is None:
             reachable = [self._exchange(exchange)]
@@ -75,7 +75,7 @@ class Router(Generic[Q]):
         return known
 
     def changed(self) -> None:
-        """Exchanges or bindings changed: forget everything."""
+        """Forget all routes, because exchanges or bindings changed."""
         self._routes.clear()
         self._needing_headers.clear()
         self._cached = 0
@@ -88,9 +88,9 @@ class Router(Generic[Q]):
         self.changed()
 
     def queue_changed(self, name: str) -> None:
-        """A queue without bindings came or went: only the default exchange knows of it, so little is forgotten.
+        """A queue without bindings was added or removed. Only routes of the default exchange to it are forgotten.
 
-        Clients that make a reply queue for each request must not slow everybody else down.
+        Clients that make a reply queue for each request must not slow down all others.
         """
         if self._default_is_alternate:
             self.changed()
@@ -107,7 +107,7 @@ class Router(Generic[Q]):
         names = {name}
         queues: dict[str, Q] = {}
         cacheable = not more_keys
-        for exchange in reached:  # grows while it is walked; each exchange is in it once, so cycles end
+        for exchange in reached:  # grows during the loop; it contains each exchange once, so cycles end
             cacheable = cacheable and not exchange.needs_headers
             matched = list(exchange.match(routing_key, headers))
             if exchange.reads_key:

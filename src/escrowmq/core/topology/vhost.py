@@ -29,7 +29,7 @@ PREDECLARED: Final[Mapping[str, str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Removal(Generic[Q]):
-    """What went away in one step: an exchange that was deleted comes first, then those that vanished with it."""
+    """The removals of one step: first an exchange that was deleted, then those that were deleted because of it."""
 
     bindings: tuple[Binding[Q], ...] = ()
     exchanges: tuple[Exchange[Q], ...] = ()
@@ -41,9 +41,9 @@ class Removal(Generic[Q]):
 class VirtualHost(Generic[Q]):
     """The topology of one virtual host.
 
-    What clients see of an error is its text, which is RabbitMQ's. Every method that changes something returns what
-    changed, for the journal. While `restoring`, reserved names are let through, and nothing vanishes by itself: what
-    vanished then has a record of its own.
+    The texts of errors are RabbitMQ's, because clients see them. Every method that changes something returns the
+    changes for the journal. While `restoring`, reserved names are allowed, and nothing is deleted automatically,
+    because automatic deletions have records of their own.
     """
 
     __slots__ = ("_inbound", "_router", "exchanges", "name", "queues", "restoring", "route")
@@ -55,32 +55,32 @@ class VirtualHost(Generic[Q]):
         self.exchanges: dict[str, Exchange[Q]] = {"": DefaultExchange(self.queues)}
         for exchange, kind in PREDECLARED.items():
             self.exchanges[exchange] = KINDS[kind](exchange, durable=True)
-        # By destination (whether it is an exchange, its name): what is bound to it, so that it can go without a search.
+        # The bindings to each destination (whether it is an exchange, its name), so that its removal needs no search.
         self._inbound: dict[tuple[bool, str], dict[Binding[Q], None]] = {}
         self._router = Router(name, self.exchanges)
-        # Once for each message: taken from the router as it is, to save a call.
+        # The router's method itself: a wrapper would cost a call for each message.
         self.route = self._router.route
 
     # -- look
 
     @property
     def version(self) -> int:
-        """Changes whenever a route may have changed."""
+        """A number that changes whenever a route may have changed."""
         return self._router.version
 
     def needs_headers(self, exchange: str) -> bool:
-        """Whether `route` through `exchange` looks at the headers at present. Raises NOT_FOUND."""
+        """Tell whether `route` through `exchange` currently looks at the headers. Raises NOT_FOUND."""
         return self._router.needs_headers(exchange)
 
     def exchange(self, name: str) -> Exchange[Q]:
-        """The exchange of that name. Raises NOT_FOUND."""
+        """Return the exchange of that name. Raises NOT_FOUND."""
         exchange = self.exchanges.get(name)
         if exchange is None:
             raise BrokerError(Condition.NOT_FOUND, f"no exchange '{name}' in vhost '{self.name}'")
         return exchange
 
     def exchange_for_publish(self, name: str) -> Exchange[Q]:
-        """The exchange that a client publishes to. Raises NOT_FOUND, or ACCESS_REFUSED when it is internal."""
+        """Return the exchange for a client's publish. Raises NOT_FOUND, or ACCESS_REFUSED if it is internal."""
         exchange = self.exchange(name)
         if exchange.internal:
             raise BrokerError(
@@ -89,19 +89,19 @@ class VirtualHost(Generic[Q]):
         return exchange
 
     def queue(self, name: str) -> Q:
-        """The queue of that name. Raises NOT_FOUND."""
+        """Return the queue of that name. Raises NOT_FOUND."""
         queue = self.queues.get(name)
         if queue is None:
             raise BrokerError(Condition.NOT_FOUND, f"no queue '{name}' in vhost '{self.name}'")
         return queue
 
     def bindings(self) -> Iterator[Binding[Q]]:
-        """All bindings but the implicit ones of the default exchange."""
+        """Return all bindings except the implicit ones of the default exchange."""
         for exchange in self.exchanges.values():
             yield from exchange.bindings.values()
 
     def bindings_to_queue(self, name: str) -> list[Binding[Q]]:
-        """The bindings that a queue hangs on, in the order in which they were made."""
+        """Return the bindings of a queue in the order in which they were made."""
         return list(self._inbound.get((False, name), ()))
 
     # -- exchanges
@@ -117,10 +117,10 @@ class VirtualHost(Generic[Q]):
         arguments: Mapping[str, object] = NO_ARGUMENTS,
         passive: bool = False,
     ) -> Exchange[Q] | None:
-        """The exchange that was made, or None when it was there (with `passive` only the name counts).
+        """Return the exchange that was made, or None if it exists already (with `passive`, only the name counts).
 
-        Raises ILLEGAL_STATE for a kind that does not exist, ACCESS_REFUSED for the default exchange and for reserved
-        names, NOT_FOUND when `passive`, PRECONDITION_FAILED when it differs from the one that is there.
+        Raises ILLEGAL_STATE for an unknown type, ACCESS_REFUSED for the default exchange and for reserved names,
+        NOT_FOUND with `passive`, and PRECONDITION_FAILED if the existing exchange differs.
         """
         if passive:
             self._refuse_default(name)
@@ -151,10 +151,10 @@ class VirtualHost(Generic[Q]):
         return requested
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> Removal[Q]:
-        """Remove an exchange and every binding from and to it; nothing when there is none.
+        """Remove an exchange and every binding from and to it, if it exists.
 
-        Raises ACCESS_REFUSED for the default exchange and those of the system, PRECONDITION_FAILED when `if_unused` and
-        something is bound to it.
+        Raises ACCESS_REFUSED for the default exchange and the system's exchanges, and PRECONDITION_FAILED with
+        `if_unused` if something is bound to the exchange.
         """
         self._refuse_default(name)
         if name.startswith(RESERVED_PREFIX) and not self.restoring:
@@ -172,16 +172,16 @@ class VirtualHost(Generic[Q]):
     # -- queues
 
     def check_queue_name(self, name: str) -> None:
-        """Raises ACCESS_REFUSED when a client may not declare a queue of that name."""
+        """Raises ACCESS_REFUSED if clients may not declare a queue of that name."""
         self._refuse_reserved("queue", name)
 
     def add_queue(self, queue: Q) -> None:
-        """A queue is there, bound to the default exchange. The caller has seen to it that the name is free."""
+        """Add a queue and bind it to the default exchange. The caller has checked that the name is free."""
         self.queues[queue.name] = queue
         self._router.queue_changed(queue.name)
 
     def remove_queue(self, name: str) -> Removal[Q]:
-        """A queue goes, its bindings with it. Raises NOT_FOUND."""
+        """Remove a queue and its bindings. Raises NOT_FOUND."""
         del self.queues[self.queue(name).name]
         bindings = self._inbound.get((False, name))
         if bindings is None:
@@ -194,10 +194,10 @@ class VirtualHost(Generic[Q]):
     def bind_queue(
         self, source: str, queue: str, routing_key: str, arguments: Mapping[str, object] = NO_ARGUMENTS
     ) -> Binding[Q] | None:
-        """The binding that was made, or None when it was there.
+        """Return the binding that was made, or None if it exists already.
 
-        Raises ACCESS_REFUSED for the default exchange, NOT_FOUND, PRECONDITION_FAILED for arguments that the exchange
-        does not understand.
+        Raises ACCESS_REFUSED for the default exchange, NOT_FOUND, and PRECONDITION_FAILED for arguments that the
+        exchange does not understand.
         """
         self._refuse_default(source)
         return self._bind(Binding(self.exchange(source), self.queue(queue), routing_key, arguments))
@@ -205,7 +205,7 @@ class VirtualHost(Generic[Q]):
     def bind_exchange(
         self, source: str, destination: str, routing_key: str, arguments: Mapping[str, object] = NO_ARGUMENTS
     ) -> Binding[Q] | None:
-        """As `bind_queue`; an exchange can be bound to itself, and in circles."""
+        """Like `bind_queue`. An exchange can be bound to itself, and in cycles."""
         self._refuse_default(source)
         self._refuse_default(destination)
         return self._bind(Binding(self.exchange(source), self.exchange(destination), routing_key, arguments))
@@ -213,14 +213,16 @@ class VirtualHost(Generic[Q]):
     def unbind_queue(
         self, source: str, queue: str, routing_key: str, arguments: Mapping[str, object] = NO_ARGUMENTS
     ) -> Removal[Q]:
-        """The binding, if it was there, and what vanished with it. Raises ACCESS_REFUSED for the default exchange."""
+        """Return the removed binding, if it existed, and its consequences. Raises ACCESS_REFUSED for the default
+        exchange.
+        """
         self._refuse_default(source)
         return self._unbind(source, to_exchange=False, name=queue, routing_key=routing_key, arguments=arguments)
 
     def unbind_exchange(
         self, source: str, destination: str, routing_key: str, arguments: Mapping[str, object] = NO_ARGUMENTS
     ) -> Removal[Q]:
-        """As `unbind_queue`."""
+        """Like `unbind_queue`."""
         self._refuse_default(source)
         self._refuse_default(destination)
         return self._unbind(source, to_exchange=True, name=destination, routing_key=routing_key, arguments=arguments)
@@ -242,9 +244,9 @@ class VirtualHost(Generic[Q]):
         return self._remove([binding], {}) if binding is not None else Removal()
 
     def _remove(self, bindings: list[Binding[Q]], exchanges: dict[str, Exchange[Q]]) -> Removal[Q]:
-        """Take away bindings, then exchanges, then whatever that makes vanish."""
+        """Remove bindings, then exchanges, then everything that is deleted automatically as a result."""
         removed: list[Binding[Q]] = []
-        for binding in bindings:  # grows while it is walked
+        for binding in bindings:  # grows during the loop
             source = binding.source
             if source.unbind(binding.key) is None:
                 continue

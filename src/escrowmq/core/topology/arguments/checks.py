@@ -1,6 +1,6 @@
-"""What an argument may be: functions that take a value and return it decoded, or refuse it for a reason.
+"""Checks of argument values: functions that take a value and return it decoded, or refuse it with a reason.
 
-The reasons are in the form in which RabbitMQ's users know them, Erlang terms.
+The reasons are Erlang terms, the form that RabbitMQ's users know.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Check: TypeAlias = Callable[[object, Mapping[str, object]], object]
 
 
 class Refused(Exception):  # noqa: N818 - it is not an error of this program
-    """A value is not what the argument allows; `reason` says why."""
+    """The argument does not allow the value; `reason` says why."""
 
     __slots__ = ("reason",)
 
@@ -66,7 +66,7 @@ duration = short_of_a_decade
 
 
 def positive(then: Check = natural) -> Check:
-    """A whole number that is not 0, and what `then` says."""
+    """A whole number other than 0 that also passes `then`."""
 
     def check(value: object, arguments: Mapping[str, object]) -> object:
         if integer(value, arguments) == 0:
@@ -109,7 +109,7 @@ def text(value: object, arguments: Mapping[str, object]) -> str:
 
 
 def one_of(*allowed: str, otherwise: str) -> Check:
-    """One of these strings; `otherwise` is the reason, with {} for what was given."""
+    """One of these strings; `otherwise` is the reason for refusal, with {} for the given value."""
 
     def check(value: object, arguments: Mapping[str, object]) -> str:
         given = text(value, arguments)
@@ -121,7 +121,7 @@ def one_of(*allowed: str, otherwise: str) -> Check:
 
 
 def routing_key(exchange_argument: str) -> Check:
-    """A routing key (0 to 255 bytes), which makes sense only beside the argument that names the exchange."""
+    """A routing key (0 to 255 bytes), allowed only together with the argument that names the exchange."""
 
     def check(value: object, arguments: Mapping[str, object]) -> str:
         given = text(value, arguments)
@@ -135,7 +135,7 @@ def routing_key(exchange_argument: str) -> Check:
 
 
 def period(otherwise: str) -> Check:
-    """A time span with its unit, such as 7D or 1h, in milliseconds; `otherwise` is the reason."""
+    """A time span with its unit, such as 7D or 1h, in milliseconds; `otherwise` is the reason for refusal."""
 
     def check(value: object, arguments: Mapping[str, object]) -> int:
         span = parse_period(text(value, arguments))
@@ -147,7 +147,7 @@ def period(otherwise: str) -> Check:
 
 
 def parse_period(given: str) -> int | None:
-    """Milliseconds of a number above 0 and a unit: Y (365 days), M (30 days), D, h, m, s; else None."""
+    """Return the milliseconds of a number above 0 and a unit: Y (365 days), M (30 days), D, h, m, s. Otherwise None."""
     found = _PERIOD.fullmatch(given)
     if found is None or int(found[1]) == 0:
         return None

@@ -1,4 +1,4 @@
-"""Arguments of consumers: priority, and where in a stream to begin."""
+"""Arguments of consumers: their priority, and the position in a stream at which they begin."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ STREAM_OFFSET: Final = "x-stream-offset"
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """Where a reader of a stream begins.
+    """The place at which a reader of a stream begins.
 
-    `first` and `last` are what the stream holds, `next` is what comes. For `offset` the value is a position counted
-    from 0; for `time` milliseconds since the epoch; for `age` milliseconds before now.
+    `first` and `last` are the oldest and the newest message of the stream, `next` is the next one to arrive. For
+    `offset` the value is a position counted from 0, for `time` milliseconds since the epoch, for `age` milliseconds
+    before now.
     """
 
     kind: OffsetKind = "next"
@@ -32,7 +33,7 @@ class StreamOffset:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOptions:
-    """What the arguments of a consumer ask for. A higher `priority` is served first."""
+    """The decoded arguments of a consumer. Consumers of a higher `priority` are served first."""
 
     priority: int = 0
     cancel_on_failover: bool = False
@@ -55,7 +56,7 @@ def _stream_offset(value: object, arguments: Mapping[str, object]) -> StreamOffs
     raise Refused(f"{{invalid_stream_offset_arg,{{{type_name(value)},{term}}}}}")
 
 
-# In the order in which they are checked: how, and the field of `ConsumerOptions`.
+# In the order in which they are checked: the check, and the field of `ConsumerOptions`.
 CONSUMER_ARGUMENTS: Final[Mapping[str, tuple[Check, str]]] = MappingProxyType(
     {
         PRIORITY: (integer, "priority"),
@@ -74,7 +75,7 @@ CONSUMERS_USE: Final[Mapping[QueueType, tuple[str, ...]]] = MappingProxyType(
 
 
 def consumer_options(vhost: str, queue: str, kind: QueueType, arguments: Mapping[str, object]) -> ConsumerOptions:
-    """Check what a client asks of a consumer on a queue of type `kind`. Raises PRECONDITION_FAILED."""
+    """Check and decode the arguments of a consumer on a queue of type `kind`. Raises PRECONDITION_FAILED."""
     what = f"queue '{queue}' in vhost '{vhost}'"
     used = CONSUMERS_USE[kind]
     decoded: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Arguments of queues: one row for each says what it may be, and which type of queue uses it."""
+"""Arguments of queues: a row for each with its check, its option and the types of queue that use it."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ MAX_PRIORITY: Final = 255
 
 @dataclass(frozen=True, slots=True)
 class QueueOptions:
-    """What the arguments of a queue ask for; None is no limit, or not asked for.
+    """The decoded arguments of a queue. None means no limit, or not requested.
 
-    Times are in milliseconds, sizes in bytes. `max_priority` is the highest of the priorities, which begin with 0;
-    `delivery_limit` says how often an entry may be returned before it is dead-lettered.
+    Times are in milliseconds, sizes in bytes. `max_priority` is the highest priority; the lowest is 0. `delivery_limit`
+    says how often an entry may be returned before it is dead-lettered.
     """
 
     queue_type: QueueType = "classic"
@@ -60,9 +60,11 @@ class QueueOptions:
 
 
 class Argument(NamedTuple):
-    """How an argument is checked, and the field of `QueueOptions` it becomes; None: accepted, without effect here.
+    """The check of an argument, and its field of `QueueOptions`. Without a field, the argument is accepted and has no
+    effect.
 
-    Memory limits, queue modes and versions, and where replicas lie say how RabbitMQ is to do something, not what.
+    Arguments without effect here concern how RabbitMQ stores a queue: memory limits, modes, versions, placement of
+    replicas.
     """
 
     check: Check
@@ -155,7 +157,7 @@ USED_BY: Final[Mapping[QueueType, tuple[str, ...]]] = MappingProxyType(
 
 
 def type_of(arguments: Mapping[str, object]) -> QueueType:
-    """The type that checked arguments ask for."""
+    """Return the type of queue that the checked arguments request."""
     return cast("QueueType", arguments.get(TYPE_ARGUMENT, "classic"))
 
 
@@ -168,10 +170,10 @@ def queue_options(
     exclusive: bool,
     auto_delete: bool,
 ) -> QueueOptions:
-    """Check what a client asks of a new queue, and say it in our terms. Arguments that nobody knows are let through.
+    """Check and decode the arguments of a new queue. Unknown arguments are accepted.
 
-    Raises PRECONDITION_FAILED with the text of RabbitMQ 3.10. Where that lets nonsense through or dies of it
-    (x-delivery-limit, x-max-age, x-queue-master-locator) it is refused in the same form.
+    Raises PRECONDITION_FAILED with the text of RabbitMQ 3.10. Invalid values that RabbitMQ accepts or crashes on
+    (x-delivery-limit, x-max-age, x-queue-master-locator) are refused in the same form.
     """
     what = f"queue '{name}' in vhost '{vhost}'"
     dead_letter_exchange = arguments.get(DEAD_LETTER_EXCHANGE, "")
@@ -199,7 +201,9 @@ def queue_options(
 
 
 def check_argument(argument: str, check: Check, arguments: Mapping[str, object], what: str) -> object:
-    """The decoded value of an argument, None if it is not there; `what` it is for goes into the text of the error."""
+    """Return the decoded value of an argument, or None if it is absent. `what` names the declared object in error
+    texts.
+    """
     if argument not in arguments:
         return None
     try:
@@ -213,7 +217,7 @@ def check_argument(argument: str, check: Check, arguments: Mapping[str, object],
 def refuse_unused(
     arguments: Mapping[str, object], known: Mapping[str, Any], used: tuple[str, ...], kind: QueueType, what: str
 ) -> None:
-    """Raises PRECONDITION_FAILED for an argument that is known, but not for queues of this type."""
+    """Raises PRECONDITION_FAILED for a known argument that queues of this type do not use."""
     for argument in arguments:
         if argument in known and argument not in used:
             raise BrokerError(

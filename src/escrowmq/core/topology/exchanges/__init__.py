@@ -1,4 +1,4 @@
-"""The kinds of exchange, by the names that declarations use."""
+"""The types of exchange, by the names that declarations use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The default exchange: every queue is bound to it by its name, and nothing else can be."""
+"""The default exchange: every queue is bound to it by its name, and no other bindings are possible."""
 
 from __future__ import annotations
 

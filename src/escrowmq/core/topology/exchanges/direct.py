@@ -1,4 +1,4 @@
-"""Direct: the routing key of the message is the routing key of the binding."""
+"""Direct exchange: the routing key of the message must equal the routing key of the binding."""
 
 from __future__ import annotations
 

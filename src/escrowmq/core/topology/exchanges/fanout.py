@@ -1,4 +1,4 @@
-"""Fanout: every binding gets every message."""
+"""Fanout exchange: every binding gets every message."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from escrowmq.core.topology.exchange import Binding, Exchange, Q
 
 
 class FanoutExchange(Exchange[Q]):
-    """Looks at nothing."""
+    """Ignores the routing key and the headers."""
 
     __slots__ = ()
 

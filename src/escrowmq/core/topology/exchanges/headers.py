@@ -1,4 +1,4 @@
-"""Headers: the arguments of the binding are compared with the headers of the message."""
+"""Headers exchange: the arguments of the binding are compared with the headers of the message."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from escrowmq.core.topology.exchange import NO_ARGUMENTS, Binding, BindingKey, E
 
 _MATCH: Final = "x-match"
 _MODES: Final = ("all", "any", "all-with-x", "any-with-x")
-_PRESENT: Final = canonical(None)  # a binding's field without a value asks only that the header is there
+_PRESENT: Final = canonical(None)  # a binding's field without a value only requires the header to be present
 
 
 class _Pattern(NamedTuple):
@@ -26,10 +26,11 @@ class _Pattern(NamedTuple):
 
 
 class HeadersExchange(Exchange[Q]):
-    """Compares with each binding in turn.
+    """Compares the headers with each binding in turn.
 
-    `x-match` says whether all fields must match (`all`, also when it is left out) or one of them (`any`). Fields that
-    begin with `x-` count only in `all-with-x` and `any-with-x`. Without fields `all` matches and `any` does not.
+    `x-match` says whether all fields must match (`all`, the default) or one of them (`any`). Fields whose names begin
+    with `x-` count only in `all-with-x` and `any-with-x`. A binding without fields matches with `all` and does not
+    match with `any`.
     """
 
     __slots__ = ("_patterns",)

@@ -1,4 +1,4 @@
-"""Topic: the routing key of the binding is a pattern of words, with `*` for one and `#` for any number."""
+"""Topic exchange: the routing key of the binding is a pattern of words, with `*` for one and `#` for any number."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from escrowmq.core.topology.exchanges.trie import Trie
 
 
 class TopicExchange(Exchange[Q]):
-    """Keeps its patterns in a trie."""
+    """Stores its patterns in a trie."""
 
     __slots__ = ("_patterns",)
 

@@ -1,7 +1,7 @@
-"""Patterns of words with wildcards, kept as a tree of words so that matching does not look at every pattern.
+"""A tree of routing-key patterns with wildcards, so that matching does not look at every pattern.
 
-A key is words with dots between them; the empty key has no words at all, `.` has two empty ones. In a pattern `*`
-stands for exactly one word, empty or not, and `#` for any number of words, also none.
+A key consists of words separated by dots. The empty key has no words; the key `.` has two empty words. In a pattern `*`
+stands for exactly one word, empty or not, and `#` for any number of words, including none.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Node(Generic[V]):
 
 
 class Trie(Generic[V]):
-    """Values under patterns, several under one pattern told apart by an identity."""
+    """Values under patterns; an identity distinguishes several values under one pattern."""
 
     __slots__ = ("_root",)
 
@@ -60,14 +60,14 @@ class Trie(Generic[V]):
         self._root: _Node[V] = _Node()
 
     def add(self, pattern: str, identity: Hashable, value: V) -> None:
-        """Put `value` under `pattern`."""
+        """Store `value` under `pattern`."""
         node = self._root
         for word in _words(pattern):
             node = node.child(word) or node.grow(word)
         node.values[identity] = value
 
     def remove(self, pattern: str, identity: Hashable) -> None:
-        """Take away what `add` put there, and the branches that nothing else needs. Raises KeyError."""
+        """Remove the value that `add` stored, and the nodes that no other pattern needs. Raises KeyError."""
         node = self._root
         path: list[tuple[_Node[V], str]] = []
         for word in _words(pattern):
@@ -86,15 +86,15 @@ class Trie(Generic[V]):
         return self._root.leaf and not self._root.values
 
     def match(self, key: str) -> list[V]:
-        """The values under all patterns that `key` matches; one may be there more than once.
+        """Return the values under all patterns that match `key`; a value may occur more than once.
 
-        All places in the tree that the words so far lead to are followed at once, so the time is bounded by words times
-        nodes whatever the patterns are. A node behind `#` stays a place to the very end; it can be reached in several
-        ways and so must be remembered. Any other is reached in one way only.
+        The search follows all nodes that the words so far can reach at the same time, so its time is bounded by words
+        times nodes, for any patterns. A node behind `#` stays reached until the last word, and can be reached in
+        several ways, so the search remembers these nodes. Every other node can be reached in one way only.
         """
         here = [self._root]
         loops: dict[_Node[V], None] = {}
-        ends: dict[_Node[V], None] = {}  # loops that nothing follows: they have matched
+        ends: dict[_Node[V], None] = {}  # `#` nodes without children, which have matched already
         _enter_loops(self._root, loops, ends)
         for word in _words(key):
             there: list[_Node[V]] = []
