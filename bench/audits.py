@@ -1,4 +1,4 @@
-"""How fast the audit reads a journal, what twice as much costs, how much memory it takes, what the broker loses."""
+"""The audit's speed, how its time and memory grow with the journal, and how much it slows the broker down."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from bench.measure import MeasureError, perf
 from tests.pipeline.journals import large
 
 RUN = 10
-"""Messages in a record of the journals that are written here: what a publisher sends in one go."""
+"""Messages in one record of the journals that are written here, as of a publisher that sends in batches."""
 _LIMIT = 1800.0
 _SAMPLE = 0.2
 _BUSY = "silver"
-"""The stage from which on an audit is at work, and Spark no longer starting."""
+"""The stage at which Spark has started and the audit works."""
 
 
 class Audit:
-    """`escrowmq audit` as a process of its own, whose memory is watched."""
+    """`escrowmq audit` as a process of its own, whose memory is measured."""
 
     def __init__(self, journal: Path, out: Path, *options: str) -> None:
         self.peak_bytes = 0
@@ -46,7 +46,7 @@ class Audit:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """End what is still running of it."""
+        """End the process if it is still running."""
         if self._process.poll() is None:
             self._process.terminate()
         self._process.wait()
@@ -55,18 +55,20 @@ class Audit:
 
     @property
     def running(self) -> bool:
-        """Whether it goes on."""
+        """Tell whether the audit is still running."""
         return self._process.poll() is None
 
     def wait_until_busy(self) -> None:
-        """Return when Spark has been started, and the work has begun. MeasureError if that never comes."""
+        """Wait until Spark has started and the audit works. Raises MeasureError if that does not happen."""
         while not any(_BUSY in stage for stage in self._stages):
             if not self.running:
-                raise MeasureError(f"the audit ended at once: {' / '.join(self._stages)}")
+                raise MeasureError(f"the audit ended immediately: {' / '.join(self._stages)}")
             time.sleep(_SAMPLE)
 
     def finish(self) -> tuple[float, dict[str, Any]]:
-        """Seconds that it took, and its verdict. MeasureError if there is none, or if it is not CLEAN."""
+        """Return the seconds that it took, and its verdict. Raises MeasureError if there is no verdict or it is not
+        CLEAN.
+        """
         assert self._process.stdout is not None
         said = self._process.stdout.read()
         code = self._process.wait(_LIMIT)
@@ -87,20 +89,22 @@ class Audit:
 
 
 def _resident(session: int) -> int:
-    """Bytes that the processes of a session hold in memory; what several share is counted once."""
+    """Return the bytes that the processes of a session hold in memory; shared memory is counted once."""
     whole = 0
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and os.getsid(int(entry.name)) == session:
                 lines = (entry / "smaps_rollup").read_text().splitlines()
                 whole += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
-        except OSError:  # it has just ended
+        except OSError:  # the process has just ended
             continue
     return whole
 
 
 def measured(broker: Broker, messages: int, duration: float) -> dict[str, float]:
-    """All figures, with journals of `messages` and half as many; the broker is loaded for `duration` s at a time."""
+    """Return all figures, with journals of `messages` and half as many. The broker is loaded for `duration` s at a
+    time.
+    """
     folder = broker.directory / "audits"
     seconds: dict[int, float] = {}
     peak: dict[int, int] = {}
@@ -125,7 +129,7 @@ def measured(broker: Broker, messages: int, duration: float) -> dict[str, float]
 
 
 def _share(broker: Broker, journal: Path, out: Path, duration: float) -> float:
-    """The broker's rate of confirmed messages while an audit is at work, by that without one before and after."""
+    """Return the broker's confirm rate during an audit, divided by its mean rate before and after it."""
 
     def rate() -> float:
         broker.settle()
@@ -138,5 +142,5 @@ def _share(broker: Broker, journal: Path, out: Path, duration: float) -> float:
         audit.wait_until_busy()
         beside = rate()
         if not audit.running:
-            raise MeasureError("the audit was over before the load was")
+            raise MeasureError("the audit ended before the load did")
     return beside / mean((before, rate()))

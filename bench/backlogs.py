@@ -1,4 +1,4 @@
-"""Backlogs: memory, stopping and starting with them, and what becomes of messages that wait."""
+"""Backlogs: memory, stopping and starting with them, and the dead-lettering of messages that expire."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from escrowmq.perf.url import parse_url
 
 
 class Backlog(Scenario):
-    """A million messages of 1 kB wait: memory, and how long a restart takes, in an orderly way and after kill -9."""
+    """A backlog of 1,000,000 messages of 1 kB: memory, and restart times after a clean stop and after kill -9."""
 
     fresh = True
 
@@ -22,10 +22,10 @@ class Backlog(Scenario):
         super().__init__(
             "backlog",
             (
-                Figure("backlog.memory", "memory, 1,000,000 persistent of 1 kB waiting", "MB", None, 1.0, below=250),
-                Figure("backlog.memory-peak", "— peak while they came", "MB"),
+                Figure("backlog.memory", "memory, backlog of 1,000,000 persistent of 1 kB", "MB", None, 1.0, below=250),
+                Figure("backlog.memory-peak", "— peak while they are published", "MB"),
                 Figure("backlog.publish", "— publish rate, confirmed", "messages/s"),
-                Figure("backlog.restart", "restart with them until ready", "s", below=5),
+                Figure("backlog.restart", "restart with that backlog until ready", "s", below=5),
                 Figure("backlog.restart-killed", "— after kill -9", "s", below=5),
                 Figure("backlog.drain", "— then consumed, acked", "messages/s"),
             ),
@@ -47,7 +47,7 @@ class Backlog(Scenario):
 
 
 class History(Scenario):
-    """Ten million messages have gone through, a thousand are left; and the same thousand without the past."""
+    """Restart times with 1,000 messages after 10,000,000 others were consumed, and with the 1,000 alone."""
 
     fresh = True
     escrowmq_only = True
@@ -57,17 +57,17 @@ class History(Scenario):
         super().__init__(
             "history",
             (
-                Figure("history.restart", "restart, 10,000,000 went through, 1,000 left", "s", below=5),
+                Figure("history.restart", "restart after 10,000,000 messages, 1,000 left", "s", below=5),
                 Figure("history.restart-killed", "— after kill -9", "s", below=5),
-                Figure("history.restart-without", "— without that history", "s"),
-                Figure("history.through", "— rate at which they went through", "messages/s"),
+                Figure("history.restart-without", "— with the 1,000 alone", "s"),
+                Figure("history.through", "— delivery rate of the 10,000,000", "messages/s"),
             ),
         )
 
     def measure(self, broker: Broker, settings: Settings) -> Measurement:
         fill(broker, 1000)
         without = restart(broker, 1000)
-        # Through a queue of its own, so that the thousand stay where they are: at the oldest end of the journal.
+        # They use another queue, so that the thousand stay at the oldest end of the journal.
         count = int(10_000_000 * settings.scale)
         result = perf(broker, "--scenario", "confirms", "--count", str(count), "--deadline", "1500")
         broker.settle()
@@ -81,7 +81,7 @@ class History(Scenario):
 
 
 class LongBacklog(Scenario):
-    """Ten million messages of 100 B wait: memory, and whether the publish rate holds."""
+    """A backlog of 10,000,000 messages of 100 B: memory, and whether the publish rate stays constant."""
 
     fresh = True
     escrowmq_only = True
@@ -91,11 +91,11 @@ class LongBacklog(Scenario):
         super().__init__(
             "long-backlog",
             (
-                Figure("long-backlog.memory", "memory, 10,000,000 persistent of 100 B waiting", "MB", below=800),
-                Figure("long-backlog.memory-peak", "— peak while they came", "MB", below=800),
+                Figure("long-backlog.memory", "memory, backlog of 10,000,000 persistent of 100 B", "MB", below=800),
+                Figure("long-backlog.memory-peak", "— peak while they are published", "MB", below=800),
                 Figure("long-backlog.publish", "— publish rate, confirmed", "messages/s"),
-                Figure("long-backlog.steady", "— rate of the last tenth by that of the first", "", at_least=0.8),
-                Figure("long-backlog.restart", "— restart with them until ready", "s"),
+                Figure("long-backlog.steady", "— rate of the last tenth, divided by the first's", "", at_least=0.8),
+                Figure("long-backlog.restart", "— restart with that backlog until ready", "s"),
                 Figure("long-backlog.drain", "— then consumed, acked", "messages/s"),
             ),
         )
@@ -116,7 +116,7 @@ class LongBacklog(Scenario):
 
 
 class PriorityBacklog(Scenario):
-    """A million varied messages wait in a queue with ten priorities: how long stopping and starting take."""
+    """The time to stop and to start with 1,000,000 varied messages in a queue with ten priorities."""
 
     fresh = True
     alternations = 1
@@ -142,7 +142,9 @@ class PriorityBacklog(Scenario):
         broker.start()
         drained = perf(broker, "--producers", "0", "--queue", BACKLOG, "--argument", "x-max-priority=10")
         if drained["consumed"] != count:
-            raise MeasureError(f"{broker.name} delivered {drained['consumed']} messages after the restart, not {count}")
+            raise MeasureError(
+                f"{broker.name} delivered {drained['consumed']} messages after the restart instead of {count}"
+            )
         figures = {
             "priority-backlog.stop": stopped_in,
             "priority-backlog.start": broker.started_in,
@@ -153,7 +155,7 @@ class PriorityBacklog(Scenario):
 
 
 class DeadLetters(Scenario):
-    """Half a million varied messages expire at once and go to a dead-letter queue: processor time for each."""
+    """CPU time per message when 500,000 varied messages expire at once and are dead-lettered."""
 
     fresh = True
     alternations = 1
@@ -162,7 +164,7 @@ class DeadLetters(Scenario):
         super().__init__(
             "dead-letters",
             (
-                Figure("dead-letters.cpu", "TTL, 500,000 varied dead-lettered at once, CPU for each", "µs", below=8),
+                Figure("dead-letters.cpu", "TTL, 500,000 varied dead-lettered at once, CPU per message", "µs", below=8),
                 Figure("dead-letters.rate", "— rate", "messages/s"),
             ),
         )
@@ -178,7 +180,7 @@ class DeadLetters(Scenario):
             arguments = [part for option in options for part in ("--argument", option)]
             fill(broker, count, *arguments, load="varied-backlog")
             published_at = time.monotonic()
-            # While it stands still, all messages become due.
+            # All messages become due while the broker is frozen.
             broker.freeze()
             time.sleep(max(published_at + ttl + 0.5 - time.monotonic(), 0))
             begin, cpu = time.monotonic(), broker.cpu_seconds()
@@ -191,7 +193,7 @@ class DeadLetters(Scenario):
 
 
 def _await_depth(connection: Connection, queue: str, count: int) -> None:
-    """Wait until a queue holds so many messages. MeasureError when it takes ten minutes."""
+    """Wait until a queue has `count` messages. Raises MeasureError after ten minutes."""
     request = frames.queue_declare(1, queue, durable=True, passive=True)
     give_up = time.monotonic() + 600
     while time.monotonic() < give_up:

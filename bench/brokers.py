@@ -1,4 +1,4 @@
-"""Start and stop the brokers that are measured: on free ports, with data directories of their own."""
+"""Start and stop the measured brokers, on free ports and with separate data directories."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _RABBITMQ_SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 
 
 class BrokerError(Exception):
-    """A broker that does not start, or does not stop."""
+    """A broker does not start or stop."""
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on just now."""
+    """Return a TCP port of 127.0.0.1 that is free at present."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -42,12 +42,12 @@ def free_port() -> int:
 
 
 class Broker(ABC):
-    """A broker in a directory of its own."""
+    """A broker whose files are all below one directory."""
 
     name: str
 
     def __init__(self, directory: Path) -> None:
-        """Everything the broker writes goes below `directory`, which is created if it is not there."""
+        """All files of the broker go below `directory`, which is created if necessary."""
         self.directory = directory
         self.port = 0
         self._process: subprocess.Popen[str] | None = None
@@ -58,13 +58,13 @@ class Broker(ABC):
 
     @property
     def url(self) -> str:
-        """Where its guest user can be reached."""
+        """The URL for its guest user."""
         return f"amqp://guest:guest@127.0.0.1:{self.port}/"
 
     def start(self) -> None:
-        """Start on the data that is there, and wait until a client can open a connection.
+        """Start on the existing data, and wait until a client can open a connection.
 
-        Raises BrokerError when the process ends, or is not ready in `START_TIMEOUT`.
+        Raises BrokerError if the process ends or is not ready in `START_TIMEOUT`.
         """
         self._log = (self.directory / "output.log").open("a")
         begin = time.monotonic()
@@ -81,7 +81,7 @@ class Broker(ABC):
 
     @abstractmethod
     def _launch(self, log: IO[str]) -> None:
-        """Start the process and set the port, or know it already."""
+        """Start the process, and set the port unless it is known already."""
 
     def _answers(self) -> bool:
         if not self.port:
@@ -97,7 +97,7 @@ class Broker(ABC):
         return lines[-1] if lines else "it wrote nothing"
 
     def stop(self) -> None:
-        """Stop in an orderly way; kill what does not. Harmless when it is not running."""
+        """Stop the broker cleanly, or kill it if that fails. Does nothing if it is not running."""
         if self._process is None:
             return
         self.thaw()
@@ -131,15 +131,15 @@ class Broker(ABC):
             os.killpg(self._process.pid, number)
 
     def freeze(self) -> None:
-        """Stop the clock of an idle broker, so that it cannot disturb the one that is measured."""
+        """Suspend an idle broker, so that it does not disturb the measurement of the other."""
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Resume a frozen broker."""
         self._signal(signal.SIGCONT)
 
     def settle(self, quiet: float = 0.3, patience: float = 20.0) -> None:
-        """Wait until the broker has done nothing worth mentioning for `quiet` seconds; `patience` seconds at most."""
+        """Wait until the broker has been idle for `quiet` seconds, at most `patience` seconds."""
         give_up = time.monotonic() + patience
         before = self.cpu_seconds()
         while time.monotonic() < give_up:
@@ -150,7 +150,7 @@ class Broker(ABC):
             before = now
 
     def depth(self, queue: str) -> int:
-        """How many messages a durable queue holds. PerfError when there is none of that name."""
+        """Return the number of messages in a durable queue. Raises PerfError if there is no such queue."""
         with Connection(Target("127.0.0.1", self.port, "guest", "guest", "/"), "bench", timeout=30.0) as connection:
             connection.call(1, frames.channel_open(1), frames.CHANNEL_OPEN_OK)
             request = frames.queue_declare(1, queue, durable=True, passive=True)
@@ -159,11 +159,11 @@ class Broker(ABC):
         return depth
 
     def remove(self) -> None:
-        """Delete what it wrote."""
+        """Delete its data."""
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def pids(self) -> list[int]:
-        """The processes of the broker: those of its process group."""
+        """Return the processes in the broker's process group."""
         if self._process is None:
             return []
         found = []
@@ -178,28 +178,28 @@ class Broker(ABC):
         return found
 
     def resident_bytes(self) -> int:
-        """Resident memory of the broker's own process, the largest of its group."""
+        """Return the resident memory of the broker's own process, the largest of its group."""
         return max((_status_bytes(pid, "VmRSS") for pid in self.pids()), default=0)
 
     def peak_resident_bytes(self) -> int:
-        """The highest that was."""
+        """Return the highest resident memory so far."""
         return max((_status_bytes(pid, "VmHWM") for pid in self.pids()), default=0)
 
     def cpu_seconds(self) -> float:
-        """User and system time of all its processes so far."""
+        """Return the user and system time of all its processes so far."""
         return sum(_cpu(pid) for pid in self.pids())
 
     def thread_seconds(self) -> float:
-        """Processor time of its present threads so far; unlike `cpu_seconds` exact for bursts shorter than a tick."""
+        """Return the CPU time of its current threads so far. Unlike `cpu_seconds`, it is exact for short bursts too."""
         return sum(_thread_seconds(pid) for pid in self.pids())
 
     def journal_counters(self) -> dict[str, int] | None:
-        """Syncs, records, batches and bytes of the journal since the start, if the broker tells."""
+        """Return syncs, records, batches and bytes of the journal since the start, if the broker reports them."""
         return None
 
     @abstractmethod
     def version(self) -> str:
-        """What is measured, for the report."""
+        """Return the name and version of the measured program, for the report."""
 
 
 def _status_bytes(pid: int, field: str) -> int:
@@ -236,11 +236,11 @@ class EscrowMQ(Broker):
 
     @property
     def data_dir(self) -> Path:
-        """Where its journal lies."""
+        """The directory of its journal."""
         return self.directory / "data"
 
     program: tuple[str, ...] = ("escrowmq",)
-    """The module that is run, and what comes before the command."""
+    """The module to run, and the arguments before the command."""
 
     def _launch(self, log: IO[str]) -> None:
         serve = ("serve", "--data-dir", str(self.data_dir), "--listen", "127.0.0.1:0")
@@ -255,7 +255,7 @@ class EscrowMQ(Broker):
         self.port = self._read_port(self._process)
 
     def _read_port(self, process: subprocess.Popen[str]) -> int:
-        """The port out of the line `ready amqp://HOST:PORT data=DIR`; 0 when the process ends without it."""
+        """Return the port from the line `ready amqp://HOST:PORT data=DIR`, or 0 if the process ends first."""
         if process.stdout is None:
             raise BrokerError("no standard output to read")
         for line in process.stdout:
@@ -271,7 +271,7 @@ class EscrowMQ(Broker):
         if answer.returncode:
             return None
         status: dict[str, Any] = json.loads(answer.stdout)
-        # Only what is counted up from the start: the rest of the status cannot be subtracted.
+        # Only counters: the other values of the status cannot be subtracted.
         return {name: status["journal"][name] for name in _COUNTERS}
 
     def version(self) -> str:
@@ -281,7 +281,7 @@ class EscrowMQ(Broker):
 
 
 class TimedEscrowMQ(EscrowMQ):
-    """The same in a loop that notes its longest turn."""
+    """EscrowMQ in an event loop that records its longest turn."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -291,7 +291,7 @@ class TimedEscrowMQ(EscrowMQ):
 
 
 class RabbitMQ(Broker):
-    """Debian's `rabbitmq-server` as it comes: default queue type and limits; only ports, paths and plugins are set."""
+    """Debian's `rabbitmq-server` with its default queue type and limits; only ports, paths and plugins are set."""
 
     name = "RabbitMQ"
 
@@ -302,7 +302,7 @@ class RabbitMQ(Broker):
 
     @staticmethod
     def installed() -> bool:
-        """Whether it can be started here."""
+        """Tell whether it can be started here."""
         return _RABBITMQ_SERVER.exists() and shutil.which("epmd") is not None
 
     def _launch(self, log: IO[str]) -> None:
@@ -324,7 +324,7 @@ class RabbitMQ(Broker):
             "RABBITMQ_LOG_BASE": str(directory / "log"),
             "RABBITMQ_PID_FILE": str(directory / "pid"),
         }
-        # An epmd of our own, in the foreground: the one that the node would start as a daemon would outlive it.
+        # Start an epmd in the foreground, because one that the node starts as a daemon would outlive it.
         self._epmd = subprocess.Popen(
             ["epmd", "-port", str(self._epmd_port), "-address", "127.0.0.1"],
             stdin=subprocess.DEVNULL,
@@ -344,7 +344,7 @@ class RabbitMQ(Broker):
         )
 
     def _signal_stop(self) -> None:
-        """The start script may stand between us and the Erlang machine, which stops in an orderly way on SIGTERM."""
+        """SIGTERM goes to the Erlang VM, which then stops cleanly; the start script may be its parent process."""
         for pid in self.pids():
             if Path(f"/proc/{pid}/comm").read_text().startswith("beam"):
                 os.kill(pid, signal.SIGTERM)

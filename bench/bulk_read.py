@@ -1,7 +1,8 @@
-"""How fast a bulk reader gets held messages: `python bench/bulk_read.py [--messages N] [--body BYTES] [--run N]`.
+"""The rate at which a bulk reader gets reserved messages.
 
-A broker of its own is filled, holds everything for one group, and is read over one socket by a client that does nothing
-but read; what it gets is decoded afterwards. `--run`: so many messages come in one write, and so lie in one block.
+`python bench/bulk_read.py [--messages N] [--body BYTES] [--run N]` fills a broker, reserves all messages for one group,
+and reads them over one socket with a client that only reads. The data is decoded afterwards. With `--run N`, N messages
+are published in one write, and therefore form one block.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from escrowmq.wire.amqp091.properties import Properties
 
 FRAME_MAX = 131_072
 RANGE = 10_000
-AHEAD = 2  # requests under way
+AHEAD = 2  # requests in flight
 MOST_BYTES = 16 << 20
 
 
@@ -48,7 +49,7 @@ class Reader:
         return self.method()
 
     def frame(self) -> tuple[int, memoryview]:
-        """The next frame's type and payload, which lasts until the next call."""
+        """Return the next frame's type and payload; the payload is valid until the next call."""
         need = frames.FRAME_HEADER_SIZE
         while True:
             have = self.end - self.begin
@@ -64,14 +65,14 @@ class Reader:
                 self.begin, self.end = 0, self.end - self.begin
             got = self.socket.recv_into(self.view[self.end :])
             if not got:
-                raise ConnectionError("the broker has closed the connection")
+                raise ConnectionError("the broker closed the connection")
             self.end += got
 
     def method(self) -> Method:
         return frames.decode_method(bytes(self.frame()[1]))
 
     def content(self) -> bytearray:
-        """The body that follows a method."""
+        """Return the body that follows a method."""
         size, _ = frames.decode_header(bytes(self.frame()[1]))
         body = bytearray(size)
         at = 0
@@ -83,7 +84,7 @@ class Reader:
 
 
 def fill(reader: Reader, count: int, size: int, run: int) -> None:
-    """Persistent messages on a durable queue, with what a producer sends beside."""
+    """Publish persistent messages to a durable queue, with the properties of a typical producer."""
     reader.call(spec.QueueDeclare("bulk", durable=True))
     reader.call(spec.ConfirmSelect())
     props = Properties(content_type="application/json", delivery_mode=2).encode()
@@ -102,7 +103,7 @@ def fill(reader: Reader, count: int, size: int, run: int) -> None:
 
 
 def blocks(reader: Reader, end: int) -> Iterator[bytearray]:
-    """What is held, in order."""
+    """Yield the reserved messages in order."""
     ranges = [(first, min(first + RANGE, end)) for first in range(1, end, RANGE)]
     asked = 0
     for i in range(len(ranges)):

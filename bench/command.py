@@ -1,4 +1,4 @@
-"""`make bench`: EscrowMQ and RabbitMQ side by side, alternating, with the same tool on the same disk."""
+"""`make bench`: measure EscrowMQ and RabbitMQ in alternation, with the same tool on the same disk."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Kinds = dict[str, type[Broker]]
 
 
 class Bench:
-    """Runs scenarios one after the other, and never leaves a broker behind."""
+    """Runs scenarios one after the other, and stops every broker that it starts."""
 
     def __init__(self, console: Console, directory: Path, kinds: Kinds, settings: Settings, alternations: int) -> None:
         self._console = console
@@ -40,7 +40,7 @@ class Bench:
         self._running: list[Broker] = []
 
     def run(self, scenario: Scenario) -> dict[str, Any]:
-        """One scenario; the entry for the report."""
+        """Measure one scenario and return its entry for the report."""
         kinds = {name: kind for name, kind in self._kinds.items() if name == "EscrowMQ" or not scenario.escrowmq_only}
         self._console.print(f"[bold]{scenario.name}[/]")
         runs: report.Runs = {name: [] for name in kinds}
@@ -65,7 +65,7 @@ class Bench:
         }
 
     def _side_by_side(self, scenario: Scenario, kinds: Kinds, runs: report.Runs, errors: dict[str, str]) -> None:
-        """Both brokers stay up; the one that is not measured is frozen."""
+        """Measure with both brokers running; the broker that is not measured is frozen."""
         brokers: dict[str, Broker] = {}
         for name in kinds:
             try:
@@ -87,7 +87,7 @@ class Bench:
                 broker.freeze()
 
     def _fresh(self, scenario: Scenario, kinds: Kinds, runs: report.Runs, errors: dict[str, str]) -> None:
-        """One broker at a time, each measurement on an empty directory."""
+        """Measure one broker at a time, each time on an empty directory."""
         for _ in range(scenario.alternations or self._alternations):
             for name in kinds:
                 if name in errors:
@@ -121,7 +121,7 @@ class Bench:
         self._console.print(f"  [red]{name}: {error}[/]")
 
     def stop(self) -> None:
-        """Stop what runs and delete its data."""
+        """Stop the running brokers and delete their data."""
         while self._running:
             broker = self._running.pop()
             try:
@@ -133,7 +133,7 @@ class Bench:
 
 
 def broker_kinds(console: Console, only: str | None) -> Kinds:
-    """Which brokers there are to measure."""
+    """Return the brokers that can be measured."""
     kinds: Kinds = {}
     if only in (None, "escrowmq"):
         kinds["EscrowMQ"] = EscrowMQ
@@ -158,22 +158,22 @@ def _terminated(*_: object) -> NoReturn:
 
 
 @click.command()
-@click.option("--scenarios", callback=_names, help="Which, with commas; all if left out.")
+@click.option("--scenarios", callback=_names, help="The scenarios to measure, separated by commas (all).")
 @click.option(
     "--alternations", type=click.IntRange(min=1), help="How often each broker is measured (5; 1 with --quick)."
 )
 @click.option(
     "--scale",
     type=click.FloatRange(min=0, max=1, min_open=True),
-    help="Backlogs and crowds are so many times their full size (1; 0.05 with --quick).",
+    help="The factor for the size of backlogs and crowds (1; 0.05 with --quick).",
 )
 @click.option(
     "--duration", type=click.FloatRange(min=0, min_open=True), help="Seconds of publishing (5; 1 with --quick)."
 )
-@click.option("--quick", is_flag=True, help="Short runs and small backlogs, to see that everything works.")
-@click.option("--only", type=click.Choice(["escrowmq", "rabbitmq"]), help="Measure this broker alone.")
+@click.option("--quick", is_flag=True, help="Short runs and small backlogs, to check that everything works.")
+@click.option("--only", type=click.Choice(["escrowmq", "rabbitmq"]), help="Measure only this broker.")
 @click.option(
-    "--data", type=click.Path(path_type=Path), default=HERE / "data", help="Where the brokers put their data."
+    "--data", type=click.Path(path_type=Path), default=HERE / "data", help="The directory for the brokers' data."
 )
 @click.option(
     "--output",
@@ -190,7 +190,7 @@ def main(
     data: Path,
     output: Path | None,
 ) -> None:
-    """Measure EscrowMQ and RabbitMQ side by side; exit 1 when a measurement failed."""
+    """Measure EscrowMQ and RabbitMQ side by side; exit with status 1 if a measurement failed."""
     console = Console(width=None if sys.stdout.isatty() else 200)
     signal.signal(signal.SIGTERM, _terminated)
     full = not quick and scale is None and duration is None and only is None
@@ -198,7 +198,7 @@ def main(
         output = HERE / "results" / "latest.json"
     kinds = broker_kinds(console, only)
     data.mkdir(parents=True, exist_ok=True)
-    # A folder of our own below it: what we delete at the end must be what we wrote.
+    # Use a subfolder, so that only our own files are deleted at the end.
     work = Path(tempfile.mkdtemp(prefix="run-", dir=data))
     defaults = QUICK if quick else FULL
     settings = Settings(duration or defaults.duration, scale or defaults.scale)
@@ -217,7 +217,7 @@ def main(
     finally:
         bench.stop()
         shutil.rmtree(work, ignore_errors=True)
-        with suppress(OSError):  # somebody else's run is in it
+        with suppress(OSError):  # another run's folder is in it
             data.rmdir()
     report.show(console, entries.values())
     if output is not None:

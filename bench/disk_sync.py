@@ -1,7 +1,8 @@
-"""What one group commit costs on this disk, by how the room for it was made: `python bench/disk_sync.py [DIR]`.
+"""The cost of one group commit on this disk, by the way its space was prepared: `python bench/disk_sync.py [DIR]`.
 
-Writes and syncs batches one after another, as the journal does. append: the file grows; reserved: `posix_fallocate`
-before; zeroed: written with zeros and synced before; recycled: an old segment is written over. Preparing is not timed.
+The script writes and syncs batches one after another, as the journal does. append: the file grows. reserved: space is
+reserved with `posix_fallocate` first. zeroed: zeros are written and synced first. recycled: an old segment is
+overwritten. The preparation is not timed.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ def grow(fd: int, size: int) -> None:
 
 
 def reserve(fd: int, size: int) -> None:
-    """Blocks, but nothing in them."""
+    """Reserve blocks without writing them."""
     os.ftruncate(fd, 0)
     os.posix_fallocate(fd, 0, size)
 
 
 def overwrite(byte: bytes) -> Callable[[int, int], None]:
-    """Blocks that have been written before."""
+    """Write all blocks with `byte` first."""
 
     def fill(fd: int, size: int) -> None:
         os.ftruncate(fd, 0)
@@ -49,7 +50,7 @@ WAYS: dict[str, Callable[[int, int], None]] = {
 
 
 def measure(fd: int, prepare: Callable[[int, int], None], size: int, count: int) -> list[float]:
-    """Seconds of each write with its sync."""
+    """Return the seconds of each write with its sync."""
     prepare(fd, size * count)
     os.fsync(fd)
     data = os.urandom(size)
@@ -63,7 +64,7 @@ def measure(fd: int, prepare: Callable[[int, int], None], size: int, count: int)
 
 
 def main(directory: str | None) -> None:
-    """Alternate the ways, so that what else the machine does meets them all."""
+    """Alternate the ways, so that other load on the machine affects all of them."""
     print(f"{'bytes':>9} {'way':<9} {'median µs':>10} {'mean µs':>9} {'p99 µs':>9}   median of each round")
     with tempfile.NamedTemporaryFile(dir=directory) as file:
         for size, count in SIZES:

@@ -1,10 +1,10 @@
-"""What a message costs the broker itself: endpoint, core and journal in one process, without sockets.
+"""The broker's own CPU time per message: endpoint, core and journal in one process, without sockets.
 
-    python bench/hot_path.py [--count 400000] [--only varied] [--profile]
+python bench/hot_path.py [--count 400000] [--only varied] [--profile]
 
-Two connections, one that publishes and one that consumes, are fed frames in blocks of a thousand messages of about 100
-bytes; the journal lies in a fresh directory and syncs after each turn. CPU time counts, so a busy machine hardly
-matters. The frames are encoded beforehand. Loads whose messages differ have 50,000 distinct ones, which are cycled.
+One connection publishes and one consumes. Each is fed frames in blocks of a thousand messages of about 100 bytes. The
+journal is in a new directory and syncs after each turn. Only CPU time is measured, so a busy machine hardly matters.
+The frames are encoded beforehand. Loads of varied messages cycle through 50,000 distinct ones.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from escrowmq.wire.sasl import Credentials
 BLOCK = 1000
 BODY_SIZE = 100
 DISTINCT_BLOCKS = 50
-"""So many blocks of distinct messages are encoded, far more than any cache of the broker holds."""
+"""The number of blocks of distinct messages, which are far more than any cache of the broker holds."""
 BINDINGS = 1000
 KEYS = 10_000
 
 
 class Host:
-    """The server, without event loop and threads."""
+    """The server without event loop and threads."""
 
     mechanisms = ("PLAIN",)
     limits = EndpointLimits()
@@ -68,7 +68,7 @@ class Host:
         done(Verdict(credentials.authcid))
 
     def admitted(self, endpoint: Endpoint, user: str, vhost: str) -> None:
-        """Nobody asks who is connected in here."""
+        """Nothing here lists connections."""
 
     def stir(self, endpoint: Endpoint) -> None:
         self._stirred[endpoint] = None
@@ -77,20 +77,20 @@ class Host:
         self._holding[endpoint] = None
 
     def publishing(self, endpoint: Endpoint) -> None:
-        """Nothing runs short here."""
+        """No resource is exhausted here."""
 
     def waiting(self, endpoint: Endpoint) -> None:
-        """Nobody is blocked here."""
+        """No connection is blocked here."""
 
     def failed(self, endpoint: Endpoint, code: int, text: str) -> None:
-        """Raise what a client would be told: no load here has a fault."""
+        """Raise the error that the client would get, because no load here causes one on purpose."""
         raise RuntimeError(f"{code} {text}")
 
     def password_changed(self, endpoint: Endpoint, secret: bytes) -> None:
-        """Nobody's does."""
+        """No password changes here."""
 
     def turn(self) -> None:
-        """To the end: what was appended is synced, what was held is sent."""
+        """Run turns until everything is synced and all waiting bytes are sent."""
         while True:
             self.broker.engine.end_turn()
             batch = self.journal.take_batch(0)
@@ -114,7 +114,7 @@ VARIED = Variety(spread=40, message_ids=True, correlation_ids=True, timestamps=T
 
 @dataclass(frozen=True)
 class Load:
-    """One way of publishing and consuming."""
+    """A way of publishing and consuming."""
 
     name: str
     durable: bool = False
@@ -123,9 +123,9 @@ class Load:
     ack_each: bool = False
     variety: Variety = UNIFORM
     tx: int = 0
-    """Publishes of a transaction; 0: no transactions."""
+    """Publishes per transaction; 0 means no transactions."""
     gets: int = 0
-    """Fetch with `basic.get`, so many of them at a time; 0: consume."""
+    """Number of messages to fetch at a time with `basic.get`; 0 means to consume."""
     own_key: bool = False
     """Publish to a topic exchange with `BINDINGS` bindings, under `KEYS` routing keys in turn."""
     queues: int = 1
@@ -150,7 +150,7 @@ LOADS = (
     Load("transient, acked, own header table", variety=Variety(headers=True)),
     Load("transient, acked, varied", variety=VARIED),
     Load("persistent, confirms, acked, varied", durable=True, confirms=True, variety=VARIED),
-    Load("— with a routing key of its own", durable=True, confirms=True, variety=VARIED, own_key=True),
+    Load("— with own routing keys", durable=True, confirms=True, variety=VARIED, own_key=True),
     Load("transient, basic.get one by one, auto-ack", auto_ack=True, gets=1),
     Load("transient, basic.get pipelined, acked", gets=BLOCK),
     Load("persistent, tx of 100, acked, varied", durable=True, tx=100, variety=VARIED),
@@ -158,7 +158,7 @@ LOADS = (
 
 
 def connect(host: Host) -> Connection:
-    """A connection with channel 1 open."""
+    """Return a connection with channel 1 open."""
     connection = Connection(host, Peer("127.0.0.1", 1, loopback=True))
     connection.receive(PROTOCOL_HEADER)
     send(connection, 0, spec.ConnectionStartOk({}, "PLAIN", b"\0guest\0guest"))
@@ -169,12 +169,12 @@ def connect(host: Host) -> Connection:
 
 
 def send(connection: Connection, channel: int, *methods: Method) -> None:
-    """What a client sends."""
+    """Pass a client's bytes to the connection."""
     connection.receive(b"".join(method_frame(channel, method) for method in methods))
 
 
 def measure(load: Load, count: int, profiler: cProfile.Profile | None) -> float:
-    """CPU time of a message, in microseconds."""
+    """Return the CPU time per message, in microseconds."""
     with tempfile.TemporaryDirectory(prefix="escrowmq-hot-path-") as folder:
         host = Host(Path(folder))
         publisher, consumer = connect(host), connect(host)
@@ -205,7 +205,7 @@ def measure(load: Load, count: int, profiler: cProfile.Profile | None) -> float:
 
 
 def declare(load: Load, host: Host, publisher: Connection, consumer: Connection) -> None:
-    """Declare and bind what the load needs, and subscribe."""
+    """Declare and bind the queues that the load needs, and subscribe."""
     if load.confirms:
         send(publisher, 1, spec.ConfirmSelect())
     if load.tx:
@@ -230,7 +230,7 @@ def _names(load: Load) -> list[str]:
 
 
 def _publishes(load: Load, blocks: int) -> list[bytes]:
-    """Blocks of publishes; of messages that are all alike, one."""
+    """Return blocks of publishes; a single one if all messages are alike."""
     if load.uniform:
         return [_publish(load, 0, next(messages(UNIFORM, BODY_SIZE, 1))) * BLOCK]
     made = enumerate(messages(load.variety, BODY_SIZE, blocks * BLOCK))
@@ -265,11 +265,11 @@ def _acks(load: Load, before: int) -> bytes:
 
 
 @click.command()
-@click.option("--count", default=400_000, show_default=True, help="Messages of each load.")
+@click.option("--count", default=400_000, show_default=True, help="The number of messages of each load.")
 @click.option("--only", default="", help="Measure only the loads whose name contains this.")
-@click.option("--profile", is_flag=True, help="Show where the time goes (which makes everything slower).")
+@click.option("--profile", is_flag=True, help="Print a profile. Profiling makes everything slower.")
 def main(count: int, only: str, *, profile: bool) -> None:
-    """CPU time for each message, in microseconds, for a few loads."""
+    """Print the CPU time per message, in microseconds, for several loads."""
     for load in LOADS:
         if only not in load.name:
             continue

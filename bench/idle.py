@@ -1,4 +1,4 @@
-"""A lone message to one of many idle consumers: what it costs the broker, and whether that depends on their number."""
+"""The cost of delivering a lone message to one of many idle consumers, and its growth with their number."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _END = _BODY + b"\xce"
 
 
 class LoneMessage(Scenario):
-    """Messages are published one at a time, each when the last one has been delivered."""
+    """Messages are published one at a time, each after the previous one was delivered."""
 
     def __init__(self) -> None:
         super().__init__(
             "lone",
             (
-                Figure("lone.one", "a lone message to one idle consumer, CPU of the broker", "µs"),
+                Figure("lone.one", "a lone message to one idle consumer, broker CPU", "µs"),
                 Figure("lone.many", "— to one of 10,000", "µs", below=150),
-                Figure("lone.growth", "— by that for one", "", below=1.5),
+                Figure("lone.growth", "— divided by that for one", "", below=1.5),
             ),
         )
 
@@ -47,7 +47,7 @@ class LoneMessage(Scenario):
 
 
 def cpu_of_lone_messages(broker: Broker, consumers: int, messages: int) -> float:
-    """Processor time (µs) of the broker for one message, with so many consumers on the queue."""
+    """Return the broker's CPU time (µs) per message with `consumers` consumers on the queue."""
     with ExitStack() as stack:
 
         def connect() -> Connection:
@@ -79,10 +79,10 @@ def cpu_of_lone_messages(broker: Broker, consumers: int, messages: int) -> float
 
 
 def _take_one(sockets: list[socket.socket]) -> None:
-    """Read one delivery, from whichever connection it comes. MeasureError when none comes."""
+    """Read one delivery from any of the connections. Raises MeasureError if none arrives."""
     ready, _, _ = select.select(sockets, [], [], _TIMEOUT)
     if not ready:
-        raise MeasureError(f"no message came within {_TIMEOUT:g} s")
+        raise MeasureError(f"no message arrived within {_TIMEOUT:g} s")
     received = b""
     while not received.endswith(_END):
         data = ready[0].recv(4096)

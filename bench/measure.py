@@ -1,4 +1,4 @@
-"""Take one measurement: run the load tool against a broker, look at the broker and at the disk meanwhile."""
+"""Take one measurement: run the load tool against a broker, and observe the broker and the disk during the run."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _KEPT = ("published", "confirmed", "consumed", "seconds", "rates", "latency_us",
 
 
 class MeasureError(Exception):
-    """A measurement that failed; one line."""
+    """A measurement failed. The message is one line."""
 
 
 @dataclass(slots=True)
 class Measurement:
-    """The figures of one measurement by name, and what belongs to them."""
+    """The figures of one measurement by name, and further details."""
 
     figures: dict[str, float]
     details: dict[str, Any] = field(default_factory=dict)
 
 
 def perf(broker: Broker, *options: str) -> dict[str, Any]:
-    """Run `escrowmq perf` as a process of its own; its JSON document, and what the broker used meanwhile.
+    """Run `escrowmq perf` in a process of its own. Return its JSON document and the broker's resource usage.
 
     Raises MeasureError with the tool's message.
     """
@@ -40,7 +40,7 @@ def perf(broker: Broker, *options: str) -> dict[str, Any]:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT, check=False)
     except subprocess.TimeoutExpired:
-        raise MeasureError(f"the load tool did not end in {_LIMIT:g} s") from None
+        raise MeasureError(f"the load tool did not end within {_LIMIT:g} s") from None
     if done.returncode:
         raise MeasureError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit {done.returncode}")
     result: dict[str, Any] = json.loads(done.stdout)
@@ -52,7 +52,7 @@ def perf(broker: Broker, *options: str) -> dict[str, Any]:
 
 
 def details(result: dict[str, Any]) -> dict[str, Any]:
-    """What of the tool's document is worth keeping, and how many commits shared a sync if the broker counts syncs."""
+    """Return the parts of the tool's document worth keeping, and commits per sync if the broker counts syncs."""
     kept = {name: result[name] for name in (*_KEPT, "broker_cpu_seconds", "journal") if result.get(name) is not None}
     syncs = result.get("journal", {}).get("syncs", 0)
     if syncs and result["confirmed"]:
@@ -61,7 +61,7 @@ def details(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def sync_rate(directory: Path, seconds: float = 1.0) -> float:
-    """How many times a second this disk takes an append of 4 kB and a sync of it, one after the other."""
+    """Return how many times per second this disk can append 4 kB and sync it, one append after the other."""
     path = directory / "sync-rate"
     block = os.urandom(4096)
     descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
@@ -79,7 +79,7 @@ def sync_rate(directory: Path, seconds: float = 1.0) -> float:
 
 
 def machine(directory: Path) -> dict[str, Any]:
-    """What the figures were taken on."""
+    """Return a description of the machine."""
     cpus = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
     memory = next((line.split()[1] for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), "0")
     return {
@@ -100,7 +100,7 @@ def _lines(path: str) -> list[str]:
 
 
 def _filesystem(directory: Path) -> str:
-    """The type of the file system that holds a directory: that of the longest mount point above it."""
+    """Return the type of the file system of a directory: that of the longest mount point above it."""
     mounts = [fields for line in _lines("/proc/mounts") if len(fields := line.split()) > 2]
     resolved = directory.resolve()
     above = [fields for fields in mounts if resolved.is_relative_to(fields[1])]

@@ -1,7 +1,7 @@
-"""A server that speaks just enough AMQP to be loaded, and does nothing: what is left is what the load tool costs.
+"""A server that speaks just enough AMQP to accept load, and does nothing else, to measure the load tool's own cost.
 
-It discards publishes, which it only counts; to a consumer it sends deliveries that were encoded beforehand, as fast as
-they are taken. `python bench/nullsink.py` measures both, with messages that are all alike and with varied ones.
+It counts publishes and discards them. To a consumer it sends deliveries that were encoded beforehand, as fast as the
+consumer reads them. `python bench/nullsink.py` measures both, with uniform and with varied messages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from escrowmq.perf.messages import Variety, messages
 
 _DELIVERIES_A_WRITE = 500
 _PUBLISH = frames.BASIC_PUBLISH.to_bytes(4, "big") + bytes(2)
-"""Every publish contains this, and its body next to never does."""
+"""Every publish contains these bytes; its body almost never does."""
 _VARIED = Variety(spread=40, message_ids=True, correlation_ids=True, timestamps=True, headers=True)
 _ANSWERS = {
     frames.CONNECTION_TUNE_OK: b"",
@@ -35,7 +35,7 @@ _ANSWERS = {
 
 
 class _Sink:
-    """What all connections share: how many messages there are."""
+    """The state that all connections share: the number of messages."""
 
     def __init__(self, depth: int, variety: Variety) -> None:
         self.depth = depth
@@ -43,7 +43,7 @@ class _Sink:
 
 
 class _Session:
-    """One connection: answers what the tool asks, until it publishes or consumes."""
+    """One connection: answers the tool's requests until it publishes or consumes."""
 
     def __init__(self, connection: socket.socket, sink: _Sink) -> None:
         self._socket = connection
@@ -101,7 +101,7 @@ class _Session:
             received = self._socket.recv(1 << 20)
             if not received:
                 return
-            # So much of what was counted is looked at again that no publish is overlooked, and none counted twice.
+            # Search the end of the counted bytes again, enough to miss no publish and to count none twice.
             rest = rest[-len(_PUBLISH) + 1 :] + received
 
     def _deliver(self, tag: bytes) -> None:
@@ -123,7 +123,7 @@ class _Session:
 
 
 def serve(listener: socket.socket, depth: int, variety: Variety = Variety()) -> None:  # noqa: B008 (immutable)
-    """Answer connections until the listener is shut down; at the start there are `depth` messages to be delivered."""
+    """Answer connections until the listener is shut down. `depth` messages are ready at the start."""
     sink = _Sink(depth, variety)
     while True:
         try:
@@ -134,7 +134,9 @@ def serve(listener: socket.socket, depth: int, variety: Variety = Variety()) -> 
 
 
 def cost(count: int, *, consume: bool, varied: bool) -> tuple[float, float]:
-    """Rate (messages/s), and CPU seconds of the tool per million messages, of `count` publishes or deliveries."""
+    """Return the rate (messages/s), and the tool's CPU seconds per million messages, of `count` publishes or
+    deliveries.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listener:
         sink = multiprocessing.get_context("fork").Process(
             target=serve, args=(listener, count if consume else 0, _VARIED if varied else Variety()), daemon=True
@@ -155,4 +157,4 @@ if __name__ == "__main__":
     for kind, varied in (("alike", False), ("varied", True)):
         for what, consume in (("publish", False), ("consume", True)):
             rate, cpu = cost(3_000_000, consume=consume, varied=varied)
-            print(f"{what}, {kind}: {rate:,.0f} messages/s, {cpu:.2f} s of CPU for a million")
+            print(f"{what}, {kind}: {rate:,.0f} messages/s, {cpu:.2f} s of CPU per million")

@@ -1,4 +1,4 @@
-"""A second connection, whose latency shows what the first one's load does to it."""
+"""A second connection whose latency shows the effect of the first connection's load."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _QUEUE = "bench-probe"
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """What a load did to its neighbours."""
+    """The effects of a load on other connections."""
 
     turn_ms: float
-    """The longest turn of the broker's loop, in CPU time; 0 when the broker does not note it."""
+    """The longest turn of the broker's event loop, in CPU time; 0 if the broker does not record it."""
     latency_ms: float
     """The longest time from a probe's publish to the answer to its get."""
     probes: int
 
 
 class Probe:
-    """Publishes a message and gets it back every few milliseconds, as long as the context lasts."""
+    """Publishes a message and gets it back every few milliseconds until the context ends."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -73,7 +73,7 @@ class Probe:
             self._error = error
 
     def result(self) -> Disturbance:
-        """What was seen so far."""
+        """Return the effects so far."""
         broker = self._broker
         turn = broker.longest.seconds if isinstance(broker, TimedEscrowMQ) else 0.0
         return Disturbance(turn * 1000, self._latencies.maximum / 1e6, self._latencies.count)

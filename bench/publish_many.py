@@ -1,6 +1,6 @@
-"""`publish_many` of EscrowMQ's own client, with a routing key of its own for each message.
+"""`publish_many` of EscrowMQ's own client, with a different routing key in each message.
 
-`python -m bench.publish_many URL COUNT` is one measurement; it prints the rate.
+`python -m bench.publish_many URL COUNT` takes one measurement and prints the rate.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LIMIT_SECONDS = 300.0
 
 
 class PublishMany(Scenario):
-    """Confirmed transient messages of 60 to 140 bytes to a topic exchange; the client encodes them as it goes."""
+    """Confirmed transient messages of 60 to 140 bytes to a topic exchange; encoding them is part of the measurement."""
 
     escrowmq_only = True
 
@@ -47,7 +47,7 @@ class PublishMany(Scenario):
 
 
 def rate(url: str, count: int) -> float:
-    """Publish, and wait for the confirms; messages/s."""
+    """Publish and wait for the confirms; return the rate in messages/s."""
     bodies = [message.body for message in messages(Variety(spread=40), 100, count)]
     keys = [f"region.{number % _BINDINGS}.{number % _KEYS // _BINDINGS}" for number in range(count)]
     with client.connect(url) as connection:

@@ -1,4 +1,4 @@
-"""Rates and latencies under a steady load, by the named scenarios of the load tool."""
+"""Rates and latencies under a steady load, with the load tool's named scenarios."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FETCHED = "bench-fetched"
 
 
 class Rate(Scenario):
-    """A rate under a steady load, by the named scenario of the load tool."""
+    """A rate under a steady load, with a named scenario of the load tool."""
 
     def __init__(self, name: str, title: str, target: float | None, rate: str = "deliver") -> None:
         super().__init__(name, (Figure(name, title, "messages/s", ratio_at_least=target),))
@@ -24,7 +24,7 @@ class Rate(Scenario):
 
 
 class KeptQueues(Rate):
-    """A rate over so many queues that they are declared once for all measurements of a broker."""
+    """A rate over many queues, which are declared once for all measurements of a broker."""
 
     def measure(self, broker: Broker, settings: Settings) -> Measurement:
         result = self._load(broker, settings.duration)
@@ -50,10 +50,10 @@ class Volume(Scenario):
 
 
 class Fetch(Scenario):
-    """A backlog is fetched with basic.get, each message acknowledged on its own."""
+    """A backlog is fetched with basic.get; each message is acknowledged individually."""
 
     def __init__(self, name: str, title: str, target: float, outstanding: int, count: int) -> None:
-        """`count`: messages at full scale."""
+        """`count` is the number of messages at full scale."""
         super().__init__(name, (Figure(name, title, "messages/s", ratio_at_least=target),))
         self._outstanding = outstanding
         self._count = count
@@ -72,7 +72,7 @@ class Fetch(Scenario):
 
 
 class Latency(Scenario):
-    """Publish to deliver at a fixed rate."""
+    """The time from publish to delivery at a fixed rate."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -90,7 +90,7 @@ class Latency(Scenario):
 
 
 class Branches(Scenario):
-    """Distributed transactions of one publish each, beside `tx` and the syncs that the disk gives meanwhile."""
+    """Distributed transactions of one publish each, compared with `tx` and with the disk's syncs meanwhile."""
 
     escrowmq_only = True
 
@@ -99,11 +99,11 @@ class Branches(Scenario):
             "xa",
             (
                 Figure("xa.one-phase", "dtx, one-phase, one branch at a time", "commits/s"),
-                Figure("xa.one-phase-by-tx", "— by the rate of tx of 1", ""),
+                Figure("xa.one-phase-by-tx", "— divided by the rate of tx of 1", ""),
                 Figure("xa.two-phase", "dtx, two-phase, one branch at a time", "commits/s"),
-                Figure("xa.two-phase-share", "— by half the syncs/s of the disk", ""),
+                Figure("xa.two-phase-share", "— divided by half the disk's syncs/s", ""),
                 Figure("xa.concurrent", "dtx, two-phase, 32 branches at once", "commits/s"),
-                Figure("xa.per-sync", "— branches for each sync", "", at_least=10),
+                Figure("xa.per-sync", "— branches per sync", "", at_least=10),
             ),
         )
 

@@ -1,4 +1,4 @@
-"""What the measurements come to: the table, and the JSON file."""
+"""The report of the measurements: the table and the JSON file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ Runs = dict[str, list[Measurement]]
 
 
 def figures_of(scenario: Scenario, runs: Runs) -> dict[str, Any]:
-    """Minimum, median, maximum and all values by figure and broker; ratio of medians; whether targets are met."""
+    """Return minimum, median, maximum and all values by figure and broker, the ratio of medians, and the targets
+    met.
+    """
     document: dict[str, Any] = {}
     for figure in scenario.figures:
         entry: dict[str, Any] = {
@@ -51,7 +53,7 @@ def _ratio(brokers: dict[str, dict[str, Any]]) -> float | None:
 
 
 def target_text(figure: Figure) -> str:
-    """The targets of a figure, for people; empty when it has none."""
+    """Return a figure's targets in readable form; empty if it has none."""
     parts = []
     for symbol, bound, suffix in (
         ("≥", figure.ratio_at_least, "×"),
@@ -65,7 +67,7 @@ def target_text(figure: Figure) -> str:
 
 
 def _met(figure: Figure, entry: dict[str, Any]) -> bool | None:
-    """Whether every target is met; None when there is none, or when what it needs was not measured."""
+    """Tell whether every target is met; None if there is none, or if it needs a measurement that was not taken."""
     own = entry["brokers"].get("EscrowMQ")
     ratio = entry["ratio"]
     checks: list[bool | None] = []
@@ -83,13 +85,13 @@ def _met(figure: Figure, entry: dict[str, Any]) -> bool | None:
 
 
 def commits_per_sync(runs: Runs) -> float | None:
-    """Median over the measurements in which the broker counted its syncs."""
+    """Return the median over the measurements in which the broker counted its syncs."""
     values = [m.details["commits_per_sync"] for m in runs.get("EscrowMQ", []) if "commits_per_sync" in m.details]
     return median(values) if values else None
 
 
 def table(entries: Iterable[dict[str, Any]]) -> Table:
-    """The report for people, of entries as they stand in the JSON file."""
+    """Return the readable report of entries from the JSON file."""
     result = Table(title="minimum / median / maximum", title_justify="left")
     result.add_column("scenario")
     result.add_column("EscrowMQ", justify="right")
@@ -98,7 +100,7 @@ def table(entries: Iterable[dict[str, Any]]) -> Table:
     result.add_column("target", justify="right")
     result.add_column("")
     result.add_column("syncs/s of the disk", justify="right")
-    result.add_column("commits a sync", justify="right")
+    result.add_column("commits per sync", justify="right")
     for entry in entries:
         shared = entry["commits_per_sync"]
         context = [f"{entry['syncs_per_second']:,.0f}", "" if shared is None else f"{shared:,.1f}"]
@@ -130,10 +132,9 @@ def _number(value: float) -> str:
 
 
 def write(path: Path, machine: dict[str, Any], versions: dict[str, str], entries: dict[str, Any]) -> dict[str, Any]:
-    """Write the results; scenarios that are not among the new ones stay, if the versions are the same. Those of another
-    machine say which that was.
+    """Write the results, and return the content of the file.
 
-    Returns what is in the file now.
+    Entries for other scenarios stay if the versions are the same. Entries from another machine are marked with it.
     """
     kept: dict[str, Any] = {}
     if path.exists():

@@ -1,10 +1,10 @@
-"""`python bench/run.py`: what `make bench` calls."""
+"""`python bench/run.py` starts the benchmark, as `make bench` does."""
 
 import sys
 from pathlib import Path
 
 if __name__ == "__main__":
-    # The folder above, so that the modules of the benchmark go by one name wherever they are imported.
+    # Add the parent folder, so that the modules of the benchmark have the same names wherever they are imported.
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
     from bench.command import main
 

@@ -1,4 +1,4 @@
-"""What a measurement is: figures with their targets, and the procedure that yields them."""
+"""The parts of a measurement: figures with their targets, and the procedure that yields them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.measure import MeasureError, Measurement, perf
 
 MB = 1_000_000
 BACKLOG = "bench-backlog"
-"""The queue that `fill` fills."""
+"""The name of the queue that `fill` fills."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,24 +33,24 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How long and how much."""
+    """The duration and the size of measurements."""
 
     duration: float
     """Seconds of publishing in a rate measurement."""
     scale: float
-    """Backlogs are so many times their full size."""
+    """The factor for the size of backlogs."""
 
 
 class Scenario(ABC):
     """A procedure that yields one or more figures."""
 
     fresh = False
-    """Whether each measurement starts its own broker on an empty directory; else one serves all alternations."""
+    """Whether each measurement starts a broker on an empty directory. Otherwise one broker serves all alternations."""
     escrowmq_only = False
     alternations: int | None = None
-    """How many, if it is not for the user to say."""
+    """The number of alternations, if the user cannot choose it."""
     timed = False
-    """Whether EscrowMQ runs in a loop that notes the longest turn."""
+    """Whether EscrowMQ runs in an event loop that records the longest turn."""
 
     def __init__(self, name: str, figures: tuple[Figure, ...]) -> None:
         self.name = name
@@ -58,15 +58,15 @@ class Scenario(ABC):
 
     @abstractmethod
     def measure(self, broker: Broker, settings: Settings) -> Measurement:
-        """Measure a broker that runs. Raises MeasureError, or BrokerError."""
+        """Measure a running broker. Raises MeasureError or BrokerError."""
 
     def warm_up(self, broker: Broker, settings: Settings) -> None:
-        """Run briefly without counting: just-in-time compilers, caches and files that grow need it."""
+        """Run briefly without measuring, for just-in-time compilers, caches and growing files."""
         perf(broker, "--scenario", self.name, "--duration", str(min(1.5, settings.duration)))
 
 
 def steadiness(series: list[list[float]]) -> float:
-    """The publish rate over the last tenth of a run divided by that over the first; each the median of its samples."""
+    """Return the publish rate over the last tenth of a run, divided by that over the first (medians of samples)."""
     rates = [
         (now[1] - before[1]) / (now[0] - before[0])
         for before, now in pairwise(series)
@@ -79,13 +79,13 @@ def steadiness(series: list[list[float]]) -> float:
 def fill(
     broker: Broker, count: int, *options: str, size: int = 100, load: str = "backlog", queue: str = BACKLOG
 ) -> dict[str, Any]:
-    """Publish into a queue that stays."""
+    """Publish into a queue without consuming."""
     limits = ("--count", str(count), "--size", str(size), "--deadline", "1500", "--interval", "0.2")
     return perf(broker, "--scenario", load, *limits, "--queue", queue, "--keep", *options)
 
 
 def restart(broker: Broker, expected: int, *, kill: bool = False) -> float:
-    """Seconds until the broker is ready again. MeasureError when it has lost or multiplied messages."""
+    """Return the seconds until the broker is ready again. Raises MeasureError if messages were lost or duplicated."""
     broker.kill() if kill else broker.stop()
     broker.start()
     depth = broker.depth(BACKLOG)

@@ -1,4 +1,4 @@
-"""What is measured, in the order in which it is run, and which figure each must reach."""
+"""All scenarios in the order in which they run, with the target of each figure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from bench.stalls import STALLS
 
 
 class SparkLink(Scenario):
-    """Spark reads a queue, writes one, and moves messages from one to the other, beside Spark without a broker."""
+    """Spark reads a queue, writes to a queue, and moves messages between queues, compared with Spark without a
+    broker.
+    """
 
     fresh = True
     escrowmq_only = True
@@ -27,7 +29,7 @@ class SparkLink(Scenario):
             "spark",
             (
                 Figure("spark.read", "Spark local[2], 200 B: queue read, all columns", "messages/s", at_least=150_000),
-                Figure("spark.read_twin", "— Spark's own rows instead", "messages/s"),
+                Figure("spark.read_twin", "— from Spark's own rows instead", "messages/s"),
                 Figure("spark.write", "— queue written, one transaction", "messages/s", at_least=100_000),
                 Figure("spark.through", "— queue to queue, exactly once", "messages/s", at_least=50_000),
                 Figure("spark.through_twin", "— Spark's rate source to its no-op sink", "messages/s"),
@@ -45,7 +47,7 @@ class SparkLink(Scenario):
 
 
 class JournalAudit(Scenario):
-    """The audit reads ten million messages, and half as many; and goes on beside a broker under load."""
+    """The audit of ten million messages, of half as many, and during load on the broker."""
 
     fresh = True
     escrowmq_only = True
@@ -58,10 +60,12 @@ class JournalAudit(Scenario):
                 Figure(
                     "audit.rate", "audit of 10,000,000 messages, from start to verdict", "messages/s", at_least=100_000
                 ),
-                Figure("audit.twice", "— time by that for half of them", "", below=2.1),
+                Figure("audit.twice", "— time, divided by that for half of them", "", below=2.1),
                 Figure("audit.memory", "— memory, all its processes", "MB"),
-                Figure("audit.memory-twice", "— memory by that for half of them", "", below=1.2),
-                Figure("audit.broker-share", "— confirms beside an audit by those without", "", at_least=0.9),
+                Figure("audit.memory-twice", "— memory, divided by that for half of them", "", below=1.2),
+                Figure(
+                    "audit.broker-share", "— confirm rate during an audit, divided by that without", "", at_least=0.9
+                ),
             ),
         )
 
@@ -116,4 +120,4 @@ SCENARIOS: dict[str, Scenario] = {
         JournalAudit(),
     )
 }
-"""In the order in which they are run."""
+"""All scenarios in the order in which they run."""

@@ -1,7 +1,7 @@
-"""`python bench/spark_link.py`: how fast Spark reads queues and writes them, beside the same jobs without a broker.
+"""`python bench/spark_link.py`: the speed at which Spark reads and writes queues.
 
-Each job runs on `local[2]` with the broker on the same machine. Its twin has Spark's own rate source or no-op sink in
-the place of ours, so what remains is our share.
+Each job runs on `local[2]` with the broker on the same machine. Its twin uses Spark's own rate source or no-op sink
+instead of ours, so the difference is our share.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PERSISTENT = b"\x10\x00\x02"
 
 
 class Link:
-    """The jobs, each with its twin; rates are in messages a second."""
+    """The jobs, each with its twin. Rates are in messages/s."""
 
     def __init__(self, url: str, count: int, folder: Path) -> None:
         os.environ["ESCROWMQ_URL"] = url
@@ -69,7 +69,7 @@ class Link:
     # -- batch
 
     def read(self) -> float:
-        """A queue, all columns, to nowhere."""
+        """Read all columns of a queue and discard them."""
         self._fill()
         rows = self.spark.read.format("escrowmq").option("subscribe", "bench-in").option("group", "bench").load()
         rate = self._rate(lambda: nowhere(rows))
@@ -78,11 +78,11 @@ class Link:
         return rate
 
     def read_twin(self) -> float:
-        """Rows that Spark makes up, to nowhere."""
+        """Generate rows and discard them."""
         return self._rate(lambda: nowhere(self._rows()))
 
     def write(self) -> float:
-        """Rows that Spark makes up, to a queue, in one transaction."""
+        """Generate rows and write them to a queue in one transaction."""
         writer = self._rows().write.format("escrowmq").mode("append").option("queue", "bench-out")
         rate = self._rate(writer.save)
         self._channel.queue_purge("bench-out")
@@ -91,7 +91,7 @@ class Link:
     # -- streaming
 
     def through(self) -> float:
-        """From queue to queue, in micro-batches that are one decision each."""
+        """Move messages from queue to queue, in micro-batches that are one decision each."""
         self._fill()
         rows = self._stream().option("maxMessagesPerTrigger", self._count // 4).load().select("body")
         begin = time.perf_counter()
@@ -103,7 +103,7 @@ class Link:
         return rate
 
     def through_twin(self) -> float:
-        """The same number of rows of Spark's rate source, in as many micro-batches, to nowhere."""
+        """Discard the same number of rows of Spark's rate source, in as many micro-batches."""
         batch = self._count // 4
         source = self.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", batch)
         rows = source.load().selectExpr(f"cast(repeat('x', {BODY}) as binary) body")
@@ -121,7 +121,7 @@ class Link:
         return rate
 
     def trigger(self) -> float:
-        """Milliseconds of a trigger with ten messages, from queue to queue."""
+        """Return the milliseconds of a trigger with ten messages, from queue to queue."""
         query = self._query(
             self._stream().load().select("body"), "escrowmq", {"queue": "bench-out"}, available_now=False
         )
@@ -136,7 +136,7 @@ class Link:
         return found
 
     def trigger_twin(self) -> float:
-        """The same of Spark's rate source, to nowhere."""
+        """Return the milliseconds of a trigger of Spark's rate source, whose rows are discarded."""
         source = self.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", LITTLE)
         query = self._query(source.load(), "noop", {}, available_now=False)
         while len([each for each in query.recentProgress if each.numInputRows]) < TRIGGERS:
@@ -146,7 +146,7 @@ class Link:
         return found
 
     def _stream(self) -> Any:
-        group = f"bench-{self._runs}"  # each query has a checkpoint of its own, and so a group
+        group = f"bench-{self._runs}"  # each query has its own checkpoint, and therefore its own group
         return self.spark.readStream.format("escrowmq").option("subscribe", "bench-in").option("group", group)
 
     def _query(self, rows: DataFrame, sink: str, options: dict[str, str], *, available_now: bool) -> Any:
@@ -157,18 +157,18 @@ class Link:
 
 
 def nowhere(rows: DataFrame) -> None:
-    """Have all rows made."""
+    """Compute all rows and discard them."""
     rows.write.format("noop").mode("append").save()
 
 
 def triggers(query: Any) -> float:
-    """The median trigger that had rows, without the first two, in milliseconds."""
+    """Return the median duration of the triggers that had rows, without the first two, in milliseconds."""
     times = [float(each.durationMs["triggerExecution"]) for each in query.recentProgress if each.numInputRows]
     return median(times[2:])
 
 
 def measure(url: str, count: int, folder: Path) -> dict[str, float]:
-    """All jobs, each once to warm up and once to count."""
+    """Run each job once to warm up and once to measure."""
     link = Link(url, count, folder)
     try:
         found = {}
@@ -182,7 +182,7 @@ def measure(url: str, count: int, folder: Path) -> dict[str, float]:
 
 
 def measured(url: str, count: int) -> dict[str, float]:
-    """The same in a process of its own, whose Spark ends with it."""
+    """Run `measure` in a process of its own, whose Spark session ends with it."""
     command = [sys.executable, str(Path(__file__).resolve()), url, str(count)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     if done.returncode:

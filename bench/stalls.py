@@ -1,4 +1,4 @@
-"""Stalls: the longest stretch for which one client's work keeps the broker from everybody else."""
+"""Stalls: the longest time for which one client's work keeps the broker from serving all others."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from escrowmq.perf.peer import RECEIVE_SIZE
 from escrowmq.perf.url import parse_url
 
 LONGEST_MS = 10.0
-"""No stretch may be longer."""
+"""The maximum length of a turn."""
 _TIMEOUT = 120.0
 _IDLE_SECONDS = 5.0
 
 
 class Stalls(Scenario):
-    """Some situations on one broker; the longest turn in each, and the longest time that a probe took."""
+    """Several situations on one broker, with the longest turn and the longest latency of a probe in each."""
 
     fresh = True
     escrowmq_only = True
@@ -35,11 +35,11 @@ class Stalls(Scenario):
     alternations = 1
 
     def __init__(self, name: str, situations: dict[str, str]) -> None:
-        """`situations`: short names and descriptions."""
+        """`situations` are pairs of a short name and a description."""
         figures: list[Figure] = []
         for short, title in situations.items():
             figures.append(Figure(f"{name}.{short}", f"longest turn: {title}", "ms", below=LONGEST_MS))
-            figures.append(Figure(f"{name}.{short}-probe", "— longest time of a probe beside it", "ms"))
+            figures.append(Figure(f"{name}.{short}-probe", "— longest latency of a probe", "ms"))
         super().__init__(name, tuple(figures))
         self._figures: dict[str, float] = {}
 
@@ -53,7 +53,7 @@ class Stalls(Scenario):
         """Bring about the situations, each within `_watched`."""
 
     def _watched(self, broker: Broker, short: str, situation: Callable[[], object]) -> None:
-        """Probe the broker while something happens, and until it is quiet again."""
+        """Probe the broker during a situation, until it is idle again."""
         broker.settle()
         with Probe(broker) as probe:
             situation()
@@ -64,7 +64,7 @@ class Stalls(Scenario):
 
 
 class DrainedBacklog(Stalls):
-    """Five million varied persistent messages are published, then consumed."""
+    """5,000,000 varied persistent messages are published, then consumed."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -80,7 +80,7 @@ class DrainedBacklog(Stalls):
 
 
 class DrainedQueues(Stalls):
-    """A thousand queues with five hundred varied messages each are drained at once."""
+    """1,000 queues with 500 varied messages each are drained at once."""
 
     def __init__(self) -> None:
         super().__init__("stalls-queues", {"drain": "1,000 queues of 500 messages are consumed at once"})
@@ -94,7 +94,7 @@ class DrainedQueues(Stalls):
 
 
 class RemovedBacklog(Stalls):
-    """A backlog is purged, another deleted with its queue."""
+    """A backlog is purged; another is deleted with its queue."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -114,7 +114,7 @@ class RemovedBacklog(Stalls):
 
 
 class ManyQueues(Stalls):
-    """Operators look at a broker with fifty thousand queues, and it takes a snapshot."""
+    """Operators inspect a broker with 50,000 queues, and it takes a snapshot."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -122,8 +122,8 @@ class ManyQueues(Stalls):
             {
                 "declare": "50,000 queues are declared",
                 "snapshot": "a snapshot with 50,000 queues",
-                "status": "escrowmq status with them",
-                "list": "escrowmq queues with them",
+                "status": "escrowmq status with 50,000 queues",
+                "list": "escrowmq queues with 50,000 queues",
             },
         )
 
@@ -138,14 +138,14 @@ class ManyQueues(Stalls):
 
 
 class Unacknowledged(Stalls):
-    """One connection holds half a million unacknowledged messages: a snapshot is taken, then it is lost."""
+    """One connection has 500,000 unacknowledged messages: a snapshot is taken, then the connection is lost."""
 
     def __init__(self) -> None:
         super().__init__(
             "stalls-unacked",
             {
                 "snapshot": "a snapshot with 500,000 unacknowledged",
-                "lost": "the connection that holds 500,000 unacknowledged is lost",
+                "lost": "a connection with 500,000 unacknowledged is lost",
             },
         )
 
@@ -159,7 +159,7 @@ class Unacknowledged(Stalls):
 
 
 class Connections(Stalls):
-    """Five thousand connections are idle, and then closed at once."""
+    """5,000 connections are idle, and then closed at once."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -182,14 +182,14 @@ class Connections(Stalls):
 
 
 def _channel(broker: Broker) -> Connection:
-    """A connection with channel 1 open, to be used as a context."""
+    """Return a connection with channel 1 open, to be used as a context."""
     connection = Connection(parse_url(broker.url), "bench", _TIMEOUT)
     connection.call(1, frames.channel_open(1), frames.CHANNEL_OPEN_OK)
     return connection
 
 
 def command(broker: Broker, *arguments: str) -> None:
-    """Run a command of EscrowMQ's against a running broker. MeasureError when it fails."""
+    """Run an `escrowmq` command against a running broker. Raises MeasureError if it fails."""
     if not isinstance(broker, EscrowMQ):
         raise MeasureError(f"{broker.name} has no such command")
     full = [sys.executable, "-m", "escrowmq", *arguments, "--data-dir", str(broker.data_dir)]
@@ -199,7 +199,7 @@ def command(broker: Broker, *arguments: str) -> None:
 
 
 def _take(connection: Connection, count: int) -> None:
-    """Have all messages of the backlog delivered, and acknowledge none."""
+    """Get all messages of the backlog delivered without acknowledging any."""
     connection.socket.sendall(frames.basic_consume(1, BACKLOG, f"{CONSUMER_TAG}0000", auto_ack=False))
     counter = DeliveryCounter(lambda *_: None, lambda *_: None)
     data = bytearray(RECEIVE_SIZE)
@@ -220,7 +220,7 @@ def _lose(broker: Broker, connection: Connection, count: int) -> None:
     give_up = time.monotonic() + _TIMEOUT
     while broker.depth(BACKLOG) != count:
         if time.monotonic() > give_up:
-            raise MeasureError("the messages of a lost connection do not come back")
+            raise MeasureError("the messages of a lost connection were not requeued")
 
 
 def _close_all(connections: list[Connection]) -> None:

@@ -1,8 +1,8 @@
-"""EscrowMQ in a loop that notes its longest turn, for the measurement of stalls.
+"""EscrowMQ in an event loop that records its longest turn, to measure stalls.
 
-`python -m bench.turns FILE serve …` runs `escrowmq serve …` on asyncio's own loop. FILE then holds the longest time for
-which the loop's thread has used the processor between two looks at the sockets. All other clients wait at least that
-long. It is the thread's CPU time, so a busy machine does not lengthen it.
+`python -m bench.turns FILE serve …` runs `escrowmq serve …` on asyncio's own loop. FILE then contains the longest CPU
+time that the loop's thread used between two polls of the sockets. All other clients wait at least that long. CPU time
+is independent of other load on the machine.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _LONGEST = Struct("<d")
 
 
 class LongestTurn:
-    """The longest turn (s) in a file that two processes share."""
+    """The longest turn (s), in a file that two processes share."""
 
     def __init__(self, path: Path) -> None:
-        """The file is created if it is not there."""
+        """The file is created if it does not exist."""
         if not path.exists():
             path.write_bytes(bytes(mmap.PAGESIZE))
         with path.open("r+b") as file:
@@ -31,7 +31,7 @@ class LongestTurn:
 
     @property
     def seconds(self) -> float:
-        """The longest since it was set to zero."""
+        """The longest turn since it was last set to zero."""
         longest: float = _LONGEST.unpack_from(self._memory)[0]
         return longest
 
@@ -41,7 +41,7 @@ class LongestTurn:
 
 
 class TimedSelector(selectors.DefaultSelector):
-    """Notes how long the thread has been at work each time it looks at the sockets again."""
+    """Records how long the thread worked between two polls of the sockets."""
 
     def __init__(self, longest: LongestTurn) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class TimedSelector(selectors.DefaultSelector):
 
 
 class TimedPolicy(asyncio.DefaultEventLoopPolicy):
-    """Makes loops that note their turns."""
+    """Creates event loops that record their turns."""
 
     def __init__(self, longest: LongestTurn) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class TimedPolicy(asyncio.DefaultEventLoopPolicy):
 
 
 def main(path: Path, arguments: list[str]) -> None:
-    """Run the command of EscrowMQ in a timed loop."""
+    """Run an `escrowmq` command in an event loop that records its turns."""
     sys.modules["uvloop"] = None  # type: ignore[assignment]  # asyncio's loop has a selector that can be ours
     asyncio.set_event_loop_policy(TimedPolicy(LongestTurn(path)))
     sys.argv = ["escrowmq", *arguments]
