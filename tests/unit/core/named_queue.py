@@ -1,4 +1,4 @@
-"""A queue as routing sees it."""
+"""A stand-in for a queue with the attributes that routing needs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(eq=False)
 class NamedQueue:
-    """Has a name, and may be durable; cannot be compared or hashed by its content."""
+    """Has a name and a durability, and is compared and hashed by identity."""
 
     name: str
     durable: bool = True

@@ -1,4 +1,4 @@
-"""What RabbitMQ 3.10.8 answered, recorded in rabbitmq/*.json with pika 1.3; read by the tests beside it."""
+"""Answers of RabbitMQ 3.10.8, recorded in rabbitmq/*.json with pika 1.3, for the tests beside this module."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ FOLDER = Path(__file__).parent / "rabbitmq"
 
 
 class Timestamp(int):
-    """As a protocol's own class of times."""
+    """Stands for a protocol's class of times."""
 
 
 def recorded(name: str) -> dict[str, Any]:
-    """One of the files; `{"$bytes": …}` and `{"$time": …}` stand for values that JSON has not."""
+    """Return one of the files. `{"$bytes": …}` and `{"$time": …}` stand for values that JSON lacks."""
     content: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"), object_hook=_value)
     return content
 
 
 def reason(reply: str) -> str:
-    """The text behind the name of the reply code."""
+    """Return the text after the name of the reply code."""
     return reply.partition(" - ")[2]
 
 

@@ -1,4 +1,4 @@
-"""A broker on a journal in memory, for tests: real parts, no sockets, no threads, time as given."""
+"""A broker on a journal in memory, for tests: real parts, without sockets and threads, at a given time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Held = tuple[int, bytes, bool]
 
 
 class Sink:
-    """A receiver that takes everything while it is writable, and remembers it."""
+    """A receiver that accepts all deliveries while it is writable, and records them."""
 
     def __init__(self) -> None:
         self.writable = True
@@ -62,7 +62,7 @@ class Sink:
 
 
 class Hand:
-    """A client that holds deliveries, and has them again when their settlement is undone."""
+    """A client that holds deliveries, and gets them back if their settlement is undone."""
 
     def __init__(self) -> None:
         self.kept: list[Entry] = []
@@ -88,7 +88,7 @@ class Site:
         self.broker.engine.now = now
         recovery = Recovery(self.broker)
         self.replayed: list[tuple[int, int, bytes]] = []
-        """What the journal held: LSN, kind, payload."""
+        """The records in the journal: LSN, kind, payload."""
         for lsn, kind, payload, _ in self.journal.replay():
             self.replayed.append((lsn, kind, bytes(payload)))
             recovery.apply(lsn, kind, payload)
@@ -108,14 +108,14 @@ class Site:
     # -- time
 
     def sync(self) -> None:
-        """Everything appended reaches the disk."""
+        """Sync everything that was appended."""
         while (batch := self.journal.take_batch(self.broker.engine.now * 1000)) is not None:
             batch.write()
             self.journal.batch_done(batch)
         self.broker.engine.synced(self.journal.synced_lsn)
 
     def turn(self, *, sync: bool = True) -> None:
-        """End a turn, as the server does, and those that go on with its deliveries."""
+        """End a turn as the server does, and all turns that continue its deliveries."""
         self.broker.engine.run_deadlines()
         self.broker.engine.end_turn()
         while self.broker.engine.unfinished:
@@ -125,16 +125,16 @@ class Site:
             self.broker.engine.end_turn()
 
     def after(self, ms: int) -> None:
-        """A turn, so many milliseconds later."""
+        """End a turn `ms` milliseconds later."""
         self.broker.engine.now += ms
         self.turn()
 
     def restart(self, **options: Any) -> Site:
-        """The broker as it comes back from what was synced."""
+        """Return the broker that is restored from the synced data."""
         return Site(self.storage, now=self.broker.engine.now, **options)
 
     def snapshot(self) -> None:
-        """A snapshot, in force."""
+        """Take a snapshot, and put it in force."""
         self.broker.engine.end_turn()
         records = [(int(kind), b"".join(parts)) for kind, parts in snapshot(self.broker)]
         taken = self.journal.begin_snapshot(records, self.broker.engine.now * 1000)
@@ -143,7 +143,7 @@ class Site:
         self.tidy()
 
     def tidy(self) -> None:
-        """Segments in which nothing lives are deleted."""
+        """Delete segments without living messages."""
         self.sync()
         while (work := self.journal.housekeeping()) is not None:
             work()
@@ -173,7 +173,7 @@ class Site:
     def publication(
         self, key: str, *contents: bytes, exchange: str = "", durable: bool = True, mandatory: bool = False
     ) -> Publication:
-        """Work for a branch."""
+        """Return a publication for a branch."""
         made = Envelope(exchange, key, durable=durable)
         return Publication(made, list(contents), self.broker.engine.route(self.vhost, made), mandatory)
 
@@ -195,7 +195,7 @@ class Site:
     # -- what tests look at
 
     def ready(self, queue: Queue) -> list[Held]:
-        """What waits in a queue, in order; nothing is changed."""
+        """Return the ready messages of a queue in order, without changing it."""
         entries: list[Entry] = []
         while len(queue.order):
             entries += queue.order.take(1000)
@@ -206,17 +206,17 @@ class Site:
         return [content for _, content, _ in self.ready(self.vhost.queue(name))]
 
     def records(self, *kinds: Kind) -> list[bytes]:
-        """The payloads of all records of these kinds, as a restart finds them."""
+        """Return the payloads of all records of these kinds, as a restart reads them."""
         self.sync()
         return [payload for _, kind, payload in self.restart().replayed if kind in kinds]
 
     def live(self) -> int:
-        """Messages that the journal keeps."""
+        """Return the number of messages that the journal keeps."""
         return sum(segment.live for segment in self.journal._table)
 
 
 def taken(site: Site, queue: Queue, credit: int = UNLIMITED) -> tuple[Consumer, list[Entry]]:
-    """Everything in a queue, in the hands of a consumer that wants no more."""
+    """Deliver everything in a queue to a consumer that gets no further messages."""
     consumer, sink = site.consume(queue, credit=credit)
     site.turn()
     site.broker.engine.unsubscribe(consumer)
@@ -224,7 +224,7 @@ def taken(site: Site, queue: Queue, credit: int = UNLIMITED) -> tuple[Consumer, 
 
 
 def dead_lettering(site: Site, **more: object) -> tuple[Queue, Queue]:
-    """A queue, and the one to which its dead letters go."""
+    """Declare a queue, and the queue for its dead letters."""
     arguments = {f"x-{key.replace('_', '-')}": value for key, value in more.items()}
     dead = site.queue("dead")
     return site.queue("q", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead", **arguments}), dead

@@ -1,4 +1,4 @@
-"""The broker's parts work together."""
+"""The assembly of the broker's parts."""
 
 from __future__ import annotations
 

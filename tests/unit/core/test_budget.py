@@ -1,4 +1,4 @@
-"""The budget of a turn: it is counted in work, and a turn that has used it up leaves the rest to the next one."""
+"""The budget of a turn is counted in work; a turn that has used it up leaves the rest to the next turn."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_even_a_single_entry_costs_something() -> None:
     assert spent(budget) > 0
 
 
-def test_each_turn_has_a_budget_of_its_own() -> None:
+def test_each_turn_has_its_own_budget() -> None:
     budget = Budget()
     budget.charge(entries(5000, alike=False))
     assert budget.left < 0
@@ -79,7 +79,7 @@ class TestTurns:
             site.broker.engine.end_turn()
         assert sink.contents == contents
 
-    def test_what_a_consumer_can_have_in_the_next_turn_is_not_dropped_in_this_one(self) -> None:
+    def test_messages_that_a_consumer_gets_in_the_next_turn_are_not_dropped(self) -> None:
         site = Site()
         queue = site.queue(arguments={"x-max-length": 10})
         _, sink = site.consume(queue)
@@ -88,7 +88,7 @@ class TestTurns:
             site.broker.engine.end_turn()
         assert sink.contents == contents
 
-    def test_a_purge_takes_only_what_no_consumer_can_have(self) -> None:
+    def test_a_purge_removes_only_messages_that_no_consumer_can_get(self) -> None:
         site = Site()
         queue = site.queue(arguments={"x-max-length": 10})
         _, sink = site.consume(queue)
@@ -117,7 +117,7 @@ class TestTurns:
         assert len(sink.got) == len(contents)
         assert sink.drains == [(consumer, 1000)]
 
-    def test_fewer_entries_are_delivered_in_a_turn_when_they_must_be_loaded(self) -> None:
+    def test_a_turn_delivers_fewer_entries_if_they_must_be_loaded(self) -> None:
         delivered = []
         for limit in (1000, 1 << 20):
             site = Site(resident_limit=limit)

@@ -1,4 +1,4 @@
-"""Deadlines come in order of time, then in the order in which they were set."""
+"""Deadlines are returned in order of time, then in the order in which they were set."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_nothing_is_due_before_its_time() -> None:
     assert deadlines.next() is None
 
 
-def test_those_of_equal_time_come_as_they_were_set() -> None:
+def test_deadlines_of_equal_time_are_in_the_order_in_which_they_were_set() -> None:
     called: list[int] = []
     deadlines = Deadlines()
     for i in range(20):
@@ -34,7 +34,7 @@ def test_those_of_equal_time_come_as_they_were_set() -> None:
     assert called == list(range(20))
 
 
-def test_a_cancelled_one_is_nothing() -> None:
+def test_a_cancelled_deadline_is_ignored() -> None:
     called: list[str] = []
     deadlines = Deadlines()
     first = deadlines.set(1, lambda: called.append("first"))
@@ -46,7 +46,7 @@ def test_a_cancelled_one_is_nothing() -> None:
     assert called == ["second"]
 
 
-def test_one_may_be_cancelled_by_another_that_is_due() -> None:
+def test_a_deadline_may_be_cancelled_by_another_that_is_due() -> None:
     called: list[str] = []
     set_: list[Deadline] = []
     deadlines = Deadlines()
@@ -60,7 +60,7 @@ def test_one_may_be_cancelled_by_another_that_is_due() -> None:
     assert not called
 
 
-def test_one_that_is_set_meanwhile_and_due_comes_too() -> None:
+def test_a_deadline_set_meanwhile_and_due_is_returned_too() -> None:
     called: list[str] = []
     deadlines = Deadlines()
 
@@ -72,7 +72,7 @@ def test_one_that_is_set_meanwhile_and_due_comes_too() -> None:
     assert called == ["inner"]
 
 
-def test_cancelled_ones_do_not_pile_up() -> None:
+def test_cancelled_deadlines_do_not_accumulate() -> None:
     deadlines = Deadlines()
     kept = deadlines.set(10**9, lambda: None)
     for _ in range(10_000):
@@ -83,7 +83,7 @@ def test_cancelled_ones_do_not_pile_up() -> None:
     assert deadlines.next() is None
 
 
-def test_one_that_was_due_can_be_cancelled_without_harm() -> None:
+def test_cancelling_a_past_deadline_does_nothing() -> None:
     deadlines = Deadlines()
     done = [deadlines.set(1, lambda: None) for _ in range(200)]
     run(deadlines, 1)
@@ -97,7 +97,7 @@ def test_one_that_was_due_can_be_cancelled_without_harm() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.booleans()), max_size=200), st.integers(0, 20))
-def test_equals_a_sorted_list(plan: list[tuple[int, bool]], now: int) -> None:
+def test_deadlines_equal_a_sorted_list(plan: list[tuple[int, bool]], now: int) -> None:
     called: list[int] = []
     deadlines = Deadlines()
     for i, (at, cancelled) in enumerate(plan):

@@ -25,14 +25,14 @@ def site() -> Site:
 
 
 class TestPublishing:
-    def test_durable_answers_wait_for_the_record(self, site: Site) -> None:
+    def test_confirms_of_durable_messages_wait_for_the_record(self, site: Site) -> None:
         site.queue()
         site.queue("passing", durable=False)
         assert site.publish("q", b"x").lsn == site.journal.end_lsn > site.journal.synced_lsn
         assert site.publish("q", b"x", durable=False).lsn == 0
         assert site.publish("passing", b"x").lsn == 0
 
-    def test_one_body_for_all_queues(self, site: Site) -> None:
+    def test_a_body_is_shared_by_all_queues(self, site: Site) -> None:
         for name in "abc":
             site.queue(name)
             site.broker.directory.bind_queue(site.vhost, "amq.fanout", name, "")
@@ -43,7 +43,7 @@ class TestPublishing:
         assert [site.contents(name) for name in "abc"] == [[b"x" * 1000]] * 3
 
     @pytest.mark.rule("DUR-1")
-    def test_what_is_synced_survives(self, site: Site) -> None:
+    def test_synced_messages_survive_a_restart(self, site: Site) -> None:
         site.queue()
         site.publish("q", b"a", b"b")
         site.publish("q", b"transient", durable=False)
@@ -52,7 +52,7 @@ class TestPublishing:
         assert site.restart().contents() == [b"a", b"b"]
 
     @pytest.mark.parametrize("overflow", ["drop-head", "reject-publish-dlx"])
-    def test_positions_hold_when_a_queue_overflows_into_another_of_the_same_publish(
+    def test_positions_are_correct_if_a_queue_overflows_into_another_of_the_same_publish(
         self, site: Site, overflow: str
     ) -> None:
         limited, dead = dead_lettering(site, max_length=1, overflow=overflow)
@@ -80,7 +80,7 @@ class TestPublishing:
         assert entry.run.envelope.deaths[0][:2] == ("q", "maxlen")
 
     @pytest.mark.parametrize("kind", ["quorum", "stream"])
-    def test_replicated_queues_keep_what_is_transient_elsewhere(self, site: Site, kind: str) -> None:
+    def test_replicated_queues_store_transient_messages_durably(self, site: Site, kind: str) -> None:
         site.queue("q", {"x-queue-type": kind})
         site.queue("classic")
         for name in ("q", "classic"):
@@ -91,7 +91,7 @@ class TestPublishing:
 
 
 class TestConsuming:
-    def test_exclusive_use(self, site: Site) -> None:
+    def test_an_exclusive_consumer_excludes_others(self, site: Site) -> None:
         queue = site.queue()
         consumer, _ = site.consume(queue, exclusive=True)
         for exclusive in (True, False):
@@ -103,7 +103,7 @@ class TestConsuming:
         with pytest.raises(BrokerError):
             site.consume(queue, exclusive=True)
 
-    def test_the_last_consumer_takes_an_auto_delete_queue_along(self, site: Site) -> None:
+    def test_an_auto_delete_queue_is_deleted_with_its_last_consumer(self, site: Site) -> None:
         queue = site.queue(auto_delete=True)
         one, two = site.consume(queue)[0], site.consume(queue)[0]
         site.broker.engine.unsubscribe(one)
@@ -112,7 +112,7 @@ class TestConsuming:
         site.broker.engine.unsubscribe(two)
         assert "q" not in site.vhost.queues
 
-    def test_getting(self, site: Site) -> None:
+    def test_get_takes_the_first_message(self, site: Site) -> None:
         queue = site.queue()
         site.publish("q", b"a", b"b")
         first = site.broker.engine.get(queue, auto_settle=False)
@@ -125,14 +125,14 @@ class TestConsuming:
         again = site.restart()
         assert again.ready(again.vhost.queue("q")) == [(1, b"a", True)], "it may have been delivered"
 
-    def test_a_stream_gives_nothing_to_one_who_gets(self, site: Site) -> None:
+    def test_get_from_a_stream_returns_nothing(self, site: Site) -> None:
         queue = site.queue("s", {"x-queue-type": "stream"})
         site.publish("s", b"a")
         assert site.broker.engine.get(queue, auto_settle=True) is None
 
 
 class TestSettling:
-    def test_accepted_is_gone(self, site: Site) -> None:
+    def test_an_accepted_message_is_removed(self, site: Site) -> None:
         queue = site.queue()
         site.publish("q", b"a", b"b")
         consumer, entries = taken(site, queue)
@@ -142,7 +142,7 @@ class TestSettling:
         assert site.restart().contents() == [b"a"]
 
     @pytest.mark.parametrize("how", ["settle", "requeue", "commit"])
-    def test_after_the_queue_was_deleted(self, site: Site, how: str) -> None:
+    def test_settling_after_the_queue_was_deleted_does_nothing(self, site: Site, how: str) -> None:
         queue, dead = dead_lettering(site)
         site.publish("q", b"a", b"b")
         consumer, entries = taken(site, queue)
@@ -157,12 +157,14 @@ class TestSettling:
             branch = site.begin()
             for entry, said in zip(entries, (Disposition.ACCEPTED, Disposition.REJECTED), strict=True):
                 site.broker.transactions.enlist(branch, Settlement(consumer, [entry], said))
-            assert site.broker.transactions.commit(branch).lsn == site.broker.log.end_lsn, "it stands on the deletion"
+            assert site.broker.transactions.commit(branch).lsn == site.broker.log.end_lsn, (
+                "the answer depends on the deletion"
+            )
         site.turn()
         assert (site.live(), dead.ready, queue.unsettled) == (0, 0, 0)
         assert site.restart().live() == 0
 
-    def test_the_delivery_limit(self, site: Site) -> None:
+    def test_a_message_over_the_delivery_limit_is_dead_lettered(self, site: Site) -> None:
         dead = site.queue("dead")
         queue = site.queue(
             "q",
@@ -192,7 +194,7 @@ class TestSettling:
         assert dead.ready == 0
 
     @pytest.mark.rule("TX-5")
-    def test_the_delivery_limit_in_a_transaction_is_part_of_its_record(self, site: Site) -> None:
+    def test_dead_letters_over_the_delivery_limit_are_part_of_the_transactions_record(self, site: Site) -> None:
         queue = site.queue(
             "q",
             {
@@ -216,7 +218,7 @@ class TestSettling:
         assert len(site.records(Kind.COMMIT)) == before + 1
         assert (site.contents(), site.contents("dead"), site.contents("other")) == ([], [b"a"], [b"x"])
 
-    def test_counts_survive_snapshots_of_what_is_not_in_memory(self, site: Site) -> None:
+    def test_delivery_counts_of_paged_messages_survive_snapshots(self, site: Site) -> None:
         queue = site.queue("q", {"x-queue-type": "quorum", "x-delivery-limit": 9})
         for i in range(20):
             site.publish("q", b"%d" % i)
@@ -267,7 +269,7 @@ class TestMarks:
         site.turn()
         assert (site.contents(), site.contents("dead")) == ([], [b"a"])
 
-    def test_a_modification_that_says_so_counts_as_a_failure(self, site: Site) -> None:
+    def test_a_modification_counts_as_a_failure_if_it_says_so(self, site: Site) -> None:
         queue, _ = dead_lettering(site, queue_type="quorum", delivery_limit=1)
         site.publish("q", b"a")
         for left in ([b"a"], []):
@@ -280,7 +282,7 @@ class TestMarks:
         assert (again.contents(), again.contents("dead")) == ([], [b"a"])
 
     @pytest.mark.rule("ORD-2")
-    def test_what_is_modified_goes_back_to_its_place(self, site: Site) -> None:
+    def test_a_modified_message_returns_to_its_position(self, site: Site) -> None:
         queue = site.queue()
         site.publish("q", *[b"%d" % i for i in range(4)])
         consumer, entries = taken(site, queue)
@@ -329,7 +331,7 @@ class TestMarks:
             assert again.q.marks == again.restart().q.marks == {}
 
     @pytest.mark.parametrize("how", ["accepted", "rejected", "committed", "purged", "expired", "reserved", "got"])
-    def test_who_leaves_takes_its_marks_along(self, how: str) -> None:
+    def test_a_message_that_leaves_drops_its_marks(self, how: str) -> None:
         site = XaSite()
         queue = site.queue("marked", {"x-message-ttl": 1000} if how == "expired" else {})
         site.publish("marked", b"a", b"b")
@@ -360,7 +362,7 @@ class TestMarks:
         assert queue.ready == 0
         assert queue.marks == {}
 
-    def test_what_a_restart_does_not_bring_back_is_not_recorded(self, site: Site) -> None:
+    def test_marks_of_transient_messages_are_not_recorded(self, site: Site) -> None:
         queue = site.queue()
         site.publish("q", b"a", durable=False)
         consumer, entries = taken(site, queue)
@@ -369,7 +371,7 @@ class TestMarks:
         assert site.records(Kind.MARKED) == []
 
     @pytest.mark.parametrize("kind", ["deleted", "stream"])
-    def test_where_nothing_goes_back_nothing_is_marked(self, site: Site, kind: str) -> None:
+    def test_streams_record_no_marks(self, site: Site, kind: str) -> None:
         queue = site.queue("q", {"x-queue-type": "stream"} if kind == "stream" else {})
         site.publish("q", b"a")
         options = ConsumerOptions(stream_offset=StreamOffset("first"))
@@ -384,7 +386,7 @@ class TestMarks:
 
 class TestMemory:
     @pytest.mark.parametrize("arguments", [{}, {"x-max-priority": 5}])
-    def test_while_it_is_short_what_comes_waits_on_disk_alone(self, arguments: dict[str, object]) -> None:
+    def test_while_memory_is_short_new_messages_are_only_on_disk(self, arguments: dict[str, object]) -> None:
         site = Site(segment_bytes=1 << 20)
         queues = [site.queue(name, arguments) for name in ("a", "b")]
         contents = [b"%04d" % i + bytes(10_000) for i in range(90)]
@@ -401,7 +403,7 @@ class TestMemory:
         publish(contents[:30])
         site.broker.engine.keep_less(on=True)
         publish(contents[30:60])
-        assert in_memory() == [30, 30], "what was there stays, nothing comes"
+        assert in_memory() == [30, 30], "loaded messages stay, new ones are not loaded"
         late = site.queue("late", arguments)
         for content in contents:
             site.publish("late", content)
@@ -410,7 +412,7 @@ class TestMemory:
         publish(contents[60:])
         assert site.contents("a") == site.contents("b") == site.contents("late") == contents
 
-    def test_a_stream_lets_go_of_what_is_on_disk_anyway(self) -> None:
+    def test_a_stream_evicts_messages_that_are_on_disk(self) -> None:
         site = Site(segment_bytes=1 << 20)
         site.queue("s", {"x-queue-type": "stream"})
         for i in range(50):
@@ -428,11 +430,11 @@ class TestMemory:
             loaded = tracemalloc.get_traced_memory()[0]
         finally:
             tracemalloc.stop()
-        assert loaded > 400_000, "they came from disk"
+        assert loaded > 400_000, "the messages were loaded from disk"
 
 
 class TestTurns:
-    def test_what_was_delivered_is_known_after_a_crash(self, site: Site) -> None:
+    def test_deliveries_are_known_after_a_crash(self, site: Site) -> None:
         queue = site.queue()
         site.publish("q", b"a", b"b", b"c")
         site.consume(queue, credit=2)
@@ -440,14 +442,14 @@ class TestTurns:
         again = site.restart()
         assert again.ready(again.vhost.queue("q")) == [(1, b"a", True), (2, b"b", True), (3, b"c", False)]
 
-    def test_a_turn_without_anything_writes_nothing(self, site: Site) -> None:
+    def test_an_idle_turn_writes_nothing(self, site: Site) -> None:
         site.queue()
         site.turn()
         before = site.journal.end_lsn
         site.turn()
         assert site.journal.end_lsn == before
 
-    def test_a_deleted_queue_is_served_no_more(self, site: Site) -> None:
+    def test_a_deleted_queue_is_not_served(self, site: Site) -> None:
         queue = site.queue()
         sink = Sink()
         site.consume(queue, sink)
@@ -460,7 +462,7 @@ class TestTurns:
         assert len(sink.gone) == 1
 
 
-def test_routing_to_what_is_not_there(site: Site) -> None:
+def test_routing_to_a_missing_exchange_is_refused(site: Site) -> None:
     with pytest.raises(BrokerError, match="no exchange 'x' in vhost '/'"):
         site.broker.engine.route(site.vhost, Envelope("x", ""))
     assert site.broker.engine.route(site.vhost, Envelope("", "q")) == ()

@@ -1,4 +1,4 @@
-"""Who may do what; the texts are those that RabbitMQ 3.10.8 answered."""
+"""Permission checks and changes of the rules. The error texts are those of RabbitMQ 3.10.8."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TestNames:
             ("exchange", "amq.default", "write"),
         ],
     )
-    def test_allowed(self, access: Access, kind: Kind, name: str, right: Right) -> None:
+    def test_matching_names_are_allowed(self, access: Access, kind: Kind, name: str, right: Right) -> None:
         access.check("u", "/", kind, name, right)
         access.check("u", "/", kind, name, right)
 
@@ -50,7 +50,9 @@ class TestNames:
             ("exchange", "", "read", "access to exchange 'amq.default' in vhost '/' refused for user 'u'"),
         ],
     )
-    def test_refused(self, access: Access, kind: Kind, name: str, right: Right, text: str) -> None:
+    def test_other_names_are_refused_with_rabbitmqs_text(
+        self, access: Access, kind: Kind, name: str, right: Right, text: str
+    ) -> None:
         for _ in range(2):
             assert refusal(lambda: access.check("u", "/", kind, name, right)) == (Condition.ACCESS_REFUSED, text)
 
@@ -65,7 +67,7 @@ class TestNames:
         for name in ("q", ""):
             assert refusal(lambda: access.check("u", "/", "exchange", name, "write"))  # noqa: B023
 
-    def test_a_change_counts_at_once(self, access: Access) -> None:
+    def test_a_change_takes_effect_immediately(self, access: Access) -> None:
         access.check("u", "/", "queue", "ok", "read")
         version = access.version
         access.set_permission("u", "/", "^ok", "^ok", "^no")
@@ -80,7 +82,7 @@ class TestTopics:
     def test_without_topic_permissions_all_keys_are_allowed(self, access: Access) -> None:
         access.check_topic("u", "/", "amq.topic", "anything", "write")
 
-    def test_patterns(self, access: Access) -> None:
+    def test_patterns_are_matched_against_the_routing_key(self, access: Access) -> None:
         access.set_topic_permission("u", "/", "amq.topic", "^{username}-{vhost}", r"^{username}\.")
         access.check_topic("u", "/", "amq.topic", "u-/.k", "write")
         access.check_topic("u", "/", "amq.topic", "u.k", "read")
@@ -91,13 +93,13 @@ class TestTopics:
         )
         assert refusal(lambda: access.check_topic("u", "/", "amq.topic", "u-/", "read"))
 
-    def test_a_name_is_no_pattern(self, access: Access) -> None:
+    def test_a_username_in_a_pattern_is_taken_literally(self, access: Access) -> None:
         access.add_user(".*", "hash")
         access.set_topic_permission(".*", "/", "amq.topic", "^{username}$", "")
         access.check_topic(".*", "/", "amq.topic", ".*", "write")
         assert refusal(lambda: access.check_topic(".*", "/", "amq.topic", "x", "write"))
 
-    def test_clearing_one_and_all(self, access: Access) -> None:
+    def test_permissions_can_be_cleared_for_one_exchange_or_for_all(self, access: Access) -> None:
         one, two, three = (access.set_topic_permission("u", "/", name, "a", "b") for name in ("x", "y", "z"))
         assert access.clear_topic_permission("u", "/", "y") == (two,)
         assert access.clear_topic_permission("u", "/") == (one, three)
@@ -106,7 +108,7 @@ class TestTopics:
 
 
 class TestVirtualHosts:
-    def test_logging_in(self, access: Access) -> None:
+    def test_logging_in_requires_permissions_in_the_virtual_host(self, access: Access) -> None:
         access.check_vhost("u", "/")
         access.add_vhost("v")
         assert refusal(lambda: access.check_vhost("u", "v")) == (
@@ -128,7 +130,7 @@ class TestVirtualHosts:
 
 
 class TestUsers:
-    def test_changes(self, access: Access) -> None:
+    def test_password_and_tags_can_be_changed(self, access: Access) -> None:
         assert access.user("u") == User("u", "hash", ("administrator",))
         assert access.set_password("u", "other") == User("u", "other", ("administrator",))
         assert access.set_tags("u", ()) == User("u", "other") == access.user("u")
@@ -162,7 +164,9 @@ class TestUsers:
         (lambda a: a.clear_topic_permission("x", "/"), Condition.NOT_FOUND, "no such user 'x'"),
     ],
 )
-def test_refusals(access: Access, do: Callable[[Access], object], condition: Condition, text: str) -> None:
+def test_invalid_changes_are_refused(
+    access: Access, do: Callable[[Access], object], condition: Condition, text: str
+) -> None:
     before = list(access.entries())
     assert refusal(lambda: do(access)) == (condition, text)
     assert list(access.entries()) == before
@@ -181,7 +185,7 @@ def test_bad_patterns_change_nothing(access: Access, which: int) -> None:
     assert list(access.entries()) == before
 
 
-def test_clearing_what_is_not_there(access: Access) -> None:
+def test_clearing_missing_permissions_does_nothing(access: Access) -> None:
     access.add_vhost("v")
     assert access.clear_permission("u", "v") == ()
     assert access.clear_topic_permission("u", "v") == ()

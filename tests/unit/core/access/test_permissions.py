@@ -1,4 +1,4 @@
-"""Patterns of names."""
+"""Permission patterns."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from escrowmq.core.conditions import BrokerError, Condition
         ("[[a]", "[", True),
     ],
 )
-def test_patterns_are_searched_for(pattern: str, name: str, found: bool) -> None:
+def test_a_pattern_matches_anywhere_in_a_name(pattern: str, name: str, found: bool) -> None:
     assert (compile_pattern(pattern).search(name) is not None) is found
 
 
 @pytest.mark.parametrize("pattern", ["(", "*", "[a", "[[:alpha:]]", "a{99999999999999999999}"])
-def test_what_is_no_pattern(pattern: str) -> None:
+def test_invalid_patterns_are_refused(pattern: str) -> None:
     with pytest.raises(BrokerError) as refused:
         compile_pattern(pattern)
     assert refused.value.condition is Condition.INVALID_ARGUMENT

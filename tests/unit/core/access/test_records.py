@@ -1,4 +1,4 @@
-"""Users, virtual hosts and permissions come back from records as they were."""
+"""Users, virtual hosts and permissions are restored from records unchanged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ENTRIES: tuple[Entry, ...] = (
 
 
 class Tape:
-    """A log that is only written to."""
+    """A log that only supports appending."""
 
     def __init__(self) -> None:
         self.records: list[tuple[int, bytes]] = []
@@ -44,10 +44,10 @@ class Tape:
         raise NotImplementedError
 
     def retain(self, lsn: int, count: int) -> None:
-        """No messages here."""
+        """This log contains no messages."""
 
     def release(self, lsn: int, count: int) -> None:
-        """No messages here."""
+        """This log contains no messages."""
 
 
 def replayed(records: list[tuple[int, bytes]]) -> Broker:
@@ -74,7 +74,7 @@ def filled() -> tuple[Broker, Tape]:
 def test_an_entry_survives_its_record(entry: Entry) -> None:
     kind, fields = set_record(entry)
     fields = decode_change(encode_change(**fields))
-    if kind is Kind.VHOST_SET:  # restored by the directory, with the names in it
+    if kind is Kind.VHOST_SET:  # the directory restores these, together with the names in them
         assert fields == {"name": "orders"}
         return
     access = Access()
@@ -82,7 +82,7 @@ def test_an_entry_survives_its_record(entry: Entry) -> None:
     assert list(access.entries()) == [entry]
 
 
-def test_a_removed_entry_stays_away() -> None:
+def test_a_removed_entry_is_not_restored() -> None:
     access = Access()
     for entry in ENTRIES:
         access.put(entry)
@@ -91,7 +91,7 @@ def test_a_removed_entry_stays_away() -> None:
     assert list(access.entries()) == [ALICE, ORDERS]
 
 
-def test_with_a_user_go_its_permissions() -> None:
+def test_removing_a_user_removes_its_permissions() -> None:
     access = Access()
     for entry in ENTRIES:
         access.put(entry)
@@ -99,28 +99,28 @@ def test_with_a_user_go_its_permissions() -> None:
     assert list(access.entries()) == [ORDERS]
 
 
-def test_every_kind_is_of_access_and_no_other_is_taken() -> None:
+def test_restore_accepts_exactly_the_kinds_of_access_control() -> None:
     kinds = {make(entry)[0] for make in (set_record, deleted_record) for entry in ENTRIES}
     assert kinds == ACCESS_KINDS | {Kind.VHOST_SET, Kind.VHOST_DELETED}
     with pytest.raises(AssertionError, match="QUEUE_DECLARED"):
         restore(Access(), Kind.QUEUE_DECLARED, {})
 
 
-def test_the_log_brings_back_what_was_set() -> None:
+def test_the_log_restores_all_entries() -> None:
     broker, tape = filled()
     again = replayed(tape.records)
     assert list(again.access.entries()) == list(broker.access.entries())
     assert list(again.directory.vhosts) == ["orders"]
 
 
-def test_a_snapshot_brings_back_what_was_set() -> None:
+def test_a_snapshot_restores_all_entries() -> None:
     broker, _ = filled()
     again = replayed([(kind, b"".join(parts)) for kind, parts in snapshot(broker)])
     assert list(again.access.entries()) == list(broker.access.entries())
 
 
-def test_a_vhost_that_is_set_again_keeps_what_is_in_it_also_by_a_record_with_limits() -> None:
-    """Earlier versions wrote limits, which were none."""
+def test_setting_a_vhost_again_keeps_its_content_even_if_the_record_has_limits() -> None:
+    """Records of earlier versions contain limits, which had no effect."""
     broker, tape = filled()
     broker.directory.declare_exchange(broker.directory.vhosts["orders"], "e", "direct", durable=True)
     tape.append(Kind.VHOST_SET, encode_change(name="orders", limits={}))
@@ -129,7 +129,7 @@ def test_a_vhost_that_is_set_again_keeps_what_is_in_it_also_by_a_record_with_lim
     assert "e" in again.directory.vhosts["orders"].exchanges
 
 
-def test_what_was_removed_is_gone_after_a_replay() -> None:
+def test_removed_entries_are_absent_after_a_replay() -> None:
     broker, tape = filled()
     broker.directory.record_access_removed(broker.access.remove_user("alice"))
     broker.directory.delete_vhost("orders")
@@ -139,7 +139,7 @@ def test_what_was_removed_is_gone_after_a_replay() -> None:
     assert not again.directory.vhosts
 
 
-def test_a_user_who_comes_again_has_no_permissions() -> None:
+def test_a_user_that_is_added_again_has_no_permissions() -> None:
     broker, tape = filled()
     broker.directory.record_access_removed(broker.access.remove_user("alice"))
     broker.directory.record_access(broker.access.add_user("alice", "other"))
@@ -148,7 +148,7 @@ def test_a_user_who_comes_again_has_no_permissions() -> None:
     assert not again.access.topic_permissions
 
 
-def test_single_permissions_go_alone() -> None:
+def test_removing_one_permission_keeps_the_others() -> None:
     broker, tape = filled()
     broker.directory.record_access_removed(broker.access.clear_permission("alice", "orders"))
     broker.directory.record_access_removed(broker.access.clear_topic_permission("alice", "orders"))

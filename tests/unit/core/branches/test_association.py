@@ -13,7 +13,7 @@ N, A, S, E = Association.NOT_ASSOCIATED, Association.ACTIVE, Association.SUSPEND
 UNKNOWN, INVALID = Condition.NOT_FOUND, Condition.COMMAND_INVALID
 STATE, KNOWN = Condition.ILLEGAL_STATE, Condition.NOT_ALLOWED
 
-# One row for each state; start, join, resume, end, fail, suspend, close.
+# One row for each state. Columns: start, join, resume, end, fail, suspend, close.
 TABLE: dict[Association, tuple[Association | Condition, ...]] = {
     N: (A, A, INVALID, UNKNOWN, UNKNOWN, UNKNOWN, N),
     A: (KNOWN, INVALID, INVALID, E, E, S, N),
@@ -22,7 +22,7 @@ TABLE: dict[Association, tuple[Association | Condition, ...]] = {
 }
 
 
-def test_the_table_has_a_cell_for_everything() -> None:
+def test_the_table_has_a_cell_for_every_state_and_input() -> None:
     assert set(ASSOCIATIONS) == set(TABLE) == set(Association)
     assert all(set(row) == set(Demarcation) for row in ASSOCIATIONS.values())
 

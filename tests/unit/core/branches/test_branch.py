@@ -1,4 +1,4 @@
-"""The state table, cell by cell, and what a branch gathers."""
+"""The state table, cell by cell, and the work that a branch collects."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ HC, HB = State.HEURISTIC_COMMITTED, State.HEURISTIC_ROLLED_BACK
 C, B, F = State.COMMITTED, State.ROLLED_BACK, State.FORGOTTEN
 N = None
 
-# One row for each state, one column for each input: enlist, fail, prepare, commit one-phase, commit, rollback, expire,
-# force commit, force rollback, forget.
+# One row for each state. Columns: enlist, fail, prepare, commit one-phase, commit, rollback, expire, force commit,
+# force rollback, forget.
 TABLE: dict[State, tuple[State | None, ...]] = {
     A: (A, R, P, C, N, B, T, N, N, N),
     R: (R, R, B, B, B, B, T, N, N, N),
@@ -50,24 +50,24 @@ ENVELOPE = Envelope("", "q")
 
 
 def branch(limits: Limits | None = None, returned: list[Settlement] | None = None) -> TransactionBranch:
-    """A branch; `returned` gets what it gives back to its place."""
+    """Return a branch; `returned` receives the entries that the branch returns to their queue."""
     give_back = ([] if returned is None else returned).append
     return TransactionBranch(7, limits or Limits(), Watch(Deadlines(), 0, lambda: None), give_back)
 
 
 class Client:
-    """It holds deliveries under tags."""
+    """Holds deliveries by tag."""
 
     def __init__(self) -> None:
         self.holds: list[tuple[int, int]] = []
-        """Tags and positions."""
+        """The tags and positions that were returned."""
 
     def keep(self, consumer: Consumer, tags: Sequence[int], entries: Sequence[Entry]) -> None:
         self.holds += zip(tags, [entry.position for entry in entries], strict=True)
 
 
 def settlement(client: Client | None = None, first: int = 1, count: int = 2) -> Settlement:
-    """Of `count` deliveries from position `first` on, whose tags are ten times as high."""
+    """Return the settlement of `count` deliveries from position `first`; each tag is ten times its position."""
     entries = [Entry(position, b"body", Run(ENVELOPE, 1, 0)) for position in range(first, first + count)]
     undo = RETURN if client is None else Keep(client, [10 * entry.position for entry in entries])
     return Settlement(Site().queue().getter, entries, Disposition.ACCEPTED, undo=undo)
@@ -101,7 +101,7 @@ def test_every_cell(state: State, given: Input) -> None:
 
 
 class TestWork:
-    def test_runs_of_one_form_become_one(self) -> None:
+    def test_runs_with_the_same_envelope_and_queues_are_merged(self) -> None:
         one = branch()
         assert one.empty
         for work in (publication(b"a"), publication(b"b", b"c"), publication(b"d", mandatory=True)):
@@ -111,7 +111,7 @@ class TestWork:
         assert (one.operations, one.bytes) == (5, 5)
         assert not one.empty
 
-    def test_a_settlement_is_work(self) -> None:
+    def test_a_settlement_counts_as_work(self) -> None:
         site = Site()
         queue = site.queue()
         one = branch()
@@ -119,7 +119,7 @@ class TestWork:
         one.enlist(Settlement(queue.getter, entries, Disposition.ACCEPTED))
         assert (one.operations, one.bytes, one.empty) == (2, 0, False)
 
-    def test_ending_lets_go(self) -> None:
+    def test_ending_releases_the_work(self) -> None:
         one = branch()
         one.watch.start(5)
         one.enlist(publication(b"a"))
@@ -127,7 +127,7 @@ class TestWork:
         assert one.empty
         assert one.watch.since is None
 
-    def test_nothing_can_be_enlisted_in_one_that_has_ended(self) -> None:
+    def test_nothing_can_be_enlisted_after_the_end(self) -> None:
         one = branch()
         one.step(Input.ROLLBACK)
         with pytest.raises(BrokerError):
@@ -137,7 +137,7 @@ class TestWork:
 
 class TestUndo:
     @pytest.mark.rule("TX-4")
-    def test_keep_gives_the_client_its_deliveries_under_their_tags(self) -> None:
+    def test_keep_returns_deliveries_to_the_client_under_their_tags(self) -> None:
         client, returned = Client(), list[Settlement]()
         one = branch(returned=returned)
         one.enlist(settlement(client))
@@ -148,7 +148,7 @@ class TestUndo:
         assert one.empty
 
     @pytest.mark.rule("DTX-14")
-    def test_return_sends_deliveries_back_to_their_places(self) -> None:
+    def test_return_requeues_deliveries_at_their_positions(self) -> None:
         returned = list[Settlement]()
         one = branch(returned=returned)
         works = [settlement(), settlement(first=5)]
@@ -158,7 +158,7 @@ class TestUndo:
         assert returned == works
         assert one.empty
 
-    def test_each_settlement_is_undone_in_its_own_way(self) -> None:
+    def test_each_settlement_is_undone_by_its_own_rule(self) -> None:
         client, returned = Client(), list[Settlement]()
         one = branch(returned=returned)
         one.enlist(settlement(client))
@@ -174,7 +174,7 @@ class TestUndo:
         assert client.holds == []
 
     @pytest.mark.rule("TX-13")
-    def test_a_settlement_over_the_bounds_is_undone_at_once(self) -> None:
+    def test_a_settlement_beyond_the_limits_is_undone_immediately(self) -> None:
         client, returned = Client(), list[Settlement]()
         one = branch(Limits(operations=1), returned)
         for work in (settlement(client), settlement(first=5)):
@@ -184,7 +184,7 @@ class TestUndo:
         assert [entry.position for work in returned for entry in work.entries] == [5, 6]
         assert one.empty
 
-    def test_so_is_one_that_comes_after_the_end(self) -> None:
+    def test_a_settlement_after_the_end_is_undone_immediately(self) -> None:
         client = Client()
         one = branch()
         one.step(Input.ROLLBACK)
@@ -193,7 +193,7 @@ class TestUndo:
         assert refused.value.condition is Condition.ILLEGAL_STATE
         assert client.holds == [(10, 1), (20, 2)]
 
-    def test_until_its_outcome_the_branch_holds_them(self) -> None:
+    def test_a_branch_holds_its_settlements_until_its_outcome(self) -> None:
         one = branch()
         for first, count in ((1, 2), (3, 3)):
             one.enlist(settlement(first=first, count=count))
@@ -208,7 +208,7 @@ class TestUndo:
 
 @pytest.mark.rule("TX-13")
 class TestBounds:
-    def test_operations(self) -> None:
+    def test_operations_are_limited(self) -> None:
         one = branch(Limits(operations=3))
         one.enlist(publication(b"a", b"b", b"c"))
         with pytest.raises(BrokerError) as refused:
@@ -216,13 +216,13 @@ class TestBounds:
         assert refused.value.condition is Condition.LIMIT_EXCEEDED
         assert refused.value.text == "transaction has more than 3 operations, the configured limit"
 
-    def test_bytes(self) -> None:
+    def test_bytes_are_limited(self) -> None:
         one = branch(Limits(bytes=5))
         one.enlist(publication(b"12345"))
         with pytest.raises(BrokerError, match="more than 5 bytes"):
             one.enlist(publication(b"6"))
 
-    def test_headers_are_bytes_too(self) -> None:
+    def test_headers_count_as_bytes(self) -> None:
         one = branch(Limits(bytes=12))
         one.enlist(publication(b"1", envelope=(envelope := Envelope("", "q", b"header"))))
         one.enlist(publication(b"2", envelope=envelope))
@@ -230,7 +230,7 @@ class TestBounds:
         with pytest.raises(BrokerError, match="more than 12 bytes"):
             one.enlist(publication(b"3", envelope=Envelope("", "q", b"header")))
 
-    def test_settlements_are_operations(self) -> None:
+    def test_settlements_count_as_operations(self) -> None:
         site = Site()
         queue = site.queue()
         one = branch(Limits(operations=1))
@@ -238,7 +238,7 @@ class TestBounds:
         with pytest.raises(BrokerError, match="more than 1 operations"):
             one.enlist(Settlement(queue.getter, entries, Disposition.ACCEPTED))
 
-    def test_without_bounds(self) -> None:
+    def test_without_limits_everything_is_accepted(self) -> None:
         one = branch()
         one.enlist(publication(*[b"x" * 100] * 10_000))
         assert one.bytes == 1_000_000

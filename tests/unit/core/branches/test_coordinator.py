@@ -1,4 +1,4 @@
-"""Branches and their coordination: the table of states by calls, and what becomes of the work."""
+"""Branches and their coordination: the table of states by calls, and the effects on messages."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ CALLS: dict[str, Call] = {
     "force rollback": forced(commit=False),
 }
 
-# What the worker is told that made the branch, in the order of STATES. `None`: a call without a status succeeds.
+# The answer to the worker that made the branch, in the order of STATES. `None`: a call without a status succeeds.
 TABLE: dict[str, tuple[Answer, ...]] = {
     "start": (OK, KNOWN, KNOWN, KNOWN, KNOWN, KNOWN, KNOWN, KNOWN, KNOWN, KNOWN),
     "join": (UNKNOWN, INVALID, OK, OK, OK, INVALID, INVALID, INVALID, TIMEOUT, TIMEOUT),
@@ -81,7 +81,7 @@ TABLE: dict[str, tuple[Answer, ...]] = {
     "force commit": (UNKNOWN, STATE, STATE, STATE, STATE, COM, STATE, STATE, STATE, STATE),
     "force rollback": (UNKNOWN, STATE, STATE, STATE, STATE, ROLLED, STATE, STATE, STATE, STATE),
 }
-# The same for a worker that has nothing to do with it, where that makes a difference.
+# The answer to a worker that is not associated with the branch, where it differs.
 OTHERS: dict[str, tuple[Answer, ...]] = {
     "join": (UNKNOWN, OK, OK, OK, OK, INVALID, INVALID, INVALID, TIMEOUT, TIMEOUT),
     "resume": (INVALID, *[INVALID] * 9),
@@ -112,7 +112,9 @@ def cells(table: dict[str, tuple[Answer, ...]]) -> list[tuple[str, str, Answer]]
 @pytest.mark.rule("DTX-2", "DTX-3", "DTX-4", "DTX-5", "DTX-8", "DTX-9", "DTX-10", "DTX-13")
 class TestTable:
     @pytest.mark.parametrize(("call", "state", "expected"), cells(TABLE))
-    def test_who_made_it(self, site: XaSite, call: str, state: str, expected: Answer) -> None:
+    def test_the_answer_to_the_worker_that_made_the_branch(
+        self, site: XaSite, call: str, state: str, expected: Answer
+    ) -> None:
         if state != "unknown":
             site.in_state(state)
         before = site.branches.views()
@@ -121,18 +123,18 @@ class TestTable:
             assert site.branches.views() == before
 
     @pytest.mark.parametrize(("call", "state", "expected"), cells(OTHERS))
-    def test_somebody_else(self, site: XaSite, call: str, state: str, expected: Answer) -> None:
+    def test_the_answer_to_another_worker(self, site: XaSite, call: str, state: str, expected: Answer) -> None:
         if state != "unknown":
             site.in_state(state)
         assert ask(site, call, Channel()) == expected
 
     @pytest.mark.parametrize("flags", [{"join": True, "resume": True}])
-    def test_flags_of_start_that_exclude_each_other(self, site: XaSite, flags: dict[str, Any]) -> None:
+    def test_contradictory_flags_of_start_are_refused(self, site: XaSite, flags: dict[str, Any]) -> None:
         with pytest.raises(BrokerError) as refused:
             site.demarcations.start(site.worker, X, limits=Limits(), **flags)
         assert refused.value.condition is INVALID
 
-    def test_flags_of_end_that_exclude_each_other(self, site: XaSite) -> None:
+    def test_contradictory_flags_of_end_are_refused(self, site: XaSite) -> None:
         site.start()
         with pytest.raises(BrokerError) as refused:
             site.demarcations.end(site.worker, X, fail=True, suspend=True)
@@ -140,7 +142,7 @@ class TestTable:
         assert site.end() is OK
 
     @pytest.mark.parametrize("other", [Xid(2, *X[1:]), Xid(1, b"other", X.bqual), Y])
-    def test_all_three_parts_count(self, site: XaSite, other: Xid) -> None:
+    def test_branches_are_distinguished_by_all_three_parts_of_the_xid(self, site: XaSite, other: Xid) -> None:
         site.prepared()
         assert ask_of(site, other) is UNKNOWN
         site.start(other)
@@ -155,7 +157,7 @@ def ask_of(site: XaSite, xid: Xid) -> Condition:
 
 class TestPrepare:
     @pytest.mark.rule("DTX-8")
-    def test_without_work(self, site: XaSite) -> None:
+    def test_a_branch_without_work_is_read_only(self, site: XaSite) -> None:
         site.start()
         site.end()
         end = site.journal.end_lsn
@@ -164,7 +166,7 @@ class TestPrepare:
         assert site.branches.views() == []
 
     @pytest.mark.rule("DTX-8", "DTX-9")
-    def test_its_record_has_everything_and_the_commit_only_names_it(self, site: XaSite) -> None:
+    def test_the_prepare_record_has_all_content_and_the_commit_refers_to_it(self, site: XaSite) -> None:
         branch = site.prepared(publish=(b"a", b"b"))
         assert site.waiting() == ([b"old 1"], [])
         (payload,) = site.records(Kind.PREPARE)
@@ -185,14 +187,14 @@ class TestPrepare:
         assert [kind for kind, _, _ in operations] == [Kind.PLACED, Kind.SETTLE]
 
     @pytest.mark.rule("DTX-8")
-    def test_again_waits_for_the_same(self, site: XaSite) -> None:
+    def test_a_repeated_prepare_waits_for_the_same_sync(self, site: XaSite) -> None:
         site.worked()
         first = site.coordinator.prepare(X)
         site.publish("q", b"more")
         assert site.coordinator.prepare(X) == first
 
     @pytest.mark.rule("TX-3")
-    def test_credit_comes_back_and_the_messages_stay_counted(self, site: XaSite) -> None:
+    def test_prepare_restores_credit_and_keeps_counting_the_messages(self, site: XaSite) -> None:
         site.publish("q", b"1", b"2", b"3")
         consumer, sink = site.consume(site.q, credit=1)
         site.turn()
@@ -209,7 +211,7 @@ class TestPrepare:
         site.turn()
         assert site.q.unsettled == 1
 
-    def test_a_queue_without_room_rolls_it_back(self, site: XaSite) -> None:
+    def test_prepare_rolls_back_if_a_queue_is_full(self, site: XaSite) -> None:
         site.queue("small", {"x-max-length": 1, "x-overflow": "reject-publish"})
         site.publish("small", b"x")
         branch = site.worked(publish=())
@@ -221,7 +223,7 @@ class TestPrepare:
         assert site.contents("q") == [b"old 0", b"old 1"]
         assert site.branches.views() == []
 
-    def test_room_that_is_promised_is_not_given_to_others(self, site: XaSite) -> None:
+    def test_room_promised_to_a_prepared_branch_is_not_used_by_others(self, site: XaSite) -> None:
         small = site.queue("small", {"x-max-length": 2, "x-overflow": "reject-publish"})
         branch = site.start()
         site.broker.transactions.enlist(branch, site.publication("small", b"mine"))
@@ -242,13 +244,13 @@ class TestPrepare:
 
 @pytest.mark.rule("DTX-14")
 class TestRollback:
-    def test_an_active_one(self, site: XaSite) -> None:
+    def test_an_active_branch_is_rolled_back(self, site: XaSite) -> None:
         site.worked()
         assert site.coordinator.rollback(X) == (OK, 0, (), "")
         assert site.waiting() == ([b"old 0", b"old 1"], [])
         assert site.ready(site.q)[0] == (1, b"old 0", True)
 
-    def test_a_prepared_one_gives_back_when_that_is_on_disk(self, site: XaSite) -> None:
+    def test_a_prepared_branch_requeues_once_its_rollback_is_on_disk(self, site: XaSite) -> None:
         site.prepared()
         result = site.coordinator.rollback(X)
         assert (result.status, result.lsn) == (OK, site.journal.end_lsn)
@@ -263,14 +265,14 @@ class TestRollback:
         assert again.ready(again.q) == [(1, b"old 0", True), (2, b"old 1", False)]
         assert again.branches.recover() == []
 
-    def test_a_purge_does_not_touch_what_is_locked(self, site: XaSite) -> None:
+    def test_a_purge_keeps_locked_messages(self, site: XaSite) -> None:
         site.prepared()
         assert site.broker.directory.purge(site.q) == 1
         site.coordinator.rollback(X)
         site.turn()
         assert site.contents("q") == [b"old 0"]
 
-    def test_a_queue_that_is_gone(self, site: XaSite) -> None:
+    def test_rollback_tolerates_a_deleted_queue(self, site: XaSite) -> None:
         site.prepared()
         site.broker.directory.delete_queue(site.q)
         site.coordinator.rollback(X)
@@ -278,7 +280,7 @@ class TestRollback:
         assert site.live() == 0
         assert not site.broker.coordinator.returning
 
-    def test_what_is_locked_neither_expires_nor_is_dropped(self, site: XaSite) -> None:
+    def test_locked_messages_neither_expire_nor_are_dropped(self, site: XaSite) -> None:
         site.broker.directory.delete_queue(site.q)
         q = site.queue("q", {"x-message-ttl": 1000, "x-max-length": 1})
         site.publish("q", b"1")
@@ -290,10 +292,10 @@ class TestRollback:
         site.coordinator.rollback(X)
         site.sync()
         assert site.ready(q) == [(1, b"1", True), (2, b"2", False)]
-        site.turn()  # both limits hold for it again
+        site.turn()  # both limits apply to the message again
         assert site.contents("q") == [b"2"]
 
-    def test_what_was_settled_without_being_logged(self, site: XaSite) -> None:
+    def test_unlogged_settlements_are_undone(self, site: XaSite) -> None:
         site.broker.directory.delete_queue(site.q)
         site.queue("q", durable=False)
         site.prepared()
@@ -306,7 +308,7 @@ class TestRollback:
 @pytest.mark.rule("DTX-10", "DTX-11")
 class TestHeuristic:
     @pytest.mark.parametrize("commit", [True, False])
-    def test_the_manager_is_told_until_it_forgets(self, site: XaSite, commit: bool) -> None:
+    def test_the_manager_gets_the_heuristic_outcome_until_it_forgets(self, site: XaSite, commit: bool) -> None:
         site.prepared()
         told = COM if commit else ROLLED
         expected = ([b"old 1"], [b"new"]) if commit else ([b"old 0", b"old 1"], [])
@@ -324,7 +326,7 @@ class TestHeuristic:
         assert site.restart().branches.recover() == []
         assert site.restart().waiting() == expected
 
-    def test_it_survives_a_snapshot(self, site: XaSite) -> None:
+    def test_a_heuristic_outcome_survives_a_snapshot(self, site: XaSite) -> None:
         site.prepared()
         site.coordinator.force(X, commit=True)
         site.turn()
@@ -387,7 +389,7 @@ class TestDecide:
         assert again.journal.end_lsn == end
         assert again.restart().coordinator.progress.epoch("app") == 5
 
-    def test_applications_do_not_meet(self, site: XaSite) -> None:
+    def test_epochs_of_different_applications_are_independent(self, site: XaSite) -> None:
         self.decide(site, epoch=3, application="a")
         self.decide(site, epoch=1, application="b")
         site.snapshot()
@@ -395,7 +397,9 @@ class TestDecide:
         assert [again.coordinator.progress.epoch(name) for name in "abc"] == [3, 1, None]
 
     @pytest.mark.parametrize(("winner", "condition"), [(b"nobody", UNKNOWN), (b"two", STATE)])
-    def test_nothing_happens_if_a_winner_cannot_win(self, site: XaSite, winner: bytes, condition: Condition) -> None:
+    def test_nothing_is_decided_if_a_branch_cannot_be_committed(
+        self, site: XaSite, winner: bytes, condition: Condition
+    ) -> None:
         site.prepared(settle=0)
         site.worked(Y, settle=0)
         with pytest.raises(BrokerError) as refused:
@@ -405,14 +409,14 @@ class TestDecide:
         assert site.coordinator.progress.epoch("app") is None
         assert site.contents("to") == []
 
-    def test_a_loser_that_is_still_at_work_is_told(self, site: XaSite) -> None:
+    def test_the_worker_of_a_rolled_back_branch_is_told(self, site: XaSite) -> None:
         site.prepared(settle=0)
         site.start(Y)
         self.decide(site, b"one")
         assert site.end(Y) is RB
         assert site.coordinator.prepare(Y).status is RB
 
-    def test_an_operators_decision_is_not_touched(self, site: XaSite) -> None:
+    def test_an_operators_decision_stays(self, site: XaSite) -> None:
         site.prepared(settle=0)
         site.prepared(Y, settle=0)
         site.coordinator.force(Y, commit=False)
@@ -420,7 +424,7 @@ class TestDecide:
         assert site.branches.recover() == [Y]
 
 
-def test_a_branch_holds_what_was_settled_in_it(site: XaSite) -> None:
+def test_a_branch_holds_the_messages_settled_in_it(site: XaSite) -> None:
     branch = site.worked(settle=3)
     assert branch in site.broker.engine.holders
     assert [entry.content for _, entry in each_held(branch)] == [b"old 0", b"old 1", b"old 2"]
@@ -431,7 +435,7 @@ def test_a_branch_holds_what_was_settled_in_it(site: XaSite) -> None:
     assert branch not in site.broker.engine.holders
 
 
-def test_a_consumer_may_be_gone_when_its_branch_is_decided(site: XaSite) -> None:
+def test_a_consumer_may_be_cancelled_before_its_branch_is_decided(site: XaSite) -> None:
     site.publish("q", b"1")
     sink = Sink()
     consumer, _ = site.consume(site.q, sink, credit=1)

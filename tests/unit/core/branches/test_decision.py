@@ -1,4 +1,4 @@
-"""Decisions: what they write, what they apply, and that both agree."""
+"""Decisions: the records that they write, the changes that they make, and the agreement of both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def kinds(site: Site) -> list[Kind]:
     return [Kind(kind) for _, kind, _ in site.restart().replayed if kind in {Kind.PUBLISH, Kind.SETTLE, Kind.COMMIT}]
 
 
-def test_one_effect_outside_a_branch_is_a_record_of_its_own() -> None:
+def test_one_effect_outside_a_branch_is_one_plain_record() -> None:
     site = Site()
     queue = site.queue()
     decision = Decision(site.broker.engine)
@@ -56,7 +56,7 @@ def test_all_effects_of_a_branch_are_one_record() -> None:
         assert running.live() == 5
 
 
-def test_what_is_transient_writes_nothing_and_waits_for_nothing() -> None:
+def test_transient_effects_write_nothing_and_wait_for_nothing() -> None:
     site = Site()
     queue, passing = site.queue(), site.queue("passing", durable=False)
     site.sync()
@@ -69,7 +69,7 @@ def test_what_is_transient_writes_nothing_and_waits_for_nothing() -> None:
     assert (site.contents(), site.contents("passing")) == ([b"a"], [b"b"])
 
 
-def test_a_queue_that_was_deleted_loses_nothing_any_more() -> None:
+def test_settlements_of_a_deleted_queue_write_nothing() -> None:
     site = Site()
     queue = site.queue()
     site.publish("q", b"a")
@@ -81,7 +81,7 @@ def test_a_queue_that_was_deleted_loses_nothing_any_more() -> None:
     assert site.live() == 0
 
 
-def test_nothing_is_nothing() -> None:
+def test_an_empty_decision_writes_nothing() -> None:
     site = Site()
     before = site.journal.end_lsn
     assert Decision(site.broker.engine, 9).apply(sealed=True) == 0

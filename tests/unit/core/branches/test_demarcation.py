@@ -1,4 +1,4 @@
-"""Who works for a branch; the table of calls by states is in test_coordinator.py."""
+"""Associations of workers with branches; the table of calls by states is in test_coordinator.py."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def site() -> XaSite:
 
 class TestDemarcation:
     @pytest.mark.rule("DTX-3")
-    def test_one_branch_at_a_time(self, site: XaSite) -> None:
+    def test_a_worker_has_one_branch_at_a_time(self, site: XaSite) -> None:
         site.start()
         with pytest.raises(BrokerError, match="end that before") as refused:
             site.demarcations.start(site.worker, Y, limits=Limits())
@@ -34,7 +34,7 @@ class TestDemarcation:
             site.demarcations.start(site.worker, X, join=True, limits=Limits())
 
     @pytest.mark.rule("DTX-5")
-    def test_another_one_while_the_first_is_suspended(self, site: XaSite) -> None:
+    def test_a_worker_can_start_another_branch_while_the_first_is_suspended(self, site: XaSite) -> None:
         site.start()
         assert site.end(suspend=True) is OK
         site.start(Y)
@@ -43,7 +43,7 @@ class TestDemarcation:
         assert site.end() is OK
 
     @pytest.mark.rule("DTX-4")
-    def test_all_must_have_ended(self, site: XaSite) -> None:
+    def test_prepare_requires_that_all_workers_have_ended(self, site: XaSite) -> None:
         other = Channel()
         one = site.start()
         assert site.start(worker=other, join=True) is one
@@ -61,7 +61,7 @@ class TestDemarcation:
 
     @pytest.mark.rule("DTX-7", "DTX-14")
     @pytest.mark.parametrize("suspended", [False, True])
-    def test_a_worker_that_leaves(self, site: XaSite, suspended: bool) -> None:
+    def test_a_worker_that_leaves_rolls_its_branch_back(self, site: XaSite, suspended: bool) -> None:
         site.publish("q", b"1", b"2")
         branch = site.start()
         site.settle(branch)
@@ -76,13 +76,13 @@ class TestDemarcation:
         site.demarcations.leave(site.worker)
 
     @pytest.mark.rule("DTX-7")
-    def test_a_worker_that_had_ended_leaves_the_branch_alone(self, site: XaSite) -> None:
+    def test_a_worker_that_leaves_after_its_end_does_not_affect_the_branch(self, site: XaSite) -> None:
         site.worked()
         site.demarcations.leave(site.worker)
         assert site.coordinator.prepare(X).status is OK
 
     @pytest.mark.rule("DTX-7")
-    def test_others_work_on_for_nothing(self, site: XaSite) -> None:
+    def test_other_workers_can_continue_in_a_failed_branch_without_effect(self, site: XaSite) -> None:
         other = Channel()
         branch = site.start()
         site.start(worker=other, join=True)
@@ -96,7 +96,7 @@ class TestDemarcation:
         assert site.coordinator.commit(X, one_phase=True).status is RB
         assert site.waiting() == ([b"1"], [])
 
-    def test_what_nobody_asks_for_does_not_stay(self, site: XaSite) -> None:
+    def test_a_rolled_back_branch_without_workers_is_forgotten(self, site: XaSite) -> None:
         site.start()
         site.branches.set_timeout(X, 0)
         site.demarcations.leave(site.worker)
@@ -116,7 +116,7 @@ class TestDemarcation:
         site.start(Y)
 
     @pytest.mark.rule("TX-13")
-    def test_bounds_of_a_branch(self, site: XaSite) -> None:
+    def test_the_work_of_a_branch_is_limited(self, site: XaSite) -> None:
         site.publish("q", b"1", b"2")
         branch = site.start(limits=Limits(operations=1))
         site.settle(branch)
@@ -124,5 +124,5 @@ class TestDemarcation:
             site.settle(branch)
         assert refused.value.condition is Condition.LIMIT_EXCEEDED
         assert site.ready(site.q) == [(2, b"2", True)]
-        site.demarcations.leave(site.worker)  # as a channel does that is closed for it
+        site.demarcations.leave(site.worker)  # as a channel that is closed because of it does
         assert site.contents("q") == [b"1", b"2"]

@@ -1,4 +1,4 @@
-"""What can be prepared: only what can be committed afterwards, whatever happens."""
+"""Preparation: only a branch whose commit cannot fail is prepared."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ class Worker:
 
 @pytest.mark.rule("DTX-8")
 @pytest.mark.parametrize("fits", [True, False])
-def test_what_would_not_fit_in_the_record_of_its_outcome_is_not_prepared(
+def test_a_branch_whose_commit_record_would_be_too_long_is_not_prepared(
     fits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rejections are short in the record of the preparation; what they dead-letter is in that of the commit."""
+    """Rejections are short in the PREPARE record; the messages that they dead-letter are in the record of the
+    commit.
+    """
     site = Site()
     site.queue("dead")
     queue = site.queue("q", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})

@@ -1,4 +1,4 @@
-"""Branches that are in doubt when the broker dies."""
+"""Branches that are in doubt when the broker crashes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def site() -> XaSite:
 
 
 def compact(site: XaSite) -> None:
-    """Move everything that lives to the end of the log."""
+    """Move all living messages to the end of the log."""
     for segment in site.journal._table:
         work = Relocation(site.broker, segment.first_lsn, segment.end_lsn)
         while work.step():
@@ -38,7 +38,7 @@ def test_either_outcome_is_possible(site: XaSite, before: str, commit: bool) -> 
     if before.startswith("compaction"):
         compact(site)
     if "snapshot" in before:
-        for _ in range(40):  # the segment with the branch in it is long behind the snapshot
+        for _ in range(40):  # the segment with the branch is far behind the snapshot
             site.publish("q", b"x" * 200)
             site.turn()
             site.broker.engine.get(site.q, auto_settle=True)
@@ -71,7 +71,7 @@ def test_either_outcome_is_possible(site: XaSite, before: str, commit: bool) -> 
 
 
 @pytest.mark.rule("DTX-8")
-def test_what_is_not_on_disk_was_not_prepared() -> None:
+def test_a_branch_whose_prepare_is_not_on_disk_was_not_prepared() -> None:
     site = XaSite()
     site.worked()
     site.sync()
@@ -92,14 +92,14 @@ def test_positions_of_commits_survive_compaction(site: XaSite) -> None:
     assert site.restart().contents("to") == [b"before", b"new", b"after"]
 
 
-def test_queues_that_are_deleted_meanwhile(site: XaSite) -> None:
+def test_queues_that_are_deleted_while_the_branch_is_in_doubt_are_left_out(site: XaSite) -> None:
     site.broker.directory.delete_queue(site.q)
     site.broker.directory.delete_queue(site.vhost.queue("to"))
     site.turn()
     again = site.restart()
     assert again.coordinator.commit(X, one_phase=False).status is OK
     again.turn()
-    assert again.waiting() == ([], [])  # those of these names are new
+    assert again.waiting() == ([], [])  # the queues of these names are new ones
     assert again.live() == 0
 
 
@@ -121,7 +121,7 @@ def test_a_mandatory_message_without_a_queue_is_returned_after_a_restart() -> No
 @pytest.mark.rule("TX-7", "TX-11")
 @pytest.mark.parametrize("how", ["nothing", "a snapshot"])
 @pytest.mark.parametrize("key", ["nowhere", "fleeting"])
-def test_a_mandatory_message_that_had_no_lasting_queue_is_returned_after_a_restart(key: str, how: str) -> None:
+def test_a_mandatory_message_without_a_durable_queue_is_returned_after_a_restart(key: str, how: str) -> None:
     site = XaSite()
     site.queue("fleeting", durable=False)
     branch = site.start()
@@ -140,7 +140,7 @@ def test_a_mandatory_message_that_had_no_lasting_queue_is_returned_after_a_resta
 
 @pytest.mark.rule("DTX-8", "DTX-14")
 @pytest.mark.parametrize("restarts", [0, 1, 2])
-def test_a_restart_while_a_branch_is_in_doubt_is_no_delivery(restarts: int) -> None:
+def test_a_restart_while_a_branch_is_in_doubt_counts_as_no_delivery(restarts: int) -> None:
     site = XaSite()
     site.broker.directory.delete_queue(site.q)
     site.queue("q", {"x-queue-type": "quorum", "x-delivery-limit": 1})
@@ -166,7 +166,7 @@ def test_a_snapshot_of_a_forced_rollback_that_is_not_on_disk_yet_locks_nothing(s
 
 
 @pytest.mark.parametrize("disposition", [Disposition.REJECTED, Disposition.MODIFIED])
-def test_settlements_of_other_kinds(disposition: Disposition) -> None:
+def test_other_dispositions_survive_a_restart(disposition: Disposition) -> None:
     site = XaSite()
     site.broker.directory.delete_queue(site.q)
     site.queue("q", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "to"})
@@ -178,7 +178,7 @@ def test_settlements_of_other_kinds(disposition: Disposition) -> None:
     assert again.waiting() == settled
 
 
-def test_numbers_are_never_given_again(site: XaSite) -> None:
+def test_numbers_of_branches_are_never_reused(site: XaSite) -> None:
     first = site.branches.views()[0].number
     again = site.restart()
     assert again.start(Xid(1, b"next", b"")).number == first + 1
@@ -187,7 +187,7 @@ def test_numbers_are_never_given_again(site: XaSite) -> None:
     assert third.start(Xid(1, b"third", b"")).number > first + 1
 
 
-def test_how_it_stood(site: XaSite) -> None:
+def test_a_restored_branch_has_its_former_state(site: XaSite) -> None:
     site.branches.set_timeout(X, 7)
     site.snapshot()
     found = site.restart().branches

@@ -1,4 +1,4 @@
-"""Branches are found, and kept within their time."""
+"""Finding branches, and their timeouts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def site() -> XaSite:
 
 @pytest.mark.rule("DTX-12")
 class TestTimeouts:
-    def test_an_active_branch_that_is_too_old_is_undone_at_once(self, site: XaSite) -> None:
+    def test_an_active_branch_is_rolled_back_at_its_timeout(self, site: XaSite) -> None:
         site.publish("q", b"1")
         branch = site.start()
         site.settle(branch)
@@ -35,7 +35,7 @@ class TestTimeouts:
         assert site.branches.views() == []
         assert site.waiting() == ([b"1"], [])
 
-    def test_a_prepared_one_never_is(self, site: XaSite) -> None:
+    def test_a_prepared_branch_does_not_time_out(self, site: XaSite) -> None:
         site.prepared()
         site.after(10**9)
         assert site.branches.recover() == [X]
@@ -43,7 +43,7 @@ class TestTimeouts:
         site.after(10**9)
         assert site.coordinator.commit(X, one_phase=False).status is OK
 
-    def test_set_anew(self, site: XaSite) -> None:
+    def test_a_new_timeout_replaces_the_old_one(self, site: XaSite) -> None:
         site.worked()
         site.after(50_000)
         site.branches.set_timeout(X, 20)
@@ -55,12 +55,14 @@ class TestTimeouts:
 
     @pytest.mark.rule("TX-13")
     @pytest.mark.parametrize(("asked", "given"), [(0, 100), (50, 50), (500, 100)])
-    def test_no_longer_than_its_bounds_allow(self, site: XaSite, asked: int, given: int) -> None:
+    def test_a_timeout_is_limited(self, site: XaSite, asked: int, given: int) -> None:
         site.start(limits=Limits(age=100_000))
         site.branches.set_timeout(X, asked)
         assert site.branches.get_timeout(X) == given
 
-    def test_those_that_nobody_asks_for_are_forgotten(self, site: XaSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_rolled_back_branches_are_forgotten_after_a_while(
+        self, site: XaSite, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr("escrowmq.core.branches.registry.MAX_OVERDUE", 2)
         for i in range(4):
             site.worked(Xid(1, b"g", b"%d" % i), settle=0)

@@ -1,4 +1,4 @@
-"""Outcomes: what the commit of a branch does, and of several together, in one record."""
+"""Outcomes: the effects of committing one branch, and of committing several in one record."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def site() -> XaSite:
 
 
 def read_from(site: XaSite, time: int) -> list[bytes]:
-    """What a reader of the stream gets that begins at `time`."""
+    """Return the messages for a reader of the stream that begins at `time`."""
     options = ConsumerOptions(stream_offset=StreamOffset("time", time))
     consumer, sink = site.consume(site.vhost.queue("stream"), options=options)
     site.turn()
@@ -33,7 +33,7 @@ def read_from(site: XaSite, time: int) -> list[bytes]:
 
 
 @pytest.mark.rule("ORD-4", "TX-5")
-def test_positions_go_on_from_branch_to_branch() -> None:
+def test_positions_continue_from_branch_to_branch() -> None:
     site = XaSite()
     one = site.prepared(X, settle=0, publish=(b"a", b"b"))
     two = site.prepared(Y, settle=0, publish=(b"c",))
@@ -54,7 +54,7 @@ def test_positions_go_on_from_branch_to_branch() -> None:
     assert [(p.targets, p.lsn, p.length) for p in placed] == [([(to, 1)], lsns[0], 2), ([(to, 3)], lsns[1], 1)]
 
 
-def test_an_old_block_serves_unless_a_message_lives_from_its_commit_on() -> None:
+def test_an_old_block_is_reused_unless_the_life_of_a_message_begins_with_its_commit() -> None:
     site = XaSite()
     site.queue("brief", {"x-message-ttl": 60_000})
     branch = site.start()
@@ -72,7 +72,7 @@ def test_an_old_block_serves_unless_a_message_lives_from_its_commit_on() -> None
 
 @pytest.mark.rule("DTX-9", "ORD-4", "TX-5")
 class TestCommit:
-    def test_the_publishes_lie_together_where_the_commit_comes(self, site: XaSite) -> None:
+    def test_the_publishes_take_adjacent_positions_at_commit(self, site: XaSite) -> None:
         site.prepared(publish=(b"a", b"b"), settle=0)
         site.publish("to", b"before")
         site.coordinator.commit(X, one_phase=False)
@@ -82,7 +82,7 @@ class TestCommit:
         assert site.restart().contents("to") == [b"before", b"a", b"b", b"after"]
 
     @pytest.mark.rule("TX-2", "TX-8")
-    def test_nothing_is_seen_before_it_is_on_disk(self, site: XaSite) -> None:
+    def test_nothing_is_delivered_before_the_commit_is_on_disk(self, site: XaSite) -> None:
         site.prepared(settle=0)
         result = site.coordinator.commit(X, one_phase=False)
         site.turn(sync=False)
@@ -92,7 +92,7 @@ class TestCommit:
         assert site.contents("to") == [b"new"]
 
     @pytest.mark.rule("TX-11")
-    def test_a_queue_that_is_gone_is_left_out(self, site: XaSite) -> None:
+    def test_a_deleted_queue_is_left_out(self, site: XaSite) -> None:
         site.queue("other")
         made = Envelope("", "both", durable=True)
         branch = site.start()
@@ -110,7 +110,7 @@ class TestCommit:
         assert site.live() == 1
 
     @pytest.mark.rule("TX-11")
-    def test_a_queue_that_is_gone_with_what_is_locked(self, site: XaSite) -> None:
+    def test_a_commit_tolerates_the_deletion_of_a_queue_with_locked_messages(self, site: XaSite) -> None:
         site.prepared()
         site.broker.directory.delete_queue(site.q)
         assert site.coordinator.commit(X, one_phase=False).status is OK
@@ -130,7 +130,7 @@ class TestCommit:
         (operations,) = [operations for number, operations in found if number == branch.number]
         assert [kind for kind, _, _ in operations] == [Kind.PUBLISH, Kind.SETTLE]
 
-    def test_requeued_messages_go_back_at_commit(self, site: XaSite) -> None:
+    def test_requeued_messages_return_at_commit(self, site: XaSite) -> None:
         site.prepared(disposition=Disposition.MODIFIED, publish=())
         assert site.contents("q") == [b"old 1"]
         site.coordinator.commit(X, one_phase=False)
@@ -138,7 +138,7 @@ class TestCommit:
         assert site.ready(site.q) == [(1, b"old 0", True), (2, b"old 1", False)]
         assert site.q.unsettled == 0
 
-    def test_a_requeue_over_the_delivery_limit_leaves_in_the_commit(self, site: XaSite) -> None:
+    def test_a_requeue_over_the_delivery_limit_dead_letters_in_the_commit(self, site: XaSite) -> None:
         site.queue("dead")
         site.broker.directory.delete_queue(site.q)
         letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
@@ -148,7 +148,7 @@ class TestCommit:
         site.turn()
         assert (site.contents("q"), site.contents("dead")) == ([b"old 1"], [b"old 0"])
 
-    def test_a_message_lives_from_its_commit_on(self, site: XaSite) -> None:
+    def test_time_to_live_begins_at_commit(self, site: XaSite) -> None:
         to = site.queue("brief", {"x-message-ttl": 1000})
         branch = site.start()
         site.broker.transactions.enlist(branch, site.publication("brief", b"new"))
@@ -166,7 +166,7 @@ class TestCommit:
         assert again.contents("brief") == []
         assert site.live() == 1
 
-    def test_transient_messages_and_queues(self, site: XaSite) -> None:
+    def test_transient_messages_and_queues_are_committed(self, site: XaSite) -> None:
         site.queue("passing", durable=False)
         branch = site.start()
         site.broker.transactions.enlist(branch, site.publication("passing", b"1"))
@@ -183,7 +183,7 @@ class TestCommit:
         site.turn()
         assert (site.contents("passing"), site.contents("to")) == ([b"1"], [b"2", b"3"])
 
-    def test_streams(self, site: XaSite) -> None:
+    def test_a_branch_can_publish_to_streams(self, site: XaSite) -> None:
         stream = site.queue("stream", {"x-queue-type": "stream"})
         branch = site.start()
         site.broker.transactions.enlist(branch, site.publication("stream", b"1", b"2", durable=False))
@@ -195,7 +195,7 @@ class TestCommit:
         assert stream.ready == 2
         assert site.restart().vhost.queue("stream").ready == 2
 
-    def test_a_stream_has_a_run_at_the_time_of_its_commit_not_of_its_prepare(self, site: XaSite) -> None:
+    def test_a_stream_shows_the_time_of_the_commit_not_of_the_prepare(self, site: XaSite) -> None:
         site.queue("stream", {"x-queue-type": "stream"})
         branch = site.start()
         site.broker.transactions.enlist(branch, site.publication("stream", b"late"))
@@ -216,14 +216,14 @@ class TestCommit:
             assert read_from(running, committed + 1) == [b"3"]
         assert site.live() == 4
 
-    def test_bodies_that_are_not_kept_in_memory(self, site: XaSite) -> None:
+    def test_bodies_that_were_paged_out_are_committed(self, site: XaSite) -> None:
         contents = tuple(b"%06d" % i * 100 for i in range(1000))
         site.prepared(publish=contents, settle=0)
         site.coordinator.commit(X, one_phase=False)
         site.turn()
         assert site.contents("to") == list(contents)
 
-    def test_in_one_phase(self, site: XaSite) -> None:
+    def test_one_phase_commit_writes_one_record(self, site: XaSite) -> None:
         site.worked()
         result = site.coordinator.commit(X, one_phase=True)
         assert (result.status, result.lsn) == (OK, site.journal.end_lsn)
@@ -232,7 +232,7 @@ class TestCommit:
         assert site.restart().waiting() == ([b"old 1"], [b"new"])
         assert site.branches.views() == []
 
-    def test_in_one_phase_without_room(self, site: XaSite) -> None:
+    def test_one_phase_commit_rolls_back_if_a_queue_is_full(self, site: XaSite) -> None:
         site.queue("small", {"x-max-length": 1, "x-overflow": "reject-publish"})
         site.publish("small", b"x")
         branch = site.worked(publish=())
@@ -247,8 +247,8 @@ LARGE = b"x" * 40_000
 
 @pytest.mark.rule("DTX-9", "TX-5", "TX-8")
 @pytest.mark.parametrize("on_disk", [True, False])
-def test_content_that_is_written_again_does_not_make_the_record_of_an_outcome_long(on_disk: bool) -> None:
-    """However many large branches are decided at once: a record has a longest length."""
+def test_rewritten_content_does_not_lengthen_the_record_of_an_outcome(on_disk: bool) -> None:
+    """This holds however many large branches are decided at once, because the length of a record is limited."""
     site = XaSite()
     brief = site.queue("brief", {"x-message-ttl": 60_000})
     names = [Xid(1, b"many", b"%d" % number) for number in range(3)]
@@ -281,7 +281,7 @@ def test_content_that_is_written_again_does_not_make_the_record_of_an_outcome_lo
 
 @pytest.mark.rule("DTX-9", "TX-5")
 def test_dead_letters_of_an_outcome_are_written_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where they go may have changed since the branch was prepared, and been nowhere then."""
+    """Their target may have changed since the branch was prepared, and may not have existed then."""
     monkeypatch.setattr(decision, "BLOCK_BYTES", 70_000)
     site = XaSite()
     site.broker.directory.delete_queue(site.q)

@@ -1,4 +1,4 @@
-"""Transactions without an xid: what their commits and rollbacks do."""
+"""Transactions without an xid: the effects of their commits and rollbacks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def site() -> Site:
 class TestTransactions:
     @pytest.mark.rule("TX-5")
     @pytest.mark.rule("TX-8")
-    def test_all_or_nothing_after_a_crash(self, site: Site) -> None:
+    def test_after_a_crash_a_commit_took_effect_as_a_whole_or_not_at_all(self, site: Site) -> None:
         one, _ = site.queue("one"), site.queue("two")
         site.publish("one", b"old", b"older")
         consumer, entries = taken(site, one)
@@ -46,7 +46,7 @@ class TestTransactions:
         assert branch.state is State.COMMITTED
 
     @pytest.mark.rule("ORD-4")
-    def test_publishes_stand_together_in_their_order(self, site: Site) -> None:
+    def test_publishes_take_adjacent_positions_in_their_order(self, site: Site) -> None:
         site.queue()
         branch = site.begin()
         for i in range(5):
@@ -58,7 +58,7 @@ class TestTransactions:
         assert site.contents() == site.restart().contents() == expected
 
     @pytest.mark.rule("TX-11")
-    def test_a_queue_that_was_deleted_meanwhile(self, site: Site) -> None:
+    def test_a_queue_deleted_before_the_commit_is_left_out(self, site: Site) -> None:
         gone, stays = site.queue("gone"), site.queue("stays")
         for name in ("gone", "stays"):
             site.broker.directory.bind_queue(site.vhost, "amq.fanout", name, "")
@@ -93,7 +93,7 @@ class TestTransactions:
         assert (queue.unsettled, consumer.room(), site.contents()) == (1, 0, [b"b"])
         assert site.restart().contents() == [b"a", b"b"]
 
-    def test_a_reject_in_it_dead_letters_in_the_same_record(self, site: Site) -> None:
+    def test_a_reject_dead_letters_in_the_record_of_the_commit(self, site: Site) -> None:
         queue, dead = dead_lettering(site)
         site.publish("q", b"a")
         consumer, entries = taken(site, queue)
@@ -107,7 +107,7 @@ class TestTransactions:
         assert site.contents("dead") == [b"a"]
         assert (site.restart().contents(), site.restart().contents("dead")) == ([], [b"a"])
 
-    def test_a_requeue_in_it(self, site: Site) -> None:
+    def test_a_requeue_takes_effect_at_commit(self, site: Site) -> None:
         queue = site.queue()
         site.publish("q", b"a", b"b")
         consumer, entries = taken(site, queue)
@@ -119,7 +119,7 @@ class TestTransactions:
         assert queue.unsettled == 1
 
     @pytest.mark.rule("TX-3")
-    def test_a_release_in_it_returns_the_message_and_is_no_failure(self, site: Site) -> None:
+    def test_a_release_returns_the_message_without_counting_as_a_failure(self, site: Site) -> None:
         queue, _ = dead_lettering(site, queue_type="quorum", delivery_limit=0)
         site.publish("q", b"a", b"b")
         consumer, entries = taken(site, queue)
@@ -132,7 +132,7 @@ class TestTransactions:
         assert site.restart().vhost.queue("q").marks == queue.marks
 
     @pytest.mark.rule("TX-13")
-    def test_its_age_counts_from_its_first_work(self, site: Site) -> None:
+    def test_the_age_counts_from_the_first_work(self, site: Site) -> None:
         site.queue()
         expired: list[bool] = []
         watch = Watch(site.broker.engine.deadlines, 100, lambda: expired.append(True))
@@ -154,7 +154,7 @@ class TestTransactions:
     @pytest.mark.rule("TX-5")
     @pytest.mark.rule("TX-13")
     @pytest.mark.parametrize("how", ["reject", "spend", "publish"])
-    def test_what_does_not_fit_in_one_record_is_refused_whole(
+    def test_a_transaction_that_does_not_fit_into_one_record_is_refused_as_a_whole(
         self, site: Site, how: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         queue, dead = dead_lettering(site, queue_type="quorum", delivery_limit=0)

@@ -1,4 +1,4 @@
-"""One deadline sees to the age of one branch after the other."""
+"""One deadline serves the age limits of successive branches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from escrowmq.core.deadlines import Deadlines
 
 
 class Clock:
-    """Deadlines, and a watch over an age of 100."""
+    """Deadlines, and a watch with an age limit of 100."""
 
     def __init__(self, limit: int = 100) -> None:
         self.deadlines = Deadlines()
@@ -30,7 +30,7 @@ class Clock:
 
 
 @pytest.mark.rule("TX-13")
-def test_an_age_that_is_reached() -> None:
+def test_a_branch_expires_at_the_age_limit() -> None:
     clock = Clock()
     clock.watch.start(clock.now)
     clock.wait(99)
@@ -41,7 +41,7 @@ def test_an_age_that_is_reached() -> None:
     assert clock.expired == [1100]
 
 
-def test_branches_that_end_in_time_cost_no_deadline_each() -> None:
+def test_branches_that_end_in_time_share_a_deadline() -> None:
     clock = Clock()
     for _ in range(1000):
         clock.watch.start(clock.now)
@@ -51,13 +51,13 @@ def test_branches_that_end_in_time_cost_no_deadline_each() -> None:
     assert clock.expired == []
 
 
-def test_without_a_limit_nothing_is_watched() -> None:
+def test_without_a_limit_no_deadline_is_set() -> None:
     clock = Clock(0)
     clock.watch.start(clock.now)
     assert clock.deadlines.next() is None
 
 
-def test_after_closing_nothing_is_due() -> None:
+def test_after_closing_no_deadline_is_left() -> None:
     clock = Clock()
     clock.watch.start(clock.now)
     clock.watch.close()
@@ -68,7 +68,7 @@ def test_after_closing_nothing_is_due() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 150), st.integers(0, 150)), max_size=20))
 def test_each_branch_has_its_own_age(plan: list[tuple[int, int]]) -> None:
-    """A pause, then a branch that lasts so long unless it expires, in steps of a millisecond."""
+    """`plan`: pauses, each followed by a branch that lasts the given time unless it expires, in milliseconds."""
     clock = Clock()
     expected = []
     for pause, length in plan:

@@ -1,4 +1,4 @@
-"""A branch with an xid, apart from its coordination."""
+"""A branch with an xid, without its coordination."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def site() -> XaSite:
     return XaSite()
 
 
-def test_bodies_in_the_log_are_read_when_they_are_needed(site: XaSite) -> None:
+def test_paged_bodies_are_loaded_when_needed(site: XaSite) -> None:
     lsn = site.journal.append(Kind.PAGE, *encode_block(1, Envelope("", "q"), [b"a", b"bc", b"d"]))
     contents = LoggedContents(site.broker.engine.pager, lsn, 3)
     assert len(contents) == 3
@@ -28,7 +28,9 @@ def test_bodies_in_the_log_are_read_when_they_are_needed(site: XaSite) -> None:
 
 @pytest.mark.rule("DTX-4")
 @pytest.mark.parametrize(("association", "occupied"), [(a, a in (2, 3)) for a in Association])
-def test_who_has_not_ended_keeps_it(site: XaSite, association: Association, occupied: bool) -> None:
+def test_a_worker_that_has_not_ended_occupies_the_branch(
+    site: XaSite, association: Association, occupied: bool
+) -> None:
     branch = site.worked(settle=0)
     assert not branch.occupied
     branch.associations[Channel()] = association
@@ -37,7 +39,7 @@ def test_who_has_not_ended_keeps_it(site: XaSite, association: Association, occu
 
 @pytest.mark.rule("DTX-14")
 @pytest.mark.parametrize("state", sorted(UNDONE))
-def test_what_comes_too_late_goes_back_at_once(site: XaSite, state: State) -> None:
+def test_settlements_that_arrive_too_late_are_undone_immediately(site: XaSite, state: State) -> None:
     site.publish("q", b"1")
     branch = site.start()
     branch.state = state
@@ -50,5 +52,5 @@ def test_what_comes_too_late_goes_back_at_once(site: XaSite, state: State) -> No
 @pytest.mark.parametrize(
     ("age", "asked", "given"), [(0, 0, 0), (0, 7, 7), (5000, 0, 5), (5000, 7, 5), (5000, 3, 3), (10, 0, 1)]
 )
-def test_timeouts_within_bounds(site: XaSite, age: int, asked: int, given: int) -> None:
+def test_timeouts_are_limited(site: XaSite, age: int, asked: int, given: int) -> None:
     assert site.start(limits=Limits(age=age)).bounded(asked) == given

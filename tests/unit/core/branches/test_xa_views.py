@@ -1,4 +1,4 @@
-"""What operators see of branches."""
+"""The view of branches for operators."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from escrowmq.core.branches.xa import Tally
 from tests.unit.core.xa_site import X, XaSite
 
 
-def test_before_and_after_it_is_prepared() -> None:
+def test_a_branch_is_shown_before_and_after_prepare() -> None:
     site = XaSite()
     branch = site.worked(settle=2, publish=(b"a", b"bc"))
     branch.owner = "app"
@@ -25,7 +25,7 @@ def test_before_and_after_it_is_prepared() -> None:
     assert (found.owner, found.age, found.timeout) == ("app", 5, 60)
 
 
-def test_queues_that_are_gone_are_left_out() -> None:
+def test_deleted_queues_are_left_out() -> None:
     site = XaSite()
     site.prepared()
     site.broker.directory.delete_queue(site.q)

@@ -1,4 +1,4 @@
-"""Envelopes round-trip through the journal; entries know their place."""
+"""Entries: their number in the block, order and representation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
 
 
-def test_an_entry_knows_its_number_in_the_block() -> None:
+def test_an_entry_has_its_number_in_the_block() -> None:
     run = Run(Envelope("", "q"), first=100, time=0, lsn=7, index=3)
     assert [Entry(position, b"", run).start for position in (100, 101, 105)] == [3, 4, 8]
 

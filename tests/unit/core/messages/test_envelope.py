@@ -1,4 +1,4 @@
-"""Envelopes round-trip through the journal; entries know their place."""
+"""Envelopes are restored from the journal unchanged."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ FIELDS = ("exchange", "routing_key", "header", "protocol", "durable", "priority"
 
 
 @given(envelopes)
-def test_an_envelope_comes_back_as_it_was(envelope: Envelope) -> None:
+def test_an_encoded_envelope_is_decoded_unchanged(envelope: Envelope) -> None:
     read = Envelope.decode(envelope.encode())
     assert [getattr(read, name) for name in FIELDS] == [getattr(envelope, name) for name in FIELDS]
     assert read.encode() == envelope.encode()
 
 
-def test_bytes_of_an_envelope_are_a_format() -> None:
+def test_the_encoding_of_an_envelope_is_fixed() -> None:
     death = Death("q", "expired", 1, 2, "x", ("k", "c"), None)
     envelope = Envelope(
         "x", "k", b"\x00\x00", protocol=91, durable=True, priority=5, extra_keys=("c",), deaths=(death,)
@@ -64,10 +64,10 @@ def test_bytes_of_an_envelope_are_a_format() -> None:
     )
 
 
-def test_a_time_to_live_of_nothing_is_not_none() -> None:
+def test_a_time_to_live_of_zero_differs_from_none() -> None:
     assert Envelope.decode(Envelope("", "q", ttl=0).encode()).ttl == 0
     assert Envelope.decode(Envelope("", "q").encode()).ttl is None
 
 
-def test_text_that_is_no_unicode_survives() -> None:
+def test_text_that_is_not_valid_utf8_survives() -> None:
     assert Envelope.decode(Envelope("\udcff", "k\udc80").encode()).routing_key == "k\udc80"

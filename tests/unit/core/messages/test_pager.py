@@ -1,4 +1,4 @@
-"""Content comes back from the log as it was put there, however much is read ahead."""
+"""Content is read back from the log unchanged, for any size of read-ahead."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def append(site: Site, contents: list[bytes], envelope: Envelope = ENVELOPE) -> 
 
 @pytest.mark.parametrize("synced", [True, False])
 @pytest.mark.parametrize("ahead", [20, 64, 1000, 1 << 18])
-def test_blocks_are_read_wherever_they_lie(monkeypatch: pytest.MonkeyPatch, ahead: int, synced: bool) -> None:
+def test_blocks_are_read_at_any_address(monkeypatch: pytest.MonkeyPatch, ahead: int, synced: bool) -> None:
     monkeypatch.setattr(content, "READ_AHEAD", ahead)
     site = Site()
     written = [[b"%d-%d" % (n, i) * n for i in range(n % 4 + 1)] for n in range(100)]
@@ -45,7 +45,7 @@ def test_blocks_are_read_wherever_they_lie(monkeypatch: pytest.MonkeyPatch, ahea
         assert pager.load(Reference(1, 1, lsns[n], last)).contents == written[n][last:]
 
 
-def test_a_block_larger_than_what_is_read_ahead() -> None:
+def test_a_block_larger_than_the_read_ahead_is_read() -> None:
     site = Site()
     contents = [b"a" * 300_000, b"b" * 300_000]
     first, second = append(site, [b"small"]), append(site, contents)
@@ -57,7 +57,7 @@ def test_a_block_larger_than_what_is_read_ahead() -> None:
 
 
 class CountingLog:
-    """A journal that counts the bytes that are read ahead."""
+    """A journal that counts the bytes read ahead."""
 
     def __init__(self, site: Site) -> None:
         self._journal = site.journal
@@ -72,7 +72,7 @@ class CountingLog:
         return found
 
 
-def test_queues_that_are_loaded_in_turn_read_each_part_of_the_log_once() -> None:
+def test_queues_loaded_in_turn_read_each_part_of_the_log_once() -> None:
     site = Site()
     lsns = [append(site, [b"x" * 1000]) for _ in range(3000)]
     site.sync()
@@ -84,7 +84,7 @@ def test_queues_that_are_loaded_in_turn_read_each_part_of_the_log_once() -> None
     assert log.bytes < 3_000_000
 
 
-def test_blocks_that_lie_far_apart_are_not_read_with_all_between_them() -> None:
+def test_the_gap_between_distant_blocks_is_not_read() -> None:
     site = Site()
     lsns = [append(site, [b"x" * 1000]) for _ in range(3000)]
     site.sync()
@@ -95,7 +95,7 @@ def test_blocks_that_lie_far_apart_are_not_read_with_all_between_them() -> None:
     assert log.bytes <= 30 * 8192
 
 
-def test_a_bounded_part_of_the_log_is_kept() -> None:
+def test_the_cached_part_of_the_log_is_bounded() -> None:
     site = Site()
     lsns = [append(site, [b"x" * 100_000]) for _ in range(200)]
     site.sync()
@@ -126,7 +126,7 @@ def test_equal_envelopes_become_one_object() -> None:
     assert pager.load(Reference(1, 1, other, 0)).envelope.routing_key == "other"
 
 
-def test_so_many_envelopes_are_not_kept_for_ever() -> None:
+def test_the_cache_of_envelopes_is_bounded() -> None:
     site = Site()
     lsns = [append(site, [b"x"], Envelope("x", str(n))) for n in range(2000)]
     pager = LogPager(site.journal)
@@ -135,7 +135,7 @@ def test_so_many_envelopes_are_not_kept_for_ever() -> None:
     assert len(pager._envelopes) <= 1024
 
 
-def test_what_was_in_memory_alone_is_stored_as_transient() -> None:
+def test_content_that_was_only_in_memory_is_stored_as_transient() -> None:
     site = Site()
     run = Run(ENVELOPE, 10, 7)
     lsn = site.broker.engine.pager.store(run, [b"a", b"b"])

@@ -1,4 +1,4 @@
-"""Values in tables: names and sameness."""
+"""Values in tables: their type names and their equality."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from escrowmq.core.messages.values import canonical, canonical_table, is_integer
 
 
 class Short(int):
-    """A narrow integer of some protocol."""
+    """A narrow integer of a protocol."""
 
 
 class LongL(int):
-    """Another spelling of a wide one."""
+    """Another wide integer of a protocol."""
 
 
 class Float(float):
-    """Single precision."""
+    """A single-precision number of a protocol."""
 
 
 class Timestamp(int):
-    """Seconds."""
+    """A protocol's time in seconds."""
 
 
 class LongStr(bytes):
@@ -56,7 +56,7 @@ def test_types_have_rabbitmqs_names(value: object, name: str) -> None:
     ("value", "text"),
     [(True, "true"), (False, "false"), (None, "undefined"), (5, "5"), ("a", "a"), (b"a", "a"), (b"\xff", "\ufffd")],
 )
-def test_values_are_shown_as_rabbitmq_does(value: object, text: str) -> None:
+def test_values_are_shown_as_by_rabbitmq(value: object, text: str) -> None:
     assert shown(value) == text
 
 
@@ -72,7 +72,7 @@ def test_values_are_shown_as_rabbitmq_does(value: object, text: str) -> None:
         (None, None),
     ],
 )
-def test_same(one: object, other: object) -> None:
+def test_equal_values_have_the_same_canonical_form(one: object, other: object) -> None:
     assert canonical(one) == canonical(other)
     assert hash(canonical(one)) == hash(canonical(other))
 
@@ -94,7 +94,7 @@ def test_same(one: object, other: object) -> None:
         ([["a", 1]], {"a": 1}),
     ],
 )
-def test_different(one: object, other: object) -> None:
+def test_different_values_have_different_canonical_forms(one: object, other: object) -> None:
     assert canonical(one) != canonical(other)
 
 
@@ -102,7 +102,7 @@ def test_a_table_keeps_its_keys() -> None:
     assert canonical_table({"a": Short(1), "b": b"x"}) == {"a": 1, "b": "x"}
 
 
-def test_what_is_an_integer() -> None:
+def test_truth_values_and_times_are_not_integers() -> None:
     assert is_integer(1)
     assert is_integer(Short(1))
     assert not any(map(is_integer, (True, Timestamp(1), 1.0, "1", None)))

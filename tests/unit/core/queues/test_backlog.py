@@ -1,4 +1,4 @@
-"""A backlog is a list of messages; here it is compared with one."""
+"""Backlogs, compared with a list of messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from escrowmq.core.queues.backlog import Backlog
 from escrowmq.core.records.references import TRANSIENT, Range, Reference, ranges_of
 
 Message = tuple[int, int, int]
-"""Position, LSN of the block, number in it."""
+"""Position, LSN of the block, number in the block."""
 
 # Gap before the run, its length, LSN, first number in the block.
 runs = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 6), st.integers(1, 4), st.integers(0, 5)), max_size=12)
@@ -36,7 +36,7 @@ def check(backlog: Backlog, expected: list[Message]) -> None:
 
 
 @given(runs, st.lists(st.integers(1, 5)))
-def test_taking(plan: list[tuple[int, int, int, int]], steps: list[int]) -> None:
+def test_taking_returns_the_first_messages(plan: list[tuple[int, int, int, int]], steps: list[int]) -> None:
     backlog = build(plan)
     expected = messages(backlog)
     for most in steps:
@@ -50,7 +50,7 @@ def test_taking(plan: list[tuple[int, int, int, int]], steps: list[int]) -> None
 
 
 @given(runs, st.sets(st.integers(0, 50)), st.integers(0, 3))
-def test_removing(plan: list[tuple[int, int, int, int]], gone: set[int], taken: int) -> None:
+def test_removed_positions_are_absent(plan: list[tuple[int, int, int, int]], gone: set[int], taken: int) -> None:
     backlog = build(plan)
     for _ in range(min(taken, len(backlog))):
         backlog.take(1)
@@ -59,7 +59,7 @@ def test_removing(plan: list[tuple[int, int, int, int]], gone: set[int], taken: 
     check(backlog, expected)
 
 
-def test_removing_what_covers_everything() -> None:
+def test_a_range_that_covers_everything_removes_everything() -> None:
     backlog = build([(0, 3, 1, 0), (2, 3, 2, 0)])
     backlog.remove([Range(0, 100)])
     check(backlog, [])
@@ -68,7 +68,9 @@ def test_removing_what_covers_everything() -> None:
 
 
 @given(runs, st.dictionaries(st.integers(0, 50), st.tuples(st.integers(5, 6), st.integers(0, 60)), max_size=20))
-def test_moving(plan: list[tuple[int, int, int, int]], moved: dict[int, tuple[int, int]]) -> None:
+def test_moved_messages_have_their_new_addresses(
+    plan: list[tuple[int, int, int, int]], moved: dict[int, tuple[int, int]]
+) -> None:
     backlog = build(plan)
     expected = [(p, *moved.get(p, (lsn, index))) for p, lsn, index in messages(backlog)]
     backlog.move(moved)
@@ -76,8 +78,10 @@ def test_moving(plan: list[tuple[int, int, int, int]], moved: dict[int, tuple[in
 
 
 @given(runs, st.lists(st.integers(0, 50), unique=True), st.integers(0, 9))
-def test_moving_neighbours_together(plan: list[tuple[int, int, int, int]], positions: list[int], start: int) -> None:
-    """As a compaction does: what it copies lies side by side."""
+def test_neighbours_moved_together_become_one_reference(
+    plan: list[tuple[int, int, int, int]], positions: list[int], start: int
+) -> None:
+    """As in a compaction, which writes its copies one after the other."""
     backlog = build(plan)
     moved = {position: (9, start + i) for i, position in enumerate(sorted(positions))}
     expected = [(p, *moved.get(p, (lsn, index))) for p, lsn, index in messages(backlog)]
@@ -86,7 +90,7 @@ def test_moving_neighbours_together(plan: list[tuple[int, int, int, int]], posit
 
 
 @given(runs.filter(bool), st.integers(0, 80))
-def test_finding(plan: list[tuple[int, int, int, int]], position: int) -> None:
+def test_a_message_is_found_by_position(plan: list[tuple[int, int, int, int]], position: int) -> None:
     backlog = build(plan)
     found = backlog.find(position)
     assert found is not None
@@ -94,7 +98,7 @@ def test_finding(plan: list[tuple[int, int, int, int]], position: int) -> None:
     assert found == (before[-1] if before else backlog.begin)
 
 
-def test_an_empty_one() -> None:
+def test_an_empty_backlog() -> None:
     backlog = Backlog()
     assert not len(backlog)
     assert backlog.find(1) is None
@@ -105,7 +109,7 @@ def test_an_empty_one() -> None:
     check(backlog, [])
 
 
-def test_taking_does_not_keep_what_was_taken() -> None:
+def test_taken_references_are_freed() -> None:
     backlog = Backlog()
     for position in range(10_000):
         backlog.append(position, 1, 1, position)
@@ -117,7 +121,7 @@ def test_taking_does_not_keep_what_was_taken() -> None:
 
 
 @given(runs, st.integers(0, 3), st.integers(0, 12), st.integers(0, 12), st.integers(1, 5), st.integers(0, 5))
-def test_what_lies_in_a_part_of_the_log(
+def test_the_references_in_a_part_of_the_log_are_found(
     plan: list[tuple[int, int, int, int]], taken: int, begin: int, count: int, low: int, size: int
 ) -> None:
     backlog = build(plan)
@@ -130,8 +134,10 @@ def test_what_lies_in_a_part_of_the_log(
 
 
 @given(runs, st.integers(0, 3), st.data())
-def test_substituting(plan: list[tuple[int, int, int, int]], taken: int, data: st.DataObject) -> None:
-    """Any references are given new addresses, message by message or as they are."""
+def test_references_are_replaced_by_others_for_the_same_messages(
+    plan: list[tuple[int, int, int, int]], taken: int, data: st.DataObject
+) -> None:
+    """New addresses may divide references down to single messages."""
     backlog = build(plan)
     for _ in range(min(taken, len(backlog))):
         backlog.take(1)
@@ -166,7 +172,7 @@ def test_clearing_and_replacing() -> None:
     check(backlog, [(9, 1, 1)])
 
 
-def test_what_is_withdrawn_is_there_no_longer() -> None:
+def test_withdrawn_messages_are_absent() -> None:
     backlog = Backlog.of(Reference(1, 3, 1, 0), Reference(7, 2, 2, 0))
     backlog.take(1)
     taken = backlog.withdraw()
@@ -177,7 +183,7 @@ def test_what_is_withdrawn_is_there_no_longer() -> None:
     check(backlog, [(9, 1, 1)])
 
 
-def test_one_transient_reference_does_not_outlive_a_restart() -> None:
+def test_a_transient_reference_does_not_survive_a_restart() -> None:
     backlog = Backlog.of(Reference(1, 3, 1, 5), Reference(4, 3, 1, TRANSIENT - 1))
     assert backlog.lasts()
     backlog.append(7, 1, 2, TRANSIENT)

@@ -1,4 +1,4 @@
-"""A consumer's room, and the events that wake it."""
+"""The room of a consumer, and the events that wake it."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ def consumer(queue: Queue, credit: int, *, sink: Sink | None = None, window: Win
 
 
 class TestRoom:
-    def test_none_unless_credit_is_given(self, queue: Queue) -> None:
+    def test_there_is_no_room_without_credit(self, queue: Queue) -> None:
         assert Consumer(queue, Sink()).room() == 0
         assert not Consumer(queue, Sink()).ready()
 
-    def test_unlimited(self, queue: Queue) -> None:
+    def test_unlimited_credit_is_unlimited_room(self, queue: Queue) -> None:
         assert consumer(queue, UNLIMITED).room() == UNLIMITED
 
-    def test_it_is_spent_and_comes_back(self, queue: Queue) -> None:
+    def test_room_is_spent_and_restored(self, queue: Queue) -> None:
         one = consumer(queue, 5)
         one.spend(3)
         assert one.room() == 2
         one.settled(2)
         assert one.room() == 4
 
-    def test_the_smaller_of_its_own_and_the_windows(self, queue: Queue) -> None:
+    def test_room_is_the_smaller_of_credit_and_window(self, queue: Queue) -> None:
         window = Window(4)
         one, two = (consumer(queue, 3, window=window) for _ in range(2))
         one.spend(3)
@@ -44,7 +44,7 @@ class TestRoom:
         one.settled(3)
         assert (one.room(), two.room()) == (3, 2)
 
-    def test_nothing_is_for_a_queues_getter(self, queue: Queue) -> None:
+    def test_the_getter_of_a_queue_needs_no_room(self, queue: Queue) -> None:
         assert queue.getter.room() == 0
         assert not queue.getter.ready()
         queue.getter.settled(3)
@@ -62,14 +62,14 @@ class TestDetach:
 
 
 class TestReady:
-    def test_a_receiver_that_takes_no_more_is_told_who_waits(self, queue: Queue) -> None:
+    def test_a_full_receiver_is_told_which_consumer_waits(self, queue: Queue) -> None:
         sink = Sink()
         sink.writable = False
         one = consumer(queue, 1, sink=sink)
         assert not one.ready()
         assert sink.waiting == [one]
 
-    def test_one_without_credit_waits_for_nobody(self, queue: Queue) -> None:
+    def test_a_consumer_without_credit_waits_for_no_receiver(self, queue: Queue) -> None:
         sink = Sink()
         sink.writable = False
         window = Window(1)
@@ -77,7 +77,7 @@ class TestReady:
         assert not sink.waiting
         assert not window.waiting
 
-    def test_one_without_a_share_of_the_window_waits_for_it(self, queue: Queue) -> None:
+    def test_a_consumer_without_a_share_of_the_window_waits_for_the_window(self, queue: Queue) -> None:
         window = Window(1)
         one, two = (consumer(queue, 3, window=window) for _ in range(2))
         assert one.ready()
@@ -86,7 +86,7 @@ class TestReady:
         assert list(window.waiting) == [two]
 
 
-def test_one_that_has_gone_is_not_woken() -> None:
+def test_a_cancelled_consumer_is_not_woken() -> None:
     site = Site()
     queue = site.queue()
     one, _ = site.consume(queue)

@@ -51,13 +51,13 @@ def test_each_event_in_each_mode(event: str, by: Replenishment, left: int) -> No
 
 
 @pytest.mark.parametrize("by", Replenishment)
-def test_credit_is_zero_unless_it_is_given(by: Replenishment) -> None:
+def test_credit_is_zero_by_default(by: Replenishment) -> None:
     assert Credit(by=by).left == 0
 
 
 @pytest.mark.parametrize("end", ["allowed", "cancelled"])
 @pytest.mark.parametrize(("by", "back"), [(SETTLEMENT, "settled"), (COMPLETION, "completed")])
-def test_deliveries_from_before_give_nothing_back(end: str, by: Replenishment, back: str) -> None:
+def test_deliveries_from_before_a_reset_restore_no_credit(end: str, by: Replenishment, back: str) -> None:
     credit = Credit(10, by)
     credit.spend(3)
     EVENTS[end](credit)
@@ -66,14 +66,14 @@ def test_deliveries_from_before_give_nothing_back(end: str, by: Replenishment, b
     assert credit.left == before
 
 
-def test_cancelling_tells_how_much_was_left() -> None:
+def test_cancelling_returns_the_remaining_credit() -> None:
     credit = Credit(10, RECEIVER)
     credit.spend(3)
     assert credit.cancel() == 7
 
 
 @given(st.sampled_from(Replenishment), st.lists(st.tuples(st.sampled_from(["spend", *EVENTS]), st.integers(1, 4))))
-def test_no_more_comes_back_than_was_spent(by: Replenishment, steps: list[tuple[str, int]]) -> None:
+def test_no_more_credit_is_restored_than_was_spent(by: Replenishment, steps: list[tuple[str, int]]) -> None:
     credit = Credit(5, by)
     total = 5
     for event, count in steps:
@@ -86,11 +86,11 @@ def test_no_more_comes_back_than_was_spent(by: Replenishment, steps: list[tuple[
 
 
 class TestConsumers:
-    """What a consumer with each kind of credit gets from a queue of five messages."""
+    """The deliveries from a queue of five messages, for each mode of credit."""
 
     @pytest.mark.parametrize("auto_settle", [False, True])
     @pytest.mark.parametrize("by", Replenishment)
-    def test_zero_is_nothing(self, by: Replenishment, auto_settle: bool) -> None:
+    def test_zero_credit_delivers_nothing(self, by: Replenishment, auto_settle: bool) -> None:
         site = Site()
         queue = site.queue()
         _, sink = site.consume(queue, credit=0, by=by, auto_settle=auto_settle)
@@ -103,7 +103,7 @@ class TestConsumers:
         ("by", "auto_settle", "delivered"),
         [
             (SETTLEMENT, False, 2),
-            (SETTLEMENT, True, 5),  # settled as they are handed over, so the credit is back at once
+            (SETTLEMENT, True, 5),  # settled when delivered, so the credit is restored immediately
             (COMPLETION, False, 2),
             (COMPLETION, True, 2),
             (RECEIVER, False, 2),
@@ -122,7 +122,9 @@ class TestConsumers:
         ("by", "settled", "completed", "granted"),
         [(SETTLEMENT, 3, 3, 4), (COMPLETION, 2, 3, 4), (RECEIVER, 2, 2, 3)],
     )
-    def test_it_comes_back_by_one_event(self, by: Replenishment, settled: int, completed: int, granted: int) -> None:
+    def test_credit_is_restored_by_one_kind_of_event_only(
+        self, by: Replenishment, settled: int, completed: int, granted: int
+    ) -> None:
         site = Site()
         queue = site.queue()
         consumer, sink = site.consume(queue, credit=2, by=by)
@@ -140,7 +142,7 @@ class TestConsumers:
         found.append(len(sink.got))
         assert found == [settled, completed, granted]
 
-    def test_allowing_replaces_what_was_granted(self) -> None:
+    def test_a_new_grant_replaces_the_previous_one(self) -> None:
         site = Site()
         queue = site.queue()
         consumer, sink = site.consume(queue, credit=100, by=RECEIVER)
@@ -164,7 +166,7 @@ class TestConsumers:
 
 class TestDraining:
     @pytest.mark.parametrize("by", Replenishment)
-    def test_the_receiver_is_told_once_when_the_queue_is_empty(self, by: Replenishment) -> None:
+    def test_the_receiver_is_told_once_that_the_queue_is_empty(self, by: Replenishment) -> None:
         site = Site()
         queue = site.queue()
         consumer, sink = site.consume(queue, credit=5, by=by)
@@ -181,7 +183,7 @@ class TestDraining:
         assert sink.drains == [(consumer, 2)]
         assert consumer.room() == 0
 
-    def test_credit_that_is_used_up_ends_it(self) -> None:
+    def test_a_drain_ends_when_the_credit_is_used_up(self) -> None:
         site = Site()
         consumer, sink = site.consume(site.queue(), credit=2, by=RECEIVER)
         site.publish("q", b"a", b"b", b"c")
@@ -190,7 +192,7 @@ class TestDraining:
         assert sink.contents == [b"a", b"b"]
         assert sink.drains == [(consumer, 0)]
 
-    def test_without_credit_it_ends_at_once(self) -> None:
+    def test_a_drain_without_credit_ends_immediately(self) -> None:
         site = Site()
         consumer, sink = site.consume(site.queue(), credit=0)
         site.publish("q", b"a")
@@ -198,7 +200,7 @@ class TestDraining:
         site.turn()
         assert sink.drains == [(consumer, 0)]
 
-    def test_a_receiver_that_takes_no_more_is_waited_for(self) -> None:
+    def test_a_drain_waits_for_a_full_receiver(self) -> None:
         site = Site()
         sink = site.consume(site.queue(), credit=5, by=RECEIVER)[1]
         sink.writable = False
@@ -214,7 +216,7 @@ class TestDraining:
         assert sink.contents == [b"a"]
         assert sink.drains == [(consumer, 4)]
 
-    def test_a_consumer_that_is_not_the_active_one_could_have_nothing(self) -> None:
+    def test_a_drain_of_an_inactive_consumer_ends_immediately(self) -> None:
         site = Site()
         queue = site.queue(arguments={"x-single-active-consumer": True})
         site.consume(queue, credit=0)
@@ -225,7 +227,7 @@ class TestDraining:
         assert sink.drains == [(second, 3)]
 
     @pytest.mark.parametrize("how", ["allow", "stop", "unsubscribe"])
-    def test_it_can_be_given_up(self, how: str) -> None:
+    def test_a_drain_can_be_abandoned(self, how: str) -> None:
         site = Site()
         consumer, sink = site.consume(site.queue(), credit=5, by=RECEIVER)
         consumer.drain()
@@ -239,7 +241,7 @@ class TestDraining:
         site.turn()
         assert sink.drains == []
 
-    def test_on_a_stream_it_ends_when_everything_is_read(self) -> None:
+    def test_a_drain_on_a_stream_ends_at_the_end_of_the_stream(self) -> None:
         site = Site()
         queue = site.queue("s", {"x-queue-type": "stream"})
         consumer, sink = site.consume(queue, credit=3, by=RECEIVER)
@@ -252,7 +254,7 @@ class TestDraining:
 
 class TestWindow:
     @given(st.lists(st.integers(0, 9), max_size=6), st.integers(0, 20))
-    def test_one_that_changes_keeps_what_is_in_use(self, limits: list[int], used: int) -> None:
+    def test_a_changed_limit_keeps_the_used_part(self, limits: list[int], used: int) -> None:
         window = Window(20)
         window.credit -= used
         for limit in limits:
@@ -260,7 +262,7 @@ class TestWindow:
             assert window.credit == (limit or UNLIMITED) - used
             assert window.limit == limit
 
-    def test_what_one_gives_back_is_for_the_others_first(self) -> None:
+    def test_returned_credit_goes_to_waiting_consumers_first(self) -> None:
         site = Site()
         window = Window(1)
         sinks = [site.consume(site.queue(name), window=window)[1] for name in "abc"]
@@ -276,8 +278,8 @@ class TestWindow:
             site.broker.engine.settle(consumer, [entry], Disposition.ACCEPTED)
         assert order == [b"a", b"b", b"c"] * 3
 
-    def test_what_one_cannot_use_is_passed_on(self) -> None:
-        """Consumers of a queue that another consumer has emptied meanwhile are offered the window in vain."""
+    def test_credit_that_one_consumer_cannot_use_goes_to_the_next(self) -> None:
+        """The window is offered in vain to consumers of a queue that another consumer has emptied meanwhile."""
         site = Site()
         window = Window(1)
         one, two = site.queue("one"), site.queue("two")
@@ -295,7 +297,7 @@ class TestWindow:
         site.turn()
         assert rest.contents == [b"y"]
 
-    def test_a_larger_limit_serves_those_that_wait(self) -> None:
+    def test_a_larger_limit_wakes_waiting_consumers(self) -> None:
         site = Site()
         window = Window(1)
         _, sink = site.consume(site.queue(), window=window)
@@ -307,7 +309,7 @@ class TestWindow:
             assert len(sink.got) == expected
         assert window.credit == UNLIMITED - 5
 
-    def test_a_consumer_that_goes_waits_no_longer(self) -> None:
+    def test_a_cancelled_consumer_no_longer_waits(self) -> None:
         site = Site()
         window = Window(1)
         consumers = [site.consume(site.queue(name), window=window)[0] for name in "ab"]

@@ -1,4 +1,4 @@
-"""What a message that leaves a queue unprocessed becomes, and when it goes in circles."""
+"""Dead-lettering: the envelope of the dead letter, and the detection of cycles."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ def death(name: str, reason: str = "expired") -> Death:
 
 
 class TestEnvelope:
-    def test_it_goes_to_the_exchange_with_its_history(self) -> None:
+    def test_a_dead_letter_goes_to_the_exchange_with_its_history(self) -> None:
         before = Envelope("x", "k", b"header", protocol=91, durable=True, priority=3, ttl=50, extra_keys=("cc",))
         dead = dead_envelope(before, queue(), Outcome.EXPIRED, 1234)
         assert (dead.exchange, dead.routing_key, dead.extra_keys) == ("dlx", "k", ("cc",))
         assert (dead.header, dead.protocol, dead.durable, dead.priority) == (b"header", 91, True, 3)
-        assert dead.ttl is None, "else it would expire again at once"
+        assert dead.ttl is None, "otherwise it would expire again immediately"
         assert dead.deaths == (Death("q", "expired", 1, 1234, "x", ("k", "cc"), 50),)
 
-    def test_another_routing_key_takes_the_place_of_all(self) -> None:
+    def test_a_dead_letter_routing_key_replaces_all_keys(self) -> None:
         dead = dead_envelope(Envelope("x", "k", extra_keys=("cc",)), queue(routing_key="other"), Outcome.REJECTED, 1)
         assert (dead.routing_key, dead.extra_keys) == ("other", ())
         assert dead.deaths[0].routing_keys == ("k", "cc")
 
-    def test_an_empty_routing_key_is_one(self) -> None:
+    def test_an_empty_dead_letter_routing_key_is_used(self) -> None:
         assert dead_envelope(Envelope("x", "k"), queue(routing_key=""), Outcome.REJECTED, 1).routing_key == ""
 
-    def test_the_same_death_again_is_counted_and_comes_first(self) -> None:
+    def test_a_repeated_death_is_counted_and_listed_first(self) -> None:
         one, two = queue("one"), queue("two")
         envelope = Envelope("x", "k")
         for dying_in, now in ((one, 1), (two, 2), (one, 3)):
@@ -62,7 +62,7 @@ class TestEnvelope:
             Death("two", "rejected", 1, 2, "dlx", ("k",), None),
         )
 
-    def test_another_reason_is_another_death(self) -> None:
+    def test_another_reason_is_listed_separately(self) -> None:
         envelope = dead_envelope(Envelope("x", "k"), queue(), Outcome.REJECTED, 1)
         envelope = dead_envelope(envelope, queue(), Outcome.EXPIRED, 2)
         assert [(d.queue, d.reason, d.times) for d in envelope.deaths] == [("q", "expired", 1), ("q", "rejected", 1)]
@@ -83,12 +83,12 @@ class TestEnvelope:
         ([("a", "delivery_limit")], "a", True),
     ],
 )
-def test_a_circle_is_one_in_which_nobody_rejected(history: list[tuple[str, str]], target: str, expected: bool) -> None:
+def test_only_a_cycle_without_a_reject_is_stopped(history: list[tuple[str, str]], target: str, expected: bool) -> None:
     assert circular(tuple(death(*line) for line in history), target) is expected
 
 
 class TestLeaving:
-    def test_rejected(self, site: Site) -> None:
+    def test_a_rejected_message_is_dead_lettered(self, site: Site) -> None:
         queue, _ = dead_lettering(site)
         site.publish("q", b"a", b"b")
         consumer, entries = taken(site, queue)
@@ -99,7 +99,7 @@ class TestLeaving:
             assert (running.contents(), running.contents("dead")) == ([], [b"a", b"b"])
         assert site.live() == 2
 
-    def test_leaving_and_coming_are_one_record(self, site: Site) -> None:
+    def test_leaving_one_queue_and_entering_another_are_one_record(self, site: Site) -> None:
         queue, _ = dead_lettering(site)
         site.publish("q", b"a")
         consumer, entries = taken(site, queue)
@@ -108,8 +108,10 @@ class TestLeaving:
         assert len(site.records(Kind.COMMIT)) == 1
         assert site.records(Kind.SETTLE) == []
 
-    def test_expired_without_end(self, site: Site) -> None:
-        """Around two queues, in order, and dropped where the circle would close without a reject."""
+    def test_messages_that_expire_in_a_cycle_are_dropped(self, site: Site) -> None:
+        """Two queues dead-letter to each other: order is kept, and a message is dropped at the end of a cycle without a
+        reject.
+        """
         site.queue("a", {"x-message-ttl": 10, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "b"})
         site.queue("b", {"x-message-ttl": 10, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "a"})
         site.publish("a", b"1", b"2")
@@ -127,9 +129,9 @@ class TestLeaving:
         consumer, entries = taken(site, queue)
         site.broker.engine.settle(consumer, entries, Disposition.REJECTED)
         site.turn()
-        assert site.contents() == [b"3"], "a reject is somebody's will"
+        assert site.contents() == [b"3"], "a reject is a decision of the client"
 
-    def test_an_exchange_that_is_not_there(self, site: Site) -> None:
+    def test_a_missing_dead_letter_exchange_drops_the_message(self, site: Site) -> None:
         queue = site.queue("q", {"x-dead-letter-exchange": "nowhere"})
         site.publish("q", b"a")
         consumer, entries = taken(site, queue)
@@ -138,7 +140,7 @@ class TestLeaving:
         assert site.live() == 0
         assert site.restart().contents() == []
 
-    def test_by_headers_in_the_content_of_another_protocol(self, site: Site) -> None:
+    def test_headers_in_the_content_of_another_protocol_are_routed(self, site: Site) -> None:
         site.broker.directory.declare_exchange(site.vhost, "h", "headers", durable=True)
         site.queue("dead")
         site.broker.directory.bind_queue(site.vhost, "h", "dead", "", {"x-match": "all", "a": 1})
@@ -149,9 +151,11 @@ class TestLeaving:
         assert site.contents("dead") == [b"a"]
 
     @pytest.mark.parametrize("how", ["settled", "expired"])
-    def test_of_many_at_once_no_record_is_large(self, site: Site, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """However many are rejected at once or have expired while the broker was down: a record has a longest length,
-        and one that is too long would end the broker, again after each restart.
+    def test_many_dead_letters_at_once_are_divided_into_records(
+        self, site: Site, how: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Any number of messages can be rejected at once, or have expired while the broker was down. The length of a
+        record is limited, and a longer one would stop the broker, after each restart again.
         """
         monkeypatch.setattr(engine_module, "DEAD_LETTER_BYTES", 10_000)
         monkeypatch.setattr(queue_module, "EXPIRY_BYTES", 30_000)
@@ -173,7 +177,7 @@ class TestLeaving:
             assert (running.contents(), running.contents("dead")) == ([], contents)
 
     @pytest.mark.parametrize(("bound", "value"), [("DEAD_LETTER_BYTES", 10_000), ("DEAD_LETTER_COUNT", 7)])
-    def test_headers_and_number_count_for_the_length_of_a_record_too(
+    def test_headers_and_the_number_of_messages_count_for_the_length_of_a_record(
         self, site: Site, bound: str, value: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(engine_module, bound, value)
@@ -185,8 +189,8 @@ class TestLeaving:
         assert max(map(len, site.records(Kind.COMMIT))) < 13_000
         assert dead.ready == 30
 
-    def test_a_full_queue_does_not_refuse_it(self, site: Site) -> None:
-        """There is nobody to tell; RabbitMQ drops it then."""
+    def test_a_full_queue_does_not_refuse_a_dead_letter(self, site: Site) -> None:
+        """No publisher could be told; RabbitMQ drops such a message."""
         site.queue("dead", {"x-max-length": 1, "x-overflow": "reject-publish"})
         queue = site.queue("q", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
         site.publish("q", b"a", b"b", b"c")
@@ -196,7 +200,7 @@ class TestLeaving:
         assert site.contents("dead") == site.restart().contents("dead") == [b"a", b"b", b"c"]
         assert site.publish("dead", b"d").refused == (0,)
 
-    def test_to_a_replicated_queue_it_becomes_durable(self, site: Site) -> None:
+    def test_a_dead_letter_to_a_replicated_queue_becomes_durable(self, site: Site) -> None:
         site.queue("dead", {"x-queue-type": "quorum"})
         site.queue("q", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead", "x-message-ttl": 1})
         site.publish("q", b"a", durable=False)

@@ -1,4 +1,4 @@
-"""Deliveries in the log: only if asked for, in order, before what became of them."""
+"""Deliveries in the log: only if configured, in order, and before the settlements."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tests.unit.core.site import Sink, Site
 
 
 def told(site: Site) -> list[tuple[int, list[Part]]]:
-    """What the log says: queue and parts of each record of deliveries."""
+    """Return queue and parts of each record of deliveries in the log."""
     site.sync()
     delivered = map(decode_deliveries, site.records(Kind.DELIVERIES))
     return [(record.queue, record.parts) for record in delivered]
 
 
-def test_nothing_is_told_unless_asked_for() -> None:
+def test_deliveries_are_not_logged_by_default() -> None:
     site = Site()
     queue = site.queue("q")
     site.publish("q", b"a", durable=True)
@@ -25,7 +25,7 @@ def test_nothing_is_told_unless_asked_for() -> None:
     assert told(site) == []
 
 
-def test_what_is_delivered_is_told_once_and_what_comes_again_is_marked() -> None:
+def test_each_delivery_is_logged_once_and_redeliveries_are_marked() -> None:
     site = Site()
     site.broker.engine.record_deliveries()
     queue = site.queue("q")
@@ -42,7 +42,7 @@ def test_what_is_delivered_is_told_once_and_what_comes_again_is_marked() -> None
     ]
 
 
-def test_a_message_that_a_restart_would_lose_is_not_told_of() -> None:
+def test_deliveries_of_transient_messages_are_not_logged() -> None:
     site = Site()
     site.broker.engine.record_deliveries()
     queue = site.queue("q")
@@ -53,7 +53,7 @@ def test_a_message_that_a_restart_would_lose_is_not_told_of() -> None:
     assert told(site) == [(queue.ident, [Part("c", SETTLED, [Range(1, 1)])])]
 
 
-def test_a_delivery_stands_before_what_became_of_it() -> None:
+def test_a_delivery_is_logged_before_its_settlement() -> None:
     site = Site()
     site.broker.engine.record_deliveries()
     queue = site.queue("q", {"x-dead-letter-exchange": ""})

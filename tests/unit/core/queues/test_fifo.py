@@ -1,4 +1,6 @@
-"""Disciplines against a sorted list, with so little memory that almost everything is paged."""
+"""The first-in-first-out discipline, compared with a sorted list, with a memory limit that pages out almost
+everything.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ def fifo(site: Site, limit: int = 1 << 20) -> Fifo:
 
 
 def loaded_in_parts(order: Discipline, most: int) -> list[Entry]:
-    """What is in memory, a few at a time."""
+    """Return the entries in memory, loaded in parts."""
     found: list[Entry] = []
     while part := order.loaded(len(found), most):
         assert len(part) <= most
@@ -33,7 +35,7 @@ def loaded_in_parts(order: Discipline, most: int) -> list[Entry]:
 
 
 class FifoMachine(RuleBasedStateMachine):
-    """A Fifo and what it should hold; entries that were taken may come back in any order."""
+    """A Fifo and its expected content. Entries that were taken may be put back in any order."""
 
     limit = 3 * (ENTRY_COST + 2)
 
@@ -89,7 +91,7 @@ class FifoMachine(RuleBasedStateMachine):
         assert self.fifo.resident == 0
 
     @invariant()
-    def holds_what_it_should(self) -> None:
+    def has_the_expected_content(self) -> None:
         assert len(self.fifo) == len(self.inside)
         held = sorted(r.first + i for r in self.fifo.references() for i in range(r.length))
         assert held == sorted(p for p, _ in self.inside)
@@ -109,7 +111,7 @@ TestFifo.settings = settings(stateful_step_count=40)
 
 @pytest.mark.rule("ORD-5")
 @pytest.mark.parametrize("limit", [0, 1, 2, ENTRY_COST, 10 * ENTRY_COST, 1 << 20])
-def test_any_limit_of_memory_gives_the_same_order(limit: int) -> None:
+def test_the_order_is_the_same_for_any_memory_limit(limit: int) -> None:
     site = Site()
     order = fifo(site, limit)
     for i in range(100):
@@ -138,7 +140,7 @@ def test_memory_is_bounded() -> None:
         assert order.resident <= limit
 
 
-def test_long_headers_count_for_memory() -> None:
+def test_long_headers_count_as_memory() -> None:
     site = Site()
     limit = 1 << 20
     order = fifo(site, limit)
@@ -159,7 +161,7 @@ def test_one_long_header_of_many_messages_counts_once() -> None:
     assert len(list(order.in_memory())) == 100
 
 
-def test_what_recovery_knows_of_deliveries_is_told_when_it_is_read() -> None:
+def test_delivery_counts_from_recovery_are_set_when_entries_are_loaded() -> None:
     site = Site()
     order = fifo(site)
     lsn = site.broker.engine.pager.store(Run(Envelope("", "q"), 1, 5), [b"a", b"b", b"c", b"d"])
@@ -175,7 +177,7 @@ def test_what_recovery_knows_of_deliveries_is_told_when_it_is_read() -> None:
 
 
 @pytest.mark.parametrize(("size", "most"), [(0, FILL_RUNS), (FILL_BYTES // 4, 4), (2 * FILL_BYTES, 1)])
-def test_little_is_loaded_at_one_time(size: int, most: int) -> None:
+def test_one_fill_loads_a_bounded_number_of_bytes(size: int, most: int) -> None:
     site = Site()
     order = fifo(site, 16 << 20)
     for position in range(1, 2 * FILL_RUNS if size == 0 else 10):

@@ -1,4 +1,4 @@
-"""Outcomes: their numbers are a format, their names are RabbitMQ's."""
+"""Outcomes: their numbers are part of the journal's format, and their names are RabbitMQ's."""
 
 from __future__ import annotations
 

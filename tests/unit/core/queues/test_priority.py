@@ -1,4 +1,4 @@
-"""Disciplines against a sorted list, with so little memory that almost everything is paged."""
+"""The priority discipline, compared with a sorted list, with a memory limit that pages out almost everything."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def fifo(site: Site, limit: int = 1 << 20) -> Fifo:
 
 
 def loaded_in_parts(order: Discipline, most: int) -> list[Entry]:
-    """What is in memory, a few at a time."""
+    """Return the entries in memory, loaded in parts."""
     found: list[Entry] = []
     while part := order.loaded(len(found), most):
         assert len(part) <= most
@@ -42,7 +42,7 @@ class TestPriority:
         st.sampled_from([0, 2 * ENTRY_COST, 1 << 20]),
         st.integers(1, 5),
     )
-    def test_the_highest_first_and_in_order_within_each(
+    def test_higher_priorities_come_first_and_each_priority_is_in_order(
         self, plan: list[tuple[int, int]], limit: int, most: int
     ) -> None:
         site = Site()
@@ -71,7 +71,7 @@ class TestPriority:
             again += order.take(most)
         assert [entry.position for entry in again] == [position for _, position in expected]
 
-    def test_clearing_names_everything(self) -> None:
+    def test_clearing_returns_everything(self) -> None:
         site = Site()
         order = self.make(site, 3)
         for position in range(1, 10):

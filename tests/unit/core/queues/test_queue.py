@@ -1,4 +1,4 @@
-"""Queues: positions, limits, times, who gets what."""
+"""Queues: positions, limits, expiry, and the distribution among consumers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def numbered(count: int, first: int = 0) -> list[bytes]:
 
 
 class TestPositions:
-    def test_they_grow_by_one_and_are_never_reused(self, site: Site) -> None:
+    def test_positions_grow_by_one_and_are_never_reused(self, site: Site) -> None:
         queue = site.queue()
         site.publish("q", *numbered(3))
         assert [position for position, _, _ in site.ready(queue)] == [1, 2, 3]
@@ -33,7 +33,7 @@ class TestPositions:
         assert site.ready(queue) == [(4, b"x", False)]
 
     @pytest.mark.rule("ORD-2")
-    def test_what_comes_back_goes_to_its_place_and_is_marked(self, site: Site) -> None:
+    def test_a_requeued_message_returns_to_its_position_and_is_marked(self, site: Site) -> None:
         queue = site.queue()
         consumer, sink = site.consume(queue, credit=3)
         site.publish("q", *numbered(5))
@@ -69,7 +69,7 @@ class TestPositions:
 
 class TestExclusive:
     @pytest.mark.rule("EXC-2")
-    def test_only_its_owner_may_touch_it(self, site: Site) -> None:
+    def test_only_the_owner_may_use_an_exclusive_queue(self, site: Site) -> None:
         owner = Session("owner")
         queue = site.queue(exclusive=True, session=owner)
         queue.check_access(owner)
@@ -82,7 +82,7 @@ class TestExclusive:
             )
 
     @pytest.mark.rule("EXC-3")
-    def test_it_is_transient_whatever_is_asked(self, site: Site) -> None:
+    def test_an_exclusive_queue_is_always_transient(self, site: Site) -> None:
         before = site.journal.end_lsn
         owner = Session("owner")
         queue = site.queue(exclusive=True, durable=True, session=owner)
@@ -94,7 +94,7 @@ class TestExclusive:
 
 
 class TestLengthLimit:
-    def test_the_oldest_go(self, site: Site) -> None:
+    def test_the_oldest_messages_are_dropped(self, site: Site) -> None:
         queue = site.queue(arguments={"x-max-length": 3})
         site.publish("q", *numbered(5))
         site.turn()
@@ -102,28 +102,28 @@ class TestLengthLimit:
         assert queue.bytes == 3
         assert site.live() == 3
 
-    def test_in_bytes(self, site: Site) -> None:
+    def test_the_length_can_be_limited_in_bytes(self, site: Site) -> None:
         queue = site.queue(arguments={"x-max-length-bytes": 10})
         site.publish("q", b"aaaa", b"bbbb", b"cccc", b"dddddddddddd", b"e")
         site.turn()
         assert site.contents() == [b"e"]
         assert queue.bytes == 1
 
-    def test_one_too_large_for_the_limit_does_not_stay(self, site: Site) -> None:
+    def test_a_message_larger_than_the_limit_is_dropped(self, site: Site) -> None:
         queue = site.queue(arguments={"x-max-length-bytes": 3})
         site.publish("q", b"aaaa")
         site.turn()
         assert site.contents() == []
         assert queue.bytes == 0
 
-    def test_nothing_may_wait(self, site: Site) -> None:
+    def test_a_limit_of_zero_keeps_nothing(self, site: Site) -> None:
         queue = site.queue(arguments={"x-max-length": 0})
         site.publish("q", b"lost")
         site.turn()
         assert queue.ready == 0
         assert site.live() == 0
 
-    def test_what_a_consumer_can_have_at_once_is_not_dropped(self, site: Site) -> None:
+    def test_messages_with_a_waiting_consumer_are_not_dropped(self, site: Site) -> None:
         queue = site.queue(arguments={"x-max-length": 1})
         _, sink = site.consume(queue, credit=3)
         site.publish("q", *numbered(5))
@@ -131,7 +131,7 @@ class TestLengthLimit:
         assert sink.contents == numbered(3)
         assert site.contents() == [b"4"]
 
-    def test_it_holds_whenever_somebody_looks(self, site: Site) -> None:
+    def test_the_limit_holds_whenever_the_queue_is_inspected(self, site: Site) -> None:
         queue = site.queue(arguments={"x-max-length": 1})
         site.publish("q", *numbered(3))
         entry = site.broker.engine.get(queue, auto_settle=True)
@@ -142,7 +142,7 @@ class TestLengthLimit:
         site.publish("q", *numbered(3))
         assert site.broker.directory.purge(queue) == 1
 
-    def test_deliveries_do_not_count_until_they_come_back(self, site: Site) -> None:
+    def test_unacknowledged_messages_count_only_after_they_are_requeued(self, site: Site) -> None:
         queue = site.queue(arguments={"x-max-length": 2})
         consumer, sink = site.consume(queue, credit=2)
         site.publish("q", *numbered(4))
@@ -154,7 +154,7 @@ class TestLengthLimit:
         assert site.contents() == [b"2", b"3"]
         assert site.live() == 2
 
-    def test_bytes_are_counted_through_everything(self, site: Site) -> None:
+    def test_bytes_are_counted_through_all_operations(self, site: Site) -> None:
         queue = site.queue(arguments={"x-max-length-bytes": 1000})
         site.publish("q", *[b"x" * 10] * 10)
         consumer, sink = site.consume(queue, credit=4)
@@ -166,21 +166,21 @@ class TestLengthLimit:
         site.broker.directory.purge(queue)
         assert queue.bytes == 0
         site.turn()
-        assert site.restart().vhost.queue("q").bytes == 30, "the three that a client holds"
+        assert site.restart().vhost.queue("q").bytes == 30, "the three unacknowledged messages"
 
-    def test_refusing(self, site: Site) -> None:
+    def test_a_full_queue_can_refuse_publishes(self, site: Site) -> None:
         queue = site.queue(arguments={"x-max-length": 2, "x-overflow": "reject-publish"})
         assert site.publish("q", *numbered(4)).refused == (2, 3)
         assert site.contents() == [b"0", b"1"]
         assert queue.accepts(0, 0)
         assert not queue.accepts(1, 0)
 
-    def test_refusing_bytes(self, site: Site) -> None:
+    def test_a_queue_full_by_bytes_can_refuse_publishes(self, site: Site) -> None:
         site.queue(arguments={"x-max-length-bytes": 5, "x-overflow": "reject-publish"})
         assert site.publish("q", b"aaa", b"bbb", b"cc", b"").refused == (1,)
         assert site.contents() == [b"aaa", b"cc", b""]
 
-    def test_a_queue_that_refuses_gives_to_its_consumers_first(self, site: Site) -> None:
+    def test_a_refusing_queue_delivers_to_consumers_first(self, site: Site) -> None:
         queue = site.queue(arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
         _, sink = site.consume(queue, credit=2)
         assert site.publish("q", *numbered(5)).refused == (3, 4)
@@ -190,7 +190,7 @@ class TestLengthLimit:
 
 
 class TestTimeToLive:
-    def test_of_the_queue(self, site: Site) -> None:
+    def test_the_queues_time_to_live_expires_messages(self, site: Site) -> None:
         queue = site.queue(arguments={"x-message-ttl": 100})
         site.publish("q", b"a")
         site.after(100)
@@ -199,7 +199,7 @@ class TestTimeToLive:
         assert queue.ready == 0
         assert site.live() == 0
 
-    def test_the_shorter_one_counts(self, site: Site) -> None:
+    def test_the_shorter_time_to_live_applies(self, site: Site) -> None:
         queue = site.queue(arguments={"x-message-ttl": 100})
         site.publish("q", b"short", ttl=50)
         site.publish("q", b"long", ttl=500)
@@ -208,19 +208,19 @@ class TestTimeToLive:
         site.after(50)
         assert queue.ready == 0
 
-    def test_of_a_message(self, site: Site) -> None:
+    def test_a_messages_time_to_live_expires_it(self, site: Site) -> None:
         queue = site.queue()
         site.publish("q", b"stays")
         site.publish("q", b"goes", ttl=10)
         site.after(1000)
-        assert queue.ready == 2, "it expires at the head only, as in RabbitMQ"
+        assert queue.ready == 2, "it expires only at the head, as in RabbitMQ"
         _, sink = site.consume(queue)
         site.turn()
         assert sink.contents == [b"stays"]
         assert queue.ready == 0
         assert queue.unsettled == 1
 
-    def test_nothing_is_too_short_for_a_consumer_that_waits(self, site: Site) -> None:
+    def test_a_waiting_consumer_gets_a_message_with_any_time_to_live(self, site: Site) -> None:
         queue = site.queue(arguments={"x-message-ttl": 0})
         consumer, sink = site.consume(queue, credit=1)
         site.publish("q", b"a", b"b")
@@ -232,7 +232,7 @@ class TestTimeToLive:
         site.turn()
         assert site.live() == 0
 
-    def test_it_goes_on_in_the_hands_of_a_client(self, site: Site) -> None:
+    def test_time_to_live_continues_while_a_message_is_unacknowledged(self, site: Site) -> None:
         queue = site.queue(arguments={"x-message-ttl": 100})
         consumer, sink = site.consume(queue, credit=1)
         site.publish("q", b"a")
@@ -244,7 +244,7 @@ class TestTimeToLive:
         assert queue.ready == 0
 
     @pytest.mark.parametrize("limit", [1, 400, 1 << 20])
-    def test_after_a_restart(self, limit: int) -> None:
+    def test_time_to_live_continues_after_a_restart(self, limit: int) -> None:
         first = Site()
         first.queue(arguments={"x-message-ttl": 100})
         first.queue("other")
@@ -260,7 +260,7 @@ class TestTimeToLive:
         assert second.contents("other") == []
         assert second.live() == 0
 
-    def test_get_passes_over_what_has_expired(self, site: Site) -> None:
+    def test_get_skips_expired_messages(self, site: Site) -> None:
         queue = site.queue()
         site.publish("q", b"old", ttl=10)
         site.publish("q", b"new")
@@ -272,14 +272,14 @@ class TestTimeToLive:
 
 
 class TestExpiry:
-    def test_an_unused_queue_goes(self, site: Site) -> None:
+    def test_an_unused_queue_is_deleted(self, site: Site) -> None:
         site.queue(arguments={"x-expires": 100})
         site.after(99)
         assert "q" in site.vhost.queues
         site.after(1)
         assert "q" not in site.vhost.queues
 
-    def test_one_that_is_consumed_stays(self, site: Site) -> None:
+    def test_a_queue_with_a_consumer_stays(self, site: Site) -> None:
         queue = site.queue(arguments={"x-expires": 100})
         consumer, _ = site.consume(queue)
         for _ in range(5):
@@ -290,7 +290,7 @@ class TestExpiry:
         site.after(1)
         assert "q" not in site.vhost.queues
 
-    def test_declaring_and_getting_are_uses(self, site: Site) -> None:
+    def test_declaring_and_getting_renew_the_lease(self, site: Site) -> None:
         queue = site.queue(arguments={"x-expires": 100})
         for _ in range(3):
             site.after(60)
@@ -307,7 +307,7 @@ class TestExpiry:
             site.broker.engine.get(queue, auto_settle=True)
         assert len(site.broker.engine.deadlines) == 1
 
-    def test_nothing_is_due_for_a_queue_that_was_deleted(self, site: Site) -> None:
+    def test_a_deleted_queue_leaves_no_deadline(self, site: Site) -> None:
         for _ in range(200):
             queue = site.queue(arguments={"x-expires": 100_000, "x-message-ttl": 50_000})
             site.publish("q", b"x")
@@ -315,7 +315,7 @@ class TestExpiry:
         assert site.broker.engine.next_deadline() is None
         site.after(200_000)
 
-    def test_a_lease_begins_anew_after_a_restart(self, site: Site) -> None:
+    def test_a_restart_renews_the_lease(self, site: Site) -> None:
         site.queue(arguments={"x-expires": 100})
         site.sync()
         site.broker.engine.now += 90
@@ -335,7 +335,7 @@ class TestServing:
             site.turn()
         assert [sink.contents for sink in sinks] == [[b"0", b"3", b"6"], [b"1", b"4"], [b"2", b"5"]]
 
-    def test_and_in_a_burst(self, site: Site) -> None:
+    def test_consumers_share_a_burst(self, site: Site) -> None:
         queue = site.queue()
         sinks = [site.consume(queue, credit=4)[1] for _ in range(3)]
         site.publish("q", *numbered(20))
@@ -360,7 +360,7 @@ class TestServing:
         assert sum(len(sink.got) for sink in sinks) == 4
         assert window.credit == 0
 
-    def test_the_higher_priority_until_it_has_no_room(self, site: Site) -> None:
+    def test_the_higher_priority_is_served_until_it_has_no_room(self, site: Site) -> None:
         queue = site.queue()
         _, low = site.consume(queue, credit=10)
         _, high = site.consume(queue, credit=2, options=ConsumerOptions(priority=5))
@@ -369,7 +369,7 @@ class TestServing:
         assert high.contents == numbered(2)
         assert low.contents == numbered(3, 2)
 
-    def test_a_single_active_consumer(self, site: Site) -> None:
+    def test_a_single_active_consumer_gets_everything(self, site: Site) -> None:
         queue = site.queue(arguments={"x-single-active-consumer": True})
         first, one = site.consume(queue, credit=2)
         _, two = site.consume(queue, credit=2)
@@ -380,7 +380,7 @@ class TestServing:
         site.turn()
         assert two.contents == numbered(2, 2)
 
-    def test_a_receiver_that_takes_no_more(self, site: Site) -> None:
+    def test_a_full_receiver_gets_no_messages(self, site: Site) -> None:
         queue = site.queue()
         _, sink = site.consume(queue)
         sink.writable = False
@@ -392,7 +392,7 @@ class TestServing:
         site.turn()
         assert sink.contents == [b"x"]
 
-    def test_settled_as_it_is_handed_over(self, site: Site) -> None:
+    def test_messages_for_an_auto_settling_consumer_are_settled_on_delivery(self, site: Site) -> None:
         queue = site.queue()
         sinks = [site.consume(queue, auto_settle=True)[1] for _ in range(2)]
         site.publish("q", *numbered(5000))
@@ -401,7 +401,7 @@ class TestServing:
         assert (queue.unsettled, site.live()) == (0, 0)
         assert site.restart().contents() == []
 
-    def test_more_consumers_than_a_chunk(self, site: Site) -> None:
+    def test_more_consumers_than_messages_in_a_chunk_are_served(self, site: Site) -> None:
         queue = site.queue()
         sink = Sink()
         for _ in range(1100):
@@ -424,7 +424,7 @@ class TestServing:
 
 class TestEscrow:
     @pytest.mark.rule("TX-2")
-    def test_what_waits_for_the_disk_is_invisible_and_so_is_what_follows(self, site: Site) -> None:
+    def test_unsynced_messages_and_their_successors_are_invisible(self, site: Site) -> None:
         queue = site.queue()
         branch = site.begin()
         site.broker.transactions.enlist(branch, site.publication("q", b"tx"))
@@ -435,7 +435,7 @@ class TestEscrow:
         site.sync()
         assert site.contents() == [b"tx", b"plain"]
 
-    def test_it_counts_for_what_is_refused(self, site: Site) -> None:
+    def test_unsynced_messages_count_for_the_limit(self, site: Site) -> None:
         queue = site.queue(arguments={"x-max-length": 3, "x-max-length-bytes": 5, "x-overflow": "reject-publish"})
         branch = site.begin()
         site.broker.transactions.enlist(branch, site.publication("q", b"four"))
@@ -444,7 +444,7 @@ class TestEscrow:
         assert not queue.accepts(3, 1)
         assert not queue.accepts(1, 2)
 
-    def test_deleting_the_queue_gives_it_back(self, site: Site) -> None:
+    def test_deleting_the_queue_releases_unsynced_messages(self, site: Site) -> None:
         queue = site.queue()
         branch = site.begin()
         site.broker.transactions.enlist(branch, site.publication("q", b"tx"))

@@ -1,4 +1,4 @@
-"""Whose turn it is."""
+"""The order in which consumers are served."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def filled(consumers: Consumers, *some: Consumer) -> Consumers:
 
 
 class TestTurns:
-    def test_in_the_order_in_which_they_came(self, queue: Queue) -> None:
+    def test_consumers_are_served_in_the_order_in_which_they_subscribed(self, queue: Queue) -> None:
         a, b, c = (consumer(queue, tag, credit=1) for tag in "abc")
         consumers = filled(Consumers(), a, b, c)
         assert consumers.next(1) == [a]
@@ -43,7 +43,7 @@ class TestTurns:
         assert list(consumers) == [a, b, c]
         assert len(consumers) == 3
 
-    def test_one_that_has_room_again_comes_to_the_end(self, queue: Queue) -> None:
+    def test_a_consumer_that_has_room_again_joins_the_end(self, queue: Queue) -> None:
         a, b, c = (consumer(queue, tag, credit=1) for tag in "abc")
         consumers = filled(Consumers(), a, b, c)
         a.spend(1)
@@ -55,7 +55,7 @@ class TestTurns:
         a.credit.grant(1)
         assert consumers.next(3) == [c, b, a]
 
-    def test_the_highest_priority_that_has_room(self, queue: Queue) -> None:
+    def test_the_highest_priority_with_room_is_served(self, queue: Queue) -> None:
         low, high = consumer(queue, priority=-1), consumer(queue, priority=7, credit=1)
         consumers = filled(Consumers(), low, high)
         assert consumers.next(2) == [high]
@@ -63,14 +63,14 @@ class TestTurns:
         assert consumers.next(2) == [low]
         assert list(consumers) == [high, low]
 
-    def test_those_that_got_one_more_come_after_the_rest(self, queue: Queue) -> None:
+    def test_consumers_that_got_one_message_more_come_after_the_others(self, queue: Queue) -> None:
         a, b, c, d = (consumer(queue, tag) for tag in "abcd")
         consumers = filled(Consumers(), d, a, b, c)
         assert consumers.next(1) == [d]
         consumers.defer(consumers.next(3), 2)
         assert consumers.next(4) == [d, c, a, b]
 
-    def test_one_that_rests_leaves_the_line(self, queue: Queue) -> None:
+    def test_a_consumer_without_room_leaves_the_rotation(self, queue: Queue) -> None:
         a, b = (consumer(queue, tag) for tag in "ab")
         consumers = filled(Consumers(), a, b)
         assert consumers.next(1) == [a]
@@ -79,7 +79,7 @@ class TestTurns:
         consumers.admit(a)
         assert consumers.next(2) == [b, a]
 
-    def test_removing(self, queue: Queue) -> None:
+    def test_a_removed_consumer_is_not_served(self, queue: Queue) -> None:
         a, b = consumer(queue), consumer(queue)
         consumers = filled(Consumers(), a, b)
         assert consumers.remove(b)
@@ -91,7 +91,7 @@ class TestTurns:
         assert not consumers
         assert consumers.next(2) == []
 
-    def test_consumers_that_come_and_go_leave_nothing_behind(self, queue: Queue) -> None:
+    def test_cancelled_consumers_leave_nothing_behind(self, queue: Queue) -> None:
         consumers = filled(Consumers(), consumer(queue))
         for _ in range(100):
             one = consumer(queue)
@@ -100,7 +100,7 @@ class TestTurns:
         assert consumers.in_line(0) < 20
 
     @given(st.lists(st.tuples(st.sampled_from(["add", "remove", "serve", "settle"]), st.integers(0, 5)), max_size=60))
-    def test_nobody_is_forgotten(self, steps: list[tuple[str, int]]) -> None:
+    def test_no_consumer_is_forgotten(self, steps: list[tuple[str, int]]) -> None:
         queue = Site().queue()
         consumers = queue.consumers
         everybody = [consumer(queue, str(i), priority=i % 2, credit=2) for i in range(6)]
@@ -128,7 +128,7 @@ class TestTurns:
 
 
 class TestExclusive:
-    def test_the_one_that_has_the_queue_for_itself(self, queue: Queue) -> None:
+    def test_the_exclusive_consumer_is_served(self, queue: Queue) -> None:
         one = Consumer(queue, Sink(), exclusive=True)
         consumers = filled(Consumers(), one)
         assert consumers.exclusive is one
@@ -137,7 +137,7 @@ class TestExclusive:
 
 
 class TestSingleActive:
-    def test_one_alone_is_served_until_it_goes(self, queue: Queue) -> None:
+    def test_the_active_consumer_is_served_until_it_is_cancelled(self, queue: Queue) -> None:
         a, b, c = (consumer(queue, tag, credit=1) for tag in "abc")
         consumers = filled(Consumers(single=True), a, b, c)
         assert consumers.next(3) == [a]
@@ -153,7 +153,7 @@ class TestSingleActive:
 
 
 class ServingMachine(RuleBasedStateMachine):
-    """Queues, one of them a stream, with consumers of every kind that come, go, stop reading, and settle."""
+    """Queues, one of them a stream, whose consumers of every kind subscribe, cancel, stop reading and settle."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -238,7 +238,7 @@ class ServingMachine(RuleBasedStateMachine):
         self.site.broker.engine.resize(self.window, limit)
 
     @invariant()
-    def nothing_waits_for_a_consumer_that_could_have_it(self) -> None:
+    def no_message_waits_while_a_consumer_has_room(self) -> None:
         self.site.turn()
         for consumer in self.consumers:
             receiver, queue = consumer.receiver, consumer.queue

@@ -1,4 +1,4 @@
-"""Settlements of a turn: one record for each queue and outcome, and what the log keeps is given back."""
+"""Settlements of a turn: one record for each queue and outcome, and the release of their content in the log."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_one_record_for_each_queue_and_outcome() -> None:
     ]
 
 
-def test_what_is_transient_needs_no_record() -> None:
+def test_transient_messages_need_no_record() -> None:
     site = Site()
     durable, transient = site.queue("durable"), site.queue("transient", durable=False)
     site.sync()
@@ -47,7 +47,7 @@ def test_what_is_transient_needs_no_record() -> None:
     assert durable_positions(durable, entries) == []
 
 
-def test_a_queue_with_both() -> None:
+def test_a_queue_with_durable_and_transient_messages() -> None:
     site = Site()
     queue = site.queue()
     entries = taken(site, queue, b"a") + taken(site, queue, b"b", durable=False) + taken(site, queue, b"c")

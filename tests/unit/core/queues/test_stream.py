@@ -1,4 +1,4 @@
-"""Streams: readers have places of their own, entries stay until they are too old or too many."""
+"""Streams: each reader has its own offset, and retention deletes by age and size."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def numbered(count: int, first: int = 0) -> list[bytes]:
 
 
 def fill(site: Site, runs: int = 4) -> None:
-    """Runs of five, one a second."""
+    """Publish runs of five messages, one run per second."""
     for i in range(runs):
         site.publish("s", *numbered(5, 5 * i))
         site.after(1000)
@@ -59,7 +59,7 @@ class TestOffsets:
     )
     @pytest.mark.parametrize("restarted", [False, True])
     @pytest.mark.parametrize("limit", [0, 1 << 20])
-    def test_where_a_reader_begins(
+    def test_a_reader_begins_at_its_offset(
         self, kind: OffsetKind, value: int, expected: int, restarted: bool, limit: int
     ) -> None:
         site = Site(resident_limit=limit)
@@ -77,7 +77,7 @@ class TestOffsets:
         assert [entry.position for _, entry in sink.got] == list(range(expected + 1, 23))
 
     @pytest.mark.parametrize("kind", ["first", "last", "next", "age", "time"])
-    def test_an_empty_stream(self, kind: OffsetKind) -> None:
+    def test_any_offset_works_in_an_empty_stream(self, kind: OffsetKind) -> None:
         site = Site()
         queue = stream(site)
         sink = read(site, queue, kind)
@@ -85,7 +85,7 @@ class TestOffsets:
         site.turn()
         assert sink.contents == [b"x"]
 
-    def test_an_offset_that_is_not_there_yet(self) -> None:
+    def test_a_reader_waits_for_an_offset_in_the_future(self) -> None:
         site = Site()
         queue = stream(site)
         empty = read(site, queue, "offset", 7)
@@ -127,7 +127,7 @@ class TestReading:
         assert queue.unsettled == 0
         assert site.live() == total
 
-    def test_what_goes_back_is_not_read_again(self) -> None:
+    def test_a_requeued_delivery_is_not_read_again(self) -> None:
         site = Site()
         queue = stream(site)
         fill(site, 1)
@@ -138,7 +138,7 @@ class TestReading:
         assert [e.position for _, e in sink.got] == [1, 2, 3]
 
     @pytest.mark.rule("TX-2")
-    def test_what_waits_for_the_disk_is_not_read(self) -> None:
+    def test_unsynced_messages_are_not_read(self) -> None:
         site = Site()
         queue = stream(site)
         sink = read(site, queue, "first")
@@ -162,7 +162,7 @@ class TestReading:
         assert site.journal.end_lsn == before
         assert (queue.unsettled, [entry.deliveries for _, entry in sink.got]) == (5, [0] * 5)
 
-    def test_nothing_is_taken_from_a_stream(self) -> None:
+    def test_get_takes_nothing_from_a_stream(self) -> None:
         site = Site()
         queue = stream(site)
         fill(site, 1)
@@ -172,7 +172,7 @@ class TestReading:
 
 
 class TestRetention:
-    def test_by_size(self) -> None:
+    def test_retention_by_size_deletes_the_oldest(self) -> None:
         site = Site()
         queue = stream(site, max_length_bytes=100)
         for _ in range(10):
@@ -187,7 +187,7 @@ class TestRetention:
         assert again.vhost.queue("s").bytes == 90
         assert again.vhost.queue("s").next_position == 11
 
-    def test_the_newest_run_stays_however_large(self) -> None:
+    def test_the_newest_run_stays_for_any_size(self) -> None:
         site = Site()
         queue = stream(site, max_length_bytes=10)
         site.publish("s", b"x" * 30, b"y" * 30)
@@ -196,17 +196,17 @@ class TestRetention:
         assert queue.ready == 1
 
     @pytest.mark.parametrize("limit", [0, 1 << 20])
-    def test_by_age(self, limit: int) -> None:
+    def test_retention_by_age_deletes_the_oldest(self, limit: int) -> None:
         site = Site(resident_limit=limit)
         queue = stream(site, max_age="3s")
         fill(site, 6)
         behind = read(site, queue, "first")
-        assert behind.contents == numbered(10, 20), "what is three seconds old goes"
+        assert behind.contents == numbered(10, 20), "runs of an age of three seconds are deleted"
         site.after(60_000)
         assert queue.ready == 5, "the newest run stays"
         assert site.live() == 5
 
-    def test_a_reader_that_falls_behind_goes_on_with_what_is_left(self) -> None:
+    def test_a_slow_reader_continues_with_the_oldest_remaining_message(self) -> None:
         site = Site()
         queue = stream(site, max_length_bytes=100)
         sink = read(site, queue, "next", credit=1)
@@ -218,7 +218,7 @@ class TestRetention:
         site.turn()
         assert [e.position for _, e in sink.got] == [1, 8]
 
-    def test_deleting(self) -> None:
+    def test_deleting_a_stream_releases_its_messages(self) -> None:
         site = Site()
         queue = stream(site, max_age="1h")
         fill(site)

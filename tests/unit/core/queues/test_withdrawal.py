@@ -1,4 +1,4 @@
-"""What leaves a queue all at once: which positions a restart must not bring back, and how the log lets go of it."""
+"""Messages that leave a queue all at once: the positions that a restart must not restore, and the release in pieces."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TestRanges:
         assert queue.order.withdraw().durable_ranges() == [Range(1, 10)]
         assert queue.ready == 0
 
-    def test_what_consumers_hold_is_left_out(self, limit: int, arguments: dict[str, object]) -> None:
+    def test_unacknowledged_messages_are_left_out(self, limit: int, arguments: dict[str, object]) -> None:
         site = Site(resident_limit=limit)
         queue = site.queue(arguments=arguments)
         published(site)
@@ -45,7 +45,7 @@ class TestRanges:
         published(site, first=6, count=4)
         assert queue.order.withdraw().durable_ranges() == [Range(1, 3), Range(7, 4)]
 
-    def test_a_restart_brings_back_nothing_that_was_purged(self, limit: int, arguments: dict[str, object]) -> None:
+    def test_a_restart_restores_no_purged_message(self, limit: int, arguments: dict[str, object]) -> None:
         site = Site(resident_limit=limit)
         queue = site.queue(arguments=arguments)
         published(site)
@@ -59,7 +59,7 @@ class TestRanges:
 @pytest.mark.parametrize("limit", [0, 1 << 20])
 @pytest.mark.parametrize("delete", [False, True])
 class TestPieces:
-    def test_the_log_lets_go_in_pieces(self, limit: int, delete: bool) -> None:
+    def test_the_content_is_released_in_pieces(self, limit: int, delete: bool) -> None:
         site = Site(resident_limit=limit)
         queue = site.queue()
         count = 2 * PIECE + 10
@@ -74,7 +74,7 @@ class TestPieces:
         assert left[-1] == 0
         assert all(before - after <= PIECE for before, after in pairwise(left))
 
-    def test_what_comes_meanwhile_stays(self, limit: int, delete: bool) -> None:
+    def test_messages_that_arrive_meanwhile_stay(self, limit: int, delete: bool) -> None:
         site = Site(resident_limit=limit)
         queue = site.queue()
         published(site, count=2 * PIECE)

@@ -1,4 +1,4 @@
-"""What is written into the journal comes back as it was."""
+"""Blocks are decoded as they were encoded."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class TestBlocks:
         assert block.contents == contents[first : None if count is None else first + count]
 
     @given(contents)
-    def test_its_length_is_known_from_its_beginning(self, contents: list[bytes]) -> None:
+    def test_the_length_is_in_the_head(self, contents: list[bytes]) -> None:
         raw = b"".join(encode_block(1, ENVELOPE, contents))
         length, _, count, head = BLOCK.unpack_from(raw)
         assert (4 + length, count, head) == (len(raw), len(contents), len(ENVELOPE.encode()))
 
-    def test_empty_bodies_are_bodies(self) -> None:
+    def test_empty_contents_are_read(self) -> None:
         assert decode_block(b"".join(encode_block(1, ENVELOPE, [b"", b""]))).contents == [b"", b""]
         assert decode_block(b"".join(encode_block(1, ENVELOPE, [b""]))).contents == [b""]

@@ -1,4 +1,4 @@
-"""Records of branches lead back to what was written."""
+"""Records of branches are decoded as they were encoded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def a_branch(owner: str = "app@10.0.0.1") -> Prepared:
 
 
 @given(IDS, st.booleans(), st.text(max_size=20))
-def test_a_whole_branch(queues: list[int], mandatory: bool, owner: str) -> None:
+def test_a_whole_branch_is_decoded_as_it_was_encoded(queues: list[int], mandatory: bool, owner: str) -> None:
     head = records.run_head(queues, mandatory=mandatory)
     block = encode_block(5, Envelope("x", "k"), [b"one", b"two"])
     settlement = SettlementItem(3, Outcome.REJECTED, [Range(4, 2), Range(9, 1)], requeue=False)
@@ -52,18 +52,20 @@ def test_a_whole_branch(queues: list[int], mandatory: bool, owner: str) -> None:
 
 
 @given(st.lists(st.tuples(u32, u64), max_size=4), u64, u32)
-def test_placed(targets: list[tuple[int, int]], lsn: int, length: int) -> None:
+def test_placed_runs_are_decoded_as_they_were_encoded(targets: list[tuple[int, int]], lsn: int, length: int) -> None:
     found = records.decode_placed(records.encode_placed(targets, lsn, length))
     assert found == (targets, lsn, length)
 
 
 @given(u64)
-def test_numbers(number: int) -> None:
+def test_numbers_are_decoded_as_they_were_encoded(number: int) -> None:
     assert records.decode_number(records.encode_number(number)) == number
 
 
 @given(u64, OPERATIONS, st.booleans())
-def test_heuristic(number: int, operations: list[tuple[Kind, list[bytes]]], commit: bool) -> None:
+def test_heuristic_decisions_are_decoded_as_they_were_encoded(
+    number: int, operations: list[tuple[Kind, list[bytes]]], commit: bool
+) -> None:
     parts, offsets = records.encode_heuristic(number, operations, commit=commit)
     payload = b"".join(parts)
     decided, found, rest = records.decode_heuristic(payload)
@@ -74,7 +76,7 @@ def test_heuristic(number: int, operations: list[tuple[Kind, list[bytes]]], comm
 
 
 @given(st.text(max_size=20), st.integers(-1, 2**62), st.lists(u64, max_size=4), st.lists(st.tuples(u64, OPERATIONS)))
-def test_decide(
+def test_decisions_are_decoded_as_they_were_encoded(
     application: str, epoch: int, losers: list[int], winners: list[tuple[int, list[tuple[Kind, list[bytes]]]]]
 ) -> None:
     parts, offsets = records.encode_decide(application, epoch, losers, winners)

@@ -1,4 +1,4 @@
-"""What is written into the journal comes back as it was."""
+"""Records about topology and access are decoded as they were encoded."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ values = st.recursive(
 
 class TestChanges:
     @given(st.dictionaries(st.text(max_size=3) | st.sampled_from(["$bytes", "$text", "$table"]), values, max_size=3))
-    def test_any_table_comes_back(self, table: dict[str, Any]) -> None:
+    def test_any_table_is_decoded_as_it_was_encoded(self, table: dict[str, Any]) -> None:
         assert decode_change(encode_change(arguments=table, name="q")) == {"arguments": table, "name": "q"}
 
     @pytest.mark.parametrize("table", [{"$bytes": "zz"}, {"$bytes": 1}, {"$text": []}, {"$table": {"$table": 1}}])
-    def test_a_client_cannot_send_what_stands_for_something_else(self, table: dict[str, Any]) -> None:
+    def test_a_clients_table_cannot_imitate_an_encoded_value(self, table: dict[str, Any]) -> None:
         assert decode_change(encode_change(arguments={"x": table})) == {"arguments": {"x": table}}
 
-    def test_times_and_decimals_stay_what_they_are(self) -> None:
-        """A binding of a headers exchange goes by the type too."""
+    def test_times_and_decimals_keep_their_types(self) -> None:
+        """The arguments of a binding to a headers exchange are compared by type too."""
         table = {"t": Timestamp(7), "d": Decimal("1.50"), "i": 7, "inner": [Timestamp(8)]}
         read = decode_change(encode_change(arguments=table))["arguments"]
         assert canonical_table(read) == canonical_table(table)
         assert canonical_table(read) != canonical_table({**table, "t": 7})
 
-    def test_text_that_is_no_unicode(self) -> None:
+    def test_text_that_is_not_valid_utf8_survives(self) -> None:
         assert decode_change(encode_change(name="\udc80")) == {"name": "\udc80"}
 
-    def test_it_can_be_read_with_any_tool(self) -> None:
+    def test_a_change_is_plain_json(self) -> None:
         assert (
             encode_change(name="ü", arguments={"x": b"\x01"})
             == '{"name":"ü","arguments":{"x":{"$bytes":"01"}}}'.encode()

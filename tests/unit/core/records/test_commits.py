@@ -1,4 +1,4 @@
-"""What is written into the journal comes back as it was."""
+"""COMMIT records are decoded as they were encoded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ u64 = st.integers(0, 2**64 - 1)
 
 
 @given(u64, st.lists(st.tuples(st.sampled_from(Kind), st.lists(st.binary(max_size=9), max_size=3)), max_size=5))
-def test_commit(branch: int, operations: list[tuple[Kind, list[bytes]]]) -> None:
+def test_commits_are_decoded_as_they_were_encoded(branch: int, operations: list[tuple[Kind, list[bytes]]]) -> None:
     parts, offsets = encode_commit(branch, operations)
     record = b"".join(parts)
     read, found = decode_commit(memoryview(record))

@@ -1,4 +1,4 @@
-"""Deliveries in the log: only if asked for, in order, before what became of them."""
+"""DELIVERIES records are decoded as they were encoded."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ PARTS = st.lists(st.builds(Part, st.text(max_size=20), st.integers(0, 3), RANGES
 
 
 @given(st.builds(Delivered, NUMBER, st.integers(0, 2**63), PARTS))
-def test_a_record_is_read_as_it_was_written(found: Delivered) -> None:
+def test_deliveries_are_decoded_as_they_were_encoded(found: Delivered) -> None:
     assert decode_deliveries(encode_deliveries(found)) == found

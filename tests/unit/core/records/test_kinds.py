@@ -1,4 +1,4 @@
-"""What is written into the journal comes back as it was."""
+"""The numbers of record kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The MARKED record."""
+"""MARKED records are decoded as they were encoded."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ MARKS = st.builds(
 
 
 @given(U32, st.dictionaries(st.integers(0, 2**64 - 1), MARKS, max_size=4))
-def test_a_record_is_read_as_it_was_written(queue: int, marks: dict[int, Marks]) -> None:
+def test_marks_are_decoded_as_they_were_encoded(queue: int, marks: dict[int, Marks]) -> None:
     assert decode_marked(encode_marked(queue, marks.items())) == (queue, marks)

@@ -1,4 +1,4 @@
-"""What is written into the journal comes back as it was."""
+"""Records of moves are decoded as they were encoded."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ moves = st.integers(0, 5).flatmap(
 
 
 @given(st.lists(moves, max_size=4))
-def test_moves(moves: list[Move]) -> None:
+def test_moves_are_decoded_as_they_were_encoded(moves: list[Move]) -> None:
     head = encode_moves(moves)
     assert decode_moves(memoryview(head + b"block")) == (moves, len(head))
 
 
 @given(st.lists(moves, max_size=4), u64)
-def test_readdressed(moves: list[Move], lsn: int) -> None:
+def test_new_addresses_are_decoded_as_they_were_encoded(moves: list[Move], lsn: int) -> None:
     assert decode_readdressed(memoryview(encode_readdressed(moves, lsn))) == (moves, lsn)
 
 

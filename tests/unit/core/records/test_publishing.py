@@ -1,4 +1,4 @@
-"""What is written into the journal comes back as it was."""
+"""PUBLISH records are decoded as they were encoded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENVELOPE = Envelope("x", "k", b"header", durable=True)
 
 
 @given(st.lists(st.tuples(u32, u64), min_size=1, max_size=5), contents)
-def test_publish(targets: list[tuple[int, int]], contents: list[bytes]) -> None:
+def test_publishes_are_decoded_as_they_were_encoded(targets: list[tuple[int, int]], contents: list[bytes]) -> None:
     head = encode_targets(targets)
     publish = decode_publish(memoryview(head + b"".join(encode_block(5, ENVELOPE, contents))))
     assert publish.targets == targets
@@ -30,7 +30,7 @@ def test_publish(targets: list[tuple[int, int]], contents: list[bytes]) -> None:
     assert publish.block == len(head)
 
 
-def test_a_run_may_go_to_more_queues_than_two_bytes_can_count() -> None:
+def test_a_run_may_go_to_more_than_65535_queues() -> None:
     targets = [(ident, 1) for ident in range(70_000)]
     head = encode_targets(targets)
     found = decode_publish(head + b"".join(encode_block(1, Envelope("", "q"), [b"x"])))

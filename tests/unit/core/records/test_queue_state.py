@@ -1,4 +1,4 @@
-"""What is written into the journal comes back as it was."""
+"""Records about the state of a queue are decoded as they were encoded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ u64 = st.integers(0, 2**64 - 1)
 
 
 @given(u32, u64, u64, st.lists(st.tuples(u64, u64, u32, u32)), st.lists(st.tuples(u64, u32)))
-def test_queue_state(
+def test_queue_states_are_decoded_as_they_were_encoded(
     queue: int, position: int, below: int, rows: list[tuple[int, int, int, int]], deliveries: list[tuple[int, int]]
 ) -> None:
     firsts, lsns, counts, indexes = ([row[i] for row in rows] for i in range(4))
@@ -42,6 +42,8 @@ def test_queue_state(
 
 
 @given(u32, st.lists(st.tuples(u64, u32)), u64)
-def test_deliveries(queue: int, counts: list[tuple[int, int]], below: int) -> None:
+def test_delivery_counts_are_decoded_as_they_were_encoded(
+    queue: int, counts: list[tuple[int, int]], below: int
+) -> None:
     assert decode_returned(memoryview(encode_returned(queue, counts))) == (queue, counts)
     assert decode_delivered(memoryview(encode_delivered(queue, below))) == (queue, below)

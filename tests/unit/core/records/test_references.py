@@ -1,4 +1,4 @@
-"""What is written into the journal comes back as it was."""
+"""Ranges of positions."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from escrowmq.core.records.references import merged, ranges_of
 
 class TestRanges:
     @given(st.lists(st.integers(0, 60), unique=True))
-    def test_of_positions(self, positions: list[int]) -> None:
+    def test_positions_become_ranges_without_gaps(self, positions: list[int]) -> None:
         ranges = ranges_of(positions)
         assert [p for r in ranges for p in range(r.first, r.first + r.length)] == sorted(positions)
         assert all(a.first + a.length < b.first for a, b in itertools.pairwise(ranges))
 
     @given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 10))))
-    def test_merged(self, given_: list[tuple[int, int]]) -> None:
+    def test_ranges_that_touch_or_overlap_are_merged(self, given_: list[tuple[int, int]]) -> None:
         ranges = merged(given_)
         wanted = {p for first, count in given_ for p in range(first, first + count)}
         assert [p for r in ranges for p in range(r.first, r.first + r.length)] == sorted(wanted)

@@ -1,4 +1,4 @@
-"""The records of holds: what is written is read back."""
+"""Records of reservations are decoded as they were encoded."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ copies = st.lists(st.builds(Reference, u64, u32, u64, u32), max_size=5)
 
 
 @given(st.builds(Held, u32, names, u64, u64, ranges, copies))
-def test_held(held: Held) -> None:
+def test_reserved_messages_are_decoded_as_they_were_encoded(held: Held) -> None:
     assert decode_held(b"".join(encode_held(held))) == held
 
 
 @given(st.builds(Released, u32, names, u64, u64))
-def test_released(released: Released) -> None:
+def test_releases_are_decoded_as_they_were_encoded(released: Released) -> None:
     assert decode_released(memoryview(encode_released(*released))) == released
 
 

@@ -1,4 +1,4 @@
-"""What is written into the journal comes back as it was."""
+"""SETTLE records are decoded as they were encoded."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ u64 = st.integers(0, 2**64 - 1)
 
 
 @given(u32, st.sampled_from(Outcome), st.lists(st.builds(Range, u64, u32), max_size=5))
-def test_settle(queue: int, outcome: Outcome, ranges: list[Range]) -> None:
+def test_settlements_are_decoded_as_they_were_encoded(queue: int, outcome: Outcome, ranges: list[Range]) -> None:
     assert decode_settle(memoryview(encode_settle(queue, outcome, ranges))) == (queue, outcome, ranges)

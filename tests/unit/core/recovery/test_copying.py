@@ -1,4 +1,4 @@
-"""Copies are compared with a dictionary of messages, what is read piece by piece with the block as it was written."""
+"""Copies compared with a dictionary of messages, and blocks read in pieces compared with the written block."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class TestReading:
     @pytest.mark.parametrize("synced", [False, True])
     @pytest.mark.parametrize("ahead", [1, 64, copying.READ_AHEAD])
     @given(st.lists(st.binary(max_size=20), min_size=1, max_size=20), st.data())
-    def test_any_pieces_become_a_block(
+    def test_pieces_of_any_size_become_the_block(
         self, synced: bool, ahead: int, contents: list[bytes], data: st.DataObject
     ) -> None:
         site = Site()
@@ -76,7 +76,7 @@ class TestReading:
         wanted = [content for start, count in pieces for content in contents[start : start + count]]
         assert content == b"".join(encode_block(5, ENVELOPE, wanted))
 
-    def test_one_block_after_the_other(self) -> None:
+    def test_successive_blocks_are_read(self) -> None:
         site = Site()
         lsns = [site.journal.append(Kind.PAGE, *encode_block(i, ENVELOPE, [b"%d" % i, b"x"])) for i in range(9)]
         reader = BlockReader(site.journal)
@@ -85,7 +85,7 @@ class TestReading:
             assert (block.time, block.contents) == (i, [b"x", b"%d" % i])
 
     @given(st.lists(st.integers(0, 9), min_size=1), st.integers(0, 30), st.data())
-    def test_as_many_as_fit(self, sizes: list[int], room: int, data: st.DataObject) -> None:
+    def test_as_many_messages_as_fit_are_chosen(self, sizes: list[int], room: int, data: st.DataObject) -> None:
         site = Site()
         reader = BlockReader(site.journal).open(block_on_log(site, [bytes(size) for size in sizes]))
         start = data.draw(st.integers(0, len(sizes) - 1))
@@ -96,11 +96,11 @@ class TestReading:
 
 
 @given(st.integers(0, 20), st.integers(0, 25), st.integers(0, 25))
-def test_parts_of_a_deque(size: int, start: int, most: int) -> None:
+def test_any_part_of_a_deque_is_returned(size: int, start: int, most: int) -> None:
     assert part_of(deque(range(size)), start, most) == list(range(size))[start : start + most]
 
 
-def test_messages_in_memory_become_the_same_block() -> None:
+def test_messages_in_memory_are_encoded_as_the_same_block() -> None:
     site = Site()
     contents = [b"a", b"", b"ccc", b"dd"]
     pieces = [(1, 2), (0, 1)]

@@ -1,4 +1,4 @@
-"""Compaction: what lives is copied, stays readable where it was, and the old place can go."""
+"""Compaction: living messages are copied and stay readable, and their old segments can be deleted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.core.site import Sink, Site
 
 
 def move(site: Site, first: int = 1, end: int | None = None) -> int:
-    """Everything below `end` (default: all there is) moves; how many steps that took."""
+    """Move all living messages below `end` (default: the end of the log), and return the number of steps."""
     site.turn()
     moved = Relocation(site.broker, first, site.journal.synced_lsn if end is None else end)
     steps = 1
@@ -32,7 +32,7 @@ def move(site: Site, first: int = 1, end: int | None = None) -> int:
 
 
 def lowest(site: Site) -> int:
-    """Where the first live message lies."""
+    """Return the address of the first living message."""
     return min(segment.first_lsn for segment in site.journal._table if segment.live)
 
 
@@ -84,7 +84,7 @@ def test_every_message_stays_readable(
 
 
 @pytest.mark.parametrize("limit", [0, 1 << 20])
-def test_the_old_place_holds_nothing_any_more(limit: int) -> None:
+def test_the_old_address_has_no_living_messages(limit: int) -> None:
     site = Site(resident_limit=limit, segment_bytes=1000)
     site.queue()
     for i in range(50):
@@ -93,12 +93,12 @@ def test_the_old_place_holds_nothing_any_more(limit: int) -> None:
     end = site.journal.synced_lsn
     move(site, 1, end)
     move(site, 1, end)
-    assert site.live() == (50 if limit == 0 else 33), "what is in memory alone is not in the log"
+    assert site.live() == (50 if limit == 0 else 33), "content that is only in memory is not in the log"
     assert lowest(site) >= end - 1000
     assert site.contents() == [b"%d" % i * 10 for i in range(50)]
 
 
-def test_it_goes_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compaction_is_divided_into_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relocation, "STEP_COST", 300)
     site = Site(resident_limit=0)
     queue = site.queue()
@@ -118,7 +118,7 @@ def test_it_goes_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert site.restart().contents() == site.contents()
 
 
-def test_a_large_block_goes_in_pieces_and_stays_shared() -> None:
+def test_a_large_block_is_moved_in_pieces_and_stays_shared() -> None:
     site = Site(resident_limit=0, segment_bytes=1 << 20)
     for name in ("one", "two"):
         site.queue(name)
@@ -138,7 +138,7 @@ def test_a_large_block_goes_in_pieces_and_stays_shared() -> None:
 
 
 @pytest.mark.parametrize("paged", [False, True])
-def test_queues_that_have_different_parts_of_a_block_share_what_both_have(paged: bool) -> None:
+def test_queues_with_different_parts_of_a_block_share_the_common_part(paged: bool) -> None:
     site = Site(resident_limit=0)
     queues = [site.queue(name) for name in ("one", "two")]
     for queue in queues:
@@ -152,7 +152,7 @@ def test_queues_that_have_different_parts_of_a_block_share_what_both_have(paged:
     site.broker.engine.settle(consumer, [sink.got[i][1] for i in (0, 3, 4, 7)], Disposition.ACCEPTED)
     site.broker.engine.requeue(consumer, [sink.got[i][1] for i in (1, 2, 5, 6)])
     site.turn()
-    if paged:  # after a restart, a block at the head is all that is in memory
+    if paged:  # after a restart, only a block at the head is in memory
         site = site.restart(resident_limit=0)
     before = site.journal.end_lsn
     move(site)
@@ -165,7 +165,7 @@ def test_queues_that_have_different_parts_of_a_block_share_what_both_have(paged:
 
 
 def test_entries_in_memory_keep_sharing_their_run() -> None:
-    """A snapshot names a run once, and so it does after a compaction."""
+    """A snapshot has one reference for a run, also after a compaction."""
     site = Site()
     queue = site.queue()
     site.publish("q", *[b"x"] * 100)
@@ -175,7 +175,7 @@ def test_entries_in_memory_keep_sharing_their_run() -> None:
     assert [entry.start for entry in entries] == list(range(100))
 
 
-def test_nothing_to_move_is_no_work() -> None:
+def test_nothing_to_move_needs_no_step() -> None:
     site = Site()
     for i in range(3):
         site.queue(f"{i}")
@@ -188,7 +188,7 @@ def test_nothing_to_move_is_no_work() -> None:
     assert site.journal.end_lsn == end
 
 
-def test_what_went_meanwhile_is_not_copied() -> None:
+def test_messages_that_leave_meanwhile_are_not_copied() -> None:
     site = Site(resident_limit=0)
     queue, other = site.queue(), site.queue("other")
     for name in ("q", "other"):
@@ -217,7 +217,7 @@ def test_a_body_shared_by_queues_is_copied_once() -> None:
     assert site.contents("one") == site.contents("two") == [b"x" * 2000, b"y" * 2000]
 
 
-def test_what_a_transaction_has_settled_but_not_committed_moves_too() -> None:
+def test_messages_settled_in_an_uncommitted_transaction_are_moved_too() -> None:
     site = Site()
     queue = site.queue()
     site.publish("q", b"a", b"b")
@@ -233,7 +233,7 @@ def test_what_a_transaction_has_settled_but_not_committed_moves_too() -> None:
 
 
 @pytest.mark.parametrize("kind", ["classic", "stream"])
-def test_what_clients_hold_of_a_deleted_queue_is_let_go(kind: str) -> None:
+def test_unacknowledged_messages_of_a_deleted_queue_are_released(kind: str) -> None:
     site = Site()
     queue, other = site.queue("q", {"x-queue-type": kind}), site.queue("other")
     for name in ("other", "q"):
@@ -272,7 +272,7 @@ ARGUMENTS: dict[str, dict[str, object]] = {
 
 
 class Upheaval:
-    """A broker that is compacted all the time, in the smallest steps, while everything else goes on."""
+    """A broker that is compacted continuously in the smallest steps while everything else continues."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -339,7 +339,7 @@ class Upheaval:
         self.site.broker.engine.holders[self.sink] = None
 
     def contents(self, site: Site, *, durable: bool = False) -> dict[str, list[tuple[int, bytes]]]:
-        """All that there is by queue, read from where it lies, what clients hold included."""
+        """Return all messages by queue, read from their addresses, including unacknowledged ones."""
         found: dict[str, list[tuple[int, bytes]]] = {}
         for queue in site.vhost.queues.values():
             messages = []
@@ -385,7 +385,7 @@ def test_anything_may_happen_between_two_steps(
 
 
 def kept(site: Site, sink: Sink) -> int:
-    """Messages whose content the log must keep for the broker."""
+    """Return the messages whose content the log must keep for the broker."""
     waiting = [r for queue in site.vhost.queues.values() for r in queue.order.references()]
     held = [entry for consumer, entry in sink.got if not consumer.queue.is_stream]
     return sum(r.length for r in waiting if r.lsn) + sum(bool(entry.run.lsn) for entry in held)

@@ -1,4 +1,4 @@
-"""Recovery: a snapshot and the log after it give the state that was."""
+"""Recovery: a snapshot and the log after it restore the state."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ steps = st.one_of(
 
 
 class Life:
-    """A broker to which things happen; every body is there once, so that each can be told from the others."""
+    """A broker and the events in its life. Each body occurs once, so that every message is recognizable."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -114,7 +114,7 @@ class Life:
                 self.broker_starts()
 
     def durable(self) -> dict[str, list[tuple[int, bytes]]]:
-        """What a restart must bring back: what waits, and what clients hold."""
+        """Return the messages that a restart must restore: ready and unacknowledged ones."""
         found: dict[str, list[tuple[int, bytes]]] = {name: [] for name in QUEUES}
         for name in QUEUES:
             queue = self.site.vhost.queue(name)
@@ -142,7 +142,7 @@ class Life:
 @pytest.mark.rule("DUR-1")
 @settings(max_examples=150)
 @given(st.lists(steps, max_size=30), st.sampled_from([0, 800, 1 << 20]))
-def test_a_restart_equals_what_was_there(plan: list[tuple[Any, ...]], limit: int) -> None:
+def test_a_restart_restores_the_durable_state(plan: list[tuple[Any, ...]], limit: int) -> None:
     life = Life(limit)
     for step in plan:
         life.do(step)
@@ -170,7 +170,7 @@ def test_an_unknown_record_is_refused() -> None:
         recovery.apply(77, 200, b"")
 
 
-def test_what_was_delivered_before_a_crash_is_marked() -> None:
+def test_messages_delivered_before_a_crash_are_marked() -> None:
     site = Site()
     queue = site.queue()
     site.publish("q", b"a", b"b", b"c")
@@ -184,7 +184,7 @@ def test_what_was_delivered_before_a_crash_is_marked() -> None:
     assert [again_ for _, _, again_ in again.ready(again.vhost.queue("q"))] == [True, True, False]
 
 
-def test_a_position_is_not_used_twice_though_its_message_was_lost() -> None:
+def test_the_position_of_a_lost_message_is_not_reused() -> None:
     site = Site()
     queue = site.queue()
     site.publish("q", b"a", durable=False)
@@ -199,7 +199,7 @@ def test_a_position_is_not_used_twice_though_its_message_was_lost() -> None:
 
 
 @pytest.mark.rule("ORD-3")
-def test_what_a_priority_queue_has_delivered_comes_back_marked() -> None:
+def test_messages_delivered_by_a_priority_queue_are_marked() -> None:
     site = Site()
     queue = site.queue("q", {"x-max-priority": 3})
     for priority in (1, 2, 3):

@@ -1,4 +1,4 @@
-"""What a snapshot says of each queue; that a broker can be rebuilt from it is in test_recovery.py."""
+"""The records of a snapshot; test_replay.py tests that they rebuild the broker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def states(site: Site) -> dict[int, QueueState]:
 
 
 def rows(state: QueueState) -> list[tuple[int, int, int]]:
-    """Position, LSN of the block, number in it."""
+    """Position, LSN of the block, number in the block."""
     return [
         (first + i, lsn, index + i)
         for first, lsn, count, index in zip(state.firsts, state.lsns, state.counts, state.indexes, strict=True)
@@ -30,7 +30,7 @@ def rows(state: QueueState) -> list[tuple[int, int, int]]:
     ]
 
 
-def test_names_come_before_what_they_hold() -> None:
+def test_names_precede_their_messages() -> None:
     site = Site()
     site.queue("b")
     site.queue("a", durable=False)
@@ -43,7 +43,7 @@ def test_names_come_before_what_they_hold() -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 400, 1 << 20])
-def test_a_queue_holds_what_waits_and_what_clients_have(limit: int) -> None:
+def test_a_queue_state_has_ready_and_unacknowledged_messages(limit: int) -> None:
     site = Site(resident_limit=limit)
     queue = site.queue()
     site.publish("q", *[b"x"] * 10)
@@ -61,7 +61,7 @@ def test_a_queue_holds_what_waits_and_what_clients_have(limit: int) -> None:
     assert state.deliveries == [(2, 1)]
 
 
-def test_what_waits_for_the_disk_is_in_it() -> None:
+def test_unsynced_messages_are_included() -> None:
     site = Site()
     queue = site.queue()
     site.publish("q", b"a")
@@ -72,7 +72,7 @@ def test_what_waits_for_the_disk_is_in_it() -> None:
     assert [position for position, _, _ in rows(states(site)[queue.ident])] == [1, 2, 3]
 
 
-def test_priorities_are_in_order_of_position() -> None:
+def test_messages_of_a_priority_queue_are_in_order_of_position() -> None:
     site = Site(resident_limit=400)
     queue = site.queue(arguments={"x-max-priority": 5})
     for i in range(30):
@@ -80,7 +80,7 @@ def test_priorities_are_in_order_of_position() -> None:
     assert [position for position, _, _ in rows(states(site)[queue.ident])] == list(range(1, 31))
 
 
-def test_neighbours_are_one_reference() -> None:
+def test_neighbours_become_one_reference() -> None:
     site = Site()
     queue = site.queue()
     site.publish("q", *[b"x"] * 1000)
@@ -88,7 +88,7 @@ def test_neighbours_are_one_reference() -> None:
     assert len(states(site)[queue.ident].firsts) == 2
 
 
-def test_it_is_the_state_of_the_moment_at_which_it_was_asked_for() -> None:
+def test_a_snapshot_has_the_state_at_the_time_of_the_call() -> None:
     site = Site()
     queue = site.queue()
     site.publish("q", b"a", b"b")

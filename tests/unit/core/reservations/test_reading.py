@@ -1,4 +1,4 @@
-"""Reading in columns: whatever the blocks look like, the same messages come out."""
+"""Reading in columns: messages are the same for any layout of blocks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def contents(batch: Batch) -> list[bytes]:
 
 
 def written(site: Site, blocks: list[tuple[list[bytes], str, int]]) -> list[tuple[int, int, int, int, int]]:
-    """Rows of messages with the positions 1, 2, 3…, synced or not."""
+    """Return rows of messages with the positions 1, 2, 3…, synced or not."""
     rows, position = [], 1
     for content, key, number in blocks:
         envelope = Envelope("x", key, b"header", durable=True)
@@ -86,7 +86,7 @@ def test_a_range_without_messages_ends_where_it_begins() -> None:
     assert (batch.first, batch.next, len(batch), batch.runs) == (7, 7, 0, [])
 
 
-def test_envelopes_are_shared_and_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_envelopes_are_shared_in_a_bounded_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hold_reading, "_ENVELOPES", 2)
     site = Site()
     rows = written(site, [([b"1"], "a", 0), ([b"2"], "b", 0), ([b"3"], "a", 0), ([b"4"], "c", 0)])

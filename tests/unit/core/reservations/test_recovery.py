@@ -1,4 +1,4 @@
-"""What the records say of holds becomes holds again."""
+"""Recovery restores reservations from their records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from escrowmq.core.reservations.recovery import FoundReservations
 from tests.unit.core.site import Site
 
 
-def test_ranges_get_the_numbers_in_their_order() -> None:
+def test_ranges_are_numbered_in_their_order() -> None:
     found, queue = FoundReservations(), Site().queue()
     assert found.held(Held(1, "g", 1, 1, [HeldRange(5, 2, 0), HeldRange(1, 2, 1)], [])) == 7
     assert found.held(Held(1, "g", 1, 5, [HeldRange(8, 1, 0)], [])) == 9
@@ -24,7 +24,7 @@ def test_ranges_get_the_numbers_in_their_order() -> None:
     assert (reservation.settled, reservation.first, reservation.end) == (1, 1, 6)
 
 
-def test_settled_and_released_numbers_are_gone() -> None:
+def test_settled_and_released_numbers_are_not_restored() -> None:
     found, queue = FoundReservations(), Site().queue()
     found.held(Held(1, "g", 1, 1, [HeldRange(1, 4, 2)], []))
     assert found.released(Released(1, "g", 3, 3)) == {}
@@ -36,7 +36,7 @@ def test_settled_and_released_numbers_are_gone() -> None:
     assert len(references) == 2
 
 
-def test_a_snapshot_says_where_numbers_go_on() -> None:
+def test_a_snapshot_contains_the_next_number() -> None:
     found, queue = FoundReservations(), Site().queue()
     assert found.held(Held(1, "g", 7, 9, [], [])) == 0
     found.restore(queue, Backlog())
@@ -50,7 +50,7 @@ def test_copies_are_content_of_the_queue() -> None:
     assert list(references) == [Reference(1, 1, 500, 0), Reference(2, 1, 100, 0)]
 
 
-def test_a_hold_of_nothing_is_a_fault_of_the_log() -> None:
+def test_a_reservation_of_missing_messages_is_an_error_of_the_log() -> None:
     found = FoundReservations()
     found.held(Held(1, "g", 1, 1, [HeldRange(1, 2, 0)], []))
     with pytest.raises(AssertionError, match="its records say that it goes to 3"):

@@ -1,4 +1,4 @@
-"""Holds: what was planned once has the same content, whatever happens, until it is settled (PIPE-1)."""
+"""Reservations: a numbered range keeps its content until it is settled (PIPE-1)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ steps = st.one_of(
 
 
 def contents(batch: Batch) -> list[Content]:
-    """The messages of a batch."""
+    """Return the messages of a batch."""
     data, found, at, begin = b"".join(batch.contents), [], 0, 0
     for run in batch.runs:
         for i in range(begin, run.end):
@@ -66,7 +66,7 @@ def contents(batch: Batch) -> list[Content]:
 
 
 def read(site: Site, queue: Queue, group: str, first: int, end: int, most_bytes: int = 0) -> list[Content]:
-    """The whole range, in as many batches as it takes."""
+    """Read the whole range in as many batches as necessary."""
     found: list[Content] = []
     while first < end:
         batch = site.broker.reservations.read(queue, group, first, end, most_bytes)
@@ -78,7 +78,7 @@ def read(site: Site, queue: Queue, group: str, first: int, end: int, most_bytes:
 
 
 class Life:
-    """A broker to which things happen, and what its groups have been told; every body is there once."""
+    """A broker, the events in its life, and the answers to its groups. Each body occurs once."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -181,7 +181,7 @@ class Life:
             self.gone.add(known.pop(number)[1])
 
     def check(self, most_bytes: int) -> None:
-        """What was planned is still what it was."""
+        """Check that every reserved range has its original content."""
         for (name, group), known in self.known.items():
             if known:
                 first, end = min(known), self.ends[name, group]
@@ -222,7 +222,7 @@ def site() -> Site:
 
 @pytest.mark.rule("PIPE-1")
 class TestHolding:
-    def test_numbers_go_on(self, site: Site) -> None:
+    def test_numbers_continue(self, site: Site) -> None:
         queue, reservations = site.vhost.queue("q"), site.broker.reservations
         assert reservations.reserve(queue, "g", 4)[:4] == (1, 5, 4, 1)
         assert reservations.reserve(queue, "g", 3)[:4] == (1, 8, 3, 1)
@@ -231,14 +231,14 @@ class TestHolding:
         assert [content for _, content, _ in read(site, queue, "g", 1, 8)] == [b"%d" % i for i in range(7)]
         assert [content for _, content, _ in read(site, queue, "other", 1, 3)] == [b"7", b"8"]
 
-    def test_looking_changes_nothing(self, site: Site) -> None:
+    def test_inspecting_changes_nothing(self, site: Site) -> None:
         queue = site.vhost.queue("q")
         assert site.broker.reservations.reserve(queue, "g")[:4] == (1, 1, 0, 1)
         assert not queue.reservations
         site.broker.reservations.reserve(queue, "g", 2)
         assert site.broker.reservations.reserve(queue, "g")[:4] == (1, 3, 0, 1)
 
-    def test_until_is_idempotent_and_waits_for_what_was_held_before(self, site: Site) -> None:
+    def test_until_is_idempotent_and_waits_for_earlier_reservations(self, site: Site) -> None:
         queue, reservations = site.vhost.queue("q"), site.broker.reservations
         first = reservations.reserve(queue, "g", until=6)
         again = reservations.reserve(queue, "g", until=6)
@@ -247,7 +247,7 @@ class TestHolding:
         assert again.lsn >= first.lsn > site.journal.synced_lsn
         assert reservations.reserve(queue, "g", until=100)[:4] == (1, 11, 5, 1)
 
-    def test_what_comes_back_gets_a_later_number(self, site: Site) -> None:
+    def test_a_requeued_message_gets_a_later_number(self, site: Site) -> None:
         queue, reservations = site.vhost.queue("q"), site.broker.reservations
         consumer, sink = site.consume(queue, credit=3)
         site.turn()
@@ -261,7 +261,7 @@ class TestHolding:
             (8, b"7", False),
         ]
 
-    def test_many_at_once_are_held_in_several_calls(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_many_messages_are_reserved_in_several_calls(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "MOST_PARTS", 4)
         monkeypatch.setattr(module, "STEP", 3)
         site = Site(resident_limit=0)
@@ -271,7 +271,7 @@ class TestHolding:
         assert [site.broker.reservations.reserve(queue, "g", 100).added for _ in range(4)] == [4, 4, 2, 0]
         assert [content for _, content, _ in read(site, queue, "g", 1, 11)] == [b"%d" % i for i in range(10)]
 
-    def test_transient_content_becomes_durable_a_part_at_a_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_transient_content_becomes_durable_in_parts(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "COPY_BYTES", 10)
         monkeypatch.setattr(module, "STEP", 2)
         site = Site(resident_limit=0)
@@ -289,7 +289,7 @@ class TestHolding:
         assert third.contents() == [b"%04d" % i for i in range(4)]
         assert third.live() == 4
 
-    def test_a_transient_queue_can_be_held_as_long_as_it_lives(self) -> None:
+    def test_messages_of_a_transient_queue_can_be_reserved(self) -> None:
         site = Site()
         queue = site.queue("t", durable=False)
         site.publish("t", b"a", b"b", b"c")
@@ -302,7 +302,7 @@ class TestHolding:
         assert site.contents("t") == [b"b", b"c"]
         assert not site.records(Kind.HELD, Kind.RELEASED)
 
-    def test_time_to_live_ends_with_holding_and_not_before(self) -> None:
+    def test_messages_expire_until_they_are_reserved(self) -> None:
         site = Site(resident_limit=0)
         queue = site.queue("q")
         site.publish("q", b"old", ttl=5)
@@ -318,7 +318,7 @@ class TestHolding:
         site.after(10)
         assert queue.ready == 0
 
-    def test_limits_do_not_count_what_is_held(self) -> None:
+    def test_limits_do_not_count_reserved_messages(self) -> None:
         site = Site()
         queue = site.queue("q", {"x-max-length-bytes": 6})
         site.publish("q", b"aa", b"bb", b"cc")
@@ -331,13 +331,13 @@ class TestHolding:
         assert site.contents() == [b"dd", b"ee", b"ff"]
         assert queue.bytes == 6
 
-    def test_a_purge_does_not_touch_it(self, site: Site) -> None:
+    def test_a_purge_keeps_reserved_messages(self, site: Site) -> None:
         queue = site.vhost.queue("q")
         site.broker.reservations.reserve(queue, "g", 4)
         assert site.broker.directory.purge(queue) == 6
         assert len(read(site, queue, "g", 1, 5)) == 4
 
-    def test_a_queue_goes_with_its_holds_but_is_not_empty(self, site: Site) -> None:
+    def test_a_queue_with_reservations_is_not_empty_and_is_deleted_with_them(self, site: Site) -> None:
         queue, reservations = site.vhost.queue("q"), site.broker.reservations
         reservations.reserve(queue, "g", 10)
         with pytest.raises(BrokerError, match="not empty"):
@@ -354,7 +354,7 @@ class TestHolding:
         assert "q" not in again.vhost.queues
         assert not again.queue("q").reservations
 
-    def test_refusals(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_invalid_reservations_are_refused(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
         queue, reservations = site.vhost.queue("q"), site.broker.reservations
         stream = site.queue("s", {"x-queue-type": "stream"})
         with pytest.raises(BrokerError, match="is a stream, which is read without holding it") as caught:
@@ -375,7 +375,7 @@ class TestHolding:
 
 @pytest.mark.rule("PIPE-1")
 class TestSettling:
-    def test_it_is_cumulative_and_idempotent(self, site: Site) -> None:
+    def test_settling_is_cumulative_and_idempotent(self, site: Site) -> None:
         queue, reservations = site.vhost.queue("q"), site.broker.reservations
         reservations.reserve(queue, "g", 6)
         assert reservations.settlement(queue, "g", 1) is None
@@ -390,7 +390,7 @@ class TestSettling:
         batch = reservations.read(queue, "g", 1, 3)
         assert (batch.first, batch.next, len(batch)) == (3, 3, 0)
 
-    def test_only_what_is_held_can_be_settled(self, site: Site) -> None:
+    def test_only_reserved_messages_can_be_settled(self, site: Site) -> None:
         queue, reservations = site.vhost.queue("q"), site.broker.reservations
         with pytest.raises(
             BrokerError, match=r"group 'g' holds messages .* below 1, it cannot settle below 2"
@@ -401,7 +401,7 @@ class TestSettling:
         with pytest.raises(BrokerError, match="below 4, it cannot settle below 5"):
             reservations.settlement(queue, "g", 5)
 
-    def test_a_rollback_leaves_it_as_it_was(self, site: Site) -> None:
+    def test_a_rollback_leaves_the_reservation_unchanged(self, site: Site) -> None:
         queue, reservations = site.vhost.queue("q"), site.broker.reservations
         reservations.reserve(queue, "g", 3)
         branch = site.begin()
@@ -414,7 +414,7 @@ class TestSettling:
         assert not site.records(Kind.RELEASED)
 
     @pytest.mark.rule("TX-5")
-    def test_with_what_is_published_it_is_one_record(self, site: Site) -> None:
+    def test_a_settlement_and_publishes_are_one_record(self, site: Site) -> None:
         queue, reservations = site.vhost.queue("q"), site.broker.reservations
         site.queue("out")
         reservations.reserve(queue, "g", 3)
@@ -444,7 +444,7 @@ class TestSettling:
         assert again.live() == site.live() == 5
         assert again.broker.reservations.reserve(again.vhost.queue("q"), "g")[:4] == (6, 7, 0, 6)
 
-    def test_a_release_in_between_fails_the_whole_transaction(self, site: Site) -> None:
+    def test_a_release_before_the_commit_fails_the_whole_transaction(self, site: Site) -> None:
         queue, reservations = site.vhost.queue("q"), site.broker.reservations
         reservations.reserve(queue, "g", 3)
         branch = site.begin()
@@ -465,7 +465,7 @@ class TestSettling:
 
 @pytest.mark.rule("ORD-2")
 class TestReleasing:
-    def test_messages_return_to_their_places_as_delivered(self, site: Site) -> None:
+    def test_released_messages_return_to_their_positions_as_delivered(self, site: Site) -> None:
         queue, reservations = site.vhost.queue("q"), site.broker.reservations
         reservations.reserve(queue, "g", 6)
         reservations.settle(reservations.settlement(queue, "g", 3))
@@ -481,7 +481,7 @@ class TestReleasing:
         batch = reservations.read(queue, "g", 3)
         assert (batch.first, len(batch)) == (7, 0)
 
-    def test_consumers_get_them(self, site: Site) -> None:
+    def test_consumers_get_released_messages(self, site: Site) -> None:
         queue, reservations = site.vhost.queue("q"), site.broker.reservations
         reservations.reserve(queue, "g", 10)
         _, sink = site.consume(queue, credit=20)
@@ -491,7 +491,7 @@ class TestReleasing:
         site.turn()
         assert sink.contents == [b"%d" % i for i in range(10)]
 
-    def test_more_than_the_delivery_limit_is_dead_lettered(self) -> None:
+    def test_released_messages_over_the_delivery_limit_are_dead_lettered(self) -> None:
         site = Site()
         queue = site.queue("q", {"x-queue-type": "quorum", "x-delivery-limit": 1, "x-dead-letter-exchange": ""})
         site.publish("q", b"a", b"b")
@@ -501,7 +501,7 @@ class TestReleasing:
             assert queue.ready == ready
         assert site.live() == 0
 
-    def test_not_while_a_prepared_transaction_counts_on_it(self, site: Site) -> None:
+    def test_a_release_is_refused_while_a_prepared_transaction_settles_the_range(self, site: Site) -> None:
         queue, reservations = site.vhost.queue("q"), site.broker.reservations
         reservations.reserve(queue, "g", 3)
         work = reservations.settlement(queue, "g", 3)
@@ -515,7 +515,7 @@ class TestReleasing:
 
 
 class TestStreams:
-    def test_any_range_is_read_without_a_hold(self) -> None:
+    def test_any_range_is_read_without_a_reservation(self) -> None:
         site = Site(resident_limit=0)
         queue = site.queue("s", {"x-queue-type": "stream"})
         for i in range(0, 10, 2):
@@ -526,7 +526,7 @@ class TestStreams:
         batch = site.broker.reservations.read(queue, "", 11)
         assert (batch.first, batch.next, len(batch)) == (11, 11, 0)
 
-    def test_what_is_gone_is_passed_over(self) -> None:
+    def test_deleted_messages_are_skipped(self) -> None:
         site = Site()
         queue = site.queue("s", {"x-queue-type": "stream", "x-max-length-bytes": 4})
         for i in range(10):
@@ -535,7 +535,7 @@ class TestStreams:
         assert (batch.first, batch.next) == (7, 11)
         assert site.broker.reservations.describe(queue)[:3] == ("stream", 7, 11)
 
-    def test_an_uncommitted_end_is_not_read(self) -> None:
+    def test_unsynced_messages_are_not_read(self) -> None:
         site = Site()
         queue = site.queue("s", {"x-queue-type": "stream"})
         site.publish("s", b"a")
@@ -546,7 +546,7 @@ class TestStreams:
         site.sync()
         assert len(site.broker.reservations.read(queue, "", 1)) == 2
 
-    def test_an_empty_one_says_so(self) -> None:
+    def test_an_empty_stream_is_described(self) -> None:
         site = Site()
         queue = site.queue("s", {"x-queue-type": "stream"})
         assert site.broker.reservations.describe(queue) == ("stream", 1, 1, 0, queue.ident)

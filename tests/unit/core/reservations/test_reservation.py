@@ -1,4 +1,4 @@
-"""A hold: numbers, and the references behind them."""
+"""A reservation: its numbers, and the references that they stand for."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ lengths = st.lists(st.integers(1, 5), min_size=1, max_size=12)
 
 
 def references(sizes: list[int], first: int = 1) -> Backlog:
-    """Runs side by side, each in a block of its own."""
+    """Return runs of adjacent positions, each in a block of its own."""
     starts = accumulate(sizes, initial=first)
     return Backlog.of(*(Reference(at, size, 1000 * at, 7) for at, size in zip(starts, sizes, strict=False)))
 
@@ -33,7 +33,7 @@ def held(*some: Backlog) -> Reservation:
 
 
 def numbered(reservation: Reservation, number: int = 0) -> list[tuple[int, int, int]]:
-    """Each message: number, position, block and place in one."""
+    """Return number, position, block and index of each message."""
     at, rows = reservation.rows(number)
     found = []
     for first, length, lsn, start, _ in rows:
@@ -44,12 +44,12 @@ def numbered(reservation: Reservation, number: int = 0) -> list[tuple[int, int, 
 
 class TestPart:
     @given(lengths, st.integers(1, 60))
-    def test_it_is_read_from_any_number(self, sizes: list[int], number: int) -> None:
+    def test_a_part_is_read_from_any_number(self, sizes: list[int], number: int) -> None:
         reservation = held(references(sizes))
         assert numbered(reservation, number) == numbered(reservation)[number - 1 :]
 
     @given(lengths, st.integers(1, 60))
-    def test_what_is_below_a_number_is_taken(self, sizes: list[int], number: int) -> None:
+    def test_messages_below_a_number_are_taken(self, sizes: list[int], number: int) -> None:
         reservation = held(references(sizes))
         number = min(number, reservation.end)
         before = numbered(reservation)
@@ -82,7 +82,7 @@ class TestPart:
         for number in range(1, reservation.end):
             assert numbered(reservation, number) == before[number - 1 :]
 
-    def test_many_that_left_leave_no_trace(self) -> None:
+    def test_settled_messages_use_no_memory(self) -> None:
         reservation = held(references([1] * 10_000))
         assert len(list(reservation.take_below(9000))) == 8999
         (part,) = reservation.parts
@@ -91,7 +91,7 @@ class TestPart:
 
 
 class TestHold:
-    def test_what_goes_back_in_position_begins_a_part(self) -> None:
+    def test_a_lower_position_begins_a_new_part(self) -> None:
         reservation = held(references([2, 2], first=10), references([1], first=20), references([3], first=1))
         assert len(reservation.parts) == 2
         assert [position for _, position, _ in numbered(reservation)] == [10, 11, 12, 13, 20, 1, 2, 3]
@@ -101,7 +101,7 @@ class TestHold:
         assert list(reservation.take_below(7)) == [(10_000, 2), (12_000, 2), (20_000, 1), (1000, 1)]
         assert [position for _, position, _ in numbered(reservation)] == [2, 3]
 
-    def test_cleared_it_goes_on_with_the_next_number(self) -> None:
+    def test_numbers_continue_after_clearing(self) -> None:
         reservation = held(references([2, 1]))
         part = reservation.parts[0]
         assert reservation.clear() == [(Reference(1, 2, 1000, 7), 0), (Reference(3, 1, 3000, 7), 0)]
@@ -110,7 +110,7 @@ class TestHold:
         assert numbered(reservation)[0][:2] == (4, 1)
         assert repr(reservation) == "<Reservation of g on q: 4 to 5>"
 
-    def test_a_snapshot_has_its_ranges_as_they_were(self) -> None:
+    def test_a_snapshot_contains_the_ranges_unchanged(self) -> None:
         reservation = held(references([2, 1]), references([4], first=1))
         reservation.add(references([2], first=5), 2)
         taken = ReservedColumns(reservation)
@@ -131,7 +131,7 @@ class TestSettlement:
         ]
         assert not third
 
-    def test_pledges_are_by_branch(self) -> None:
+    def test_pledges_are_recorded_by_branch(self) -> None:
         reservation = held(references([5]))
         one, two = ReservationSettlement(reservation, 3), ReservationSettlement(reservation, 5)
         one.pledge(1)
@@ -140,14 +140,14 @@ class TestSettlement:
         one.withdraw(1)
         assert reservation.pledged == {2: 5}
 
-    def test_of_a_deleted_queue_there_is_nothing_to_settle(self) -> None:
+    def test_settling_a_deleted_queue_does_nothing(self) -> None:
         reservation = held(references([5]))
         work = ReservationSettlement(reservation, 9)
         reservation.queue.retire()
         work.check()
         assert not work.operations({})
 
-    def test_it_must_be_held(self) -> None:
+    def test_unreserved_messages_cannot_be_settled(self) -> None:
         work = ReservationSettlement(held(references([5])), 7)
         with pytest.raises(Exception, match="cannot settle below 7"):
             work.check()

@@ -1,4 +1,4 @@
-"""Names: what is declared and deleted, who owns it, and what a restart brings back."""
+"""Names: declaration, deletion, ownership, and their restoration at a restart."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def topology(site: Site) -> list[tuple[Kind, dict[str, Any]]]:
 
 
 class TestVirtualHosts:
-    def test_adding(self, site: Site) -> None:
+    def test_an_added_virtual_host_is_empty(self, site: Site) -> None:
         assert site.broker.directory.add_vhost("two")
         assert not site.broker.directory.add_vhost("two")
         site.sync()
         assert set(site.restart().broker.directory.vhosts) == {"/", "two"}
 
-    def test_deleting_takes_everything_along(self, site: Site) -> None:
+    def test_deleting_a_virtual_host_deletes_everything_in_it(self, site: Site) -> None:
         queue = site.queue()
         site.publish("q", b"x")
         site.broker.directory.declare_exchange(site.vhost, "x", "topic", durable=True)
@@ -50,7 +50,7 @@ class TestVirtualHosts:
         assert "x" not in again.vhost.exchanges
         assert again.broker.access.permissions == {}
 
-    def test_one_that_is_not_there(self, site: Site) -> None:
+    def test_a_missing_virtual_host_is_refused(self, site: Site) -> None:
         for do in (site.broker.directory.vhost, site.broker.directory.delete_vhost):
             with pytest.raises(BrokerError, match="no such vhost 'no'") as refused:
                 do("no")
@@ -58,18 +58,18 @@ class TestVirtualHosts:
 
 
 class TestQueues:
-    def test_names_are_made_up(self, site: Site) -> None:
+    def test_a_queue_can_be_declared_without_a_name(self, site: Site) -> None:
         names = {site.queue("").name for _ in range(100)}
         assert len(names) == 100
         assert all(name.startswith("amq.gen-") and len(name) == 30 for name in names)
 
-    def test_a_made_up_name_can_be_declared_again(self, site: Site) -> None:
+    def test_a_generated_name_can_be_declared_again(self, site: Site) -> None:
         name = site.queue("").name
         assert site.queue(name).name == name
         with pytest.raises(BrokerError, match="reserved prefix"):
             site.queue("amq.gen-mine")
 
-    def test_declaring_again(self, site: Site) -> None:
+    def test_declaring_again_requires_the_same_attributes(self, site: Site) -> None:
         queue = site.queue(arguments={"x-max-length": 5})
         before = site.journal.end_lsn
         assert site.queue(arguments={"x-max-length": 5}) is queue
@@ -80,7 +80,7 @@ class TestQueues:
         assert site.journal.end_lsn == before
 
     @pytest.mark.rule("EXC-1")
-    def test_a_session_takes_its_exclusive_queues_along(self, site: Site) -> None:
+    def test_the_end_of_a_session_deletes_its_exclusive_queues(self, site: Site) -> None:
         session = Session("one")
         queue = site.queue("mine", exclusive=True, session=session)
         site.queue("ours", session=session)
@@ -91,13 +91,13 @@ class TestQueues:
         assert not session.exclusive
 
     @pytest.mark.rule("EXC-2")
-    def test_declaring_what_is_locked(self, site: Site) -> None:
+    def test_declaring_another_sessions_exclusive_queue_is_refused(self, site: Site) -> None:
         site.queue(exclusive=True, session=Session("one"))
         with pytest.raises(BrokerError) as refused:
             site.queue(exclusive=True, session=Session("two"))
         assert refused.value.condition is Condition.RESOURCE_LOCKED
 
-    def test_deleting_only_if(self, site: Site) -> None:
+    def test_deletion_can_require_an_empty_or_unused_queue(self, site: Site) -> None:
         queue = site.queue()
         site.publish("q", b"x")
         with pytest.raises(BrokerError, match="queue 'q' in vhost '/' not empty"):
@@ -120,9 +120,9 @@ class TestQueues:
         assert site.broker.directory.delete_queue(queue) == 1
         assert sink.gone == [consumer]
         site.broker.engine.unsubscribe(consumer)
-        assert site.live() == 1, "what a client holds can still be settled"
+        assert site.live() == 1, "unacknowledged messages can still be settled"
 
-    def test_settlements_of_the_turn_come_before_it_goes(self, site: Site) -> None:
+    def test_settlements_of_the_turn_are_logged_before_the_deletion(self, site: Site) -> None:
         queue = site.queue()
         site.publish("q", b"x")
         site.broker.engine.get(queue, auto_settle=True)
@@ -131,7 +131,7 @@ class TestQueues:
         kinds = [kind for _, kind, _ in site.restart().replayed]
         assert kinds[-2:] == [Kind.SETTLE, Kind.QUEUE_DELETED]
 
-    def test_purging(self, site: Site) -> None:
+    def test_a_purge_removes_ready_messages(self, site: Site) -> None:
         queue = site.queue()
         site.publish("q", *[b"x"] * 5)
         site.publish("q", b"y", durable=False)
@@ -144,7 +144,7 @@ class TestQueues:
         assert again.ready(again.vhost.queue("q")) == [(1, b"x", True)]
 
     @pytest.mark.parametrize("limit", [0, 1 << 20])
-    def test_purging_what_is_paged(self, limit: int) -> None:
+    def test_a_purge_removes_paged_messages(self, limit: int) -> None:
         site = Site(resident_limit=limit)
         queue = site.queue()
         for i in range(30):
@@ -153,7 +153,7 @@ class TestQueues:
         site.turn()
         assert (site.live(), site.restart().contents()) == (0, [])
 
-    def test_idents_are_never_given_twice(self, site: Site) -> None:
+    def test_ids_of_queues_are_never_reused(self, site: Site) -> None:
         first = site.queue("one").ident
         site.broker.directory.delete_queue(site.vhost.queue("one"))
         site.snapshot()
@@ -162,7 +162,7 @@ class TestQueues:
 
 
 class TestExchanges:
-    def test_an_auto_delete_exchange_goes_with_the_queue_that_held_it(self, site: Site) -> None:
+    def test_an_auto_delete_exchange_is_deleted_with_its_last_bound_queue(self, site: Site) -> None:
         site.broker.directory.declare_exchange(site.vhost, "x", "direct", durable=True, auto_delete=True)
         site.broker.directory.declare_exchange(site.vhost, "up", "fanout", durable=True)
         site.broker.directory.bind_exchange(site.vhost, "up", "x", "")
@@ -173,7 +173,7 @@ class TestExchanges:
             assert "x" not in running.vhost.exchanges
             assert list(running.vhost.bindings()) == []
 
-    def test_what_is_not_durable_is_not_written(self, site: Site) -> None:
+    def test_transient_names_are_not_logged(self, site: Site) -> None:
         before = site.journal.end_lsn
         site.broker.directory.declare_exchange(site.vhost, "x", "direct")
         site.queue("passing", durable=False)
@@ -227,10 +227,10 @@ def do(site: Site, step: tuple[Any, ...]) -> None:
 
 
 @given(st.lists(steps, max_size=25))
-def test_a_restart_brings_back_every_durable_name(plan: list[tuple[Any, ...]]) -> None:
+def test_a_restart_restores_every_durable_name(plan: list[tuple[Any, ...]]) -> None:
     site = Site()
     for step in plan:
-        with contextlib.suppress(BrokerError):  # what is not there, or differs
+        with contextlib.suppress(BrokerError):  # the name is missing, or the attributes differ
             do(site, step)
     site.turn()
     again = site.restart()

@@ -1,4 +1,4 @@
-"""Declaring again, against what RabbitMQ answered."""
+"""Declaring again, compared with RabbitMQ's answers."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def declared(flags: tuple[bool, bool, bool], arguments: dict[str, Any]) -> Decla
 
 
 class Long(int):
-    """A wide integer of some protocol."""
+    """A wide integer of a protocol."""
 
 
 @pytest.mark.parametrize("row", recorded("declare_queue_again")["rows"], ids=str)
-def test_queues_as_rabbitmq(row: list[Any]) -> None:
+def test_queues_are_compared_as_by_rabbitmq(row: list[Any]) -> None:
     old, new, old_flags, new_flags, reply = row
     existing, requested = declared(old_flags, old), declared(new_flags, new)
     if reply is None:
@@ -54,21 +54,21 @@ def test_queues_as_rabbitmq(row: list[Any]) -> None:
 
 
 @pytest.mark.rule("EXC-3")
-def test_durable_does_not_count_for_exclusive_queues() -> None:
+def test_durable_is_ignored_for_exclusive_queues() -> None:
     check_queue_equivalent("/", "q", Declared(False, True), Declared(True, True))
 
 
-def test_the_width_of_a_number_does_not_count() -> None:
+def test_the_width_of_a_number_is_ignored() -> None:
     check_queue_equivalent("/", "q", Declared(arguments={"x-expires": 5}), Declared(arguments={"x-expires": Long(5)}))
 
 
-def test_a_number_is_not_its_text() -> None:
+def test_a_number_differs_from_its_text() -> None:
     with pytest.raises(BrokerError, match="received '5' but current is '5'"):
         check_queue_equivalent("/", "q", Declared(arguments={"x-expires": 5}), Declared(arguments={"x-expires": "5"}))
 
 
 @pytest.mark.rule("EXC-2")
-def test_the_text_for_other_connections() -> None:
+def test_the_error_text_for_other_connections() -> None:
     assert locked_text("/", "q").startswith("cannot obtain exclusive access to locked queue 'q' in vhost '/'. It could")
 
 
@@ -98,12 +98,14 @@ ALTERNATE = {"arguments": {"alternate-exchange": "y"}}
         ),
     ],
 )
-def test_exchanges_as_rabbitmq(old: dict[str, Any], new: dict[str, Any], argument: str, difference: str) -> None:
+def test_exchanges_are_compared_as_by_rabbitmq(
+    old: dict[str, Any], new: dict[str, Any], argument: str, difference: str
+) -> None:
     with pytest.raises(BrokerError) as refused:
         check_exchange_equivalent("/", DeclaredExchange(**old), DeclaredExchange(**new))
     assert refused.value.condition is Condition.PRECONDITION_FAILED
     assert refused.value.text == f"inequivalent arg '{argument}' for exchange 'x' in vhost '/': {difference}"
 
 
-def test_other_arguments_of_exchanges_do_not_count() -> None:
+def test_other_arguments_of_exchanges_are_ignored() -> None:
     check_exchange_equivalent("/", DeclaredExchange(arguments={"a": 1}), DeclaredExchange(arguments={"a": 2}))

@@ -1,4 +1,4 @@
-"""What all exchanges have in common."""
+"""The behaviour that all types of exchange share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def exchange(request: pytest.FixtureRequest) -> Exchange[NamedQueue]:
     return KINDS[request.param]("x")
 
 
-def test_a_binding_is_there_once(exchange: Exchange[NamedQueue]) -> None:
+def test_a_binding_exists_once(exchange: Exchange[NamedQueue]) -> None:
     queue = NamedQueue("q")
     first = Binding(exchange, queue, "k", {"a": [1]})
     assert exchange.bind(first)
@@ -23,7 +23,7 @@ def test_a_binding_is_there_once(exchange: Exchange[NamedQueue]) -> None:
     assert list(exchange.bindings.values()) == [first]
 
 
-def test_what_tells_bindings_apart(exchange: Exchange[NamedQueue]) -> None:
+def test_bindings_are_distinguished_by_destination_key_and_arguments(exchange: Exchange[NamedQueue]) -> None:
     queue, other, same_name = NamedQueue("q"), NamedQueue("p"), DirectExchange[NamedQueue]("q")
     for destination in (queue, other, same_name):
         for key in ("k", "l"):
@@ -32,7 +32,7 @@ def test_what_tells_bindings_apart(exchange: Exchange[NamedQueue]) -> None:
     assert len(exchange.bindings) == 18
 
 
-def test_unbinding(exchange: Exchange[NamedQueue]) -> None:
+def test_an_unbound_destination_gets_no_messages(exchange: Exchange[NamedQueue]) -> None:
     queue = NamedQueue("q")
     one, other = Binding(exchange, queue, "k", {}), Binding(exchange, queue, "k", {"b": 1})
     exchange.bind(one)
@@ -46,7 +46,7 @@ def test_unbinding(exchange: Exchange[NamedQueue]) -> None:
 
 
 @pytest.mark.parametrize(("source", "destination"), [(True, True), (True, False), (False, True), (False, False)])
-def test_a_binding_lasts_as_long_as_both_ends(source: bool, destination: bool) -> None:
+def test_a_binding_is_durable_if_both_ends_are(source: bool, destination: bool) -> None:
     exchange = DirectExchange[NamedQueue]("x", durable=source)
     assert Binding(exchange, NamedQueue("q", destination), "", {}).durable is (source and destination)
 
@@ -56,6 +56,6 @@ def test_the_alternate_exchange_is_an_argument() -> None:
     assert DirectExchange[NamedQueue]("x", arguments={"alternate-exchange": ""}).alternate == ""
 
 
-def test_which_kinds_there_are() -> None:
+def test_the_types_of_exchange() -> None:
     assert set(KINDS) == {"direct", "fanout", "topic", "headers"}
     assert repr(KINDS["topic"]("x")) == "<TopicExchange 'x'>"

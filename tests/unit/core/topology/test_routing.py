@@ -1,4 +1,4 @@
-"""Routes through exchanges, and how long they are remembered."""
+"""Routes through exchanges, and their cache."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def names(queues: tuple[NamedQueue, ...]) -> list[str]:
     return [queue.name for queue in queues]
 
 
-def test_the_default_exchange(vhost: VirtualHost[NamedQueue]) -> None:
+def test_the_default_exchange_routes_by_queue_name(vhost: VirtualHost[NamedQueue]) -> None:
     assert vhost.route("", "q") == (vhost.queues["q"],)
     assert vhost.route("", "nobody") == ()
 
 
-def test_queues_come_once_each_and_by_name(vhost: VirtualHost[NamedQueue]) -> None:
+def test_each_queue_is_returned_once_in_order_of_names(vhost: VirtualHost[NamedQueue]) -> None:
     for queue in ("q", "p"):
         for pattern in ("#", "a.*", "*.b"):
             vhost.bind_queue("amq.topic", queue, pattern)
     assert names(vhost.route("amq.topic", "a.b")) == ["p", "q"]
 
 
-def test_several_keys(vhost: VirtualHost[NamedQueue]) -> None:
+def test_several_keys_are_routed(vhost: VirtualHost[NamedQueue]) -> None:
     vhost.bind_queue("amq.direct", "q", "one")
     vhost.bind_queue("amq.direct", "p", "two")
     assert names(vhost.route("amq.direct", "one", None, ["two", "three"])) == ["p", "q"]
@@ -43,14 +43,14 @@ def test_several_keys(vhost: VirtualHost[NamedQueue]) -> None:
     assert names(vhost.route("", "p", None, ("p", "q"))) == ["p", "q"]
 
 
-def test_an_exchange_that_is_not_there(vhost: VirtualHost[NamedQueue]) -> None:
+def test_a_missing_exchange_is_refused(vhost: VirtualHost[NamedQueue]) -> None:
     for ask in (lambda: vhost.route("x", "k"), lambda: vhost.needs_headers("x")):
         with pytest.raises(BrokerError) as refused:
             ask()
         assert (refused.value.condition, refused.value.text) == (Condition.NOT_FOUND, "no exchange 'x' in vhost '/'")
 
 
-def test_through_exchanges_and_circles(vhost: VirtualHost[NamedQueue]) -> None:
+def test_routes_lead_through_exchanges_and_cycles(vhost: VirtualHost[NamedQueue]) -> None:
     vhost.bind_exchange("amq.direct", "amq.fanout", "k")
     vhost.bind_exchange("amq.fanout", "amq.topic", "")
     vhost.bind_exchange("amq.topic", "amq.direct", "#")
@@ -67,35 +67,35 @@ class TestAlternateExchange:
         vhost.declare_exchange("y", "direct", arguments={"alternate-exchange": "z"})
         vhost.declare_exchange("z", "fanout", arguments={"alternate-exchange": "x"})
 
-    def test_gets_what_was_not_routed(self, vhost: VirtualHost[NamedQueue]) -> None:
+    def test_the_alternate_gets_unrouted_messages(self, vhost: VirtualHost[NamedQueue]) -> None:
         vhost.bind_queue("x", "q", "k")
         vhost.bind_queue("y", "p", "l")
         assert [names(vhost.route("x", key)) for key in "klm"] == [["q"], ["p"], []]
 
-    def test_chains(self, vhost: VirtualHost[NamedQueue]) -> None:
+    def test_alternates_form_chains(self, vhost: VirtualHost[NamedQueue]) -> None:
         vhost.bind_queue("z", "p", "")
         assert names(vhost.route("x", "k")) == ["p"]
 
-    def test_is_not_asked_when_one_of_several_keys_was_routed(self, vhost: VirtualHost[NamedQueue]) -> None:
+    def test_the_alternate_is_not_used_if_one_of_several_keys_was_routed(self, vhost: VirtualHost[NamedQueue]) -> None:
         vhost.bind_queue("x", "q", "k")
         vhost.bind_queue("y", "p", "l")
         assert names(vhost.route("x", "l", None, ["k"])) == ["q"]
 
-    def test_is_not_asked_when_the_exchange_had_a_destination_that_routed_nowhere(
+    def test_the_alternate_is_not_used_if_a_destination_exchange_routed_nowhere(
         self, vhost: VirtualHost[NamedQueue]
     ) -> None:
         vhost.bind_queue("y", "p", "k")
         vhost.bind_exchange("x", "amq.direct", "k")
         assert vhost.route("x", "k") == ()
 
-    def test_may_be_missing(self, vhost: VirtualHost[NamedQueue]) -> None:
+    def test_the_alternate_may_be_missing(self, vhost: VirtualHost[NamedQueue]) -> None:
         vhost.delete_exchange("y")
         assert vhost.route("x", "k") == ()
         vhost.declare_exchange("y", "fanout")
         vhost.bind_queue("y", "p", "")
         assert names(vhost.route("x", "k")) == ["p"]
 
-    def test_may_be_the_default_exchange(self, vhost: VirtualHost[NamedQueue]) -> None:
+    def test_the_alternate_may_be_the_default_exchange(self, vhost: VirtualHost[NamedQueue]) -> None:
         vhost.declare_exchange("w", "direct", arguments={"alternate-exchange": ""})
         assert vhost.route("w", "new") == ()
         vhost.add_queue(NamedQueue("new"))
@@ -104,7 +104,7 @@ class TestAlternateExchange:
         assert vhost.route("w", "new") == ()
 
 
-def test_headers_decide_wherever_they_are_looked_at(vhost: VirtualHost[NamedQueue]) -> None:
+def test_headers_matter_at_any_exchange_of_the_route(vhost: VirtualHost[NamedQueue]) -> None:
     vhost.bind_exchange("amq.direct", "amq.headers", "k")
     assert not vhost.needs_headers("amq.direct")
     assert vhost.route("amq.direct", "k", {"a": 1}) == ()
@@ -119,11 +119,11 @@ def test_headers_decide_wherever_they_are_looked_at(vhost: VirtualHost[NamedQueu
 
 
 class TestMemory:
-    def test_an_answer_is_given_again(self, vhost: VirtualHost[NamedQueue]) -> None:
+    def test_a_route_is_cached(self, vhost: VirtualHost[NamedQueue]) -> None:
         vhost.bind_queue("amq.topic", "q", "#")
         assert vhost.route("amq.topic", "a") is vhost.route("amq.topic", "a")
 
-    def test_every_change_shows(self, vhost: VirtualHost[NamedQueue]) -> None:
+    def test_every_change_of_topology_is_effective(self, vhost: VirtualHost[NamedQueue]) -> None:
         seen = []
         versions = {vhost.version}
 
@@ -145,7 +145,7 @@ class TestMemory:
         assert seen == [[], ["q"], ["p", "q"], ["q"], []]
         assert len(versions) == len(seen)
 
-    def test_a_queue_of_the_same_name_is_another_queue(self, vhost: VirtualHost[NamedQueue]) -> None:
+    def test_a_new_queue_of_the_same_name_replaces_the_cached_one(self, vhost: VirtualHost[NamedQueue]) -> None:
         old = vhost.route("", "q")
         vhost.remove_queue("q")
         assert vhost.route("", "q") == ()
@@ -153,9 +153,7 @@ class TestMemory:
         vhost.add_queue(again)
         assert vhost.route("", "q") == (again,) != old
 
-    def test_queues_without_bindings_come_and_go_without_touching_other_routes(
-        self, vhost: VirtualHost[NamedQueue]
-    ) -> None:
+    def test_queues_without_bindings_do_not_invalidate_other_routes(self, vhost: VirtualHost[NamedQueue]) -> None:
         vhost.bind_queue("amq.direct", "q", "k")
         routes = vhost.route("amq.direct", "k"), vhost.route("", "p")
         vhost.add_queue(NamedQueue("reply"))
@@ -164,7 +162,7 @@ class TestMemory:
         assert vhost.route("amq.direct", "k") is routes[0]
         assert vhost.route("", "p") is routes[1]
 
-    def test_is_bounded(self) -> None:
+    def test_the_cache_is_bounded(self) -> None:
         queues = {name: NamedQueue(name) for name in "ab"}
         calls: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Virtual hosts: what can be declared, bound and removed; the texts are those that RabbitMQ 3.10.8 answered."""
+"""Virtual hosts: declaring, binding and removing. The error texts are those of RabbitMQ 3.10.8."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def everything(host: Host) -> tuple[list[str], list[str], list[tuple[str, bool, 
     return sorted(host.exchanges), sorted(host.queues), sorted(bindings)
 
 
-def test_what_is_there_from_the_start() -> None:
+def test_predeclared_exchanges_exist() -> None:
     host = Host("/")
     assert {name: (exchange.kind, exchange.durable) for name, exchange in host.exchanges.items()} == {
         "": ("direct", True),
@@ -52,7 +52,7 @@ def test_what_is_there_from_the_start() -> None:
 
 
 class TestDeclareExchange:
-    def test_it_is_made_once(self, vhost: Host) -> None:
+    def test_an_exchange_is_created_once(self, vhost: Host) -> None:
         made = vhost.declare_exchange("y", "topic", durable=True, auto_delete=True, internal=True, arguments={"a": 1})
         assert made is vhost.exchanges["y"]
         assert (made.kind, made.durable, made.auto_delete, made.internal, made.arguments) == (
@@ -65,20 +65,20 @@ class TestDeclareExchange:
         assert vhost.declare_exchange("y", "topic", durable=True, auto_delete=True, internal=True) is None
         assert vhost.exchanges["y"] is made
 
-    def test_not_otherwise_than_before(self, vhost: Host) -> None:
+    def test_declaring_again_requires_the_same_attributes(self, vhost: Host) -> None:
         assert refusal(lambda: vhost.declare_exchange("x", "direct", durable=True)) == (
             Condition.PRECONDITION_FAILED,
             "inequivalent arg 'durable' for exchange 'x' in vhost '/': received 'true' but current is 'false'",
         )
 
-    def test_passive_asks_for_the_name_only(self, vhost: Host) -> None:
+    def test_passive_checks_only_the_name(self, vhost: Host) -> None:
         assert vhost.declare_exchange("x", "nonsense", durable=True, passive=True) is None
         assert refusal(lambda: vhost.declare_exchange("amq.x", "direct", passive=True)) == (
             Condition.NOT_FOUND,
             "no exchange 'amq.x' in vhost '/'",
         )
 
-    def test_kinds_that_do_not_exist(self, vhost: Host) -> None:
+    def test_unknown_types_are_refused(self, vhost: Host) -> None:
         unknown = Condition.ILLEGAL_STATE, "unknown exchange type 'nope'"
         assert refusal(lambda: vhost.declare_exchange("y", "nope")) == unknown
         assert refusal(lambda: vhost.declare_exchange("x", "nope")) == unknown
@@ -87,7 +87,7 @@ class TestDeclareExchange:
             "invalid exchange type ''",
         )
 
-    def test_names_of_the_system(self, vhost: Host) -> None:
+    def test_reserved_names_are_refused(self, vhost: Host) -> None:
         assert refusal(lambda: vhost.declare_exchange("amq.x", "direct")) == (
             Condition.ACCESS_REFUSED,
             "exchange name 'amq.x' contains reserved prefix 'amq.*'",
@@ -100,7 +100,7 @@ class TestDeclareExchange:
         assert vhost.declare_exchange("amq.direct", "direct", durable=True) is None
         assert vhost.declare_exchange("amqx", "direct") is not None
 
-    def test_an_alternate_that_is_no_name(self, vhost: Host) -> None:
+    def test_an_alternate_exchange_must_be_a_name(self, vhost: Host) -> None:
         assert refusal(lambda: vhost.declare_exchange("y", "direct", arguments={"alternate-exchange": True})) == (
             Condition.PRECONDITION_FAILED,
             "invalid type 'bool' for arg 'alternate-exchange' in exchange 'y' in vhost '/'",
@@ -109,7 +109,7 @@ class TestDeclareExchange:
 
 
 class TestDeleteExchange:
-    def test_with_all_its_bindings(self, vhost: Host) -> None:
+    def test_an_exchange_is_deleted_with_all_its_bindings(self, vhost: Host) -> None:
         vhost.bind_queue("x", "q", "k")
         vhost.bind_exchange("amq.topic", "x", "#")
         vhost.bind_exchange("x", "x", "loop")
@@ -122,7 +122,7 @@ class TestDeleteExchange:
         removal = vhost.delete_exchange("y", if_unused=True)
         assert not removal
 
-    def test_if_unused(self, vhost: Host) -> None:
+    def test_deletion_can_require_an_unused_exchange(self, vhost: Host) -> None:
         vhost.bind_exchange("x", "amq.topic", "k")
         assert refusal(lambda: vhost.delete_exchange("x", if_unused=True)) == (
             Condition.PRECONDITION_FAILED,
@@ -133,7 +133,7 @@ class TestDeleteExchange:
         assert shape(vhost.delete_exchange("x", if_unused=True)) == ([("amq.topic", "x")], ["x"])
 
     @pytest.mark.parametrize("name", ["amq.direct", "amq.zzz"])
-    def test_exchanges_of_the_system(self, vhost: Host, name: str) -> None:
+    def test_predeclared_exchanges_cannot_be_deleted(self, vhost: Host, name: str) -> None:
         assert refusal(lambda: vhost.delete_exchange(name)) == (
             Condition.ACCESS_REFUSED,
             f"deletion of system exchange '{name}' in vhost '/' not allowed",
@@ -150,7 +150,7 @@ def everything_of_new_with_q() -> tuple[list[str], list[str], list[tuple[str, bo
 
 
 class TestBind:
-    def test_once(self, vhost: Host) -> None:
+    def test_a_binding_is_created_once(self, vhost: Host) -> None:
         binding = vhost.bind_queue("x", "q", "k", {"a": 1})
         assert binding is not None
         assert (binding.source, binding.destination) == (vhost.exchanges["x"], vhost.queues["q"])
@@ -218,7 +218,7 @@ class TestUnbind:
         assert not unbind(vhost)
         assert everything(vhost) == before
 
-    def test_what_is_there(self, vhost: Host) -> None:
+    def test_an_existing_binding_is_removed(self, vhost: Host) -> None:
         binding = vhost.bind_queue("x", "q", "k")
         assert vhost.unbind_queue("x", "q", "k").bindings == (binding,)
         assert not vhost.bindings_to_queue("q")
@@ -230,20 +230,20 @@ class TestAutoDelete:
         for name in ("a", "b", "c"):
             vhost.declare_exchange(name, "fanout", auto_delete=True)
 
-    def test_after_the_last_binding_only(self, vhost: Host) -> None:
+    def test_the_exchange_is_deleted_after_its_last_binding(self, vhost: Host) -> None:
         vhost.bind_queue("a", "q", "1")
         vhost.bind_queue("a", "q", "2")
         assert shape(vhost.unbind_queue("a", "q", "1")) == ([("a", "q")], [])
         assert shape(vhost.unbind_queue("a", "q", "2")) == ([("a", "q")], ["a"])
         assert "a" not in vhost.exchanges
 
-    def test_never_bound_never_deleted(self, vhost: Host) -> None:
+    def test_an_exchange_that_was_never_bound_stays(self, vhost: Host) -> None:
         vhost.remove_queue("q")
         vhost.bind_exchange("x", "a", "")
         vhost.unbind_exchange("x", "a", "")
         assert {"a", "b", "c"} <= vhost.exchanges.keys()
 
-    def test_one_takes_the_next_with_it(self, vhost: Host) -> None:
+    def test_deletions_cascade(self, vhost: Host) -> None:
         vhost.bind_exchange("a", "b", "")
         vhost.bind_exchange("b", "c", "")
         vhost.bind_queue("c", "q", "")
@@ -252,34 +252,34 @@ class TestAutoDelete:
         assert not list(vhost.bindings())
         assert "x" in vhost.exchanges
 
-    def test_circles_end(self, vhost: Host) -> None:
+    def test_cascades_in_a_cycle_end(self, vhost: Host) -> None:
         vhost.bind_exchange("a", "b", "")
         vhost.bind_exchange("b", "a", "")
         vhost.bind_exchange("a", "a", "")
         assert shape(vhost.delete_exchange("b")) == ([("b", "a"), ("a", "b")], ["b"])
         assert shape(vhost.unbind_exchange("a", "a", "")) == ([("a", "a")], ["a"])
 
-    def test_deleting_one_that_others_hang_on(self, vhost: Host) -> None:
+    def test_deleting_an_exchange_cascades_to_its_sources(self, vhost: Host) -> None:
         vhost.bind_exchange("a", "b", "")
         vhost.bind_exchange("b", "c", "")
         assert shape(vhost.delete_exchange("c")) == ([("b", "c"), ("a", "b")], ["c", "b", "a"])
 
 
 class TestQueues:
-    def test_names(self, vhost: Host) -> None:
+    def test_reserved_queue_names_are_refused(self, vhost: Host) -> None:
         vhost.check_queue_name("amqx")
         assert refusal(lambda: vhost.check_queue_name("amq.q")) == (
             Condition.ACCESS_REFUSED,
             "queue name 'amq.q' contains reserved prefix 'amq.*'",
         )
 
-    def test_look_up(self, vhost: Host) -> None:
+    def test_a_queue_is_found_by_name(self, vhost: Host) -> None:
         assert vhost.queue("q").name == "q"
         missing = Condition.NOT_FOUND, "no queue 'p' in vhost '/'"
         assert refusal(lambda: vhost.queue("p")) == missing
         assert refusal(lambda: vhost.remove_queue("p")) == missing
 
-    def test_a_queue_takes_its_bindings_with_it(self, vhost: Host) -> None:
+    def test_a_queue_is_removed_with_its_bindings(self, vhost: Host) -> None:
         vhost.add_queue(NamedQueue("p"))
         for queue in ("q", "p"):
             for source in ("x", "amq.topic"):
@@ -288,7 +288,7 @@ class TestQueues:
         assert [queue.name for queue in vhost.route("x", "k")] == ["p"]
 
 
-def test_publishing(vhost: Host) -> None:
+def test_publishing_to_internal_or_missing_exchanges_is_refused(vhost: Host) -> None:
     vhost.declare_exchange("i", "direct", internal=True)
     assert vhost.exchange_for_publish("") is vhost.exchanges[""]
     assert refusal(lambda: vhost.exchange_for_publish("i")) == (
@@ -299,7 +299,7 @@ def test_publishing(vhost: Host) -> None:
 
 
 class TestRestoring:
-    def test_nothing_vanishes_by_itself(self, vhost: Host) -> None:
+    def test_nothing_is_deleted_automatically(self, vhost: Host) -> None:
         vhost.restoring = True
         vhost.declare_exchange("a", "fanout", auto_delete=True)
         vhost.bind_queue("a", "q", "")
@@ -308,7 +308,7 @@ class TestRestoring:
         assert shape(vhost.remove_queue("q")) == ([("a", "q")], [])
         assert shape(vhost.delete_exchange("a")) == ([], ["a"])
 
-    def test_names_are_not_checked(self, vhost: Host) -> None:
+    def test_reserved_names_are_allowed(self, vhost: Host) -> None:
         vhost.restoring = True
         vhost.check_queue_name("amq.gen-1")
         assert vhost.declare_exchange("amq.mine", "direct") is not None

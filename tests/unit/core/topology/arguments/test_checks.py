@@ -1,4 +1,4 @@
-"""Single values of arguments."""
+"""Checks of single argument values."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from escrowmq.core.topology.arguments.checks import (
 
 
 class Short(int):
-    """A narrow integer of some protocol."""
+    """A narrow integer of a protocol."""
 
 
 class Timestamp(int):
-    """A protocol's time, which is no number."""
+    """A protocol's time, which must not pass as a number."""
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ class Timestamp(int):
         (period("no"), "2h", 7_200_000),
     ],
 )
-def test_allowed(check: Check, value: object, decoded: object) -> None:
+def test_allowed_values_are_decoded(check: Check, value: object, decoded: object) -> None:
     assert check(value, {}) == decoded
 
 
@@ -69,7 +69,7 @@ def test_allowed(check: Check, value: object, decoded: object) -> None:
         (period("no"), "2", "no"),
     ],
 )
-def test_refused(check: Check, value: object, reason: str) -> None:
+def test_other_values_are_refused_with_a_reason(check: Check, value: object, reason: str) -> None:
     with pytest.raises(Refused) as refused:
         check(value, {})
     assert refused.value.reason == reason
@@ -80,13 +80,13 @@ def test_narrow_integers_become_plain_ones() -> None:
 
 
 @pytest.mark.parametrize("key", ["k" * 256, "ü" * 128])
-def test_a_routing_key_that_no_delivery_could_carry(key: str) -> None:
+def test_a_routing_key_over_255_bytes_is_refused(key: str) -> None:
     assert routing_key("x")(key[:127], {"x": ""}) == key[:127]
     with pytest.raises(Refused, match="routing_key_too_long"):
         routing_key("x")(key, {"x": ""})
 
 
-def test_a_routing_key_beside_its_exchange() -> None:
+def test_a_routing_key_requires_its_exchange() -> None:
     assert routing_key("x")("k", {"x": ""}) == "k"
 
 
@@ -101,12 +101,12 @@ def test_a_routing_key_beside_its_exchange() -> None:
         ("9s", 9_000),
     ],
 )
-def test_periods(given: str, milliseconds: int) -> None:
+def test_periods_are_parsed(given: str, milliseconds: int) -> None:
     assert parse_period(given) == milliseconds
 
 
 @pytest.mark.parametrize(
     "given", ["", "D", "7", "0s", "00h", "-1D", "7d", "1D ", " 1D", "1D\n", "1.5D", "١D", "9" * 5000 + "s"]
 )
-def test_no_periods(given: str) -> None:
+def test_other_texts_are_not_periods(given: str) -> None:
     assert parse_period(given) is None

@@ -1,4 +1,4 @@
-"""Arguments of consumers, against what RabbitMQ answered."""
+"""Arguments of consumers, compared with RabbitMQ's answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.core.recorded import Timestamp, reason, recorded
 
 
 @pytest.mark.parametrize("row", recorded("consume")["rows"], ids=str)
-def test_as_rabbitmq(row: tuple[QueueType, dict[str, Any], str | None]) -> None:
+def test_arguments_are_accepted_as_by_rabbitmq(row: tuple[QueueType, dict[str, Any], str | None]) -> None:
     kind, arguments, reply = row
     if reply is None:
         consumer_options("/", "q", kind, arguments)
@@ -21,7 +21,7 @@ def test_as_rabbitmq(row: tuple[QueueType, dict[str, Any], str | None]) -> None:
     with pytest.raises(BrokerError) as refused:
         consumer_options("/", "q", kind, arguments)
     assert refused.value.condition is Condition.PRECONDITION_FAILED
-    if reply == "INTERNAL_ERROR":  # it dies of what is no offset
+    if reply == "INTERNAL_ERROR":  # RabbitMQ crashes on an invalid offset
         assert refused.value.text.startswith(
             "invalid arg 'x-stream-offset' for queue 'q' in vhost '/': {invalid_stream_"
         )
@@ -41,14 +41,14 @@ def test_as_rabbitmq(row: tuple[QueueType, dict[str, Any], str | None]) -> None:
         ("5m", StreamOffset("age", 300_000)),
     ],
 )
-def test_where_a_stream_begins(given: object, offset: StreamOffset) -> None:
+def test_offsets_are_decoded(given: object, offset: StreamOffset) -> None:
     assert consumer_options("/", "q", "stream", {"x-stream-offset": given}) == ConsumerOptions(stream_offset=offset)
 
 
-def test_without_arguments_a_stream_begins_with_what_comes() -> None:
+def test_without_arguments_a_reader_begins_with_the_next_message() -> None:
     assert consumer_options("/", "q", "stream", {}).stream_offset == StreamOffset("next")
 
 
-def test_priority() -> None:
+def test_the_priority_is_decoded() -> None:
     options = consumer_options("/", "q", "classic", {"x-priority": -3, "x-cancel-on-ha-failover": True, "other": 1})
     assert options == ConsumerOptions(priority=-3, cancel_on_failover=True)

@@ -1,4 +1,4 @@
-"""Arguments of queues, against what RabbitMQ answered to the same declarations."""
+"""Arguments of queues, compared with RabbitMQ's answers to the same declarations."""
 
 from __future__ import annotations
 
@@ -28,28 +28,29 @@ def refusal(arguments: dict[str, Any], **flags: bool) -> str:
 
 
 def nonsense(arguments: dict[str, Any]) -> bool:
-    """RabbitMQ takes this and makes no sense of it."""
+    """Tell whether RabbitMQ accepts these invalid arguments."""
     limit = arguments.get("x-delivery-limit", 0)
     return arguments.get("x-queue-type") == "quorum" and type(limit) is not int
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_as_rabbitmq(row: list[Any]) -> None:
+def test_arguments_are_accepted_as_by_rabbitmq(row: list[Any]) -> None:
     arguments, durable, exclusive, auto_delete, reply = row
     flags = {"durable": durable, "exclusive": exclusive, "auto_delete": auto_delete}
     if reply is None and not nonsense(arguments):
         decode(arguments, **flags)
-    elif reply is None or reply == "INTERNAL_ERROR":  # it lets nonsense through, or dies of it
+    # RabbitMQ accepts these values although they are invalid, or crashes on them
+    elif reply is None or reply == "INTERNAL_ERROR":
         assert refusal(arguments, **flags).startswith("invalid arg 'x-")
     else:
         assert refusal(arguments, **flags) == reason(reply)
 
 
-def test_nothing_asked_for() -> None:
+def test_without_arguments_there_are_no_options() -> None:
     assert decode({}, durable=False, exclusive=True, auto_delete=True) == QueueOptions()
 
 
-def test_a_classic_queue_with_everything() -> None:
+def test_all_arguments_of_a_classic_queue_are_decoded() -> None:
     options = decode(
         {
             "x-message-ttl": 0,
@@ -80,12 +81,12 @@ def test_a_classic_queue_with_everything() -> None:
     )
 
 
-def test_a_quorum_queue() -> None:
+def test_the_arguments_of_a_quorum_queue_are_decoded() -> None:
     options = decode({"x-queue-type": "quorum", "x-delivery-limit": 3, "x-dead-letter-strategy": "at-least-once"})
     assert options == QueueOptions("quorum", delivery_limit=3, dead_letter_strategy="at-least-once")
 
 
-def test_a_stream() -> None:
+def test_the_arguments_of_a_stream_are_decoded() -> None:
     options = decode(
         {
             "x-queue-type": "stream",
@@ -99,15 +100,15 @@ def test_a_stream() -> None:
     assert options == QueueOptions("stream", max_age=7 * 86_400_000, max_length_bytes=10**12, max_segment_bytes=10**6)
 
 
-def test_a_negative_delivery_limit_is_none() -> None:
+def test_a_negative_delivery_limit_means_no_limit() -> None:
     assert decode({"x-queue-type": "quorum", "x-delivery-limit": -1}).delivery_limit is None
 
 
-def test_the_type_is_looked_at_before_anything_else() -> None:
+def test_the_type_is_checked_first() -> None:
     assert "unsupported queue type" in refusal({"x-expires": 0, "x-queue-type": "lazy"})
 
 
-def test_arguments_of_the_type_are_checked_before_those_of_others() -> None:
+def test_arguments_of_the_type_are_checked_before_those_of_other_types() -> None:
     assert "{value_negative,-1}" in refusal({"x-delivery-limit": 1, "x-message-ttl": -1})
 
 
@@ -118,6 +119,6 @@ def test_the_table_is_consistent() -> None:
     assert used == set(ARGUMENTS)
 
 
-def test_the_type_of_checked_arguments() -> None:
+def test_the_type_is_determined_from_checked_arguments() -> None:
     assert type_of({}) == "classic"
     assert type_of({"x-queue-type": "stream"}) == "stream"

@@ -9,7 +9,7 @@ from escrowmq.core.topology.exchanges.default import DefaultExchange
 from tests.unit.core.named_queue import NamedQueue
 
 
-def test_queues_are_bound_by_name_as_they_come_and_go() -> None:
+def test_every_existing_queue_is_bound_by_its_name() -> None:
     queues: dict[str, NamedQueue] = {}
     exchange = DefaultExchange(queues)
     assert not list(exchange.match("q", None))
@@ -19,7 +19,7 @@ def test_queues_are_bound_by_name_as_they_come_and_go() -> None:
     assert not list(exchange.match("q", None))
 
 
-def test_it_takes_no_bindings() -> None:
+def test_other_bindings_are_refused() -> None:
     exchange: DefaultExchange[NamedQueue] = DefaultExchange({})
     with pytest.raises(AssertionError):
         exchange.bind(Binding(exchange, NamedQueue("q"), "q", {}))

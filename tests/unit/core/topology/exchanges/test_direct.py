@@ -7,7 +7,7 @@ from escrowmq.core.topology.exchanges.direct import DirectExchange
 from tests.unit.core.named_queue import NamedQueue
 
 
-def test_the_routing_key_is_compared_whole() -> None:
+def test_the_whole_routing_key_is_compared() -> None:
     exchange = DirectExchange[NamedQueue]("x")
     a, b, both = NamedQueue("a"), NamedQueue("b"), NamedQueue("both")
     for queue, key in ((a, "a.*"), (b, ""), (both, "a.*"), (both, "")):

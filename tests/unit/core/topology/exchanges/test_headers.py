@@ -1,4 +1,4 @@
-"""Headers exchanges, against what RabbitMQ routed."""
+"""Headers exchanges, compared with RabbitMQ's routing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RECORDED = recorded("headers")
 
 
 @pytest.mark.parametrize("row", RECORDED["rows"], ids=str)
-def test_as_rabbitmq(row: tuple[dict[str, Any], list[int]]) -> None:
+def test_messages_are_routed_as_by_rabbitmq(row: tuple[dict[str, Any], list[int]]) -> None:
     arguments, expected = row
     exchange = HeadersExchange[NamedQueue]("x")
     exchange.bind(Binding(exchange, NamedQueue("q"), "", arguments))
@@ -31,7 +31,7 @@ def test_as_rabbitmq(row: tuple[dict[str, Any], list[int]]) -> None:
         (1, "Invalid x-match field type signedint (value 1); expected longstr"),
     ],
 )
-def test_a_mode_that_is_none(mode: object, text: str) -> None:
+def test_an_invalid_mode_is_refused(mode: object, text: str) -> None:
     exchange = HeadersExchange[NamedQueue]("x")
     with pytest.raises(BrokerError) as refused:
         exchange.bind(Binding(exchange, NamedQueue("q"), "", {"x-match": mode}))
@@ -39,7 +39,7 @@ def test_a_mode_that_is_none(mode: object, text: str) -> None:
     assert not exchange.bindings
 
 
-def test_headers_are_needed_only_while_something_is_bound() -> None:
+def test_headers_are_needed_only_while_bindings_exist() -> None:
     exchange = HeadersExchange[NamedQueue]("x")
     binding = Binding(exchange, NamedQueue("q"), "", {"a": 1})
     needed = [exchange.needs_headers]

@@ -1,4 +1,4 @@
-"""Topic exchanges, against what RabbitMQ routed."""
+"""Topic exchanges, compared with RabbitMQ's routing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.unit.core.named_queue import NamedQueue
 from tests.unit.core.recorded import recorded
 
 
-def test_as_rabbitmq() -> None:
+def test_messages_are_routed_as_by_rabbitmq() -> None:
     content = recorded("topic")
     exchange = TopicExchange[NamedQueue]("x")
     for pattern, _ in content["rows"]:

@@ -25,27 +25,27 @@ def matched(patterns: list[str], key: str) -> set[str]:
         ("a.b.a", {"#", "#.#", "*.#", "#.*", "a.#", "#.a"}),
     ],
 )
-def test_wildcards(key: str, patterns: set[str]) -> None:
+def test_wildcards_match_words(key: str, patterns: set[str]) -> None:
     every = ["", "a", "*", "#", "#.#", "*.#", "#.*", "*.*", ".", "a.#", "a.*", "#.a"]
     assert matched(every, key) == patterns
 
 
-def test_wildcards_are_words_of_their_own() -> None:
+def test_a_wildcard_within_a_word_is_an_ordinary_character() -> None:
     assert matched(["a*", "#b", "*.*"], "a*.#b") == {"*.*"}
 
 
-def test_wildcards_in_a_key_are_plain_words() -> None:
+def test_wildcards_in_a_key_are_ordinary_words() -> None:
     assert matched(["a", "*", "#", "*.b", "a.b"], "*") == {"*", "#"}
     assert matched(["a", "#", "*.b"], "#.b") == {"#", "*.b"}
 
 
-def test_many_wildcards_do_not_explode() -> None:
+def test_many_wildcards_are_matched_in_bounded_time() -> None:
     pattern = ".".join(["#", "a"] * 30)
     assert matched([pattern], ".".join(["a"] * 200)) == {pattern}
     assert not matched([pattern], ".".join(["a"] * 200 + ["b"]))
 
 
-def test_several_values_under_one_pattern() -> None:
+def test_a_pattern_can_have_several_values() -> None:
     trie: Trie[str] = Trie()
     trie.add("a.#", 1, "one")
     trie.add("a.#", 2, "two")
@@ -54,7 +54,7 @@ def test_several_values_under_one_pattern() -> None:
     assert trie.match("a") == ["two"]
 
 
-def test_nothing_is_left_of_what_was_removed() -> None:
+def test_removing_all_values_empties_the_tree() -> None:
     trie: Trie[int] = Trie()
     patterns = ["", "a", "a.b", "a.*", "#", "a.#.b", "*.*", "#.#"]
     for pattern in patterns:
@@ -66,7 +66,7 @@ def test_nothing_is_left_of_what_was_removed() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["a", "a.b.c", "#", ""])
-def test_removing_what_is_not_there(pattern: str) -> None:
+def test_removing_a_missing_value_raises_key_error(pattern: str) -> None:
     trie: Trie[int] = Trie()
     trie.add("a.b", 0, 0)
     with pytest.raises(KeyError):
