@@ -1,7 +1,7 @@
-"""What a simulated world needs to know of a protocol.
+"""The interface between a simulated world and a protocol.
 
 A world chooses steps, moves bytes, and owns the server, the disk and the clock. It understands no frame. A `Dialect`
-brings the endpoint, clients that carry out steps in their protocol, and an observer that reads both directions and
+provides the endpoint, clients that execute steps in their protocol, and an observer that reads both directions and
 checks them against the ledger. `tests.simulation.amqp091` is one.
 """
 
@@ -18,17 +18,19 @@ from tests.simulation.steps import Step
 
 
 class Client(Protocol):
-    """One client process. It remembers what it has sent and received, and asks for nothing that makes no sense."""
+    """One client process. It remembers the messages that it sent and received, and skips requests that make no
+    sense.
+    """
 
     port: AnyPort | None
     up: bytearray
-    """Bytes that the client has written and the network still has."""
+    """Bytes that the client has written and that are still in the network."""
     down: bytearray
-    """Bytes that the server has sent and the network still has."""
+    """Bytes that the server has sent and that are still in the network."""
 
     @property
     def left(self) -> bool:
-        """The client has closed its connection in an orderly way, and the server has answered."""
+        """Tell whether the client has closed its connection cleanly, and the server has answered."""
         ...
 
     def connect(self, port: AnyPort) -> None:
@@ -40,7 +42,7 @@ class Client(Protocol):
         ...
 
     def act(self, step: Step) -> None:
-        """Publish, settle, consume, commit, … as `step.kind` says; or do nothing, if it makes no sense now."""
+        """Publish, settle, consume, commit, … according to `step.kind`, or do nothing if it makes no sense now."""
         ...
 
     def read(self, data: bytes) -> None:
@@ -48,32 +50,32 @@ class Client(Protocol):
         ...
 
     def lost(self) -> None:
-        """The connection is gone."""
+        """Note that the connection is lost."""
         ...
 
 
 class Observer(Protocol):
-    """Reads every byte in both directions. Raises Violation when the server breaks a promise."""
+    """Reads every byte in both directions. Raises Violation if the server breaks a promise."""
 
     tell: Callable[[str], None] | None
 
     @property
     def settled(self) -> bool:
-        """No answer is owed to any client."""
+        """Tell whether all answers to clients have been sent."""
         ...
 
     def connect(self, name: str) -> Any:
-        """A connection is open. Returns what the observer remembers of it (see `Conversation`)."""
+        """Note that a connection is open. Returns its state in the observer (see `Conversation`)."""
         ...
 
     def lose(self, connection: Any) -> None: ...
 
     def inward(self, connection: Any, data: bytes) -> None:
-        """The server has received these bytes."""
+        """Process bytes that the server has received."""
         ...
 
     def outward(self, connection: Any, data: bytes) -> None:
-        """The server has sent these bytes."""
+        """Process bytes that the server has sent."""
         ...
 
     def before_output(self) -> None: ...
@@ -81,24 +83,24 @@ class Observer(Protocol):
     def after_output(self) -> None: ...
 
     def die(self) -> None:
-        """The server process has ended."""
+        """Note that the server process has ended."""
         ...
 
 
 class Conversation(Protocol):
-    """What an observer remembers of one connection."""
+    """The state of one connection in the observer."""
 
     @property
     def undecided(self) -> bool:
-        """Only the next answer will tell whether a commit took effect."""
+        """Whether only the next answer will show if a commit took effect."""
         ...
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """One protocol, as worlds use it."""
+    """A protocol as worlds use it."""
 
     open: Opener
     make_client: Callable[[int, Sequence[str]], Client]
-    """Takes the client's number and the queues that it prefers."""
+    """A callable that takes the client's number and the queues that it prefers."""
     make_observer: Callable[[Ledger], Observer]

@@ -1,4 +1,4 @@
-"""The machine of a simulated world: its disk, its clock, and the server process, one life after the other."""
+"""The machine of a simulated world: its disk, its clock, and successive server processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.simulation.ledger import Violation
 
 
 class Death(NamedTuple):
-    """Why a process has to end."""
+    """The cause of a process's end."""
 
     event: str
     power_fails: bool
@@ -22,7 +22,7 @@ class Death(NamedTuple):
 
 
 class Machine:
-    """Runs the server whatever protocols its clients speak. A seed determines what the disk does."""
+    """Runs the server for any protocol. A seed determines the behaviour of the disk."""
 
     def __init__(self, seed: int, options: Options, make_broker: Callable[..., Broker] = Broker) -> None:
         self.storage = MemoryStorage(random.Random(f"disk {seed}"))
@@ -30,7 +30,7 @@ class Machine:
         self._options = options
         self._make_broker = make_broker
         self.before_restart: Callable[[], None] = lambda: None
-        """Called when a process has ended and the next one has not begun."""
+        """Called between the end of a process and the start of the next one."""
         self._lives = 0
         self.server = self._boot()
 
@@ -39,7 +39,7 @@ class Machine:
         return SimServer(self.storage, self._options, now=self.now, seed=self._lives, make_broker=self._make_broker)
 
     def restart(self, *, power_fails: bool) -> SimServer:
-        """Start the process again from what is on disk. Planned faults are forgotten."""
+        """Start a process on the data that is on disk. Planned faults are forgotten."""
         if power_fails:
             self.storage.crash()
         self.storage.faults = Faults()
@@ -48,12 +48,14 @@ class Machine:
         return self.server
 
     def pass_time(self, ms: int) -> None:
-        """Let the clock go on."""
+        """Advance the clock."""
         self.now += ms
         self.server.now = self.now
 
     def run(self, action: Callable[[], None]) -> Death | None:
-        """Run `action`. Returns the death of the process if a planned fault of the disk hit it as it must (DUR-2)."""
+        """Run `action`. Returns the cause of death if a planned fault of the disk ended the process as it must
+        (DUR-2).
+        """
         faults = self.storage.faults
         dying = faults.dies_in is not None
         try:

@@ -371,7 +371,7 @@ class TestMarks:
         assert site.records(Kind.MARKED) == []
 
     @pytest.mark.parametrize("kind", ["deleted", "stream"])
-    def test_streams_record_no_marks(self, site: Site, kind: str) -> None:
+    def test_streams_and_deleted_queues_record_no_marks(self, site: Site, kind: str) -> None:
         queue = site.queue("q", {"x-queue-type": "stream"} if kind == "stream" else {})
         site.publish("q", b"a")
         options = ConsumerOptions(stream_offset=StreamOffset("first"))

@@ -1,4 +1,4 @@
-"""What endpoints and the server tell each other."""
+"""The interface between endpoints and the server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_peer_is_shown_by_its_address() -> None:
     assert str(Peer("::1", 5000, loopback=True)) == "::1:5000"
 
 
-def test_limits_are_those_of_rabbitmq_by_default() -> None:
+def test_the_default_limits_are_rabbitmqs() -> None:
     limits = EndpointLimits()
     assert (limits.channels, limits.frame_max, limits.heartbeat) == (2047, 131_072, 60)
     assert limits.transaction == Limits()
@@ -34,8 +34,8 @@ def test_a_verdict_without_a_user_is_a_refusal() -> None:
 
 
 @pytest.mark.parametrize("header", PROTOCOLS, ids=repr)
-def test_every_protocol_has_what_the_server_asks_for(header: bytes) -> None:
-    """Mypy compares the signatures; this holds for what is set in a constructor, too."""
+def test_every_protocol_has_the_attributes_that_the_server_uses(header: bytes) -> None:
+    """Mypy compares the signatures; this test also covers attributes that constructors set."""
     server = SimServer(MemoryStorage(random.Random(1)))
     endpoint = PROTOCOLS[header](server, Peer("h", 1))
     asked = {name for name in vars(Endpoint) if not name.startswith("_")} | set(get_type_hints(Endpoint))

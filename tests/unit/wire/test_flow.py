@@ -1,4 +1,4 @@
-"""Waiting for a client to read, and for the server to have memory and disk."""
+"""Flow control: waiting for a client to read, and for the server to have memory and disk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LIMIT = 100
 
 
 class Receiver:
-    """Counts how often it is woken."""
+    """Counts how often it was woken."""
 
     def __init__(self) -> None:
         self.woken = 0
@@ -22,7 +22,7 @@ class Receiver:
 
 
 class Site:
-    """An outbox with its flow."""
+    """An outbox with its flow control."""
 
     def __init__(self) -> None:
         self.outbox = Outbox()
@@ -34,7 +34,7 @@ class Site:
 
 
 class TestOutputFlow:
-    def test_what_waits_in_the_outbox_and_in_the_socket_counts_together(self) -> None:
+    def test_bytes_in_the_outbox_and_in_the_socket_count_together(self) -> None:
         site = Site()
         site.outbox.put(1, bytes(60))
         assert site.flow.writable
@@ -43,7 +43,7 @@ class TestOutputFlow:
         site.flow.congested(40)
         assert not site.flow.writable
 
-    def test_the_stalled_are_woken_once_when_there_is_room(self) -> None:
+    def test_stalled_receivers_are_woken_once_when_there_is_room(self) -> None:
         site, receiver = Site(), Receiver()
         site.flow.congested(LIMIT)
         site.flow.stall(receiver)
@@ -78,7 +78,7 @@ class TestOutputFlow:
 
 
 class Server:
-    """What the gate asks of the server."""
+    """The part of the server that the gate uses."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -96,13 +96,13 @@ def gate() -> tuple[Server, PublishGate]:
 
 
 class TestPublishGate:
-    def test_the_first_publish_is_announced_and_no_other(self) -> None:
+    def test_only_the_first_publish_is_announced(self) -> None:
         server, made = gate()
         assert made.shut
         assert not made.keeps_back()
         assert (made.shut, server.told) == (False, ["publishing"])
 
-    def test_a_blocked_connection_keeps_publishes_back_until_it_is_unblocked(self) -> None:
+    def test_a_blocked_connection_holds_publishes_back_until_it_is_unblocked(self) -> None:
         server, made = gate()
         made.keeps_back()
         made.block("low on memory")
@@ -113,7 +113,7 @@ class TestPublishGate:
         assert not made.shut
         assert server.told == ["publishing", "waiting", "waiting"]
 
-    def test_one_that_is_blocked_as_it_is_announced_waits_at_once(self) -> None:
+    def test_a_connection_that_is_blocked_when_announced_waits_immediately(self) -> None:
         server, made = gate()
         made.block("low on disk")
         assert made.keeps_back()

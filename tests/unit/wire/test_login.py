@@ -1,4 +1,4 @@
-"""Logging in, as all protocols do it."""
+"""Logging in, as all protocols do."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_external_is_offered_only_with_a_certificate() -> None:
         ("PLAIN", b"hunter2", "PLAIN: expected authzid, authcid and password with NUL between them"),
     ],
 )
-def test_a_login_that_cannot_be_tried_is_a_fault(mechanism: str, response: bytes, fault: str) -> None:
+def test_an_invalid_login_is_an_error(mechanism: str, response: bytes, fault: str) -> None:
     desk = Desk()
     with pytest.raises(LoginFault) as caught:
         login(desk).authenticate(mechanism, response, lambda _: None)
@@ -53,7 +53,7 @@ def test_a_login_that_cannot_be_tried_is_a_fault(mechanism: str, response: bytes
     assert desk.asked == []
 
 
-def test_the_user_is_known_when_the_server_has_accepted_the_login() -> None:
+def test_the_user_is_known_once_the_server_has_accepted_the_login() -> None:
     desk = Desk()
     mine, told = login(desk), list[bool]()
     mine.authenticate("PLAIN", b"\0guest\0guest", told.append)
@@ -84,7 +84,7 @@ def test_a_user_enters_a_virtual_host_and_is_admitted() -> None:
 
 
 @pytest.mark.parametrize("name", ["/", "elsewhere"])
-def test_a_virtual_host_is_closed_to_who_has_no_permission_in_it(name: str) -> None:
+def test_a_virtual_host_is_closed_to_users_without_permissions_in_it(name: str) -> None:
     mine = login(Desk())
     with pytest.raises(BrokerError, match=r"refused for user ''|not found"):
         mine.enter(name)

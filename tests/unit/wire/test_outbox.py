@@ -1,4 +1,4 @@
-"""What is said goes out in order within a lane, and not before it is true."""
+"""Pieces are sent in order within a lane, and only after the log is synced far enough."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from escrowmq.wire.outbox import LARGE, Outbox
 
 
-def test_what_waits_for_nothing_goes_at_once() -> None:
+def test_a_piece_that_waits_for_nothing_is_sent_immediately() -> None:
     outbox = Outbox()
     outbox.put(1, b"a")
     outbox.put(2, b"b")
@@ -17,7 +17,7 @@ def test_what_waits_for_nothing_goes_at_once() -> None:
     assert outbox.size == 0
 
 
-def test_what_waits_holds_back_its_lane_alone() -> None:
+def test_a_waiting_piece_holds_back_only_its_lane() -> None:
     outbox = Outbox()
     outbox.put(1, b"a", 10)
     outbox.put(1, b"b")
@@ -31,7 +31,7 @@ def test_what_waits_holds_back_its_lane_alone() -> None:
     assert (outbox.holding, outbox.size) == (False, 0)
 
 
-def test_what_is_on_disk_already_does_not_wait() -> None:
+def test_a_piece_whose_record_is_synced_does_not_wait() -> None:
     outbox = Outbox()
     outbox.release(10)
     outbox.put(1, b"a", 10)
@@ -40,7 +40,7 @@ def test_what_is_on_disk_already_does_not_wait() -> None:
     assert outbox.take() == []
 
 
-def test_the_connection_speaks_last() -> None:
+def test_pieces_of_the_connection_are_sent_last() -> None:
     outbox = Outbox()
     outbox.put(1, b"a", 10)
     outbox.put(0, b"z")
@@ -50,7 +50,7 @@ def test_the_connection_speaks_last() -> None:
     assert outbox.take() == [b"az"]
 
 
-def test_the_connection_speaks_behind_all_that_was_said_before() -> None:
+def test_a_piece_of_the_connection_follows_all_earlier_pieces() -> None:
     outbox = Outbox()
     outbox.put(1, b"a", 5)
     outbox.put(0, b"y")
@@ -60,7 +60,7 @@ def test_the_connection_speaks_behind_all_that_was_said_before() -> None:
     assert outbox.take() == [b"aybz"]
 
 
-def test_a_lane_that_was_released_waits_no_more() -> None:
+def test_a_released_lane_no_longer_waits() -> None:
     outbox = Outbox()
     outbox.put(1, b"a", 5)
     outbox.put(2, b"b", 9)
@@ -72,7 +72,7 @@ def test_a_lane_that_was_released_waits_no_more() -> None:
     assert outbox.take() == [b"bd"]
 
 
-def test_what_has_no_order_goes_at_once() -> None:
+def test_pieces_without_order_are_sent_immediately() -> None:
     outbox = Outbox()
     outbox.put(1, b"a", 5)
     outbox.put_now(b"!")
@@ -80,14 +80,14 @@ def test_what_has_no_order_goes_at_once() -> None:
 
 
 class Model:
-    """Every piece with its number; says whether an order of sending is allowed."""
+    """Numbers every piece, and checks whether an order of sending is allowed."""
 
     def __init__(self) -> None:
         self.pieces: list[tuple[int, int]] = []  # channel, LSN
         self.sent: list[int] = []
 
     def put(self, channel: int, lsn: int, synced: int) -> None:
-        """One more piece. What waits for the disk also waits for those who waited for it before."""
+        """Add a piece. A piece that waits for the disk also waits for all earlier waiting pieces."""
         if lsn > synced:
             lsn = max([lsn, *(other for _, other in self.pieces)])
         self.pieces.append((channel, lsn))
@@ -107,11 +107,11 @@ class Model:
                 if channel in {0, self.pieces[earlier][0]}
             )
             if ready and 0 not in {self.pieces[n][0] for n in range(number + 1)}:
-                assert number in place, "held back for nothing"
+                assert number in place, "held back without need"
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0, 0, 3, 6, 9])) | st.integers(1, 10), max_size=40))
-def test_any_mix(plan: list[tuple[int, int] | int]) -> None:
+def test_any_mix_of_pieces_is_sent_in_an_allowed_order(plan: list[tuple[int, int] | int]) -> None:
     outbox = Outbox()
     model = Model()
     synced = 0
@@ -120,7 +120,7 @@ def test_any_mix(plan: list[tuple[int, int] | int]) -> None:
             synced = max(synced, step)
             outbox.release(synced)
         else:
-            outbox.put(step[0], bytes([len(model.pieces)]), step[1])  # LSNs need not grow
+            outbox.put(step[0], bytes([len(model.pieces)]), step[1])  # LSNs need not increase
             model.put(*step, synced)
         model.sent += b"".join(outbox.take())
         model.check(synced)
@@ -132,7 +132,7 @@ def test_any_mix(plan: list[tuple[int, int] | int]) -> None:
     assert (outbox.size, outbox.holding) == (0, False)
 
 
-def test_large_pieces_are_sent_from_where_they_lie_and_small_ones_joined_around_them() -> None:
+def test_large_pieces_are_sent_without_copying_and_small_ones_are_joined() -> None:
     outbox = Outbox()
     large, part = bytes(LARGE), memoryview(bytes(2 * LARGE))[LARGE:]
     outbox.put(1, b"a")
@@ -146,10 +146,10 @@ def test_large_pieces_are_sent_from_where_they_lie_and_small_ones_joined_around_
     assert outbox.size == 0
     outbox.put(1, bytes(LARGE))
     outbox.put(1, b"f")
-    assert outbox.take() == [bytes(LARGE) + b"f"], "it was not put in pieces"
+    assert outbox.take() == [bytes(LARGE) + b"f"], "the whole was put as one piece"
 
 
-def test_pieces_that_wait_for_the_log_stay_together_and_apart() -> None:
+def test_pieces_that_wait_for_the_log_stay_separate() -> None:
     outbox = Outbox()
     large = bytes(LARGE)
     outbox.put_pieces(1, [b"a", large, b"b"], 10)

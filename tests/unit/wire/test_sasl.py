@@ -1,4 +1,4 @@
-"""SASL responses: what clients send, and junk."""
+"""SASL responses of clients, and malformed ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def amqplain(**fields: str | int) -> bytes:
         ("ANONYMOUS", b"somebody@example.com", Credentials("ANONYMOUS", "anonymous")),
     ],
 )
-def test_what_clients_send(mechanism: str, response: bytes, expected: Credentials) -> None:
+def test_responses_of_clients_are_decoded(mechanism: str, response: bytes, expected: Credentials) -> None:
     assert sasl.parse(mechanism, response, decode_fields) == expected
     assert mechanism in sasl.MECHANISMS
 
@@ -57,14 +57,14 @@ def test_what_clients_send(mechanism: str, response: bytes, expected: Credential
         ("", b""),
     ],
 )
-def test_junk_is_refused_and_not_repeated(mechanism: str, response: bytes) -> None:
+def test_malformed_responses_are_refused_and_not_repeated(mechanism: str, response: bytes) -> None:
     with pytest.raises(SaslError) as raised:
         sasl.parse(mechanism, response, decode_fields)
     assert "secret" not in str(raised.value)
     assert "guest" not in str(raised.value)
 
 
-def test_a_malformed_table_is_the_protocols_own_fault() -> None:
+def test_a_malformed_table_raises_the_protocols_error() -> None:
     with pytest.raises(SyntaxFault):
         sasl.parse("AMQPLAIN", b"\5LOGINS\0\0\0\xff", decode_fields)
 

@@ -13,12 +13,12 @@ def test_amqp_0_9_1_is_known() -> None:
 
 
 @pytest.mark.parametrize("header", [b"AMQP\x00\x01\x00\x00", b"AMQP\x01\x01\x00\x0a", b"GET / HT", b"", b"AMQP"])
-def test_others_are_not(header: bytes) -> None:
+def test_other_headers_are_not_known(header: bytes) -> None:
     assert sniff(header) is None
 
 
 @pytest.mark.parametrize("header", PROTOCOLS)
-def test_a_beginning_gives_hope_until_it_differs(header: bytes) -> None:
+def test_a_prefix_is_undecided_until_it_differs(header: bytes) -> None:
     assert len(header) == HEADER_SIZE
     for size in range(HEADER_SIZE + 1):
         assert not hopeless(header[:size])
@@ -26,5 +26,5 @@ def test_a_beginning_gives_hope_until_it_differs(header: bytes) -> None:
     assert not hopeless(header + b"more")
 
 
-def test_the_refusal_is_a_header_that_is_spoken() -> None:
+def test_the_refusal_is_a_supported_header() -> None:
     assert sniff(REFUSAL) is not None

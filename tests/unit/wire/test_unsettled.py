@@ -1,4 +1,4 @@
-"""Delivery tags against a dictionary."""
+"""Unsettled deliveries, compared with a dictionary of delivery tags."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def entries(count: int) -> list[Entry]:
 
 
 def flat(taken: list[Stretch]) -> list[tuple[int, Consumer, Entry]]:
-    """The deliveries of stretches, one by one, with their tags."""
+    """Return the deliveries of ranges, one by one, with their tags."""
     return [(tag, consumer, entry) for first, entries, consumer in taken for tag, entry in enumerate(entries, first)]
 
 
@@ -38,7 +38,7 @@ def one_by_one(unsettled: Unsettled) -> list[tuple[Consumer, Entry]]:
 
 
 class UnsettledMachine(RuleBasedStateMachine):
-    """What is unsettled, by tag; and what a transaction has taken and may put back."""
+    """The unsettled deliveries by tag, and those that a transaction has taken and may restore."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class UnsettledMachine(RuleBasedStateMachine):
 
     @rule(most=st.integers(1, 9), settled=st.integers(0, 30))
     def walk(self, most: int, settled: int) -> None:
-        """Part by part, while something that was passed is settled."""
+        """Walk in parts while deliveries in earlier parts are settled."""
         whole = [self.known[tag] for tag in sorted(self.known)]
         found = self.unsettled.part(0, most)
         self.take(self.next_tag - settled)
@@ -150,7 +150,7 @@ TestUnsettled = UnsettledMachine.TestCase
 
 
 @pytest.mark.parametrize("run", [1, 10, 1000])
-def test_one_that_is_stuck_keeps_no_room_for_later_ones(run: int) -> None:
+def test_a_stuck_delivery_uses_no_memory_for_later_ones(run: int) -> None:
     unsettled = Unsettled()
     consumer = Consumer(queue(), Sink())
     unsettled.add(entries(10), consumer)
@@ -165,7 +165,7 @@ def test_one_that_is_stuck_keeps_no_room_for_later_ones(run: int) -> None:
     assert sum(len(one.entries) for one in unsettled._runs) == 1
 
 
-def test_every_tenth_that_is_stuck_keeps_little_room_beside_its_own() -> None:
+def test_every_tenth_stuck_delivery_uses_little_more_memory_than_its_own() -> None:
     unsettled = Unsettled()
     unsettled.add(entries(10_000), Consumer(queue(), Sink()))
     for tag in range(1, 10_001):
@@ -198,8 +198,8 @@ def _thousand_rollbacks(unsettled: Unsettled, tag: int) -> float:
 
 @pytest.mark.parametrize("run", [1, 200_000])
 @pytest.mark.parametrize("tag", [1, 100_000])
-def test_a_rollback_costs_what_was_settled_not_what_is_held(run: int, tag: int) -> None:
-    """A client that holds very much and rolls back very often is not to stop the turns of all the others."""
+def test_a_rollback_costs_time_for_settled_deliveries_only(run: int, tag: int) -> None:
+    """A client with very many deliveries and frequent rollbacks must not delay the turns of all others."""
     unsettled = Unsettled()
     consumer = Consumer(queue(), Sink())
     for _ in range(200_000 // run):

@@ -295,7 +295,7 @@ class TestRollback:
         site.turn()  # both limits apply to the message again
         assert site.contents("q") == [b"2"]
 
-    def test_unlogged_settlements_are_undone(self, site: XaSite) -> None:
+    def test_settlements_on_a_transient_queue_are_undone(self, site: XaSite) -> None:
         site.broker.directory.delete_queue(site.q)
         site.queue("q", durable=False)
         site.prepared()

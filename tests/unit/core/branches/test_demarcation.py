@@ -96,7 +96,7 @@ class TestDemarcation:
         assert site.coordinator.commit(X, one_phase=True).status is RB
         assert site.waiting() == ([b"1"], [])
 
-    def test_a_rolled_back_branch_without_workers_is_forgotten(self, site: XaSite) -> None:
+    def test_an_abandoned_branch_times_out_and_is_forgotten(self, site: XaSite) -> None:
         site.start()
         site.branches.set_timeout(X, 0)
         site.demarcations.leave(site.worker)

@@ -60,9 +60,7 @@ class TestTimeouts:
         site.branches.set_timeout(X, asked)
         assert site.branches.get_timeout(X) == given
 
-    def test_rolled_back_branches_are_forgotten_after_a_while(
-        self, site: XaSite, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_number_of_timed_out_branches_is_limited(self, site: XaSite, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("escrowmq.core.branches.registry.MAX_OVERDUE", 2)
         for i in range(4):
             site.worked(Xid(1, b"g", b"%d" % i), settle=0)

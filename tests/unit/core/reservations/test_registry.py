@@ -302,7 +302,7 @@ class TestHolding:
         assert site.contents("t") == [b"b", b"c"]
         assert not site.records(Kind.HELD, Kind.RELEASED)
 
-    def test_messages_expire_until_they_are_reserved(self) -> None:
+    def test_reserved_messages_do_not_expire(self) -> None:
         site = Site(resident_limit=0)
         queue = site.queue("q")
         site.publish("q", b"old", ttl=5)

@@ -1,4 +1,4 @@
-"""Clients and servers for the tests beside this file; real frames, no sockets."""
+"""Clients and servers for the tests beside this file: real frames, no sockets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PERSISTENT = Properties(delivery_mode=2).encode()
 
 
 class Server(SimServer):
-    """With a password file, which may take its time, and a list of what it was told."""
+    """A server with a password file, which may answer late, and a list of the calls that it received."""
 
     def __init__(self, options: Options | None = None) -> None:
         super().__init__(MemoryStorage(random.Random(1)), options)
@@ -60,12 +60,12 @@ class Server(SimServer):
         self.admissions.append((user, vhost))
 
     def login_done(self) -> None:
-        """The password was checked, a while later."""
+        """Complete the pending password check."""
         self.logins.pop(0)()
         self.end_turn()
 
     def after(self, ms: int) -> None:
-        """A turn, so many milliseconds later."""
+        """End a turn `ms` milliseconds later."""
         self.now += ms
         self.broker.engine.now = self.now
         self.end_turn()
@@ -73,12 +73,12 @@ class Server(SimServer):
 
 
 def server(*, users: tuple[str, ...] = ("guest",), resident_limit: int = 1 << 20, **limits: Any) -> Server:
-    """Keyword arguments as of `EndpointLimits`."""
+    """Keyword arguments are those of `EndpointLimits`."""
     return Server(Options(limits=EndpointLimits(**limits), users=users, resident_limit=resident_limit))
 
 
 def pair(**limits: Any) -> tuple[Server, SimClient]:
-    """A server, and a client that has opened channel 1."""
+    """Return a server, and a client that has opened channel 1."""
     made = server(**limits)
     client = SimClient(made)
     client.open_channel(1)
@@ -90,7 +90,7 @@ def queue(client: SimClient, name: str = "q", arguments: FieldTable | None = Non
 
 
 def consuming(prefetch: int = 0, *published: bytes) -> tuple[Server, SimClient]:
-    """Channel 1 publishes to `q`, channel 2 consumes from it."""
+    """Return a client whose channel 1 publishes to `q` and whose channel 2 consumes from it."""
     made, client = pair()
     queue(client)
     client.open_channel(2, prefetch=prefetch)
@@ -101,7 +101,7 @@ def consuming(prefetch: int = 0, *published: bytes) -> tuple[Server, SimClient]:
 
 
 def fails_channel(client: SimClient, channel: int, code: int, *words: str) -> spec.ChannelClose:
-    """The channel was closed by the server for this; the client agrees."""
+    """Expect that the server closes the channel with this code; answer with close-ok."""
     closed = client.expect(channel, spec.ChannelClose)
     assert closed.reply_code == code, closed
     assert closed.reply_text.startswith(codes.REPLY_NAMES[code])
@@ -112,7 +112,7 @@ def fails_channel(client: SimClient, channel: int, code: int, *words: str) -> sp
 
 
 def fails_connection(client: SimClient, code: int, *words: str) -> spec.ConnectionClose:
-    """The connection was closed by the server for this; the client agrees."""
+    """Expect that the server closes the connection with this code; answer with close-ok."""
     closed = client.expect(0, spec.ConnectionClose)
     assert closed.reply_code == code, closed
     for word in words:
@@ -123,7 +123,7 @@ def fails_connection(client: SimClient, code: int, *words: str) -> spec.Connecti
 
 
 def bodies(made: SimServer, name: str = "q") -> list[bytes]:
-    """What waits in a queue."""
+    """Return the bodies of the ready messages in a queue."""
     queue = made.broker.directory.vhost("/").queue(name)
     entries = []
     while len(queue.order):
@@ -133,7 +133,7 @@ def bodies(made: SimServer, name: str = "q") -> list[bytes]:
 
 
 def opening(tune: spec.ConnectionTuneOk | None = None, user: str = "guest") -> bytes:
-    """All that a client says until its connection is open."""
+    """Return everything that a client sends until its connection is open."""
     methods = (
         spec.ConnectionStartOk({}, "PLAIN", f"\0{user}\0{user}".encode(), "en_US"),
         tune or spec.ConnectionTuneOk(0, 0, 0),
@@ -143,7 +143,7 @@ def opening(tune: spec.ConnectionTuneOk | None = None, user: str = "guest") -> b
 
 
 def message(channel: int, body: bytes, props: bytes = PERSISTENT, key: str = "q") -> list[bytes]:
-    """The frames of a publish."""
+    """Return the frames of a publish."""
     room = 4096 - 8
     pieces = [body[at : at + room] for at in range(0, len(body), room)]
     return [

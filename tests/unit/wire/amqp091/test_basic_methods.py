@@ -1,4 +1,4 @@
-"""The basic class, but for publishing and settling: consuming, getting, streams, what the answers look like."""
+"""The basic class without publishing and settling: consuming, getting, streams, and the form of the answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STREAM: FieldTable = {"x-queue-type": "stream"}
 
 
 class TestConsume:
-    def test_tags(self) -> None:
+    def test_consumer_tags_are_generated_or_chosen_and_unique(self) -> None:
         _, client = pair()
         client.declare(1, "q")
         given = client.call(1, spec.BasicConsume("q", "mine"), spec.BasicConsumeOk)
@@ -27,7 +27,7 @@ class TestConsume:
         client.send(1, spec.BasicConsume("q", "mine"))
         fails_connection(client, codes.NOT_ALLOWED, "attempt to reuse consumer tag 'mine'")
 
-    def test_a_tag_belongs_to_its_channel(self) -> None:
+    def test_a_consumer_tag_belongs_to_its_channel(self) -> None:
         _, client = pair()
         client.open_channel(2)
         client.declare(1, "q")
@@ -38,7 +38,7 @@ class TestConsume:
         (delivery,) = client.deliveries()
         assert delivery.channel == 2
 
-    def test_cancelling(self) -> None:
+    def test_a_cancelled_consumer_gets_no_messages(self) -> None:
         made, client = pair()
         client.declare(1, "q")
         client.call(1, spec.BasicConsume("q", "t"), spec.BasicConsumeOk)
@@ -58,7 +58,7 @@ class TestConsume:
         client.expect(1, spec.BasicConsumeOk)
         assert client.bodies() == [b"x"]
 
-    def test_without_an_answer(self) -> None:
+    def test_no_wait_suppresses_the_answer(self) -> None:
         _, client = pair()
         client.declare(1, "q")
         client.publish(1, "q", b"x")
@@ -66,7 +66,7 @@ class TestConsume:
         assert client.bodies() == [b"x"]
         assert not client.inbox
 
-    def test_exclusive(self) -> None:
+    def test_an_exclusive_consumer_excludes_others(self) -> None:
         _, client = pair()
         client.declare(1, "q")
         client.call(1, spec.BasicConsume("q", "t", exclusive=True), spec.BasicConsumeOk)
@@ -74,7 +74,7 @@ class TestConsume:
         client.send(2, spec.BasicConsume("q", "u"))
         fails_channel(client, 2, codes.ACCESS_REFUSED, "queue 'q' in vhost '/' in exclusive use")
 
-    def test_auto_delete_with_the_last_consumer(self) -> None:
+    def test_an_auto_delete_queue_is_deleted_with_its_last_consumer(self) -> None:
         made, client = pair()
         client.declare(1, "q", auto_delete=True)
         client.call(1, spec.BasicConsume("q", "t"), spec.BasicConsumeOk)
@@ -83,7 +83,7 @@ class TestConsume:
         client.call(1, spec.ChannelClose(200, "", 0, 0), spec.ChannelCloseOk)
         assert "q" not in made.broker.directory.vhost("/").queues
 
-    def test_priorities(self) -> None:
+    def test_consumers_of_higher_priority_are_served_first(self) -> None:
         _, client = pair()
         client.declare(1, "q")
         client.call(1, spec.BasicConsume("q", "low", arguments={"x-priority": -5}), spec.BasicConsumeOk)
@@ -116,7 +116,7 @@ class TestConsume:
 
 
 class TestGet:
-    def test_until_it_is_empty(self) -> None:
+    def test_get_returns_messages_until_the_queue_is_empty(self) -> None:
         _, client = pair()
         client.declare(1, "q")
         client.publish(1, "q", b"a", b"")
@@ -133,7 +133,7 @@ class TestGet:
         assert again is not None
         assert again.method == spec.BasicGetOk(4, True, "", "q", 2)
 
-    def test_tags_go_on_over_gets_and_deliveries(self) -> None:
+    def test_delivery_tags_continue_over_gets_and_deliveries(self) -> None:
         _, client = pair()
         client.declare(1, "q")
         client.publish(1, "q", b"a", b"b", b"c")
@@ -156,7 +156,7 @@ class TestGet:
 
 
 class TestQos:
-    def test_sizes_are_not_implemented(self) -> None:
+    def test_prefetch_sizes_are_not_implemented(self) -> None:
         _, client = pair()
         client.send(1, spec.BasicQos(1000, 0))
         fails_connection(client, codes.NOT_IMPLEMENTED, "prefetch_size!=0 (1000)")
@@ -184,7 +184,7 @@ class TestStreams:
             (None, []),
         ],
     )
-    def test_offsets(self, offset: str | int | None, expected: list[int]) -> None:
+    def test_a_reader_begins_at_its_offset(self, offset: str | int | None, expected: list[int]) -> None:
         _, client = self.stream()
         arguments: FieldTable = {} if offset is None else {"x-stream-offset": offset}
         client.send(2, spec.BasicConsume("s", "t", arguments=arguments))
@@ -193,7 +193,7 @@ class TestStreams:
         headers = [Properties.decode(delivery.header).headers for delivery in found]
         assert headers == [{"x-stream-offset": i} for i in expected]
 
-    def test_reading_goes_on_as_it_is_settled(self) -> None:
+    def test_reading_continues_as_messages_are_acknowledged(self) -> None:
         _, client = self.stream()
         client.call(2, spec.BasicQos(0, 2), spec.BasicQosOk)
         client.send(2, spec.BasicConsume("s", "t", arguments={"x-stream-offset": "first"}))
@@ -251,7 +251,7 @@ class TestQuorum:
         assert deaths[0]["reason"] == "delivery_limit"
 
 
-def test_what_one_may_not_read() -> None:
+def test_reading_requires_permission() -> None:
     made = server(users=("guest", "writer"))
     made.broker.directory.record_access(made.broker.access.set_permission("writer", "/", ".*", ".*", "^$"))
     client = SimClient(made, user="writer")

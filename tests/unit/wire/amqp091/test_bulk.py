@@ -1,4 +1,4 @@
-"""Messages in columns: what is written is read, and anything else is refused."""
+"""Messages in columns: valid ones are decoded as they were encoded, and all others are refused."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ messages = st.lists(
 
 
 def batch_of(first: int, content: list[tuple[int, Envelope, int, bool, bytes]]) -> Batch:
-    """Equal neighbours share a run."""
+    """Return a batch; equal neighbours share a run."""
     runs: list[Shared] = []
     for i, (_, envelope, time, redelivered, _) in enumerate(content, 1):
         if runs and runs[-1][1:] == (envelope, time, redelivered):
@@ -52,7 +52,9 @@ def batch_of(first: int, content: list[tuple[int, Envelope, int, bool, bytes]]) 
 
 
 @given(st.integers(1, 2**60), messages)
-def test_what_is_written_is_read(first: int, content: list[tuple[int, Envelope, int, bool, bytes]]) -> None:
+def test_a_batch_is_decoded_as_it_was_encoded(
+    first: int, content: list[tuple[int, Envelope, int, bool, bytes]]
+) -> None:
     found = bulk.decode(bulk.encode(batch_of(first, content)))
     assert list(found.messages()) == [
         Message(
@@ -94,7 +96,7 @@ def test_properties_are_those_of_a_delivery() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_octets_are_refused_or_read(data: bytes) -> None:
+def test_any_octets_are_refused_or_decoded(data: bytes) -> None:
     for given_ in (data, bulk.MAGIC + b"\1\0\0\0" + data):
         try:
             found = bulk.decode(given_)
@@ -104,7 +106,7 @@ def test_any_octets_are_refused_or_read(data: bytes) -> None:
 
 
 @given(messages.filter(bool), st.data())
-def test_damaged_octets_are_refused_or_read(
+def test_damaged_octets_are_refused_or_decoded(
     content: list[tuple[int, Envelope, int, bool, bytes]], data: st.DataObject
 ) -> None:
     whole = bytearray(bulk.encode(batch_of(1, content)))
@@ -120,7 +122,7 @@ def test_damaged_octets_are_refused_or_read(
 
 
 @given(messages, st.data())
-def test_a_part_is_refused_and_so_is_more(
+def test_truncated_and_overlong_octets_are_refused(
     content: list[tuple[int, Envelope, int, bool, bytes]], data: st.DataObject
 ) -> None:
     whole = bulk.encode(batch_of(1, content))
@@ -140,7 +142,7 @@ def test_a_part_is_refused_and_so_is_more(
         (16, b"\xff\xff\xff\xff", "in the middle of a column"),
     ],
 )
-def test_faults_of_the_head(at: int, value: bytes, text: str) -> None:
+def test_an_invalid_head_is_refused(at: int, value: bytes, text: str) -> None:
     data = bytearray(bulk.encode(batch_of(1, [(1, ENVELOPES[0], 0, False, b"x"), (2, ENVELOPES[0], 0, False, b"y")])))
     data[at : at + len(value)] = value
     with pytest.raises(BulkError, match=text):

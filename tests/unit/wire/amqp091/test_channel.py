@@ -1,4 +1,4 @@
-"""Channels: deliveries, settlements, confirms, and what becomes of them at the end."""
+"""Channels: deliveries, settlements, confirms, and their fate when the channel ends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TestSettling:
             (spec.BasicReject(3, False), [1, 2]),
         ],
     )
-    def test_what_leaves(self, method: spec.BasicAck, left: list[int]) -> None:
+    def test_each_settlement_removes_or_requeues_its_messages(self, method: spec.BasicAck, left: list[int]) -> None:
         made, client = consuming(0, b"1", b"2", b"3")
         assert tags(client) == [1, 2, 3]
         client.send(2, method)
@@ -52,7 +52,7 @@ class TestSettling:
             spec.BasicAck(2**64 - 1, True),
         ],
     )
-    def test_unknown_tags(self, method: spec.BasicAck) -> None:
+    def test_an_unknown_delivery_tag_closes_the_channel(self, method: spec.BasicAck) -> None:
         _, client = consuming(0, b"1", b"2", b"3")
         client.send(2, spec.BasicAck(1))
         client.deliveries()
@@ -60,12 +60,12 @@ class TestSettling:
         closed = fails_channel(client, 2, codes.PRECONDITION_FAILED, f"unknown delivery tag {method.delivery_tag}")
         assert (closed.class_id, closed.method_id) == (60, method.METHOD_ID)
 
-    def test_nothing_to_settle_at_all(self) -> None:
+    def test_settling_everything_without_deliveries_is_allowed(self) -> None:
         _, client = consuming()
         client.send(2, spec.BasicAck(0, True), spec.BasicNack(0, True, True))
         assert not client.inbox
 
-    def test_what_was_settled_before_an_unknown_tag_stays_settled(self) -> None:
+    def test_settlements_before_an_unknown_tag_stay(self) -> None:
         made, client = consuming(0, b"1", b"2", b"3")
         client.deliveries()
         client.send(2, spec.BasicAck(1), spec.BasicAck(2), spec.BasicAck(2), spec.BasicAck(3))
@@ -73,7 +73,7 @@ class TestSettling:
         assert bodies(made) == [b"3"]
 
     @pytest.mark.rule("ORD-2")
-    def test_requeued_at_once_to_the_same_place(self) -> None:
+    def test_a_requeued_message_is_redelivered_immediately_in_order(self) -> None:
         _, client = consuming(2, b"1", b"2", b"3")
         assert client.bodies() == [b"1", b"2"]
         client.send(2, spec.BasicNack(0, True, True))
@@ -81,7 +81,7 @@ class TestSettling:
         assert [(d.body, d.method.redelivered) for d in again] == [(b"1", True), (b"2", True)]  # type: ignore[attr-defined]
         assert [d.method.delivery_tag for d in again] == [3, 4]  # type: ignore[attr-defined]
 
-    def test_no_ack_beside_ack_on_one_channel(self) -> None:
+    def test_a_channel_can_have_consumers_with_and_without_acknowledgement(self) -> None:
         made, client = consuming()
         queue(client, "free")
         client.call(2, spec.BasicConsume("free", "f", no_ack=True), spec.BasicConsumeOk)
@@ -95,7 +95,7 @@ class TestSettling:
         client.send(2, spec.BasicAck(6))
         fails_channel(client, 2, codes.PRECONDITION_FAILED, "unknown delivery tag 6")
 
-    def test_after_cancelling(self) -> None:
+    def test_deliveries_can_be_settled_after_cancelling(self) -> None:
         made, client = consuming(0, b"1", b"2")
         client.deliveries()
         client.call(2, spec.BasicCancel("t"), spec.BasicCancelOk)
@@ -108,7 +108,7 @@ class TestSettling:
         "method", [spec.BasicAck(0, True), spec.BasicNack(0, True, True), spec.BasicNack(0, True, False)]
     )
     @pytest.mark.parametrize("tx", [False, True])
-    def test_after_the_queue_was_deleted(self, method: spec.BasicAck, tx: bool) -> None:
+    def test_deliveries_can_be_settled_after_the_queue_was_deleted(self, method: spec.BasicAck, tx: bool) -> None:
         made, client = consuming(0, b"1", b"2")
         client.deliveries()
         if tx:
@@ -128,7 +128,7 @@ class TestSettling:
 
 
 class TestRecover:
-    def test_to_the_queue(self) -> None:
+    def test_recover_requeues(self) -> None:
         _, client = consuming(2, b"1", b"2", b"3")
         client.deliveries()
         client.open_channel(3)
@@ -138,7 +138,7 @@ class TestRecover:
         client.call(2, spec.BasicRecover(True), spec.BasicRecoverOk)
         assert client.bodies() == [b"1", b"2"]
 
-    def test_to_the_same_consumer(self) -> None:
+    def test_recover_redelivers_to_the_same_consumer(self) -> None:
         _, client = consuming(2, b"1", b"2", b"3")
         client.deliveries()
         client.open_channel(3)
@@ -154,7 +154,7 @@ class TestRecover:
         client.send(2, spec.BasicAck(1))
         fails_channel(client, 2, codes.PRECONDITION_FAILED, "unknown delivery tag 1")
 
-    def test_without_an_answer(self) -> None:
+    def test_recover_async_has_no_answer(self) -> None:
         _, client = consuming(2, b"1")
         client.deliveries()
         client.send(2, spec.BasicRecoverAsync(True))
@@ -163,14 +163,14 @@ class TestRecover:
 
 
 class TestPrefetch:
-    def test_for_each_consumer(self) -> None:
+    def test_prefetch_applies_to_each_consumer(self) -> None:
         _, client = consuming(2, *[b"%d" % i for i in range(10)])
         client.send(2, spec.BasicConsume("q", "u"))
         assert len(client.deliveries()) == 4
         client.send(2, spec.BasicAck(1))
         assert len(client.deliveries()) == 1
 
-    def test_it_changes_for_later_consumers_only(self) -> None:
+    def test_a_changed_prefetch_applies_to_later_consumers_only(self) -> None:
         _, client = consuming(2, *[b"%d" % i for i in range(10)])
         assert len(client.deliveries()) == 2
         client.send(2, spec.BasicQos(0, 5))
@@ -180,7 +180,7 @@ class TestPrefetch:
         client.expect(2, spec.BasicConsumeOk)
         assert len(client.deliveries()) == 5
 
-    def test_for_the_channel_over_two_queues(self) -> None:
+    def test_global_prefetch_applies_to_the_channel(self) -> None:
         _, client = pair()
         queue(client, "a")
         queue(client, "b")
@@ -200,7 +200,7 @@ class TestPrefetch:
         client.send(2, spec.BasicQos(0, 0, True))
         assert len(client.deliveries()) == 4
 
-    def test_no_ack_needs_none(self) -> None:
+    def test_prefetch_is_ignored_without_acknowledgement(self) -> None:
         _, client = pair()
         queue(client)
         client.call(1, spec.BasicQos(0, 1, True), spec.BasicQosOk)
@@ -208,7 +208,7 @@ class TestPrefetch:
         client.send(1, spec.BasicConsume("q", "t", no_ack=True))
         assert len(client.deliveries()) == 5
 
-    def test_a_channel_that_closes_takes_its_window_along(self) -> None:
+    def test_closing_the_channel_removes_its_window(self) -> None:
         _, client = consuming(0, b"1", b"2")
         client.deliveries()
         client.call(2, spec.ChannelClose(200, "", 0, 0), spec.ChannelCloseOk)
@@ -216,7 +216,7 @@ class TestPrefetch:
         client.send(2, spec.BasicQos(0, 1, True), spec.BasicConsume("q", "t"))
         assert len(client.deliveries()) == 1
 
-    def test_flow(self) -> None:
+    def test_channel_flow_stops_deliveries(self) -> None:
         _, client = consuming()
         assert not client.call(2, spec.ChannelFlow(False), spec.ChannelFlowOk).active
         client.publish(1, "q", b"x")
@@ -227,7 +227,7 @@ class TestPrefetch:
 
 class TestConfirms:
     @pytest.mark.rule("DUR-1")
-    def test_when_they_are_on_disk_and_together(self) -> None:
+    def test_confirms_wait_for_the_disk_and_are_combined(self) -> None:
         made, client = pair()
         queue(client)
         client.call(1, spec.ConfirmSelect(), spec.ConfirmSelectOk)
@@ -238,7 +238,7 @@ class TestConfirms:
         client.publish(1, "q", b"d")
         assert client.expect(1, spec.BasicAck) == spec.BasicAck(4, False)
 
-    def test_what_is_transient_or_goes_nowhere_is_confirmed_at_once(self) -> None:
+    def test_transient_and_unroutable_messages_are_confirmed_immediately(self) -> None:
         _, client = pair()
         queue(client)
         client.call(1, spec.ConfirmSelect(), spec.ConfirmSelectOk)
@@ -247,7 +247,7 @@ class TestConfirms:
         client.publish(1, "nowhere", b"b", disk=False)
         assert client.expect(1, spec.BasicAck).delivery_tag == 2
 
-    def test_a_return_comes_before_its_confirm(self) -> None:
+    def test_a_return_precedes_its_confirm(self) -> None:
         _, client = pair()
         client.call(1, spec.ConfirmSelect(), spec.ConfirmSelectOk)
         client.publish(1, "nowhere", b"a", b"", mandatory=True)
@@ -258,7 +258,7 @@ class TestConfirms:
         assert client.expect(1, spec.BasicAck) == spec.BasicAck(2, True)
 
     @pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
-    def test_what_is_refused(self, overflow: str) -> None:
+    def test_refused_messages_are_nacked(self, overflow: str) -> None:
         made, client = pair()
         queue(client, "dead")
         queue(
@@ -283,7 +283,7 @@ class TestConfirms:
         assert bodies(made) == [b"1", b"2", b"5"]
         assert bodies(made, "dead") == ([b"3", b"4", b"6"] if overflow.endswith("dlx") else [])
 
-    def test_refused_ones_between_others(self) -> None:
+    def test_acks_and_nacks_that_alternate_are_sent_in_order(self) -> None:
         _, client = pair()
         queue(client, "q", {"x-max-length-bytes": 4, "x-overflow": "reject-publish"})
         client.call(1, spec.ConfirmSelect(), spec.ConfirmSelectOk)
@@ -302,7 +302,7 @@ class TestConfirms:
             ("basic.nack", 6, False),
         ]
 
-    def test_an_error_does_not_take_earlier_confirms_along(self) -> None:
+    def test_an_error_does_not_drop_earlier_confirms(self) -> None:
         made, client = pair()
         queue(client)
         client.call(1, spec.ConfirmSelect(), spec.ConfirmSelectOk)
@@ -315,7 +315,7 @@ class TestConfirms:
 
 
 class TestPublishing:
-    def test_what_costs_the_channel(self) -> None:
+    def test_invalid_publishes_close_the_channel(self) -> None:
         made, client = pair()
         made.broker.directory.record_access(
             made.broker.access.set_topic_permission("guest", "/", "amq.topic", "^ok", ".*")
@@ -335,7 +335,7 @@ class TestPublishing:
         client.publish(1, "ok.a", b"x", exchange="amq.topic", header=Properties(user_id="guest").encode())
         assert not client.inbox
 
-    def test_a_right_that_is_withdrawn(self) -> None:
+    def test_a_withdrawn_permission_takes_effect(self) -> None:
         made, client = pair()
         queue(client)
         client.publish(1, "q", b"a")
@@ -344,7 +344,7 @@ class TestPublishing:
         fails_channel(client, 1, codes.ACCESS_REFUSED, "exchange 'amq.default'")
         assert bodies(made) == [b"a"]
 
-    def test_a_topology_that_changes(self) -> None:
+    def test_a_changed_topology_takes_effect(self) -> None:
         made, client = pair()
         queue(client, "a")
         client.publish(1, "", b"0", exchange="amq.fanout")
@@ -356,7 +356,7 @@ class TestPublishing:
         client.publish(1, "", b"y", exchange="amq.fanout")
         assert (bodies(made, "a"), bodies(made, "b")) == ([b"x", b"x"], [b"x", b"y"])
 
-    def test_copies(self) -> None:
+    def test_cc_and_bcc_are_routed(self) -> None:
         made, client = pair()
         for name in "abc":
             queue(client, name)
@@ -370,7 +370,7 @@ class TestPublishing:
         assert not client.inbox
         assert bodies(made, "b") == [b"x", b"y"]
 
-    def test_priorities(self) -> None:
+    def test_the_priority_of_a_message_orders_its_delivery(self) -> None:
         made, client = pair()
         queue(client, "q", {"x-max-priority": 5})
         for i, priority in enumerate([0, 9, 5, None, 255, 1]):
@@ -378,8 +378,8 @@ class TestPublishing:
         assert bodies(made) == [b"1", b"2", b"4", b"5", b"0", b"3"]
 
 
-def test_a_client_that_asks_again_and_again_but_does_not_read_gets_no_more_than_it_takes() -> None:
-    """13 bytes are not to bring all that a client holds into memory once more, each time."""
+def test_redeliveries_to_a_client_that_does_not_read_are_bounded() -> None:
+    """A recover of 13 bytes must not load all unacknowledged messages of the client again each time."""
     sent = [b"%02d" % i * 50_000 for i in range(20)]
     made, client = consuming(0)
     for body in sent:
@@ -395,8 +395,8 @@ def test_a_client_that_asks_again_and_again_but_does_not_read_gets_no_more_than_
     assert bodies(made) == sent
 
 
-def test_what_is_held_can_be_looked_at_part_by_part() -> None:
-    """With what a transaction has settled, which its branch holds."""
+def test_unacknowledged_messages_can_be_listed_in_parts() -> None:
+    """The list includes messages settled in a transaction, which its branch holds."""
     made, client = consuming(0, *[b"%d" % i for i in range(9)])
     assert len(client.deliveries()) == 9
     client.call(2, spec.TxSelect(), spec.TxSelectOk)

@@ -1,4 +1,6 @@
-"""The generated numbers, against the tables of the specification (0-9-1, section 1.2) and RabbitMQ's additions."""
+"""The generated numbers, compared with the tables of the specification (0-9-1, section 1.2) and RabbitMQ's
+additions.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ def test_every_reply_code_has_its_name_and_its_severity() -> None:
     assert set(HARD) == codes.HARD_ERRORS
 
 
-def test_names_and_constants_are_the_same_thing() -> None:
+def test_names_and_constants_agree() -> None:
     assert all(getattr(codes, name) == code for code, name in codes.REPLY_NAMES.items())
 
 

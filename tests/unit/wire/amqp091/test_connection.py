@@ -1,4 +1,4 @@
-"""A connection's channels, closing, blocking, time."""
+"""A connection's channels, its closing, blocking, and timers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PUBLISH = spec.BasicPublish("", "q")
 
 
 class TestChannels:
-    def test_there_are_no_more_than_agreed(self) -> None:
+    def test_channels_are_limited_to_the_negotiated_number(self) -> None:
         made = server(channels=5)
         client = SimClient(made)
         for number in range(1, 6):
@@ -41,7 +41,7 @@ class TestChannels:
         client.send(6, spec.ChannelOpen())
         fails_connection(client, codes.NOT_ALLOWED, "channel_max (5)")
 
-    def test_their_numbers_are_the_client_s_choice(self) -> None:
+    def test_the_client_chooses_channel_numbers(self) -> None:
         client = SimClient(server(channels=2))
         for number in (65535, 300):
             client.open_channel(number)
@@ -51,7 +51,7 @@ class TestChannels:
         fails_connection(client, codes.NOT_ALLOWED, "channels opened (2)")
 
     @pytest.mark.rule("DUR-1")
-    def test_a_number_may_be_used_again_while_its_last_confirms_wait_for_the_disk(self) -> None:
+    def test_a_channel_number_may_be_reused_while_its_last_confirms_wait_for_the_disk(self) -> None:
         made, client = pair()
         client.send(1, spec.ConfirmSelect())
         client.expect(1, spec.ConfirmSelectOk)
@@ -74,7 +74,7 @@ class TestChannels:
         client.expect(1, spec.ChannelCloseOk)
         client.expect(1, spec.ChannelOpenOk)
 
-    def test_an_answer_to_nothing_is_harmless(self) -> None:
+    def test_an_unexpected_close_ok_is_ignored(self) -> None:
         _, client = pair()
         client.send(1, spec.ChannelCloseOk(), spec.BasicCancelOk("x"), spec.ChannelFlowOk(True))
         client.send(7, spec.ChannelCloseOk())
@@ -83,7 +83,7 @@ class TestChannels:
 
 class TestClosing:
     @pytest.mark.rule("DUR-1")
-    def test_close_ok_comes_behind_what_is_owed(self) -> None:
+    def test_close_ok_follows_all_pending_answers(self) -> None:
         made, client = pair()
         client.send(1, spec.ConfirmSelect())
         client.expect(1, spec.ConfirmSelectOk)
@@ -103,7 +103,7 @@ class TestClosing:
     @pytest.mark.rule("EXC-1")
     @pytest.mark.rule("TX-10")
     @pytest.mark.parametrize("how", ["lost", "closed", "failed", "silent"])
-    def test_everything_goes_back(self, how: str) -> None:
+    def test_all_unacknowledged_messages_are_requeued(self, how: str) -> None:
         made, client = pair()
         client.declare(1, "q")
         client.declare(1, "mine", durable=False, exclusive=True)
@@ -130,7 +130,7 @@ class TestClosing:
         assert "mine" not in made.broker.directory.vhost("/").queues
         assert not made.broker.engine.holders
 
-    def test_a_client_that_does_not_answer_is_not_waited_for(self) -> None:
+    def test_a_client_that_does_not_answer_the_close_is_disconnected(self) -> None:
         made, client = pair()
         endpoint = client.port.endpoint
         client.send(0, spec.ChannelOpen())
@@ -143,7 +143,7 @@ class TestClosing:
         made.end_turn()
         assert client.closed
 
-    def test_both_close_at_once(self) -> None:
+    def test_both_sides_may_close_at_the_same_time(self) -> None:
         _, client = pair()
         client.send(0, spec.ChannelOpen(), disk=False)
         client.send(0, spec.ConnectionClose(200, "", 0, 0))
@@ -152,7 +152,7 @@ class TestClosing:
         client.send(0, spec.ConnectionCloseOk())
         assert client.closed
 
-    def test_while_closing_nothing_else_counts(self) -> None:
+    def test_other_methods_are_ignored_while_closing(self) -> None:
         made, client = pair()
         client.declare(1, "q")
         client.send(0, spec.ChannelOpen(), disk=False)
@@ -164,7 +164,7 @@ class TestClosing:
 
     @pytest.mark.parametrize("cut", [1, 7, 8, 30])
     @pytest.mark.parametrize("fault", [b"", method_frame(0, spec.ChannelOpen())], ids=["shut", "fault"])
-    def test_the_answer_is_found_behind_what_was_on_its_way(self, cut: int, fault: bytes) -> None:
+    def test_close_ok_is_found_behind_frames_in_flight(self, cut: int, fault: bytes) -> None:
         made, client = pair()
         client.declare(1, "q")
         late = b"".join(message(1, b"x" * 100))
@@ -179,7 +179,7 @@ class TestClosing:
         assert client.closed
         assert bodies(made) == ([] if fault else [b"x" * 100])
 
-    def test_the_server_goes_down(self) -> None:
+    def test_shutdown_closes_connections_with_320(self) -> None:
         made, client = pair()
         client.port.endpoint.shut("the broker is shutting down")
         made.end_turn()
@@ -192,7 +192,7 @@ class TestClosing:
 
 
 class TestTime:
-    def test_heartbeats(self) -> None:
+    def test_heartbeats_are_sent_and_expected(self) -> None:
         made = server()
         port = connect(made)
         made.receive(port, opening(spec.ConnectionTuneOk(0, 0, 10)))
@@ -208,7 +208,7 @@ class TestTime:
         made.end_turn()
         assert port.closed
 
-    def test_heartbeats_and_blocking_do_not_wait_for_the_disk(self) -> None:
+    def test_heartbeats_and_blocked_notices_do_not_wait_for_the_disk(self) -> None:
         made, client = pair()
         endpoint = client.port.endpoint
         endpoint.heartbeat = 10
@@ -220,7 +220,7 @@ class TestTime:
         made.end_turn()
         assert bytes(client.port.sent) == HEARTBEAT + method_frame(0, spec.ConnectionBlocked("the disk is slow"))
 
-    def test_without_heartbeats_silence_is_fine(self) -> None:
+    def test_without_heartbeats_an_idle_connection_stays_open(self) -> None:
         made, client = pair()
         client.port.endpoint.tick(10**9, 10**9, 10**9)
         made.end_turn()
@@ -228,7 +228,7 @@ class TestTime:
 
 
 class TestBlocking:
-    def test_only_who_understands_is_told(self) -> None:
+    def test_only_clients_with_the_capability_get_connection_blocked(self) -> None:
         made, client = pair()
         deaf = connect(made)
         made.receive(deaf, opening())
@@ -242,7 +242,7 @@ class TestBlocking:
         client.expect(0, spec.ConnectionUnblocked)
         assert len(deaf.sent) == said
 
-    def test_who_comes_later_is_told_when_it_is_open(self) -> None:
+    def test_a_new_client_gets_connection_blocked_when_it_is_open(self) -> None:
         made, client = pair()
         endpoint = client.port.endpoint
         endpoint.state = State.OPEN
@@ -253,7 +253,7 @@ class TestBlocking:
         assert client.expect(0, spec.ConnectionBlocked).reason == "low on disk"
         del made
 
-    def test_the_server_hears_of_the_first_publish(self) -> None:
+    def test_the_first_publish_is_reported_to_the_server(self) -> None:
         made, client = pair()
         assert made.publishers == []
         client.publish(1, "nowhere", b"a", b"b")
@@ -289,7 +289,7 @@ class TestBlocking:
 
     @pytest.mark.parametrize("pieces", [1, 7, 50])
     @pytest.mark.parametrize("size", [10, 9000], ids=["one frame", "several frames"])
-    def test_nothing_is_lost_or_reordered_however_the_bytes_come(self, pieces: int, size: int) -> None:
+    def test_blocking_loses_and_reorders_nothing_for_any_segmentation(self, pieces: int, size: int) -> None:
         made, client = pair()
         endpoint = client.port.endpoint
         client.declare(1, "q")
@@ -305,7 +305,7 @@ class TestBlocking:
         made.end_turn()
         assert bodies(made) == sent
 
-    def test_the_first_publish_of_a_connection_waits_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_first_publish_of_a_blocked_connection_waits_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
         made, client = pair()
         monkeypatch.setattr(made, "publishing", lambda endpoint: endpoint.block("low on disk"))
         client.declare(1, "q")
@@ -314,7 +314,7 @@ class TestBlocking:
         assert made.waiters
         client.expect(0, spec.ConnectionBlocked)
 
-    def test_a_blocked_client_can_leave(self) -> None:
+    def test_a_blocked_client_can_close(self) -> None:
         made, client = pair()
         client.port.endpoint.block("low on memory")
         made.end_turn()
@@ -323,7 +323,7 @@ class TestBlocking:
         client.expect(0, spec.ConnectionCloseOk)
         assert client.port.endpoint.state is State.CLOSING
 
-    def test_what_a_lost_client_had_kept_back_is_not_published(self) -> None:
+    def test_publishes_held_back_from_a_lost_client_are_dropped(self) -> None:
         made, client = pair()
         client.declare(1, "q")
         client.port.endpoint.block("low on memory")
@@ -332,7 +332,7 @@ class TestBlocking:
         made.end_turn()
         assert made.broker.directory.vhost("/").queue("q").ready == 0
 
-    def test_a_client_that_reads_too_slowly_gets_no_more(self) -> None:
+    def test_a_client_that_reads_too_slowly_gets_no_deliveries(self) -> None:
         made, client = pair(outbox=10_000)
         client.declare(1, "q")
         client.publish(1, "q", *[b"x" * 1000] * 50)
@@ -344,7 +344,7 @@ class TestBlocking:
         made.end_turn()
         assert len(client.deliveries()) == 50
 
-    def test_what_a_client_asks_for_is_bounded_too(self) -> None:
+    def test_waiting_answers_to_a_client_are_bounded(self) -> None:
         _, client = pair(outbox=10_000)
         client.declare(1, "q")
         client.publish(1, "q", *[b"x" * 1000] * 200)
@@ -359,21 +359,23 @@ class TestBlocking:
         assert longest < 50_000
 
 
-def test_a_new_secret() -> None:
+def test_update_secret_changes_the_secret() -> None:
     made, client = pair()
     client.call(0, spec.ConnectionUpdateSecret(b"new", "because"), spec.ConnectionUpdateSecretOk)
     assert made.secrets == [("guest", b"new")]
 
 
-def test_a_message_that_never_becomes_whole_makes_a_publisher_too() -> None:
-    """So that an alarm stops it: on each of its channels a client could else fill memory with one."""
+def test_an_incomplete_message_makes_a_connection_a_publisher() -> None:
+    """An alarm then stops the connection. Otherwise a client could fill memory with one incomplete message per
+    channel.
+    """
     made, client = pair()
     start = method_frame(1, PUBLISH) + header_frame(1, PERSISTENT, 100_000_000) + body_frames(1, b"x" * 1000, 0)
     made.receive(client.port, start)
     assert made.publishers == [client.port.endpoint]
 
 
-def test_what_lists_show_has_nothing_secret() -> None:
+def test_listed_properties_contain_no_secrets() -> None:
     made, client = pair()
     del made
     shown = client.port.endpoint.describe()
@@ -382,7 +384,7 @@ def test_what_lists_show_has_nothing_secret() -> None:
 
 
 class TestFaults:
-    def test_the_server_hears_why_a_channel_or_the_connection_was_closed(self) -> None:
+    def test_errors_that_close_a_channel_or_connection_are_reported_to_the_server(self) -> None:
         made, client = pair(message_size=10)
         client.publish(1, "q", b"more than ten")
         assert made.faults[0][1].startswith("channel 1: ")
@@ -390,26 +392,26 @@ class TestFaults:
         client.send(0, spec.QueueDeclare("q"))
         assert [code for code, _ in made.faults] == [406, 503]
 
-    def test_what_the_server_wants_is_no_fault(self) -> None:
+    def test_closing_by_the_server_is_not_reported_as_an_error(self) -> None:
         made, client = pair()
         client.port.endpoint.shut("closing time")
         assert made.faults == []
 
 
 class TestLargeBodies:
-    """A body frame of more than 32 KiB goes into the content as it comes."""
+    """Body frames of more than 32 KiB are copied into the content as they arrive."""
 
     BODY = bytes(i % 251 for i in range(200_000))
 
     def talk(self) -> tuple[Server, SimClient, bytes]:
         made, client = pair()
         client.declare(1, "q")
-        client.publish(1, "q", b"first")  # the connection is known as a publisher's
+        client.publish(1, "q", b"first")  # make the connection a known publisher
         head = method_frame(1, PUBLISH) + header_frame(1, PERSISTENT, len(self.BODY))
         return made, client, head + body_frames(1, self.BODY, 131_072)
 
     @pytest.mark.parametrize("piece", [100, 8191, 65_536, 131_072, 200_100])
-    def test_the_cutting_makes_no_difference(self, piece: int) -> None:
+    def test_any_segmentation_gives_the_same_content(self, piece: int) -> None:
         made, client, large = self.talk()
         stream = large + b"".join(message(1, b"small")) + large
         for at in range(0, len(stream), piece):
@@ -417,13 +419,13 @@ class TestLargeBodies:
         assert bodies(made) == [b"first", self.BODY, b"small", self.BODY]
 
     @pytest.mark.parametrize("last", [1, 2, 60, 61, 62, 68_000, 68_946, 68_947])
-    def test_the_end_may_come_alone(self, last: int) -> None:
+    def test_the_frame_end_may_arrive_alone(self, last: int) -> None:
         made, client, large = self.talk()
         made.receive(client.port, large[:-last])
         made.receive(client.port, large[-last:])
         assert bodies(made) == [b"first", self.BODY]
 
-    def test_what_is_in_the_middle_of_a_body_when_publishers_are_blocked_waits(self) -> None:
+    def test_a_partial_body_waits_when_publishers_are_blocked(self) -> None:
         made, client, large = self.talk()
         endpoint = client.port.endpoint
         made.receive(client.port, large[:50_000])
@@ -436,7 +438,7 @@ class TestLargeBodies:
         endpoint.receive(b"")
         assert bodies(made) == [b"first", self.BODY]
 
-    def test_the_rest_of_a_body_is_passed_over_when_its_channel_was_closed(self) -> None:
+    def test_the_rest_of_a_body_for_a_closed_channel_is_skipped(self) -> None:
         made, client, large = self.talk()
         made.receive(client.port, large[:50_000])
         client.port.endpoint.channels[1].fail(codes.INTERNAL_ERROR, "gone")
@@ -446,20 +448,20 @@ class TestLargeBodies:
         client.publish(1, "q", b"next")
         assert bodies(made) == [b"first", b"next"]
 
-    def test_a_frame_without_its_end_costs_the_connection(self) -> None:
+    def test_a_frame_without_its_end_closes_the_connection(self) -> None:
         made, client, large = self.talk()
         made.receive(client.port, large[:50_000])
         client.send_bytes(large[50_000:-1] + b"\x00")
         fails_connection(client, codes.FRAME_ERROR, "0xce")
 
-    def test_the_answer_to_a_close_is_found_behind_the_rest_of_a_body(self) -> None:
+    def test_close_ok_is_found_behind_the_rest_of_a_body(self) -> None:
         made, client, large = self.talk()
         made.receive(client.port, large[:50_000])
         client.port.endpoint.shut("closing time")
         client.send_bytes(large[50_000:] + method_frame(0, spec.ConnectionCloseOk()))
         assert client.port.closed
 
-    def test_a_frame_of_another_channel_may_come_between_two_of_a_body(self) -> None:
+    def test_frames_of_other_channels_may_interrupt_a_body(self) -> None:
         made, client, large = self.talk()
         client.open_channel(2)
         cut = len(large) - (len(self.BODY) - 131_064) - 8

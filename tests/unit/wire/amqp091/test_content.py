@@ -1,4 +1,4 @@
-"""A message that comes frame by frame."""
+"""Messages that arrive frame by frame."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def header(size: int, props: bytes = b"\x00\x00") -> bytes:
 
 
 @given(st.lists(st.binary(max_size=20), max_size=5))
-def test_a_body_in_any_number_of_frames(pieces: list[bytes]) -> None:
+def test_a_body_may_have_any_number_of_frames(pieces: list[bytes]) -> None:
     body = b"".join(pieces)
     content = Content(b"method")
     whole = content.take(HEADER, header(len(body)), LIMITS)
@@ -53,7 +53,7 @@ def test_an_empty_body_needs_no_frame() -> None:
         ([(HEADER, CONTENT_HEADER.pack(10, 0, 0) + b"\x00\x00")], codes.FRAME_ERROR),
     ],
 )
-def test_frames_that_do_not_belong_here(frames: list[tuple[int, bytes]], code: int) -> None:
+def test_unexpected_frames_are_refused(frames: list[tuple[int, bytes]], code: int) -> None:
     content = Content(b"")
     for kind, payload in frames[:-1]:
         assert not content.take(kind, payload, LIMITS)
@@ -62,7 +62,7 @@ def test_frames_that_do_not_belong_here(frames: list[tuple[int, bytes]], code: i
     assert fault.value.code == code
 
 
-def test_what_is_too_large_is_read_to_its_end_and_thrown_away() -> None:
+def test_a_message_that_is_too_large_is_read_to_its_end_and_discarded() -> None:
     content = Content(b"")
     assert not content.take(HEADER, header(101), LIMITS)
     assert content.too_large == "message size 101 is larger than configured max size 100"
@@ -71,7 +71,7 @@ def test_what_is_too_large_is_read_to_its_end_and_thrown_away() -> None:
     assert content.body == b""
 
 
-def test_a_header_that_is_too_large() -> None:
+def test_a_header_that_is_too_large_is_refused() -> None:
     content = Content(b"")
     assert content.take(HEADER, header(0, b"\x00\x00" + b"x" * 27), LIMITS)
     assert content.too_large == "header size 41 is larger than configured max size 40"
@@ -80,7 +80,7 @@ def test_a_header_that_is_too_large() -> None:
     assert fits.too_large == ""
 
 
-def test_no_size_is_announced_in_vain() -> None:
+def test_memory_is_not_allocated_by_the_announced_size() -> None:
     content = Content(b"")
     assert not content.take(HEADER, header(2**64 - 1), LIMITS)
     for _ in range(1000):
@@ -113,7 +113,7 @@ def test_a_body_that_trickles_in_takes_little_more_memory_than_its_octets() -> N
 
 class TestPartialFrame:
     @pytest.mark.parametrize("cuts", [(), (1,), (5,), (6,), (2, 4), (1, 2, 3, 4, 5, 6)])
-    def test_a_frame_in_any_number_of_reads(self, cuts: tuple[int, ...]) -> None:
+    def test_a_frame_may_arrive_in_any_number_of_reads(self, cuts: tuple[int, ...]) -> None:
         data = b"hello" + b"\xce" + b"next"
         content = Content(b"")
         content.take(HEADER, header(5), LIMITS)
@@ -137,7 +137,7 @@ class TestPartialFrame:
             partial.feed(b"\xcd", 0)
         assert fault.value.code == codes.FRAME_ERROR
 
-    def test_a_frame_that_is_too_long_is_refused_at_its_head(self) -> None:
+    def test_an_overlong_frame_is_refused_at_its_head(self) -> None:
         content = Content(b"")
         content.take(HEADER, header(5), LIMITS)
         with pytest.raises(SyntaxFault) as fault:

@@ -1,4 +1,4 @@
-"""What clients see of a dead letter."""
+"""The headers of a dead letter as clients see them."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def seen(envelope: Envelope) -> FieldTable:
     return Properties.decode(delivered_properties(envelope)).headers or {}
 
 
-def test_without_a_history_nothing_is_touched() -> None:
+def test_without_a_history_the_properties_stay_unchanged() -> None:
     props = Properties(expiration="5", headers={"CC": ["a"], "h": 1}).encode()
     envelope = Envelope("", "q", props, extra_keys=("a",))
     assert delivered_properties(envelope) == props
 
 
-def test_the_history() -> None:
+def test_the_history_is_the_x_death_header() -> None:
     props = Properties(content_type="t", expiration="250", headers={"h": 1, "CC": ["shown"]}, app_id="a").encode()
     envelope = Envelope("dlx", "k", props, extra_keys=("shown", "blind"), deaths=(EXPIRED, REJECTED))
     decoded = Properties.decode(delivered_properties(envelope))
@@ -70,13 +70,13 @@ def test_the_history() -> None:
     assert isinstance(table[0]["time"], Timestamp)
 
 
-def test_copies_are_gone_where_a_key_of_the_queue_took_their_place() -> None:
+def test_cc_is_removed_if_the_queue_has_a_dead_letter_routing_key() -> None:
     props = Properties(headers={"CC": ["shown"]}).encode()
     assert "CC" not in seen(Envelope("dlx", "other", props, deaths=(REJECTED,)))
     assert seen(Envelope("dlx", "k", props, extra_keys=("shown",), deaths=(REJECTED,)))["CC"] == ["shown"]
 
 
-def test_a_history_that_the_publisher_sent_along_goes_on() -> None:
+def test_a_history_sent_by_the_publisher_continues() -> None:
     earlier: list[FieldValue] = [
         {"queue": "q", "reason": "expired", "count": Long(3), "exchange": "old"},
         {"queue": "other", "reason": "maxlen", "count": Long(1)},
@@ -93,14 +93,14 @@ def test_a_history_that_the_publisher_sent_along_goes_on() -> None:
     ]
 
 
-def test_a_header_of_that_name_may_be_anything() -> None:
+def test_an_x_death_header_of_another_type_is_tolerated() -> None:
     envelope = Envelope("dlx", "k", Properties(headers={"x-death": 1, "CC": 2}).encode(), deaths=(REJECTED,))
     deaths = seen(envelope)["x-death"]
     assert isinstance(deaths, list)
     assert len(deaths) == 1
 
 
-def test_offsets_and_counts() -> None:
+def test_stream_offsets_and_delivery_counts_are_headers() -> None:
     entry = Entry(8, b"", Run(Envelope("", "s"), 1, 0))
     props = Properties(content_type="t", headers={"h": 1}).encode()
     assert Properties.decode(with_stream_offset(entry, props)).headers == {"h": 1, "x-stream-offset": 7}
@@ -110,7 +110,7 @@ def test_offsets_and_counts() -> None:
 
 
 @given(lists)
-def test_a_history_is_added_without_decoding_as_it_is_with(props: bytes) -> None:
+def test_adding_a_history_without_decoding_gives_the_same_octets(props: bytes) -> None:
     for keys in ((), ("further",)):
         died = Death("p", "rejected", 2, 1_700_000_000_000, "x", ("k", *keys), 5)
         envelope = Envelope("", "q", protocol=92, extra_keys=keys, deaths=(died,))

@@ -1,4 +1,4 @@
-"""Deliveries that are put together from cached pieces equal what the generated encoders write."""
+"""Deliveries assembled from cached pieces equal the output of the generated encoders."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def expected(channel: int, tag: str, number: int, entry: Entry, frame_max: int, 
     st.lists(st.tuples(short, short, headers), min_size=3, max_size=3),
     st.sampled_from([4096, 131_072, 0]),
 )
-def test_as_the_generated_encoders(
+def test_deliveries_equal_those_of_the_generated_encoders(
     channel: int,
     tag: str,
     first: int,
@@ -59,10 +59,10 @@ def test_as_the_generated_encoders(
         for i, entry in enumerate(entries)
     )
     assert b"".join(deliveries.build(first, entries)) == wanted
-    assert b"".join(deliveries.build(first, entries)) == wanted, "from the caches, too"
+    assert b"".join(deliveries.build(first, entries)) == wanted, "also from the caches"
 
 
-def test_properties_of_each_entry() -> None:
+def test_each_entry_has_its_properties() -> None:
     def numbered(entry: Entry, props: bytes) -> bytes:
         del props
         return Properties(message_id=str(entry.position)).encode()
@@ -85,14 +85,14 @@ def test_two_consumers_share_a_view() -> None:
     assert view_of(envelope) is envelope.view
 
 
-def test_bodies_of_very_many_sizes() -> None:
+def test_bodies_of_many_sizes_are_delivered() -> None:
     envelope = Envelope("x", "k", b"\x00\x00")
     entries = [Entry(i, b"x" * i, Run(envelope, i, 0)) for i in range(1, 2000)]
     built = Deliveries(1, "t", 0).build(1, entries)
     assert built == [b"".join(expected(1, "t", i, entry, 0, b"\x00\x00") for i, entry in enumerate(entries, 1))]
 
 
-def test_nothing() -> None:
+def test_no_entries_give_no_octets() -> None:
     assert Deliveries(1, "t", 4096).build(1, []) == [b""]
 
 

@@ -1,4 +1,6 @@
-"""A channel that works for branches: what goes into them, what does not, and what it leaves behind."""
+"""A channel that works for branches: the operations that belong to them, those that do not, and the end of the
+channel.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ NAME = X.encode()
 
 
 def working(**limits: int) -> tuple[Server, SimClient]:
-    """A client whose channel 1 works for X, with a queue."""
+    """Return a client whose channel 1 works for X, with a queue."""
     server, client = pair(**limits)
     client.declare(1, "q")
     client.call(1, spec.DtxDemarcationSelect(), spec.DtxDemarcationSelectOk)
@@ -32,7 +34,7 @@ def demarcation(client: SimClient) -> Demarcation:
 
 
 @pytest.mark.rule("DTX-2")
-def test_the_branch_of_the_channel_is_the_one_that_it_is_associated_with() -> None:
+def test_the_branch_of_a_channel_is_its_associated_one() -> None:
     _, client = working()
 
     def associated() -> bool:
@@ -45,7 +47,7 @@ def test_the_branch_of_the_channel_is_the_one_that_it_is_associated_with() -> No
     assert associated()
 
 
-def test_an_operator_learns_who_works_for_a_branch() -> None:
+def test_operators_see_the_workers_of_a_branch() -> None:
     server, client = working()
     (view,) = server.broker.branches.views()
     assert view.owner == f"guest from {client.port.endpoint.label}, channel 1"
@@ -53,7 +55,7 @@ def test_an_operator_learns_who_works_for_a_branch() -> None:
 
 
 @pytest.mark.rule("DTX-12", "DTX-14", "DTX-2")
-def test_after_a_timeout_work_is_dropped_until_the_end() -> None:
+def test_after_a_timeout_work_has_no_effect_until_the_end() -> None:
     server, client = working()
     client.open_channel(2)
     client.publish(2, "q", b"1", b"2")
@@ -67,7 +69,7 @@ def test_after_a_timeout_work_is_dropped_until_the_end() -> None:
     assert message is not None
     assert message.body == b"1"
     client.send(1, spec.BasicAck(2))
-    assert bodies(server) == [b"1", b"2"], "what is acknowledged in vain is back"
+    assert bodies(server) == [b"1", b"2"], "the message acknowledged in vain is ready again"
     assert client.call(1, spec.DtxDemarcationEnd(NAME), spec.DtxDemarcationEndOk).flags == XaStatus.RB_TIMEOUT
     client.publish(1, "q", b"3")
     assert bodies(server) == [b"1", b"2", b"3"]
@@ -76,7 +78,7 @@ def test_after_a_timeout_work_is_dropped_until_the_end() -> None:
 @pytest.mark.rule("DTX-7", "DTX-14")
 @pytest.mark.parametrize("how", ["close the channel", "close the connection", "lose it", "make an error"])
 @pytest.mark.parametrize("suspended", [False, True])
-def test_whatever_ends_the_channel_undoes_its_work(how: str, suspended: bool) -> None:
+def test_any_end_of_the_channel_undoes_its_work(how: str, suspended: bool) -> None:
     server, client = working()
     client.open_channel(2)
     client.publish(2, "q", b"1")
@@ -102,7 +104,7 @@ def test_whatever_ends_the_channel_undoes_its_work(how: str, suspended: bool) ->
 
 
 @pytest.mark.rule("DTX-7")
-def test_what_a_channel_has_ended_outlives_it() -> None:
+def test_an_ended_branch_outlives_its_channel() -> None:
     server, client = working()
     client.publish(1, "q", b"kept")
     client.call(1, spec.DtxDemarcationEnd(NAME), spec.DtxDemarcationEndOk)
@@ -114,7 +116,7 @@ def test_what_a_channel_has_ended_outlives_it() -> None:
 
 
 @pytest.mark.rule("DTX-6", "DTX-14")
-def test_deliveries_that_are_not_acknowledged_stay_with_the_channel() -> None:
+def test_unacknowledged_deliveries_stay_with_the_channel() -> None:
     server, client = working()
     client.open_channel(2)
     client.publish(2, "q", b"1", b"2")
@@ -130,7 +132,7 @@ def test_deliveries_that_are_not_acknowledged_stay_with_the_channel() -> None:
 
 @pytest.mark.rule("DTX-14")
 @pytest.mark.parametrize("outcome", ["commit", "rollback"])
-def test_rejections_belong_to_the_branch_too(outcome: str) -> None:
+def test_rejections_belong_to_the_branch(outcome: str) -> None:
     server, client = working()
     client.declare(1, "dead")
     arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
@@ -151,7 +153,7 @@ def test_rejections_belong_to_the_branch_too(outcome: str) -> None:
 
 
 @pytest.mark.rule("DTX-14", "TX-13")
-def test_what_is_over_the_bounds_goes_back_for_every_consumer() -> None:
+def test_settlements_beyond_the_limits_are_requeued_for_all_consumers() -> None:
     server, client = pair(transaction=Limits(operations=3))
     client.open_channel(2)
     for queue, contents in (("q", (b"1", b"2", b"3", b"4")), ("r", (b"5", b"6"))):

@@ -1,4 +1,4 @@
-"""The methods of the dtx classes, where the tables of tests/conformance/test_dtx_states.py do not reach."""
+"""The methods of the dtx classes, beyond the tables of tests/conformance/test_dtx_states.py."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def xid(number: int) -> Xid:
 
 
 def prepared(server: Server, client: SimClient, count: int) -> list[Xid]:
-    """Branches with a message each, on channel 2."""
+    """Prepare branches with one message each, on channel 2."""
     client.open_channel(2)
     client.declare(2, "q")
     client.call(2, spec.DtxDemarcationSelect(), spec.DtxDemarcationSelectOk)
@@ -48,12 +48,12 @@ def recovered(client: SimClient, *, startscan: bool = False, endscan: int = 0) -
     return [Xid.decode(name.encode() if isinstance(name, str) else name) for name in found]
 
 
-def test_every_method_that_a_server_may_receive_is_handled() -> None:
+def test_every_method_of_the_server_is_handled() -> None:
     assert {method.INDEX for method in NAMES} == set(dtx_methods.HANDLERS)
 
 
 @pytest.mark.rule("DTX-10")
-def test_recover_takes_as_many_answers_as_it_needs() -> None:
+def test_recover_gives_as_many_answers_as_necessary() -> None:
     server, client = pair(frame_max=4096)
     expected = prepared(server, client, 100)
     found = first = recovered(client, startscan=True)
@@ -78,7 +78,7 @@ def test_a_scan_belongs_to_its_channel() -> None:
 
 
 @pytest.mark.rule("DTX-13")
-def test_another_virtual_host_knows_nothing_of_a_branch() -> None:
+def test_branches_belong_to_their_virtual_host() -> None:
     server, client = pair()
     (name,) = prepared(server, client, 1)
     ended = xid(1).encode()
@@ -117,9 +117,7 @@ def test_another_virtual_host_knows_nothing_of_a_branch() -> None:
         (Condition.LIMIT_EXCEEDED, 506),
     ],
 )
-def test_whatever_is_refused_costs_the_channel_alone(
-    condition: Condition, code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_refusal_closes_only_the_channel(condition: Condition, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     server, client = pair()
     client.open_channel(2)
 
@@ -184,7 +182,7 @@ def test_a_full_queue_rolls_the_branch_back_and_the_log_says_why(one_phase: bool
 
 
 @pytest.mark.rule("DTX-9", "TX-7")
-def test_what_nobody_took_is_returned_to_who_commits_after_prepare_too() -> None:
+def test_unroutable_messages_are_returned_to_the_committing_channel_after_prepare_too() -> None:
     _, client = pair()
     client.open_channel(2)
     client.call(2, spec.DtxDemarcationSelect(), spec.DtxDemarcationSelectOk)
@@ -224,8 +222,8 @@ ANY_XID = st.one_of(
 
 @settings(max_examples=200, deadline=None)
 @given(calls=st.lists(st.tuples(st.sampled_from(NAMES), ANY_XID, st.integers(0, 255)), max_size=12))
-def test_any_calls_cost_a_channel_at_most(calls: list[tuple[type[Method], bytes, int]]) -> None:
-    """Whatever comes as an xid and as bits, in any order: an answer, or a channel exception."""
+def test_any_calls_close_at_most_the_channel(calls: list[tuple[type[Method], bytes, int]]) -> None:
+    """Any xid and any bits, in any order, give an answer or a channel exception."""
     _, client = pair()
     client.call(1, spec.DtxDemarcationSelect(), spec.DtxDemarcationSelectOk)
     for kind, name, bits in calls:
@@ -249,8 +247,8 @@ def test_any_calls_cost_a_channel_at_most(calls: list[tuple[type[Method], bytes,
 @pytest.mark.rule("DTX-9", "DTX-10")
 @pytest.mark.parametrize("outcome", [spec.DtxCoordinationCommit, spec.DtxCoordinationRollback])
 @pytest.mark.parametrize("asked", ["for an outcome", "to recover", "to decide"])
-def test_that_a_branch_is_over_is_told_when_it_is_so_on_disk(outcome: type[Method], asked: str) -> None:
-    """Who hears it forgets his decision; a crash must not bring the branch back then."""
+def test_the_end_of_a_branch_is_reported_once_it_is_on_disk(outcome: type[Method], asked: str) -> None:
+    """The manager then forgets its decision, so a crash must not restore the branch."""
     server, client = pair()
     (name,) = prepared(server, client, 1)
     client.send(2, outcome(name.encode()), disk=False)  # type: ignore[call-arg]  # both have an xid

@@ -1,4 +1,4 @@
-"""Reply texts, faults, and the translation of the core's conditions."""
+"""Reply texts, errors, and the translation of the core's conditions."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def test_each_condition_has_its_reply(condition: Condition, code: int, name: str
     assert REPLIES[condition] == (code, name, hard)
 
 
-def test_no_condition_is_left_untranslated() -> None:
+def test_every_condition_is_translated() -> None:
     assert set(REPLIES) == set(Condition)
 
 
-def test_what_closes_the_connection_is_hard_in_the_specification_too() -> None:
+def test_errors_that_close_the_connection_are_hard_in_the_specification() -> None:
     assert all(reply.code in codes.HARD_ERRORS for reply in REPLIES.values() if reply.hard)
 
 
@@ -52,7 +52,7 @@ def test_reply_text_is_cut_between_characters(text: str, size: int) -> None:
     assert f"NOT_FOUND - {text}".startswith(cut)
 
 
-def test_reply_text_takes_what_utf8_cannot_hold() -> None:
+def test_reply_text_replaces_characters_that_utf8_cannot_encode() -> None:
     assert reply_text(404, "queue \udcff") == "NOT_FOUND - queue ?"
 
 

@@ -41,7 +41,7 @@ def bodies(client: SimClient, first: int, end: int = 0, *, queue: str = "q") -> 
 
 @pytest.mark.rule("PIPE-1")
 class TestHolding:
-    def test_held_read_settled(self) -> None:
+    def test_messages_are_reserved_read_and_settled(self) -> None:
         client = filled()
         assert hold(client, 4) == (1, 5, 4, 1)
         assert client.count(1, "q") == 2
@@ -54,7 +54,7 @@ class TestHolding:
         next_, found = read(client, 1)
         assert (next_, found.first, found.count) == (6, 3, 3)
 
-    def test_a_message_has_what_a_delivery_has(self) -> None:
+    def test_a_message_has_the_properties_of_a_delivery(self) -> None:
         client = filled(1)
         hold(client, 1)
         (message,) = read(client, 1)[1].messages()
@@ -77,7 +77,7 @@ class TestHolding:
         client.collect()
         assert [message.method.NAME for message in client.inbox] == [f"{method.NAME}-ok" for method in asked]
 
-    def test_an_answer_of_many_frames(self) -> None:
+    def test_an_answer_may_have_many_frames(self) -> None:
         _, client = pair()
         client.declare(1, "q")
         client.publish(1, "q", *[bytes((i,)) * 100_000 for i in range(5)])
@@ -87,7 +87,7 @@ class TestHolding:
         assert [body[:1] for *_, body in found.messages()] == [b"\0", b"\1", b"\2"]
         assert bodies(client, 4) == [bytes((i,)) * 100_000 for i in (3, 4)]
 
-    def test_it_outlives_the_connection(self) -> None:
+    def test_a_reservation_outlives_the_connection(self) -> None:
         client = filled()
         hold(client, 4)
         client.call(1, spec.ChannelClose(), spec.ChannelCloseOk)
@@ -121,7 +121,7 @@ def test_a_transaction_settles_when_it_commits() -> None:
 
 
 class TestStreams:
-    def test_read_without_a_hold(self) -> None:
+    def test_streams_are_read_without_a_reservation(self) -> None:
         _, client = pair()
         client.declare(1, "s", arguments={"x-queue-type": "stream"})
         client.publish(1, "s", b"a", b"b", b"c")
@@ -131,7 +131,7 @@ class TestStreams:
         client.send(1, spec.EscrowHold("s", GROUP, 1))
         fails_channel(client, 1, codes.PRECONDITION_FAILED, "is a stream, which is read without holding it")
 
-    def test_a_classic_queue_is_told_apart(self) -> None:
+    def test_a_classic_queue_is_described(self) -> None:
         answer = filled().call(1, spec.EscrowDescribe("q"), spec.EscrowDescribeOk)
         assert (answer.kind, answer.next, answer.ready) == ("classic", 7, 6)
 
@@ -148,7 +148,7 @@ class TestRefusals:
         ],
         ids=lambda method: method.NAME,
     )
-    def test_rights_and_owners(self, method: Method) -> None:
+    def test_permissions_and_ownership_are_checked(self, method: Method) -> None:
         made = server(users=("guest", "other"))
         client = SimClient(made)
         client.open_channel(1)
@@ -179,14 +179,14 @@ class TestRefusals:
         ],
         ids=lambda value: value.NAME if isinstance(value, Method) else "",
     )
-    def test_faults(self, method: Method, text: str) -> None:
+    def test_invalid_arguments_are_refused(self, method: Method, text: str) -> None:
         client = filled()
         client.send(1, method)
         fails_channel(client, 1, codes.PRECONDITION_FAILED, text)
 
 
 def begin(client: SimClient, channel: int, bqual: bytes) -> Xid:
-    """A branch of a global transaction on a channel of its own."""
+    """Begin a branch of a global transaction on a channel of its own."""
     xid = Xid(1, b"query:7", bqual)
     client.open_channel(channel)
     client.call(channel, spec.DtxDemarcationSelect(), spec.DtxDemarcationSelectOk)
@@ -227,7 +227,7 @@ class TestDecisions:
         state = client.call(5, spec.EscrowHold("q", GROUP), spec.EscrowHoldOk)
         assert (state.first, state.end, state.settled) == (4, 4, 4)
 
-    def test_other_virtual_hosts_have_branches_and_applications_of_their_own(self) -> None:
+    def test_branches_and_applications_belong_to_their_virtual_host(self) -> None:
         client = filled(1)
         broker = client.server.broker
         broker.directory.add_vhost("other")
@@ -244,12 +244,12 @@ class TestDecisions:
         client.call(1, spec.EscrowDecide(1, b"query:7", {"bqual": [b"0"]}, "app", 1), spec.EscrowDecideOk)
         assert client.count(1, "q") == 2
 
-    def test_a_winner_that_is_not_prepared(self) -> None:
+    def test_a_branch_that_is_not_prepared_cannot_win(self) -> None:
         client = filled()
         client.send(1, spec.EscrowDecide(1, b"query:7", {"bqual": [b"0"]}, "app", 7))
         fails_channel(client, 1, codes.NOT_FOUND, "no branch 30 of")
 
-    def test_a_transaction_that_happens_once_has_no_application(self) -> None:
+    def test_a_single_transaction_has_no_application(self) -> None:
         client = filled(0)
         for number, name in ((2, b"0"), (3, b"1")):
             xid = begin(client, number, name)
@@ -267,7 +267,7 @@ class TestListing:
         assert isinstance(found, list)
         return list(found)
 
-    def test_names_in_order_and_behind_one(self) -> None:
+    def test_names_are_listed_in_order_after_a_given_one(self) -> None:
         client = filled(0)
         for name in ("b", "a", "z"):
             client.declare(1, name)
@@ -275,7 +275,7 @@ class TestListing:
         assert self.names(client, "b") == ["q", "z"]
         assert self.names(client, "z") == []
 
-    def test_as_many_as_fit_into_a_frame(self) -> None:
+    def test_a_list_has_as_many_names_as_fit_into_a_frame(self) -> None:
         client = filled(0)
         many = sorted(f"{'n' * 200}{i:04}" for i in range(1000))
         for name in many:
@@ -288,7 +288,7 @@ class TestListing:
         assert found == [*many, "q"]
         assert rounds > 1
 
-    def test_what_is_somebody_elses_is_not_told(self) -> None:
+    def test_queues_that_the_user_cannot_read_are_not_listed(self) -> None:
         made = server(users=("guest", "other"))
         one = SimClient(made)
         one.open_channel(1)

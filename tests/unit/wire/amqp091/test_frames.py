@@ -1,4 +1,4 @@
-"""Building frames and taking them apart."""
+"""Building and parsing frames."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def test_constants_are_those_of_the_specification() -> None:
     assert frames.CONTENT_FRAME_HEADER.size == 19
 
 
-def test_method_frame() -> None:
+def test_a_method_frame_has_the_octets_of_the_specification() -> None:
     assert frames.method_frame(1, spec.TxSelect()) == bytes.fromhex("01 0001 00000004 005a 000a ce")
 
 
-def test_content_of_an_empty_body_is_a_header_alone() -> None:
+def test_an_empty_body_needs_only_a_header() -> None:
     assert frames.content_frames(1, NO_PROPERTIES, b"", 4096) == bytes.fromhex(
         "02 0001 0000000e 003c 0000 0000000000000000 0000 ce"
     )
@@ -66,7 +66,7 @@ def test_a_frame_max_without_room_is_refused() -> None:
 
 
 @pytest.mark.parametrize("channel", [-1, 65536])
-def test_a_channel_that_does_not_exist_is_refused(channel: int) -> None:
+def test_an_invalid_channel_number_is_refused(channel: int) -> None:
     with pytest.raises(ValueError, match="on channel"):
         frames.method_frame(channel, spec.TxSelect())
 
@@ -87,7 +87,7 @@ def test_pamqp_reads_the_same_message() -> None:
     assert isinstance(heartbeat, pamqp.heartbeat.Heartbeat)
 
 
-def test_a_frame_is_none_until_its_last_octet_is_there() -> None:
+def test_a_frame_is_returned_with_its_last_octet() -> None:
     octets = b".." + frames.method_frame(7, spec.BasicAck(1))
     for size in range(2, len(octets)):
         assert frames.next_frame(octets[:size], 2, 4096) is None
@@ -114,7 +114,7 @@ def test_malformed_frames_are_a_frame_error(octets: str, text: str) -> None:
     assert raised.value.code == codes.FRAME_ERROR
 
 
-def test_a_frame_of_just_the_agreed_size_is_read() -> None:
+def test_a_frame_of_exactly_the_negotiated_size_is_read() -> None:
     octets = frames.frame(codes.FRAME_BODY, 1, bytes(4088))
     assert frames.next_frame(octets, 0, 4096) == (codes.FRAME_BODY, 1, bytes(4088), 4096)
     assert frames.next_frame(frames.frame(codes.FRAME_BODY, 1, bytes(9999)), 0, 0) is not None
@@ -130,7 +130,7 @@ def test_a_frame_of_just_the_agreed_size_is_read() -> None:
         (b"\0\x1e\0\x0a", codes.NOT_IMPLEMENTED),
     ],
 )
-def test_methods_that_cannot_be_read_are_a_fault(payload: bytes, code: int) -> None:
+def test_malformed_methods_are_an_error(payload: bytes, code: int) -> None:
     with pytest.raises(SyntaxFault) as raised:
         frames.decode_method(payload)
     assert raised.value.code == code
@@ -149,7 +149,7 @@ def test_content_header_gives_body_size_and_properties() -> None:
         ("003c 0001 0000000000000000 0000", codes.FRAME_ERROR),
     ],
 )
-def test_malformed_content_headers_are_a_fault(octets: str, code: int) -> None:
+def test_malformed_content_headers_are_an_error(octets: str, code: int) -> None:
     with pytest.raises(SyntaxFault) as raised:
         frames.decode_header(bytes.fromhex(octets))
     assert raised.value.code == code
@@ -157,13 +157,13 @@ def test_malformed_content_headers_are_a_fault(octets: str, code: int) -> None:
 
 @pytest.mark.parametrize("begin", [b"", frames.PROTOCOL_HEADER])
 @pytest.mark.parametrize("cut", range(9))
-def test_what_is_behind_the_last_whole_frame(begin: bytes, cut: int) -> None:
+def test_the_rest_after_the_last_whole_frame_is_kept(begin: bytes, cut: int) -> None:
     whole = begin + frames.method_frame(1, spec.TxSelect()) + frames.HEARTBEAT
     rest = frames.method_frame(1, spec.TxCommit())[:cut]
     assert frames.remainder(whole + rest) == rest
 
 
-def test_nothing_is_behind_what_is_out_of_step() -> None:
+def test_after_a_malformed_frame_nothing_is_parsed() -> None:
     assert frames.remainder(frames.HEARTBEAT[:-1] + b"\x00" + frames.HEARTBEAT) == b""
 
 

@@ -1,4 +1,4 @@
-"""Answers of basic.get: alone and in a run, against what the codec makes of them."""
+"""Answers to basic.get, single and in a run, compared with the codec's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def client() -> SimClient:
 
 
 def answers(client: SimClient, count: int, *, together: bool, no_ack: bool = False) -> list[tuple[object, ...]]:
-    """What `count` gets of the queue `q` are answered: tag, redelivered, address, messages left and body."""
+    """Return the answers to `count` gets of the queue `q`: tag, redelivered, address, messages left and body."""
     frame = method_frame(1, spec.BasicGet("q", no_ack))
     for part in [frame * count] if together else [frame] * count:
         client.send_bytes(part)
@@ -44,7 +44,7 @@ BODIES = [b"a", b"bb", b"", b"c" * 5000, b"d" * 100_000, b"e"]
 
 @pytest.mark.parametrize("no_ack", [False, True])
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
-def test_a_run_is_answered_as_one_by_one(client: SimClient, kind: str, *, no_ack: bool) -> None:
+def test_gets_in_a_run_have_the_same_answers_as_single_gets(client: SimClient, kind: str, *, no_ack: bool) -> None:
     client.declare(1, "q", arguments={"x-queue-type": kind})
     found = []
     for together in (False, True):
@@ -58,7 +58,7 @@ def test_a_run_is_answered_as_one_by_one(client: SimClient, kind: str, *, no_ack
     assert run == [*((tag + count, *rest) for tag, *rest in expected), (), ()]
 
 
-def test_a_run_longer_than_what_is_answered_together(client: SimClient) -> None:
+def test_a_long_run_is_answered_in_parts(client: SimClient) -> None:
     client.declare(1, "q")
     bodies = [b"%d" % i for i in range(2 * RUN + 3)]
     client.publish(1, "q", *bodies)
@@ -67,7 +67,7 @@ def test_a_run_longer_than_what_is_answered_together(client: SimClient) -> None:
     assert found[-1] == ()
 
 
-def test_what_came_back_is_marked(client: SimClient) -> None:
+def test_requeued_messages_are_marked(client: SimClient) -> None:
     client.declare(1, "q")
     client.publish(1, "q", b"a", b"b", b"c")
     answers(client, 2, together=True)
@@ -75,7 +75,7 @@ def test_what_came_back_is_marked(client: SimClient) -> None:
     assert [one[1] for one in answers(client, 3, together=True)] == [True, True, False]
 
 
-def test_messages_that_live_for_no_time_are_not_counted(client: SimClient) -> None:
+def test_expired_messages_are_not_counted(client: SimClient) -> None:
     client.declare(1, "q", arguments={"x-message-ttl": 0})
     client.publish(1, "q", b"a", b"b")
     assert answers(client, 3, together=True) == [(), (), ()]
@@ -116,7 +116,7 @@ def test_the_permission_is_asked_for_again_when_the_rules_change(client: SimClie
     assert not client.inbox
 
 
-def test_a_queue_that_was_declared_again_is_another_one(client: SimClient) -> None:
+def test_a_queue_that_was_declared_again_is_used(client: SimClient) -> None:
     client.declare(1, "q")
     client.publish(1, "q", b"old")
     assert len(answers(client, 1, together=True)) == 1
@@ -126,7 +126,7 @@ def test_a_queue_that_was_declared_again_is_another_one(client: SimClient) -> No
     assert [one[-1] for one in answers(client, 1, together=True)] == [b"new"]
 
 
-def test_without_a_name_it_is_the_queue_that_was_declared_last(client: SimClient) -> None:
+def test_an_empty_name_means_the_queue_declared_last(client: SimClient) -> None:
     found = []
     for name in ("one", "two"):
         client.declare(1, name)

@@ -17,7 +17,7 @@ TELL_ME: FieldTable = {"capabilities": {"authentication_failure_close": True}}
 
 
 class Talk:
-    """One connection, from its first byte on."""
+    """One connection, from its first byte."""
 
     def __init__(self, made: Server | None = None) -> None:
         self.server = made or server()
@@ -25,7 +25,7 @@ class Talk:
         self.reader = FrameReader()
 
     def say(self, *parts: bytes | Method) -> list[Method]:
-        """What the server answers."""
+        """Return the bytes that the server answers."""
         data = b"".join(part if isinstance(part, bytes) else method_frame(0, part) for part in parts)
         self.server.receive(self.port, data)
         return self.hear()
@@ -54,7 +54,7 @@ def code_of(said: list[Method]) -> int:
 
 
 class TestHeader:
-    def test_the_server_begins(self) -> None:
+    def test_the_server_sends_connection_start(self) -> None:
         (start,) = Talk().say(PROTOCOL_HEADER)
         assert isinstance(start, spec.ConnectionStart)
         assert (start.version_major, start.version_minor) == (0, 9)
@@ -63,7 +63,7 @@ class TestHeader:
         assert start.server_properties["capabilities"] == CAPABILITIES
         assert start.server_properties["product"] == "EscrowMQ"
 
-    def test_byte_by_byte(self) -> None:
+    def test_the_header_may_arrive_byte_by_byte(self) -> None:
         talk = Talk()
         for i in range(7):
             assert talk.say(PROTOCOL_HEADER[i : i + 1]) == []
@@ -72,7 +72,7 @@ class TestHeader:
     @pytest.mark.parametrize(
         "header", [b"AMQP\x00\x01\x00\x00", b"AMQP\x01\x01\x00\x0a", b"GET / HTTP/1.1\r\n", b"A\x00"]
     )
-    def test_any_other_is_told_what_is_spoken_here(self, header: bytes) -> None:
+    def test_any_other_header_is_answered_with_the_supported_one(self, header: bytes) -> None:
         talk = Talk()
         assert talk.say(header) == []
         assert talk.reader.protocol_header == PROTOCOL_HEADER
@@ -80,7 +80,7 @@ class TestHeader:
 
 
 class TestLogin:
-    def test_in_good_order(self) -> None:
+    def test_a_valid_login_succeeds(self) -> None:
         talk = Talk()
         talk.say(PROTOCOL_HEADER)
         assert talk.say(start_ok()) == [spec.ConnectionTune(2047, 131_072, 60)]
@@ -100,7 +100,7 @@ class TestLogin:
             ("", b""),
         ],
     )
-    def test_a_login_that_fails(self, mechanism: str, response: bytes) -> None:
+    def test_a_failed_login_closes_the_connection(self, mechanism: str, response: bytes) -> None:
         talk = Talk()
         talk.say(PROTOCOL_HEADER)
         said = talk.say(start_ok(mechanism, response))
@@ -108,7 +108,7 @@ class TestLogin:
         assert "wrong" not in str(said)
         assert talk.port.closed
 
-    def test_the_server_is_told_of_a_client_when_its_connection_is_open(self) -> None:
+    def test_the_server_learns_of_a_client_when_its_connection_is_open(self) -> None:
         made = server()
         talk = Talk(made)
         talk.say(PROTOCOL_HEADER, start_ok(), method_frame(0, spec.ConnectionTuneOk(0, 0, 0)))
@@ -116,13 +116,13 @@ class TestLogin:
         talk.say(spec.ConnectionOpen("/"))
         assert made.admissions == [("guest", "/")]
 
-    def test_one_who_cannot_be_told_is_cut_off(self) -> None:
+    def test_a_client_without_close_capability_is_disconnected(self) -> None:
         talk = Talk()
         talk.say(PROTOCOL_HEADER)
         assert talk.say(spec.ConnectionStartOk({}, "PLAIN", b"\0guest\0wrong", "en_US")) == []
         assert talk.port.closed
 
-    def test_the_name_of_a_connection(self) -> None:
+    def test_a_connection_has_the_name_given_by_the_client(self) -> None:
         talk = Talk()
         talk.say(PROTOCOL_HEADER)
         talk.say(start_ok(client={"connection_name": "billing"}))
@@ -131,14 +131,14 @@ class TestLogin:
     @pytest.mark.parametrize(
         "client", [{"capabilities": 7}, {"capabilities": {"consumer_cancel_notify": 1}}, {"x": []}]
     )
-    def test_strange_properties_of_a_client(self, client: FieldTable) -> None:
+    def test_unexpected_client_properties_are_tolerated(self, client: FieldTable) -> None:
         talk = Talk()
         talk.say(PROTOCOL_HEADER)
         assert isinstance(talk.say(start_ok(client=client))[0], spec.ConnectionTune)
         assert not talk.port.endpoint.cancel_notify
 
     @pytest.mark.parametrize("cut", [0, 1, 10, 22])
-    def test_what_comes_while_the_login_is_checked_waits(self, cut: int) -> None:
+    def test_bytes_received_during_the_login_check_wait(self, cut: int) -> None:
         made = server()
         made.slow = True
         talk = Talk(made)
@@ -150,7 +150,7 @@ class TestLogin:
         made.login_done()
         assert talk.hear() == [spec.ConnectionTune(2047, 131_072, 60), spec.ConnectionOpenOk()]
 
-    def test_but_not_without_limit(self) -> None:
+    def test_bytes_received_during_the_login_check_are_limited(self) -> None:
         made = server()
         made.slow = True
         talk = Talk(made)
@@ -162,7 +162,7 @@ class TestLogin:
         made.login_done()
         assert talk.hear() == []
 
-    def test_one_who_goes_while_the_login_is_checked(self) -> None:
+    def test_a_client_may_leave_during_the_login_check(self) -> None:
         made = server()
         made.slow = True
         talk = Talk(made)
@@ -171,7 +171,7 @@ class TestLogin:
         made.login_done()
         assert talk.state is State.CLOSED
 
-    def test_the_whole_handshake_at_once(self) -> None:
+    def test_the_whole_handshake_may_arrive_at_once(self) -> None:
         talk = Talk()
         said = talk.say(opening())
         assert [method.NAME for method in said] == ["connection.start", "connection.tune", "connection.open-ok"]
@@ -186,7 +186,9 @@ class TestTuning:
             (spec.ConnectionTuneOk(2047, 131_072, 600), 131_072, 2047, 600),
         ],
     )
-    def test_what_is_agreed(self, tune: Method, frame_max: int, channel_max: int, heartbeat: int) -> None:
+    def test_the_lower_limit_is_negotiated(
+        self, tune: Method, frame_max: int, channel_max: int, heartbeat: int
+    ) -> None:
         talk = Talk()
         talk.say(PROTOCOL_HEADER, start_ok(), tune)
         endpoint = talk.port.endpoint
@@ -201,14 +203,14 @@ class TestTuning:
             spec.ConnectionTuneOk(0, 2**32 - 1, 0),
         ],
     )
-    def test_no_more_than_was_offered(self, tune: Method) -> None:
+    def test_higher_limits_than_offered_are_refused(self, tune: Method) -> None:
         talk = Talk()
         talk.say(PROTOCOL_HEADER, start_ok())
         assert code_of(talk.say(tune)) == codes.NOT_ALLOWED
 
 
 class TestOpening:
-    def test_a_virtual_host_that_is_not_there_or_not_allowed(self) -> None:
+    def test_a_missing_or_forbidden_virtual_host_is_refused(self) -> None:
         made = server()
         made.broker.directory.add_vhost("private")
         for name, words in (("nowhere", "vhost nowhere not found"), ("private", "access to vhost 'private' refused")):
@@ -232,24 +234,24 @@ class TestOpening:
             ([], spec.ConnectionCloseOk()),
         ],
     )
-    def test_out_of_order(self, before: list[Method], method: Method) -> None:
+    def test_methods_out_of_order_are_refused(self, before: list[Method], method: Method) -> None:
         talk = Talk()
         talk.say(PROTOCOL_HEADER, *before)
         assert code_of(talk.say(method)) == codes.COMMAND_INVALID
 
     @pytest.mark.parametrize("steps", [0, 1, 2, 3])
-    def test_leaving_early(self, steps: int) -> None:
+    def test_a_client_may_close_during_the_handshake(self, steps: int) -> None:
         talk = Talk()
         path = [start_ok(), spec.ConnectionTuneOk(0, 0, 0), spec.ConnectionOpen("/")]
         talk.say(PROTOCOL_HEADER, *path[:steps])
         assert talk.say(spec.ConnectionClose(200, "bye", 0, 0)) == [spec.ConnectionCloseOk()]
 
-    def test_channels_before_the_connection_is_open(self) -> None:
+    def test_channels_before_the_connection_is_open_are_refused(self) -> None:
         talk = Talk()
         talk.say(PROTOCOL_HEADER, start_ok(), spec.ConnectionTuneOk(0, 0, 0))
         assert code_of(talk.say(method_frame(1, spec.ChannelOpen()))) == codes.CHANNEL_ERROR
 
-    def test_frames_before_tuning_are_small(self) -> None:
+    def test_frames_before_tuning_are_limited_to_4096_octets(self) -> None:
         talk = Talk()
         talk.say(PROTOCOL_HEADER)
         big: FieldTable = {"x": "y" * 5000}

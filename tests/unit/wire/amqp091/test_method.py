@@ -1,4 +1,4 @@
-"""What all methods share: equality and what a log may show of them."""
+"""The behaviour that all methods share: equality and representation."""
 
 from __future__ import annotations
 

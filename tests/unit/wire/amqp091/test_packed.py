@@ -1,4 +1,4 @@
-"""Packed content: its octets, and messages that keep their properties with their bodies from publisher to consumer."""
+"""Packed content: its octets, and messages whose properties stay in the content from publisher to consumer."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ octets = st.binary(min_size=1, max_size=300)
 
 
 @given(octets, octets)
-def test_properties_and_body_come_apart_again(props: bytes, body: bytes) -> None:
+def test_properties_and_body_can_be_separated(props: bytes, body: bytes) -> None:
     content = pack(props, body)
     assert unpack(content) == (props, body)
     assert properties(content) == props
 
 
 @given(octets, octets)
-def test_it_is_what_a_publisher_sends_on_channel_1(props: bytes, body: bytes) -> None:
+def test_packed_content_equals_a_publish_on_channel_1(props: bytes, body: bytes) -> None:
     frames = content_frames(1, props, body, 0)
     assert frames[:3] + pack(props, body) == frames
 
 
 @given(octets, octets, st.integers(2, 65535))
-def test_it_is_readdressed_to_another_channel(props: bytes, body: bytes, channel: int) -> None:
+def test_packed_content_can_be_readdressed_to_another_channel(props: bytes, body: bytes, channel: int) -> None:
     frames = content_frames(channel, props, body, 0)
     assert frames[:3] + readdressed(pack(props, body), channel.to_bytes(2, "big")) == frames
 
@@ -53,14 +53,14 @@ def differing(number: int) -> bytes:
 
 
 def publish(client: SimClient, channel: int, key: str, numbers: range, exchange: str = "", **options: bool) -> None:
-    """Publish messages of different properties in one read."""
+    """Publish messages with different properties in one read."""
     method = method_frame(channel, spec.BasicPublish(exchange, key, **options))
     frames = [method + content_frames(channel, differing(n), b"%d" % n, 0) for n in numbers]
     client.send_bytes(b"".join(frames))
 
 
 def packed_entries(server: Server, name: str) -> int:
-    """How many messages of a queue are packed."""
+    """Return how many messages of a queue are packed."""
     entries = server.broker.directory.vhosts["/"].queues[name].order.in_memory()
     return sum(entry.run.envelope.protocol == PACKED for entry in entries)
 
@@ -79,7 +79,7 @@ def test_differing_messages_arrive_in_order_octet_by_octet(channel: int) -> None
     assert [(m.header, m.body) for m in client.deliveries()] == expected(range(50))
 
 
-def test_they_share_runs() -> None:
+def test_differing_messages_share_runs() -> None:
     server, client = pair()
     queue(client)
     publish(client, 1, "q", range(50))
@@ -88,7 +88,7 @@ def test_they_share_runs() -> None:
     assert len(runs) <= 20  # one message in seven is transient, which ends a run
 
 
-def test_a_consumer_on_channel_1_gets_them_as_well() -> None:
+def test_a_consumer_on_channel_1_gets_packed_messages() -> None:
     _, client = pair()
     queue(client)
     client.open_channel(2)
@@ -97,7 +97,7 @@ def test_a_consumer_on_channel_1_gets_them_as_well() -> None:
     assert [(m.header, m.body) for m in client.deliveries()] == expected(range(9))
 
 
-def test_basic_get_and_a_small_frame_size() -> None:
+def test_packed_messages_are_fetched_with_a_small_frame_size() -> None:
     _, client = pair(frame_max=4096)
     queue(client)
     method = method_frame(1, spec.BasicPublish("", "q"))
@@ -107,7 +107,7 @@ def test_basic_get_and_a_small_frame_size() -> None:
     assert [(m.header, m.body) for m in found if m is not None] == [(differing(n), body) for n in range(3)]
 
 
-def test_mandatory_messages_without_a_queue_come_back() -> None:
+def test_unroutable_mandatory_messages_are_returned() -> None:
     _, client = pair()
     publish(client, 1, "nowhere", range(5), mandatory=True)
     client.collect()
@@ -116,7 +116,7 @@ def test_mandatory_messages_without_a_queue_come_back() -> None:
 
 
 @pytest.mark.rule("ORD-5")
-def test_durable_ones_survive_a_restart() -> None:
+def test_persistent_packed_messages_survive_a_restart() -> None:
     storage = MemoryStorage(random.Random(1))
     client = SimClient(SimServer(storage))
     client.open_channel(1)
@@ -179,7 +179,7 @@ def test_routing_by_headers_and_limits_see_each_message(through: Callable[[SimCl
         assert client.count(1, "limited") == 3
 
 
-def test_equal_messages_behind_differing_ones_form_cheap_runs_again() -> None:
+def test_equal_messages_after_differing_ones_form_unpacked_runs() -> None:
     server, client = pair()
     queue(client)
     publish(client, 1, "q", range(4))

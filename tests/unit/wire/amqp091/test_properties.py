@@ -1,4 +1,4 @@
-"""Content properties: decoding, scanning, and rewriting that keeps what it does not name."""
+"""Content properties: decoding, scanning, and rewriting that changes only the named ones."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def renamed(values: dict[str, Any]) -> dict[str, Any]:
     return {{"type": "message_type"}.get(name, name): value for name, value in values.items()}
 
 
-def test_no_properties() -> None:
+def test_an_empty_list_has_no_octets_but_the_flags() -> None:
     assert Properties().encode() == NO_PROPERTIES
     assert Properties.decode(NO_PROPERTIES) == Properties()
     found = scan(NO_PROPERTIES)
@@ -105,7 +105,7 @@ def test_values_that_do_not_fit_are_refused(values: dict[str, Any]) -> None:
 # ---- scan ----
 
 
-def test_scan_finds_what_a_broker_needs() -> None:
+def test_scan_finds_the_values_that_the_broker_needs() -> None:
     props = Properties(**FULL).encode()
     found = scan(props)
     assert (found.delivery_mode, found.priority) == (PERSISTENT, 9)
@@ -117,7 +117,7 @@ def test_scan_finds_what_a_broker_needs() -> None:
     assert props[found.expiration_at :][: found.expiration_size] == b"\x0560000"
 
 
-def test_scan_tells_where_what_is_absent_would_be() -> None:
+def test_scan_returns_the_place_of_absent_properties() -> None:
     props = Properties(content_type="a", content_encoding="b", delivery_mode=1).encode()
     found = scan(props)
     assert (found.headers_at, found.headers_size) == (6, 0)
@@ -125,19 +125,19 @@ def test_scan_tells_where_what_is_absent_would_be() -> None:
 
 
 @pytest.mark.parametrize("name", FULL)
-def test_scan_agrees_with_decoding_whatever_is_absent(name: str) -> None:
+def test_scan_agrees_with_decoding_for_any_absent_property(name: str) -> None:
     values = {other: value for other, value in FULL.items() if other != name}
     found = scan(Properties(**values).encode())
     for attribute in ("delivery_mode", "priority", "reply_to", "expiration", "user_id", "headers"):
         assert getattr(found, attribute) == values.get(attribute)
 
 
-def test_bcc_is_seen() -> None:
+def test_bcc_is_found() -> None:
     found = scan(Properties(headers={"BCC": []}).encode())
     assert (found.has_cc, found.has_bcc) == (False, True)
 
 
-def test_cut_or_overlong_octets_are_a_fault_for_both() -> None:
+def test_cut_or_overlong_octets_are_an_error_for_both() -> None:
     props = Properties(**FULL).encode()
     for bad in (*(props[:size] for size in range(len(props))), props + b"\0"):
         with pytest.raises(SyntaxFault, match="SYNTAX_ERROR - "):
@@ -149,7 +149,7 @@ def test_cut_or_overlong_octets_are_a_fault_for_both() -> None:
 @pytest.mark.parametrize(
     "octets", ["0001", "0001 0000", "0002", "ffff", "8000 01ff", "0010 01ff", "0100 02c328", "2000 00000003 01ff56"]
 )
-def test_undefined_flags_and_bad_text_are_a_fault_for_both(octets: str) -> None:
+def test_undefined_flags_and_invalid_text_are_an_error_for_both(octets: str) -> None:
     for read in (scan, Properties.decode):
         with pytest.raises(SyntaxFault, match="SYNTAX_ERROR - "):
             read(bytes.fromhex(octets))
@@ -162,7 +162,9 @@ HEADERS_AS_THEY_CAME = b"\x03BCCS\0\0\0\1q" + ODD + b"\1kl\0\0\0\0\0\0\0\1"
 
 
 def message(headers: bytes | None) -> bytes:
-    """Properties with everything around headers and expiration, the table's fields given as octets."""
+    """Return octets of a message with properties around headers and expiration; the table's fields are given as
+    octets.
+    """
     flags = 0xD900 | (0x2000 if headers is not None else 0)
     table = b"" if headers is None else len(headers).to_bytes(4, "big") + headers
     return flags.to_bytes(2, "big") + b"\1t\1e" + table + b"\2\5" + b"\x0260"
@@ -193,7 +195,7 @@ def test_one_header_is_added_and_the_others_stay_octet_by_octet() -> None:
     assert with_header(message(None), scan(message(None)), "x-stream-offset", 7) == message(offset)
 
 
-def test_a_header_that_is_there_is_replaced() -> None:
+def test_an_existing_header_is_replaced() -> None:
     props = message(b"\1aV" + ODD + b"\1aV")
     assert with_header(props, scan(props), "a", True) == message(ODD + b"\1at\1")
 

@@ -1,4 +1,4 @@
-"""From the bytes of a publish to an envelope."""
+"""The envelope of a publish."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_addresses_and_packed_forms_of_a_connection_take_little_memory() -> None
 
 
 class TestEnvelope:
-    def test_what_the_core_needs_to_know(self) -> None:
+    def test_the_envelope_has_the_values_that_the_core_needs(self) -> None:
         props = Properties(delivery_mode=2, priority=7, expiration="250", headers={"CC": ["a"], "h": 1})
         found = form(props, BasicPublish("x", "k", True).encode())
         envelope = found.envelope
@@ -51,7 +51,7 @@ class TestEnvelope:
         assert envelope.header == props.encode()
         assert found.mandatory
 
-    def test_without_any_property(self) -> None:
+    def test_a_message_may_have_no_properties(self) -> None:
         found = form(b"\x00\x00")
         envelope = found.envelope
         assert (envelope.durable, envelope.priority, envelope.ttl, envelope.extra_keys) == (False, 0, None, ())
@@ -61,7 +61,7 @@ class TestEnvelope:
     def test_only_delivery_mode_2_is_persistent(self, mode: int | None, durable: bool) -> None:
         assert form(Properties(delivery_mode=mode)).envelope.durable is durable
 
-    def test_blind_copies_are_not_told(self) -> None:
+    def test_bcc_is_removed_from_the_headers(self) -> None:
         found = form(Properties(headers={"CC": ["a", "b"], "BCC": ["c"], "h": 1}))
         assert found.envelope.extra_keys == ("a", "b", "c")
         assert Properties.decode(found.envelope.header).headers == {"CC": ["a", "b"], "h": 1}
@@ -69,19 +69,19 @@ class TestEnvelope:
 
     @pytest.mark.parametrize("name", ["CC", "BCC"])
     @pytest.mark.parametrize("value", ["a", 1, {"a": 1}, [1], ["a", b"\xff"], None])
-    def test_copies_must_be_a_list_of_strings(self, name: str, value: FieldValue) -> None:
+    def test_cc_must_be_a_list_of_strings(self, name: str, value: FieldValue) -> None:
         with pytest.raises(BrokerError, match=name) as refused:
             form(Properties(headers={name: value}))
         assert refused.value.condition is Condition.PRECONDITION_FAILED
 
     @pytest.mark.parametrize("keys", [["k" * 256], ["ü" * 128]])
-    def test_copies_are_routing_keys(self, keys: list[FieldValue]) -> None:
-        """Longer ones cannot be bound, and would not fit into the journal."""
+    def test_cc_keys_have_at_most_255_bytes(self, keys: list[FieldValue]) -> None:
+        """Longer keys cannot be bound, and would not fit into the journal."""
         with pytest.raises(BrokerError, match="255 bytes") as refused:
             form(Properties(headers={"CC": keys}))
         assert refused.value.condition is Condition.PRECONDITION_FAILED
 
-    def test_many_copies(self) -> None:
+    def test_a_message_may_have_many_cc_keys(self) -> None:
         keys: list[FieldValue] = ["k" * 255] * 1000
         envelope = form(Properties(headers={"CC": keys})).envelope
         assert len(envelope.encode()) > 255_000
@@ -93,20 +93,20 @@ class TestExpiration:
         ("text", "ttl"),
         [("0", 0), ("1", 1), ("007", 7), ("4294967296", 4_294_967_296), ("315360000000", 315_360_000_000)],
     )
-    def test_milliseconds(self, text: str, ttl: int) -> None:
+    def test_the_expiration_is_in_milliseconds(self, text: str, ttl: int) -> None:
         assert form(Properties(expiration=text)).envelope.ttl == ttl
 
     @pytest.mark.parametrize(
         "text",
         ["", " ", "-1", "+1", "1.5", "1 ", "0x1", "1e3", "soon", "٣", "²", "315360000001", "9" * 255, "0" * 200 + "x"],
     )
-    def test_anything_else_is_refused(self, text: str) -> None:
+    def test_an_invalid_expiration_is_refused(self, text: str) -> None:
         with pytest.raises(BrokerError, match="invalid expiration") as refused:
             form(Properties(expiration=text))
         assert refused.value.condition is Condition.PRECONDITION_FAILED
 
     @given(st.text(max_size=60))
-    def test_any_text(self, text: str) -> None:
+    def test_any_expiration_is_accepted_or_refused(self, text: str) -> None:
         try:
             ttl = form(Properties(expiration=text)).envelope.ttl
         except BrokerError:
@@ -116,7 +116,7 @@ class TestExpiration:
 
 
 class TestForms:
-    def test_little_is_remembered_of_long_headers_that_are_all_different(self) -> None:
+    def test_the_cache_of_long_differing_headers_is_small(self) -> None:
         forms = Forms()
         for i in range(100):
             forms.find(1, METHOD, Properties(headers={"h": f"{i}" * 10_000}).encode())
@@ -124,7 +124,7 @@ class TestForms:
         first = Properties(headers={"h": "99" * 10_000}).encode()
         assert forms.find(1, METHOD, first) is forms.find(1, METHOD, first)
 
-    def test_one_for_each_distinct_publish(self) -> None:
+    def test_each_distinct_publish_has_one_form(self) -> None:
         forms = Forms()
         props = Properties(delivery_mode=2).encode()
         first = forms.find(1, METHOD, props)
@@ -138,7 +138,7 @@ class TestForms:
         assert first.address is others[2].address
         assert first.address is not others[0].address
 
-    def test_so_many_are_not_kept_for_ever(self) -> None:
+    def test_the_number_of_cached_forms_is_bounded(self) -> None:
         forms = Forms()
         for i in range(20_000):
             forms.find(1, BasicPublish("x", str(i)).encode(), b"\x00\x00")
@@ -146,7 +146,7 @@ class TestForms:
         assert len(forms._forms) <= 512 + len(forms._addresses)
         assert len(forms._addresses) <= 16_384
 
-    def test_what_is_malformed_is_refused_each_time(self) -> None:
+    def test_malformed_publishes_are_refused_each_time(self) -> None:
         forms = Forms()
         for _ in range(2):
             with pytest.raises(SyntaxFault):
@@ -162,7 +162,7 @@ class TestForms:
         assert fault.value.code == codes.NOT_IMPLEMENTED
 
 
-def test_another_reply_to() -> None:
+def test_a_direct_reply_to_is_replaced() -> None:
     props = Properties(content_type="t", reply_to="amq.rabbitmq.reply-to", headers={"h": [1]}, app_id="a").encode()
     expected = Properties(content_type="t", reply_to="elsewhere", headers={"h": [1]}, app_id="a").encode()
     assert with_reply_to(props, "elsewhere") == expected

@@ -1,4 +1,4 @@
-"""Publishes that are read together give the same messages as publishes that are read one by one."""
+"""Publishes that are read together give the same messages as publishes that are read individually."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def frames(props: bytes, body: bytes, channel: int = 1) -> bytes:
 
 
 def delivered(pieces: list[bytes]) -> tuple[list[tuple[bytes, bytes]], list[tuple[int, str]]]:
-    """What a consumer gets of these octets, and the faults that the publisher is told of."""
+    """Return the messages that a consumer gets from these octets, and the errors that the publisher gets."""
     server, client = consuming()
     for piece in pieces:
         if not client.closed:
@@ -33,7 +33,7 @@ def differing(number: int, channel: int) -> bytes:
 
 
 @pytest.mark.parametrize("channel", [1, 2])
-def test_messages_that_differ_may_be_cut_anywhere(channel: int) -> None:
+def test_differing_messages_may_be_cut_anywhere(channel: int) -> None:
     whole = [differing(n, channel) for n in range(6)]
     first, octets = b"".join(whole[:2]), b"".join(whole[2:])
     complete = delivered(whole)
@@ -43,7 +43,7 @@ def test_messages_that_differ_may_be_cut_anywhere(channel: int) -> None:
 
 
 @given(messages, st.integers(1, 3), st.data())
-def test_however_they_are_cut_the_same_messages_arrive(
+def test_any_segmentation_gives_the_same_messages(
     some: list[tuple[bytes, bytes]], times: int, data: st.DataObject
 ) -> None:
     whole = [frames(props, body) for props, body in some for _ in range(times)]

@@ -14,7 +14,7 @@ from tests.unit.wire.amqp091.clients import PERSISTENT, bodies, fails_channel, f
 
 
 class TestDeclare:
-    def test_server_named(self) -> None:
+    def test_the_server_generates_names(self) -> None:
         _, client = pair()
         answer = client.call(1, spec.QueueDeclare(""), spec.QueueDeclareOk)
         assert answer.queue.startswith("amq.gen-")
@@ -24,17 +24,17 @@ class TestDeclare:
         client.expect(1, spec.QueuePurgeOk)
         client.expect(1, spec.BasicGetEmpty)
 
-    def test_no_name_before_any_declaration(self) -> None:
+    def test_an_empty_name_before_any_declaration_is_refused(self) -> None:
         _, client = pair()
         client.send(1, spec.BasicGet(""))
         fails_channel(client, 1, codes.NOT_FOUND, "no previously declared queue")
 
-    def test_a_reserved_name(self) -> None:
+    def test_a_reserved_name_is_refused(self) -> None:
         _, client = pair()
         client.send(1, spec.QueueDeclare("amq.mine"))
         fails_channel(client, 1, codes.ACCESS_REFUSED, "reserved prefix")
 
-    def test_passive_counts(self) -> None:
+    def test_a_passive_declaration_returns_counts(self) -> None:
         _, client = pair()
         client.declare(1, "q")
         client.publish(1, "q", b"a", b"b")
@@ -46,7 +46,7 @@ class TestDeclare:
         client.send(1, spec.QueueDeclare("other", passive=True))
         fails_channel(client, 1, codes.NOT_FOUND, "no queue 'other' in vhost '/'")
 
-    def test_what_is_over_the_limit_does_not_count(self) -> None:
+    def test_messages_over_the_limit_are_not_counted(self) -> None:
         _, client = pair()
         client.call(1, spec.QueueDeclare("q", arguments={"x-max-length": 1}), spec.QueueDeclareOk)
         look = method_frame(1, spec.QueueDeclare("q", passive=True))
@@ -70,7 +70,7 @@ class TestDeclare:
         ],
         ids=lambda method: method.NAME,
     )
-    def test_locked_by_another_connection(self, method: Method) -> None:
+    def test_another_connections_exclusive_queue_is_refused(self, method: Method) -> None:
         made, client = pair()
         client.declare(1, "q", exclusive=True)
         other = SimClient(made)
@@ -79,7 +79,7 @@ class TestDeclare:
         fails_channel(other, 1, codes.RESOURCE_LOCKED, "cannot obtain exclusive access to locked queue 'q'")
 
     @pytest.mark.rule("EXC-1")
-    def test_publishing_to_one_that_is_locked(self) -> None:
+    def test_another_connections_exclusive_queue_can_be_published_to(self) -> None:
         made, client = pair()
         client.declare(1, "q", exclusive=True)
         other = SimClient(made)
@@ -87,7 +87,7 @@ class TestDeclare:
         other.publish(1, "q", b"x")
         assert bodies(made) == [b"x"]
 
-    def test_without_an_answer(self) -> None:
+    def test_no_wait_suppresses_the_answers(self) -> None:
         _, client = pair()
         client.send(
             1,
@@ -103,7 +103,7 @@ class TestDeclare:
         assert not client.inbox
 
     @pytest.mark.rule("DUR-1")
-    def test_durable_declarations_are_answered_when_they_are_on_disk(self) -> None:
+    def test_durable_declarations_are_answered_once_they_are_on_disk(self) -> None:
         made, client = pair()
         client.send(1, spec.QueueDeclare("q", durable=True), disk=False)
         assert not client.inbox
@@ -114,7 +114,7 @@ class TestDeclare:
 
 
 class TestPermissions:
-    def test_configure_counts_for_generated_names_too(self) -> None:
+    def test_generated_names_require_configure_permission(self) -> None:
         made = server(users=("guest", "reader"))
         access = made.broker.access
         made.broker.directory.record_access(access.set_permission("reader", "/", "^mine", ".*", ".*"))
@@ -146,7 +146,7 @@ class TestPermissions:
         ],
         ids=lambda value: value.NAME if isinstance(value, Method) else "",
     )
-    def test_nothing_is_allowed_by_itself(self, method: Method, what: str) -> None:
+    def test_every_method_requires_permission(self, method: Method, what: str) -> None:
         made = server(users=("guest", "nobody"))
         made.broker.directory.record_access(made.broker.access.set_permission("nobody", "/", "^$", "^$", "^$"))
         owner = SimClient(made)
@@ -159,7 +159,7 @@ class TestPermissions:
 
 
 class TestQueues:
-    def test_deleting_and_purging_say_how_many(self) -> None:
+    def test_deleting_and_purging_return_the_number_of_messages(self) -> None:
         _, client = pair()
         client.declare(1, "q")
         client.publish(1, "q", *[b"x"] * 5)
@@ -168,7 +168,7 @@ class TestQueues:
         assert client.call(1, spec.QueueDelete("q"), spec.QueueDeleteOk).message_count == 3
         assert client.call(1, spec.QueueDelete("q"), spec.QueueDeleteOk).message_count == 0
 
-    def test_deleting_only_if(self) -> None:
+    def test_deletion_can_require_an_empty_or_unused_queue(self) -> None:
         _, client = pair()
         client.open_channel(2)
         client.declare(1, "q")
@@ -181,7 +181,7 @@ class TestQueues:
         client.send(2, spec.QueueDelete("q", if_unused=True))
         fails_channel(client, 2, codes.PRECONDITION_FAILED, "queue 'q' in vhost '/' in use")
 
-    def test_consumers_are_told_when_their_queue_goes(self) -> None:
+    def test_consumers_are_cancelled_when_their_queue_is_deleted(self) -> None:
         made, client = pair()
         deaf = SimClient(made)
         deaf.open_channel(1)
@@ -196,13 +196,13 @@ class TestQueues:
         assert not deaf.inbox
         client.call(1, spec.BasicCancel("tag"), spec.BasicCancelOk)
 
-    def test_streams_are_not_purged(self) -> None:
+    def test_purging_a_stream_is_refused(self) -> None:
         _, client = pair()
         client.declare(1, "s", arguments={"x-queue-type": "stream"})
         client.send(1, spec.QueuePurge("s"))
         fails_connection(client, codes.NOT_IMPLEMENTED, "stream")
 
-    def test_an_empty_key_on_a_queue_without_name_is_the_queues_name(self) -> None:
+    def test_an_empty_key_for_an_empty_queue_name_means_the_queues_name(self) -> None:
         made, client = pair()
         client.declare(1, "q")
         client.call(1, spec.QueueBind("", "amq.direct", ""), spec.QueueBindOk)
@@ -212,7 +212,7 @@ class TestQueues:
         client.publish(1, "q", b"y", exchange="amq.direct")
         assert bodies(made) == [b"x"]
 
-    def test_unbinding_what_is_not_bound(self) -> None:
+    def test_removing_a_missing_binding_does_nothing(self) -> None:
         _, client = pair()
         client.declare(1, "q")
         for method in (
@@ -224,7 +224,7 @@ class TestQueues:
 
 
 class TestExchanges:
-    def test_what_costs_the_channel(self) -> None:
+    def test_invalid_exchange_methods_close_the_channel(self) -> None:
         _, client = pair()
         for method, code in (
             (spec.ExchangeDeclare("", "direct"), codes.ACCESS_REFUSED),
@@ -241,12 +241,12 @@ class TestExchanges:
             assert (closed.class_id, closed.method_id) == (method.CLASS_ID, method.METHOD_ID)
             client.open_channel(1)
 
-    def test_an_unknown_type_costs_the_connection(self) -> None:
+    def test_an_unknown_exchange_type_closes_the_connection(self) -> None:
         _, client = pair()
         client.send(1, spec.ExchangeDeclare("x", "x-unheard-of"))
         fails_connection(client, codes.COMMAND_INVALID, "unknown exchange type 'x-unheard-of'")
 
-    def test_internal_exchanges_take_no_publishes(self) -> None:
+    def test_publishing_to_an_internal_exchange_is_refused(self) -> None:
         made, client = pair()
         client.declare(1, "q")
         client.call(1, spec.ExchangeDeclare("inner", "fanout", internal=True), spec.ExchangeDeclareOk)
@@ -257,7 +257,7 @@ class TestExchanges:
         client.publish(1, "", b"y", exchange="inner")
         fails_channel(client, 1, codes.ACCESS_REFUSED, "internal exchange 'inner'")
 
-    def test_an_alternate_exchange(self) -> None:
+    def test_an_alternate_exchange_gets_unrouted_messages(self) -> None:
         made, client = pair()
         client.declare(1, "q")
         client.call(1, spec.QueueBind("q", "amq.fanout", ""), spec.QueueBindOk)
@@ -267,7 +267,7 @@ class TestExchanges:
         assert bodies(made) == [b"x"]
         assert not client.inbox
 
-    def test_deleting(self) -> None:
+    def test_an_exchange_can_be_deleted(self) -> None:
         _, client = pair()
         client.declare(1, "q")
         client.call(1, spec.ExchangeDeclare("x", "direct"), spec.ExchangeDeclareOk)

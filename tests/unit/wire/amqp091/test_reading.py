@@ -1,4 +1,4 @@
-"""The reading loop against any cutting of the stream and any broken byte."""
+"""The reading loop with any segmentation of the stream and any broken byte."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PUBLISH = spec.BasicPublish("", "q")
 
 
 def prelude() -> bytes:
-    """A connection, channel 1 confirming, channel 2 in transactions, a queue with a consumer on channel 3."""
+    """Return a connection: channel 1 confirms, channel 2 has transactions, channel 3 consumes from a queue."""
     return opening(SMALL) + b"".join(
         method_frame(channel, method)
         for channel, method in (
@@ -81,7 +81,9 @@ streams = st.lists(publishes | publishes | methods, max_size=12)
 
 
 def feed(stream: bytes, cuts: list[int]) -> tuple[Server, SimClient | None, bytes]:
-    """A server that got the stream in pieces, in one turn; it stops to read when it closes the connection."""
+    """Return a server that received the stream in pieces in one turn, and stopped reading once it closed the
+    connection.
+    """
     made = server()
     port = connect(made)
     at = 0
@@ -97,7 +99,7 @@ def feed(stream: bytes, cuts: list[int]) -> tuple[Server, SimClient | None, byte
 
 @settings(max_examples=150)
 @given(streams, st.data(), st.booleans())
-def test_the_cutting_of_the_stream_makes_no_difference(
+def test_the_segmentation_of_the_stream_makes_no_difference(
     plan: list[list[bytes]], data: st.DataObject, heartbeats: bool
 ) -> None:
     between = HEARTBEAT if heartbeats else b""
@@ -111,7 +113,7 @@ def test_the_cutting_of_the_stream_makes_no_difference(
 
 @settings(max_examples=150)
 @given(streams, st.data())
-def test_nor_when_bytes_are_broken(plan: list[list[bytes]], data: st.DataObject) -> None:
+def test_the_segmentation_makes_no_difference_with_broken_bytes(plan: list[list[bytes]], data: st.DataObject) -> None:
     stream = bytearray(prelude() + b"".join(piece for part in plan for piece in part))
     begin = len(prelude())
     for _ in range(data.draw(st.integers(1, 2))):
@@ -124,12 +126,12 @@ def test_nor_when_bytes_are_broken(plan: list[list[bytes]], data: st.DataObject)
     assert bodies(parts) == bodies(whole)
 
 
-def test_byte_by_byte() -> None:
+def test_the_stream_may_arrive_byte_by_byte() -> None:
     stream = prelude() + b"".join(b"".join(message(1, b"%d" % i)) for i in range(20)) + b"".join(message(1, b""))
     assert feed(stream, list(range(len(stream))))[2] == feed(stream, [])[2]
 
 
-def test_frames_of_channels_may_mix() -> None:
+def test_frames_of_several_channels_may_alternate() -> None:
     made, client = pair()
     client.open_channel(2)
     client.declare(1, "q")
@@ -142,7 +144,7 @@ def test_frames_of_channels_may_mix() -> None:
 class TestContent:
     @pytest.mark.parametrize("first", [b"", b"x"])
     @pytest.mark.parametrize("size", [0, 1, 4087, 4088, 4089, 8176, 20_000])
-    def test_bodies_of_any_size(self, first: bytes, size: int) -> None:
+    def test_bodies_of_any_size_are_read(self, first: bytes, size: int) -> None:
         made, client = pair()
         client.declare(1, "q")
         body = b"b" * size
@@ -150,7 +152,7 @@ class TestContent:
         client.send_bytes(stream)
         assert bodies(made) == [first, body, b"last"]
 
-    def test_empty_body_frames_count_for_nothing(self) -> None:
+    def test_empty_body_frames_are_ignored(self) -> None:
         made, client = pair()
         client.declare(1, "q")
         empty = frame(codes.FRAME_BODY, 1, b"")
@@ -206,7 +208,7 @@ class TestContent:
             ),
         ],
     )
-    def test_what_costs_the_connection(self, seen: bytes, pieces: list[bytes], code: int) -> None:
+    def test_malformed_streams_close_the_connection(self, seen: bytes, pieces: list[bytes], code: int) -> None:
         made, client = pair()
         client.declare(1, "q")
         client.send_bytes(seen + b"".join(pieces))
@@ -216,7 +218,7 @@ class TestContent:
 
     @pytest.mark.parametrize("header_size", [64, 65_536])
     @pytest.mark.parametrize("seen", [b"", b"".join(message(1, b"before"))], ids=["first", "again"])
-    def test_too_large_costs_the_channel(self, seen: bytes, header_size: int) -> None:
+    def test_a_message_that_is_too_large_closes_the_channel(self, seen: bytes, header_size: int) -> None:
         made, client = pair(message_size=10, header_size=header_size)
         client.open_channel(2)
         client.declare(1, "q")
@@ -237,7 +239,7 @@ class TestContent:
         client.publish(1, "q", b"fits")
         assert bodies(made) == [b"fits"]
 
-    def test_a_frame_over_what_was_agreed(self) -> None:
+    def test_a_frame_over_the_negotiated_size_is_refused(self) -> None:
         made = server()
         for seen in (b"", b"".join(message(1, b"y"))):
             port = connect(made)
@@ -247,7 +249,7 @@ class TestContent:
             assert port.endpoint.state is State.CLOSING
             assert b"FRAME_ERROR" in port.sent
 
-    def test_messages_for_a_channel_that_was_closed_are_thrown_away(self) -> None:
+    def test_messages_for_a_closed_channel_are_discarded(self) -> None:
         made, client = pair()
         client.declare(1, "q")
         bad = b"".join(message(1, b"x", Properties(expiration="soon").encode()))
@@ -261,7 +263,7 @@ class TestContent:
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_at_the_start(data: bytes) -> None:
+def test_any_first_bytes_are_tolerated(data: bytes) -> None:
     made = server()
     port = connect(made)
     made.receive(port, data)
@@ -271,7 +273,7 @@ def test_any_bytes_at_the_start(data: bytes) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from([1, 2, 3, 8]), st.integers(0, 2), st.binary(max_size=40)), max_size=8))
-def test_any_frames_after_the_start(frames_: list[tuple[int, int, bytes]]) -> None:
+def test_any_frames_after_the_start_are_tolerated(frames_: list[tuple[int, int, bytes]]) -> None:
     made, client = pair()
     made.receive(client.port, b"".join(frame(kind, channel, payload) for kind, channel, payload in frames_))
     made.end_turn()

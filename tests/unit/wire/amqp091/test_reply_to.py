@@ -1,4 +1,4 @@
-"""Direct reply-to: answers go straight to the channel that asked."""
+"""Direct reply-to: replies go directly to the channel of the request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ ASKING = Properties(reply_to=REPLY_TO, correlation_id="7").encode()
 
 
 def asking() -> tuple[Server, SimClient, SimClient]:
-    """A server; a client that waits for replies on channel 1; one that answers requests in queue `requests`."""
+    """Return a server, a client that waits for replies on channel 1, and one that answers requests in queue
+    `requests`.
+    """
     made, client = pair()
     client.call(1, spec.BasicConsume(REPLY_TO, "replies", no_ack=True), spec.BasicConsumeOk)
     answering = SimClient(made)
@@ -39,7 +41,7 @@ def address(found: Message) -> str:
     return properties.reply_to
 
 
-def test_question_and_answer() -> None:
+def test_a_reply_reaches_the_requester() -> None:
     _, client, answering = asking()
     for i in range(3):
         where = address(request(client, answering, b"%d" % i))
@@ -49,7 +51,7 @@ def test_question_and_answer() -> None:
         assert delivery.method == spec.BasicDeliver("replies", i + 1, False, "", where)
 
 
-def test_the_address_can_be_looked_at_while_it_is_there() -> None:
+def test_the_reply_queue_can_be_inspected_while_it_exists() -> None:
     _, client, answering = asking()
     where = address(request(client, answering))
     assert answering.call(1, spec.QueueDeclare(where, passive=True), spec.QueueDeclareOk).consumer_count == 1
@@ -61,7 +63,7 @@ def test_the_address_can_be_looked_at_while_it_is_there() -> None:
 
 @pytest.mark.parametrize("used", [False, True], ids=["unused", "used"])
 @pytest.mark.parametrize("how", ["lost", "closed", "cancelled"])
-def test_one_who_is_gone_gets_nothing(how: str, used: bool) -> None:
+def test_a_reply_to_a_closed_channel_is_dropped(how: str, used: bool) -> None:
     made, client, answering = asking()
     where = address(request(client, answering))
     if used:
@@ -81,7 +83,7 @@ def test_one_who_is_gone_gets_nothing(how: str, used: bool) -> None:
     assert not made.broker.engine.direct
 
 
-def test_addresses_cannot_be_guessed() -> None:
+def test_reply_addresses_cannot_be_guessed() -> None:
     made, client, answering = asking()
     where = address(request(client, answering))
     client.open_channel(2)
@@ -94,7 +96,7 @@ def test_addresses_cannot_be_guessed() -> None:
 
 @pytest.mark.rule("TX-2")
 @pytest.mark.rule("TX-8")
-def test_an_answer_in_a_transaction_comes_when_that_is_on_disk() -> None:
+def test_a_reply_in_a_transaction_is_sent_once_the_commit_is_on_disk() -> None:
     made, client, answering = asking()
     where = address(request(client, answering))
     answering.open_channel(2, mode="tx")
@@ -108,7 +110,7 @@ def test_an_answer_in_a_transaction_comes_when_that_is_on_disk() -> None:
     assert client.bodies() == [b"answer"]
 
 
-def test_an_answer_in_a_transaction_that_is_rolled_back() -> None:
+def test_a_reply_in_a_rolled_back_transaction_is_not_sent() -> None:
     _, client, answering = asking()
     where = address(request(client, answering))
     answering.open_channel(2, mode="tx")
@@ -117,7 +119,7 @@ def test_an_answer_in_a_transaction_that_is_rolled_back() -> None:
     assert not client.deliveries()
 
 
-def test_what_is_refused() -> None:
+def test_invalid_use_of_direct_reply_to_is_refused() -> None:
     _, client = pair()
     client.declare(1, "requests")
     client.publish(1, "requests", b"x", header=ASKING)
@@ -131,7 +133,7 @@ def test_what_is_refused() -> None:
     fails_channel(client, 1, codes.PRECONDITION_FAILED, "reply consumer already set")
 
 
-def test_confirms_of_answers() -> None:
+def test_replies_are_confirmed() -> None:
     _, client, answering = asking()
     where = address(request(client, answering))
     answering.call(1, spec.ConfirmSelect(), spec.ConfirmSelectOk)

@@ -1,4 +1,6 @@
-"""Property lists that are not decoded: a survey finds what a scan does; a shape fits only well-formed lists."""
+"""Property lists that are not decoded: a survey finds the same values as a scan; a shape matches only well-formed
+lists.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ def fits(shape: Shape, props: bytes) -> bool:
 
 
 @given(lists)
-def test_a_survey_finds_what_a_scan_does(props: bytes) -> None:
+def test_a_survey_finds_the_same_values_as_a_scan(props: bytes) -> None:
     found = surveyed(props)
     if found is not None:
         scanned = scan(props)
@@ -72,7 +74,7 @@ def test_a_survey_finds_what_a_scan_does(props: bytes) -> None:
 
 @given(lists.flatmap(lambda props: st.tuples(st.just(props), st.integers(0, len(props) - 1), st.integers(0, 255))))
 @example((Properties(headers={"a": "b"}).encode(), 5, 255))
-def test_what_a_survey_takes_is_well_formed(case: tuple[bytes, int, int]) -> None:
+def test_a_survey_accepts_only_well_formed_lists(case: tuple[bytes, int, int]) -> None:
     props, at, octet = case
     changed = props[:at] + bytes((octet,)) + props[at + 1 :]
     for some in (changed, props[:at], props + bytes((octet,))):
@@ -81,13 +83,13 @@ def test_what_a_survey_takes_is_well_formed(case: tuple[bytes, int, int]) -> Non
 
 
 @given(lists, lists)
-def test_a_shape_fits_only_lists_with_the_same_values(one: bytes, other: bytes) -> None:
+def test_a_shape_matches_only_lists_with_the_same_values(one: bytes, other: bytes) -> None:
     if surveyed(one) is not None and fits(shape_of(one), other):
         assert surveyed(other) == surveyed(one)
 
 
 @given(lists.flatmap(lambda props: st.tuples(st.just(props), st.integers(0, len(props) - 1), st.integers(0, 255))))
-def test_a_shape_fits_no_malformed_list(case: tuple[bytes, int, int]) -> None:
+def test_a_shape_matches_no_malformed_list(case: tuple[bytes, int, int]) -> None:
     props, at, octet = case
     changed = props[:at] + bytes((octet,)) + props[at + 1 :]
     if surveyed(props) is not None and fits(shape_of(props), changed):
@@ -97,7 +99,7 @@ def test_a_shape_fits_no_malformed_list(case: tuple[bytes, int, int]) -> None:
             raise AssertionError(changed) from fault
 
 
-def test_a_shape_fits_messages_of_one_client() -> None:
+def test_a_shape_matches_messages_of_one_client() -> None:
     def props(n: int) -> bytes:
         headers: FieldTable = {"n": n, "trace": f"{n:032}", "kind": "x"}
         return Properties(headers=headers, delivery_mode=2, message_id=f"{n:036}", timestamp=n).encode()
@@ -108,7 +110,7 @@ def test_a_shape_fits_messages_of_one_client() -> None:
     assert not fits(shape, props(1).replace(b"\x02" + b"\x24", b"\x01" + b"\x24"))
 
 
-def test_shapes_that_do_not_last_are_learned_less_often() -> None:
+def test_shapes_that_are_rarely_reused_are_learned_less_often() -> None:
     shapes = Shapes()
     learned = 0
     for number in range(1000):

@@ -12,8 +12,8 @@ from escrowmq.wire.amqp091 import spec
 from escrowmq.wire.amqp091.errors import SyntaxFault
 from escrowmq.wire.amqp091.method import Method
 
-# Of each wire type three values, so that neighbouring fields differ. Tables hold what all three encode alike:
-# strings and booleans, keys in order.
+# Three values of each wire type, so that neighbouring fields differ. Tables contain only values that all three encode
+# alike: strings and booleans, keys in order.
 SAMPLES: dict[str, list[Any]] = {
     "bit": [True, False, True],
     "octet": [1, 0, 255],
@@ -27,16 +27,16 @@ SAMPLES: dict[str, list[Any]] = {
 KNOWN = [kind for index, kind in spec.METHODS.items() if index in pamqp.commands.INDEX_MAPPING]
 KNOWN_TO_PIKA = [
     kind for kind in KNOWN if kind is not spec.ConnectionUpdateSecret
-]  # pika writes it, but cannot read it
+]  # pika encodes this method, but cannot decode it
 DTX = [kind for kind in spec.METHODS.values() if kind.CLASS_ID in {101, 105}]
-# pamqp and pika call some arguments otherwise.
+# pamqp and pika use other names for some arguments.
 RENAMED = {"no_wait": "nowait", "type": "exchange_type"}
-# Methods whose reserved string pamqp fills with "0"; empty is what RabbitMQ sends.
+# Methods whose reserved string pamqp sets to "0"; RabbitMQ sends an empty one.
 FILLED_BY_PAMQP = (spec.ChannelOpen, spec.ChannelOpenOk)
 
 
 def sample(kind: type[Method], turn: int) -> dict[str, Any]:
-    """Arguments of one method; pamqp insists on an existing exchange type and a non-empty virtual host."""
+    """Return arguments of one method; pamqp requires a known exchange type and a non-empty virtual host."""
     values = {name: SAMPLES[wire][(n + turn) % 3] for n, (name, wire) in enumerate(kind.FIELDS)}
     return values | {name: "topic" for name in ("type", "virtual_host") if name in values}
 
@@ -110,14 +110,14 @@ def test_pika_writes_and_reads_the_same_octets(kind: type[Method], turn: int) ->
     ],
     ids=lambda value: value.NAME if isinstance(value, Method) else "",
 )
-def test_octets_written_by_hand(method: Method, octets: str) -> None:
+def test_methods_equal_octets_written_by_hand(method: Method, octets: str) -> None:
     payload = bytes.fromhex(octets)
     assert method.encode() == payload
     assert type(method).decode(payload) == method
 
 
 @pytest.mark.parametrize("kind", spec.METHODS.values(), ids=named)
-def test_what_is_written_is_read_back(kind: type[Method]) -> None:
+def test_methods_are_decoded_as_they_were_encoded(kind: type[Method]) -> None:
     for turn in range(3):
         method = kind(**sample(kind, turn))
         payload = method.encode()
@@ -126,7 +126,7 @@ def test_what_is_written_is_read_back(kind: type[Method]) -> None:
 
 
 @pytest.mark.parametrize("kind", spec.METHODS.values(), ids=named)
-def test_arguments_that_are_cut_or_too_long_are_a_fault(kind: type[Method]) -> None:
+def test_cut_or_overlong_arguments_are_an_error(kind: type[Method]) -> None:
     payload = kind(**sample(kind, 0)).encode()
     for size in range(4, len(payload)):
         with pytest.raises(SyntaxFault) as raised:
@@ -136,14 +136,14 @@ def test_arguments_that_are_cut_or_too_long_are_a_fault(kind: type[Method]) -> N
         kind.decode(payload + b"\0")
 
 
-def test_reserved_arguments_are_ignored_whatever_they_hold() -> None:
+def test_reserved_arguments_are_ignored() -> None:
     assert spec.ChannelOpen.decode(b"\0\x14\0\x0a\x02\xff\xfe") == spec.ChannelOpen()
     assert spec.BasicGet.decode(bytes.fromhex("003c 0046 ffff 01 71 00")) == spec.BasicGet("q")
     open_ = spec.ConnectionOpen.decode(bytes.fromhex("000a 0028 01 2f 01 78 01"))
     assert open_ == spec.ConnectionOpen("/")
 
 
-def test_short_strings_are_utf8_or_a_fault() -> None:
+def test_short_strings_must_be_utf8() -> None:
     assert spec.BasicConsumeOk.decode(bytes.fromhex("003c 0015 02 c3a9")).consumer_tag == "é"
     with pytest.raises(SyntaxFault, match=r"SYNTAX_ERROR - basic\.consume-ok"):
         spec.BasicConsumeOk.decode(bytes.fromhex("003c 0015 02 c328"))

@@ -1,4 +1,4 @@
-"""Field tables: every tag by its octets, what types survive, and hostile input."""
+"""Field tables: the octets of every type, the types that are preserved, and malformed input."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from escrowmq.wire.amqp091.table import FieldTable, FieldValue, decode_fields, d
 
 
 def field(value: bytes, name: bytes = b"k") -> bytes:
-    """The octets of a table with one field."""
+    """Return the octets of a table with one field."""
     data = bytes((len(name),)) + name + value
     return struct.pack(">I", len(data)) + data
 
@@ -61,32 +61,32 @@ def test_each_tag_has_its_type_and_keeps_it(octets: str, value: FieldValue) -> N
     assert encode_table({"k": value}) == octets_of_table
 
 
-def test_nothing_of_the_alphabet_is_left_out() -> None:
+def test_every_type_tag_is_tested() -> None:
     assert {bytes.fromhex(octets)[:1] for octets, _ in TAGS} == {bytes([tag]) for tag in b"tbBsuIilLfdDSxATFV"}
 
 
-def test_any_octet_but_zero_is_true() -> None:
+def test_any_octet_except_zero_is_true() -> None:
     assert decode_table(field(b"t\x02"), 0) == ({"k": True}, 8)
 
 
-def test_a_number_that_is_none_survives() -> None:
+def test_not_a_number_survives() -> None:
     decoded, _ = decode_table(encode_table({"k": math.nan}), 0)
     assert math.isnan(decoded["k"])  # type: ignore[arg-type]
 
 
-def test_a_table_may_lie_anywhere() -> None:
+def test_a_table_may_be_at_any_offset() -> None:
     octets = encode_table({"a": 1})
     assert decode_table(b"junk" + octets + b"more", 4) == ({"a": 1}, 4 + len(octets))
     assert decode_fields(octets[4:]) == {"a": 1}
     assert decode_fields(b"") == {}
 
 
-def test_of_equal_names_the_first_counts() -> None:
+def test_the_first_of_equal_names_is_used() -> None:
     octets = encode_entry("a", 1) + encode_entry("a", 2)
     assert decode_fields(octets) == {"a": 1}
 
 
-def test_entries_tell_where_each_field_lies() -> None:
+def test_entries_have_the_place_of_each_field() -> None:
     first, second, third = encode_entry("a", 1), encode_entry("é", {"x": ["y"]}), encode_entry("a", None)
     octets = b"...." + first + second + third
     found = table.entries(octets, 4, len(octets))
@@ -98,7 +98,7 @@ def test_order_of_fields_is_kept() -> None:
     assert list(decode_table(encode_table({"z": 1, "a": 2}), 0)[0]) == ["z", "a"]
 
 
-def test_pika_reads_what_is_written_and_the_other_way_round() -> None:
+def test_pika_reads_our_tables_and_we_read_its_tables() -> None:
     value: dict[str, Any] = {
         "s": "text",
         "t": True,
@@ -138,13 +138,13 @@ def test_pika_reads_what_is_written_and_the_other_way_round() -> None:
     ],
     ids=bytes.hex,
 )
-def test_malformed_tables_are_a_fault(octets: bytes) -> None:
+def test_malformed_tables_are_an_error(octets: bytes) -> None:
     with pytest.raises(SyntaxFault, match="SYNTAX_ERROR - field table: "):
         decode_table(octets, 0)
 
 
 def test_a_nested_table_cannot_read_beyond_its_own_end() -> None:
-    inner = struct.pack(">I", 3) + b"\1aI"  # its number lies outside
+    inner = struct.pack(">I", 3) + b"\1aI"  # its number would be outside
     with pytest.raises(SyntaxFault):
         decode_table(field(b"F" + inner + b"\0\0\0\1"), 0)
 

@@ -1,11 +1,11 @@
-"""What has come and cannot be read yet."""
+"""Bytes that were received and cannot be processed yet."""
 
 from __future__ import annotations
 
 from escrowmq.wire.amqp091.unread import Unread
 
 
-def test_chunks_come_out_joined_in_order_and_once() -> None:
+def test_chunks_are_returned_joined_in_order_and_once() -> None:
     unread = Unread()
     assert not unread
     unread.add(b"ab")
@@ -21,7 +21,7 @@ def test_a_single_chunk_is_not_copied() -> None:
     assert unread.take() is chunk
 
 
-def test_it_is_ready_when_there_is_as_much_as_is_needed() -> None:
+def test_unread_bytes_are_ready_when_there_are_enough() -> None:
     unread = Unread()
     ready = []
     for chunk in (b"ab", b"c", b"d"):
@@ -30,7 +30,7 @@ def test_it_is_ready_when_there_is_as_much_as_is_needed() -> None:
     assert ready == [False, False, True]
 
 
-def test_nothing_is_needed_when_all_is_forgotten() -> None:
+def test_no_bytes_are_needed_after_clearing() -> None:
     unread = Unread()
     unread.add(b"ab", 4)
     unread.clear()
