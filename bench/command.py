@@ -149,7 +149,7 @@ def _names(_: click.Context, __: click.Parameter, value: str | None) -> list[str
     names = list(SCENARIOS) if value is None else value.split(",")
     for name in names:
         if name not in SCENARIOS:
-            raise click.BadParameter(f"no scenario {name!r}; there are {', '.join(SCENARIOS)}")
+            raise click.BadParameter(f"unknown scenario {name!r}; the scenarios are {', '.join(SCENARIOS)}")
     return names
 
 

@@ -36,7 +36,7 @@ def test_commits_per_sync(tx_size: int, syncs: int, expected: float | None) -> N
 def test_the_tool_s_message_is_the_error(tmp_path: Path) -> None:
     broker: Broker = EscrowMQ(tmp_path)
     broker.port = 1
-    with pytest.raises(MeasureError, match=r"no broker at 127\.0\.0\.1:1"):
+    with pytest.raises(MeasureError, match=r"cannot connect to the broker at 127\.0\.0\.1:1"):
         perf(broker)
 
 

@@ -66,7 +66,7 @@ def test_no_rate_is_quoted_outside_of_the_marks() -> None:
 def test_medians_and_their_ratio_become_rows() -> None:
     text = figures.figures(RESULTS, README)
     assert "| persistent, confirms, 10 producers, 10 consumers, 10 queues | 2,345 messages/s | – | – |" in text
-    assert "| restart after 10,000,000 messages, 1,000 left | 0.432 s | – | – |" in text
+    assert "| restart with 1,000 messages, after 10,000,000 others | 0.432 s | – | – |" in text
     assert "transactions of 1," not in text
     assert "EscrowMQ 0.1.0, RabbitMQ 3.10.8" in text
 
@@ -88,7 +88,7 @@ def test_rows_of_several_machines_say_which() -> None:
     results["scenarios"]["history"]["machine"] = {**RESULTS["machine"], "cpu": "another CPU"}
     text = figures.figures(results, README)
     where = "2 cores shared by broker and load tool, 8,000 MB, ext4, Python 3.11.7"
-    rows = "restart after 10,000,000 messages, 1,000 left"
+    rows = "restart with 1,000 messages, after 10,000,000 others"
     assert f"Medians, on: some CPU, {where}. On another CPU, {where}: {rows}. Versions: " in text
 
 

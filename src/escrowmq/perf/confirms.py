@@ -28,7 +28,7 @@ class ConfirmTracker:
         if multiple and tag == 0:
             tag = published
         if tag > published or tag < 1:
-            raise PerfError(f"the broker confirmed publish {tag}, only {published} were made")
+            raise PerfError(f"the broker confirmed publish {tag}, but only {published} were sent")
         floor = self.floor
         if tag <= floor or (not multiple and tag in self._singles):
             raise PerfError(f"the broker confirmed publish {tag} twice")

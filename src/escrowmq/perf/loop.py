@@ -174,7 +174,7 @@ class Loop:
             return False
         if self._consumers and totals.consumed > self.expected:
             raise PerfError(
-                f"the broker delivered {totals.consumed} messages, only {self.expected} were there to deliver"
+                f"the broker delivered {totals.consumed} messages, but only {self.expected} could be delivered"
             )
         return True
 

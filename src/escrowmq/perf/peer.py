@@ -46,9 +46,9 @@ class Peer(ABC):
         except BlockingIOError:
             return
         except OSError as error:
-            raise PerfError(f"lost the broker ({self.label}): {error.strerror or error}") from None
+            raise PerfError(f"lost the connection to the broker ({self.label}): {error.strerror or error}") from None
         if not received:
-            raise PerfError(f"the broker closed the connection ({self.label}) without a word")
+            raise PerfError(f"the broker closed the connection ({self.label}) without giving a reason")
         self.now = now
         filled = self._filled + received
         used = self.parse(self._buffer, filled)
@@ -77,7 +77,7 @@ class Peer(ABC):
     def _raise_lost(self, error: OSError) -> NoReturn:
         """Raise PerfError. A closing broker sends the reason before it closes, so that is read first."""
         self.on_readable(self.now)
-        raise PerfError(f"lost the broker ({self.label}): {error.strerror or error}") from None
+        raise PerfError(f"lost the connection to the broker ({self.label}): {error.strerror or error}") from None
 
 
 class Producer(Peer):

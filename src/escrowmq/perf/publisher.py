@@ -75,11 +75,11 @@ class Publisher:
         """The broker has answered a publish. Returns how many publishes that settled. PerfError if no answer is
         expected.
         """
-        raise PerfError(f"the broker confirmed publish {tag} on channel {self.channel}, which wants no confirms")
+        raise PerfError(f"the broker confirmed publish {tag} on channel {self.channel}, which is not in confirm mode")
 
     def on_commit_ok(self, now: int) -> None:
         """The broker has answered a commit. Raises PerfError if no answer is expected."""
-        raise PerfError(f"the broker answered a commit on channel {self.channel}, which has committed nothing")
+        raise PerfError(f"the broker answered a commit on channel {self.channel}, which sent none")
 
 
 class ConfirmingPublisher(Publisher):

@@ -120,5 +120,5 @@ def _verify(session: RunSession, outcome: Outcome, consumed: bool) -> None:
         if depth == outcome.expected:
             return
         if depth > outcome.expected or time.monotonic() > give_up:
-            raise PerfError(f"the queues hold {depth} messages, {outcome.expected} were published")
+            raise PerfError(f"the queues hold {depth} messages, but {outcome.expected} were published")
         time.sleep(0.02)

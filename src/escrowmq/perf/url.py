@@ -38,11 +38,11 @@ def parse_url(url: str) -> Target:
     except ValueError as error:
         raise WrongUsage(str(error)) from None
     if parts.scheme != "amqp":
-        raise WrongUsage(f"bad URL {redacted(url)}: the scheme must be amqp, it is {parts.scheme!r}")
+        raise WrongUsage(f"bad URL {redacted(url)}: the scheme must be amqp, not {parts.scheme!r}")
     if not parts.hostname:
         raise WrongUsage(f"bad URL {redacted(url)}: no host")
     if parts.query or parts.fragment:
-        raise WrongUsage(f"bad URL {redacted(url)}: neither query nor fragment is understood")
+        raise WrongUsage(f"bad URL {redacted(url)}: a query or fragment is not supported")
     vhost = unquote(parts.path[1:])
     if "/" in parts.path[1:]:
         raise WrongUsage(f"bad URL {redacted(url)}: write a slash in the virtual host as %2F")

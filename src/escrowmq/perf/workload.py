@@ -117,21 +117,25 @@ class Workload:
         if not 0 <= self.size <= MAX_SIZE:
             raise WrongUsage(f"--size must be from 0 to {MAX_SIZE} bytes")
         if not 0 <= self.spread <= self.size or self.size + self.spread > MAX_SIZE:
-            raise WrongUsage("--size-spread must not exceed --size, nor the two together what a body may have")
+            raise WrongUsage(
+                "--size-spread must not exceed --size, and both together must not exceed the maximum body size"
+            )
         if not self.producers and not self.consumers:
-            raise WrongUsage("neither producers nor consumers: nothing to do")
+            raise WrongUsage("there are neither producers nor consumers, so there is nothing to do")
         if self.stamped and self.size - self.spread < 8:
-            raise WrongUsage("latency needs a body of at least 8 bytes to carry the time")
+            raise WrongUsage("latency needs bodies of at least 8 bytes, which contain the time")
         if self.ack_every and self.prefetch and self.ack_every > self.prefetch:
-            raise WrongUsage("--ack-every must not exceed --prefetch: the broker would wait for the consumer for ever")
+            raise WrongUsage(
+                "--ack-every must not exceed --prefetch: the broker and the consumer would wait for each other"
+            )
         if self.confirms and self.tx_size:
-            raise WrongUsage("--confirms and --tx-size exclude each other: a channel is in one mode or in the other")
+            raise WrongUsage("--confirms and --tx-size exclude each other: a channel has one mode or the other")
         if self.xa and not self.tx_size:
-            raise WrongUsage("--xa needs --tx-size, the publishes in a branch")
+            raise WrongUsage("--xa needs --tx-size, the number of publishes in a branch")
         if self.fanout and self.queues != 1:
             raise WrongUsage("--fanout and --queues exclude each other")
         if not self.producers and self.queue is None:
-            raise WrongUsage("consumers without producers need --queue: a new queue holds nothing")
+            raise WrongUsage("consumers without producers need --queue, because a new queue is empty")
         if self.queue_count > 1 and self.queue is not None and len(self.queue.encode()) > 240:
             raise WrongUsage("--queue is too long")
         if self.count == 0:
@@ -140,19 +144,23 @@ class Workload:
             useless = {"--count": self.count, "--duration": self.duration, "--rate": self.rate}
             for option, value in useless.items():
                 if value is not None:
-                    raise WrongUsage(f"{option} is for producers; with --producers 0 what the queue holds is consumed")
+                    raise WrongUsage(
+                        f"{option} needs producers; with --producers 0, the messages that are in the queue are consumed"
+                    )
         self._check_ways()
 
     def _check_ways(self) -> None:
         """Raise WrongUsage if ways of publishing or consuming contradict each other."""
         if self.keys and (self.fanout or not 0 < self.bindings <= self.keys):
-            raise WrongUsage("--keys needs --bindings, at most as many, and excludes --fanout")
+            raise WrongUsage("--keys needs --bindings of at most the same number, and excludes --fanout")
         if self.get and (self.stamped or self.subscriptions > 1):
-            raise WrongUsage("--get excludes --latency, --rate and --subscriptions: nothing is pushed")
+            raise WrongUsage(
+                "--get excludes --latency, --rate and --subscriptions, which need deliveries without a request"
+            )
         if self.rpc and (self.confirms or self.tx_size or self.get or self.stamped or self.channels > 1):
             raise WrongUsage("--rpc excludes --confirms, --tx-size, --get, --latency, --rate and --channels")
         if self.rpc and (self.fanout or not (self.producers and self.consumers)):
-            raise WrongUsage("--rpc needs producers that ask and consumers that reply, and excludes --fanout")
+            raise WrongUsage("--rpc needs both producers and consumers, and excludes --fanout")
 
 
 _VARIED: dict[str, Any] = {"spread": 40, "ids": True, "correlation_ids": True, "timestamps": True, "headers": True}
@@ -211,7 +219,7 @@ def workload_of(scenario: str | None, changes: dict[str, Any]) -> Workload:
     try:
         workload = Workload() if scenario is None else SCENARIOS[scenario]
     except KeyError:
-        raise WrongUsage(f"no scenario {scenario!r}; there are {', '.join(SCENARIOS)}") from None
+        raise WrongUsage(f"unknown scenario {scenario!r}; the scenarios are {', '.join(SCENARIOS)}") from None
     if changes.get("duration") is not None and "count" not in changes:
         changes = {**changes, "count": None}
     workload = replace(workload, **changes)

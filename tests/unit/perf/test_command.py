@@ -37,7 +37,7 @@ def null_sink() -> Iterator[str]:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (["--url", "amqp://nowhere.invalid"], "no broker at nowhere.invalid:5672"),
+        (["--url", "amqp://nowhere.invalid"], "cannot connect to the broker at nowhere.invalid:5672"),
     ],
 )
 def test_what_goes_wrong_is_one_line(options: list[str], complaint: str) -> None:
@@ -167,7 +167,7 @@ BLOCKED = frames.method(0, frames.CONNECTION_BLOCKED, frames.shortstr("low on me
         (b"", "no progress for 4 s: published 10, confirmed 0"),
         (BLOCKED, "the broker blocks publishers: low on memory"),
         (frames.basic_ack(1, 5, multiple=True), "no progress for 4 s: published 10, confirmed 5"),
-        (frames.basic_ack(1, 11, multiple=False), "the broker confirmed publish 11, only 10 were made"),
+        (frames.basic_ack(1, 11, multiple=False), "the broker confirmed publish 11, but only 10 were sent"),
         (frames.basic_ack(2, 1, multiple=False), "channel 2, which is not open"),
         (close(frames.CHANNEL_CLOSE, 1, 404, "NOT_FOUND"), "the broker closed the channel: 404 NOT_FOUND"),
         (close(frames.CONNECTION_CLOSE, 0, 320, "CONNECTION_FORCED"), "the broker closed the connection: 320"),

@@ -28,7 +28,7 @@ def test_a_good_url(url: str, expected: Target) -> None:
     ("url", "complaint"),
     [
         ("localhost:5672", "scheme"),
-        ("http://localhost", "scheme must be amqp, it is 'http'"),
+        ("http://localhost", "scheme must be amqp, not 'http'"),
         ("amqps://localhost", "scheme"),
         ("amqp://", "no host"),
         ("amqp://h:port/", "a port is a number"),

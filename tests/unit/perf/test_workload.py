@@ -34,7 +34,7 @@ def test_changes_change_a_named_load() -> None:
 
 
 def test_an_unknown_name_is_refused_with_those_there_are() -> None:
-    with pytest.raises(WrongUsage, match="no scenario 'x'; there are transient, acked"):
+    with pytest.raises(WrongUsage, match="unknown scenario 'x'; the scenarios are transient, acked"):
         workload_of("x", {})
 
 
@@ -48,7 +48,7 @@ def test_an_unknown_name_is_refused_with_those_there_are() -> None:
         ({"producers": 0}, "--queue"),
         ({"producers": 0, "queue": "q", "count": 5}, "--count is for producers"),
         ({"producers": 0, "queue": "q", "duration": 5.0}, "--duration is for producers"),
-        ({"producers": 0, "queue": "q", "rate": 5.0}, "--rate is for producers"),
+        ({"producers": 0, "queue": "q", "rate": 5.0}, "--rate needs producers"),
         ({"count": 0}, "nothing to publish"),
         ({"size": 7, "latency": True}, "8 bytes"),
         ({"size": 7, "rate": 5.0}, "8 bytes"),

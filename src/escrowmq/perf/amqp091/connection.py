@@ -22,7 +22,7 @@ class Connection:
     def __init__(self, target: Target, name: str, timeout: float) -> None:
         """Connect, authenticate, open the virtual host. `timeout` (s) applies to each step.
 
-        Raises PerfError with the reason: there is no broker, it does not speak AMQP, or it refuses the login.
+        Raises PerfError with the reason: no broker answers, it does not speak AMQP, or it refuses the login.
         """
         self.target = target
         self.frame_max = frames.FRAME_MAX
@@ -33,7 +33,7 @@ class Connection:
         try:
             self.socket = socket.create_connection((target.host, target.port), timeout)
         except OSError as error:
-            raise PerfError(f"no broker at {target.address}: {error.strerror or error}") from None
+            raise PerfError(f"cannot connect to the broker at {target.address}: {error.strerror or error}") from None
         try:
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._open(name)
@@ -72,10 +72,12 @@ class Connection:
             return found
         except TimeoutError:
             raise PerfError(
-                f"the broker at {self.target.address} did not answer in {self.socket.gettimeout():g} s"
+                f"the broker at {self.target.address} did not answer within {self.socket.gettimeout():g} s"
             ) from None
         except OSError as error:
-            raise PerfError(f"lost the broker at {self.target.address}: {error.strerror or error}") from None
+            raise PerfError(
+                f"lost the connection to the broker at {self.target.address}: {error.strerror or error}"
+            ) from None
 
     def _answer(self, channel: int, answer: int) -> bytes:
         while True:
@@ -90,10 +92,10 @@ class Connection:
     def _next_frame(self) -> tuple[int, int, bytes]:
         head = self._take(frames.FRAME_HEAD_SIZE)
         if head[:4] == b"AMQP":
-            raise PerfError(f"what listens at {self.target.address} does not speak AMQP 0-9-1, it offered {head[4:]!r}")
+            raise PerfError(f"the server at {self.target.address} does not speak AMQP 0-9-1; it offered {head[4:]!r}")
         kind, channel, size = frames.FRAME_HEAD.unpack(head)
         if kind not in (frames.METHOD, frames.HEADER, frames.BODY, frames.HEARTBEAT) or size > 1 << 20:
-            raise PerfError(f"what listens at {self.target.address} does not speak AMQP 0-9-1, it sent {head!r}")
+            raise PerfError(f"the server at {self.target.address} does not speak AMQP 0-9-1; it sent {head!r}")
         payload = self._take(size + 1)
         return kind, channel, payload[:-1]
 
@@ -102,7 +104,7 @@ class Connection:
             data = self.socket.recv(65536)
             if not data:
                 raise PerfError(
-                    f"the broker at {self.target.address} closed the connection without a word "
+                    f"the broker at {self.target.address} closed the connection without giving a reason "
                     "(wrong user, password or virtual host?)"
                 )
             self._received += data

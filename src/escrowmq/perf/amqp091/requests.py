@@ -87,7 +87,7 @@ class Requester(Producer):
     def _on_reply(self, header: bytes, _size: int, _begin: bytes) -> None:
         name = ids_of(header).correlation_id
         if name not in self._waiting:
-            raise PerfError(f"a reply came with the correlation-id {name!r}, which no open request has")
+            raise PerfError(f"a reply has the correlation-id {name!r}, but no open request has it")
         self._waiting.remove(name)
         self._next += 1
         self.publisher.on_confirm(self._next, multiple=False, now=self.now)

@@ -70,7 +70,7 @@ def test_no_more_requests_than_allowed_are_outstanding() -> None:
 def test_a_reply_that_nobody_waits_for_is_an_error() -> None:
     with Asking(window=1, count=3) as asking:
         asking.requester.wake(1)
-        with pytest.raises(PerfError, match="which no open request has"):
+        with pytest.raises(PerfError, match="no open request has it"):
             asking.answer(reply(3))
 
 
