@@ -127,13 +127,13 @@ class Load:
     gets: int = 0
     """Number of messages to fetch at a time with `basic.get`; 0 means to consume."""
     own_key: bool = False
-    """Publish to a topic exchange with `BINDINGS` bindings, under `KEYS` routing keys in turn."""
+    """Publish to a topic exchange with `BINDINGS` bindings, with `KEYS` routing keys in turn."""
     queues: int = 1
-    """Publish to a random one of so many queues."""
+    """Publish each message to a random one of this number of queues."""
 
     @property
     def uniform(self) -> bool:
-        """Whether all messages are the same."""
+        """Tell whether all messages are alike."""
         return self.variety.uniform and not self.own_key and not self.tx and self.queues == 1
 
 
@@ -143,7 +143,7 @@ LOADS = (
     Load("transient, acked one by one", ack_each=True),
     Load("persistent, confirms, acked (multiple)", durable=True, confirms=True),
     Load("— with bodies of 60 to 140 bytes", durable=True, confirms=True, variety=Variety(spread=40)),
-    Load("— with a message-id for each", durable=True, confirms=True, variety=Variety(message_ids=True)),
+    Load("— with own message-ids", durable=True, confirms=True, variety=Variety(message_ids=True)),
     Load("— to a random one of 400 queues", durable=True, confirms=True, queues=400),
     Load("— to a random one of 10,000 queues", durable=True, confirms=True, queues=10_000),
     Load("transient, acked, own correlation-id", variety=Variety(correlation_ids=True)),

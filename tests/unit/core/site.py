@@ -54,7 +54,7 @@ class Sink:
         return [entry.content for _, entry in self.got]
 
     def held(self) -> list[tuple[Consumer, list[Entry]]]:
-        """As a holder (`Engine.holders`): everything it was given."""
+        """Implements a holder (`Engine.holders`) of all deliveries received."""
         return [(consumer, [entry]) for consumer, entry in self.got]
 
     def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:

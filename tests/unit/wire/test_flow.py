@@ -63,7 +63,7 @@ class TestOutputFlow:
         site.flow.congested(0)
         assert receiver.woken == 0
 
-    def test_a_crowded_connection_reads_on_when_there_is_room(self) -> None:
+    def test_a_congested_connection_resumes_reading_when_there_is_room(self) -> None:
         site = Site()
         site.outbox.put(1, bytes(CROWD * LIMIT))
         assert not site.flow.crowded()

@@ -219,7 +219,7 @@ def test_copies_are_made_run_by_run_and_stay_as_they_are() -> None:
     assert copies == [(consumer, [whole[0], *whole[2:]])]
 
 
-def test_deliveries_of_many_runs_come_back_in_one_call() -> None:
+def test_deliveries_of_many_runs_are_restored_in_one_call() -> None:
     unsettled = Unsettled()
     consumer = Consumer(queue(), Sink())
     for _ in range(3000):

@@ -49,7 +49,7 @@ class Item(IntEnum):
     REQUEUE = 4
     """A SETTLE payload: messages that return to their place at commit. The outcome has no meaning."""
     HOLD = 5
-    """A RELEASED payload: how far a hold is settled at commit."""
+    """A RELEASED payload: how far a reservation is settled at commit."""
     OWNER = 6
     """The user that began the branch, and the queues and exchanges that its work concerns."""
 
@@ -79,9 +79,9 @@ class Owner(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """A branch, in a PREPARE record. Times are in milliseconds since the epoch, `timeout` in seconds.
+    """A branch in a PREPARE record. Times are in milliseconds since the epoch, `timeout` is in seconds.
 
-    `belongs` is None in records of versions that did not know it.
+    `belongs` is None in records of versions that did not write it.
     """
 
     number: int

@@ -29,8 +29,8 @@ class HeldRange(NamedTuple):
 class Held(NamedTuple):
     """Messages of a queue that belong to `group` from now on. The first message of `ranges` has the number `first`.
 
-    `copies` says where content lies that the log did not have till then. `user` is empty in records of versions that
-    did not know it.
+    `copies` are the addresses of contents that were not in the log before. `user` is empty in records of versions that
+    did not write it.
     """
 
     queue: int

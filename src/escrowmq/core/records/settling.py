@@ -21,7 +21,7 @@ class Settle(NamedTuple):
 
 
 def encode_settle(queue: int, outcome: Outcome, ranges: Sequence[tuple[int, int]]) -> bytes:
-    """A SETTLE record for the positions of `ranges`."""
+    """Return a SETTLE record for the positions of `ranges`."""
     if len(ranges) == 1:
         return _SINGLE.pack(queue, outcome, 1, *ranges[0])
     return _SETTLE.pack(queue, outcome, len(ranges)) + b"".join([_RANGE.pack(*r) for r in ranges])

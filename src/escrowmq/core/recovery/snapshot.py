@@ -38,7 +38,7 @@ _run = attrgetter("run")
 
 
 def snapshot(broker: Broker) -> Iterator[tuple[Kind, list[bytes]]]:
-    """Records that rebuild everything durable in `broker` as it is now, captured in one piece."""
+    """Return records that rebuild the durable state of `broker` as of now, captured in one piece."""
     capture = Capture(broker)
     while not capture.step():
         pass
@@ -46,12 +46,12 @@ def snapshot(broker: Broker) -> Iterator[tuple[Kind, list[bytes]]]:
 
 
 class Capture:
-    """Captures the state of a broker in pieces, with turns in between. Only one may be under way at a time.
+    """Captures the state of a broker in pieces, with turns in between. Only one capture may be active at a time.
 
     The result is the state at the end of the last step, as of one LSN. A queue that changes after it was captured is
-    captured again, so at the end every queue has been captured as it is then. Names, branches and the deliveries that
-    clients hold are copied in the last step. Compaction must wait until the records have been written, since it changes
-    where entries lie.
+    captured again, so at the end every capture is current. Names, branches and unacknowledged deliveries are copied in
+    the last step. Compaction must wait until the records have been written, because it changes the addresses of
+    entries.
     """
 
     def __init__(self, broker: Broker, piece: int = PIECE) -> None:
@@ -163,7 +163,7 @@ class _Taken:
         """The number of entries and references."""
 
     def state(self) -> QueueState:
-        """References to every durable message, in order of position."""
+        """Return references to every durable message, in order of position."""
         entries = sorted((*self.held, *self._entries), key=_position)
         deliveries = [(entry.position, entry.deliveries) for entry in entries if entry.deliveries]
         deliveries.extend(self._deliveries.items())

@@ -306,9 +306,9 @@ class Directory:
                     yield queue
 
     def topology_records(self, queues: Iterable[Queue]) -> Iterator[tuple[Kind, dict[str, Any]]]:
-        """Records that rebuild every durable name, for a snapshot. `queues` are the durable queues.
+        """Return the records that rebuild every durable name, for a snapshot. `queues` are the durable queues.
 
-        The call copies lists and no more. The records are made as they are asked for, from objects that never change.
+        The call copies only lists. The records are made when they are iterated, from objects that never change.
         """
         access = list(map(set_record, self.access.entries()))
         exchanges = [(vhost.name, list(vhost.exchanges.values())) for vhost in self.vhosts.values()]

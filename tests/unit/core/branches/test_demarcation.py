@@ -106,7 +106,7 @@ class TestDemarcation:
         assert site.branches.views() == []
 
     @pytest.mark.rule("TX-13")
-    def test_there_are_only_so_many(self, site: XaSite) -> None:
+    def test_the_number_of_branches_is_limited(self, site: XaSite) -> None:
         site.branches.limits = UserLimits(branches=1)
         site.worked()
         with pytest.raises(BrokerError, match="1 open transaction branches") as refused:

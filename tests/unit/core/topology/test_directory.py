@@ -22,7 +22,7 @@ def site() -> Site:
 
 
 def topology(site: Site) -> list[tuple[Kind, dict[str, Any]]]:
-    """Everything durable, by name."""
+    """Return all durable names and their attributes."""
     directory = site.broker.directory
     return sorted(directory.topology_records(directory.durable_queues()), key=repr)
 
