@@ -171,6 +171,7 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.content = random.Random(seed)
+        self.trouble = random.Random(f"trouble {seed}")
         self.storage = MemoryStorage(random.Random(seed))
         self.history = History()
         self.broker = Broker(self.storage, self.history)
@@ -181,7 +182,7 @@ class World:
         try:
             match name:
                 case "put":
-                    broker.put(self.content.randbytes(self.content.choice((0, 3, 100, 700, n))))
+                    broker.put(self.content.randbytes(self.content.choice((0, 3, 100, 700, n, n, n, 8 * n))))
                 case "settle":
                     broker.settle(n)
                 case "flush":
@@ -211,17 +212,19 @@ class World:
             self.recover(crash=n % 2 == 0)
 
     def recover(self, *, crash: bool) -> None:
-        """After a failure, end the process, with or without the machine, and start it again on a repaired disk."""
+        """After a failure, end the process, with or without the machine, and start it again. It may still fail."""
         if crash or self.storage.faults.dies_in is not None:
             self.storage.crash()
         self.storage.faults = Faults()
+        if self.trouble.random() < 0.4:  # the disk is no better yet
+            self.storage.faults.fail_sync_in = self.trouble.randrange(1, 4)
         self.restart()
 
     def restart(self) -> None:
         try:
             broker = Broker(self.storage, self.history)
         except errors.JournalFailed:
-            self.recover(crash=True)
+            self.recover(crash=self.trouble.random() < 0.3)
             return
         except (errors.JournalDamaged, errors.JournalVersionUnknown) as error:
             raise Violation(f"refused to start although the medium was not damaged: {error}") from error

@@ -14,6 +14,7 @@ from escrowmq.journal import format as fmt
 from escrowmq.journal.frames import JournalFile
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.journal.storage import Storage
+from escrowmq.journal.writer import write_footer
 from tests.property.journal_model import WEIGHTS, Broker, History, Op, Unreadable, World, random_ops, violations
 
 OPS = st.lists(st.tuples(st.sampled_from(list(WEIGHTS)), st.integers(0, 2999)), max_size=60)
@@ -157,6 +158,16 @@ def without_repair(storage: Storage, found: recovery.Found) -> None:
     """Plant a bug: trust the page cache after a failed sync, and leave the torn tail in place."""
 
 
+def sealed_by_one_sync(storage: Storage, found: recovery.Found) -> None:
+    """Plant a bug: write the footer before the last frame is synced."""
+    file, footer, frame = found.last_file, found.last_footer, found.last_frame
+    if file is not None and footer is not None and footer.frames:
+        if frame is not None:
+            offset = file.offset_of(frame.lsn)
+            storage.write(file.name, offset, storage.read(file.name, offset, frame.end_lsn - frame.lsn))
+        write_footer(storage, file.name, file.header, footer)
+
+
 def behind_the_torn_tail(storage: Storage) -> recovery.Found:
     """Plant a bug: continue where the garbage ends, like a program that opens its log for appending."""
     found = recovery.examine(storage)
@@ -185,6 +196,7 @@ def retry_sync(self: MemoryStorage, name: str, offset: int, *parts: bytes) -> No
         pytest.param(fmt, "body_is_whole", without_checksum, id="no CRC check"),
         pytest.param(journal, "examine", behind_the_torn_tail, id="no truncation of the torn tail"),
         pytest.param(journal, "repair", without_repair, id="no repair after a restart"),
+        pytest.param(journal, "repair", sealed_by_one_sync, id="a footer before the sync of the frames"),
         pytest.param(MemoryStorage, "write_through", retry_sync, id="retry after a failed sync"),
         pytest.param(MemoryStorage, "write_through", MemoryStorage.write, id="answer before the sync"),
     ],

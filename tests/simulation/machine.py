@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable
 from typing import NamedTuple
@@ -26,6 +27,7 @@ class Machine:
 
     def __init__(self, seed: int, options: Options, make_broker: Callable[..., Broker] = Broker) -> None:
         self.storage = MemoryStorage(random.Random(f"disk {seed}"))
+        self._trouble = random.Random(f"trouble {seed}")
         self.now = 1_700_000_000_000
         self._options = options
         self._make_broker = make_broker
@@ -44,8 +46,17 @@ class Machine:
             self.storage.crash()
         self.storage.faults = Faults()
         self.before_restart()
+        while self._trouble.random() < 0.25:
+            self._boot_in_vain()
         self.server = self._boot()
         return self.server
+
+    def _boot_in_vain(self) -> None:
+        """Start a process that dies at once, most often because a sync fails in its recovery."""
+        self.storage.faults = Faults(fail_sync_in=self._trouble.randrange(1, 4))
+        with contextlib.suppress(JournalFailed):
+            self._boot()
+        self.storage.faults = Faults()
 
     def pass_time(self, ms: int) -> None:
         """Advance the clock."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass, field, replace
 
 from escrowmq.journal import format as fmt
@@ -63,7 +64,8 @@ class Found:
     last_file: JournalFile | None = None
     last_footer: fmt.Footer | None = None
     last_frame: Frame | None = None
-    """The last frame of an unsealed last segment, which may be only in the page cache."""
+    """The last frame of an unsealed last segment, which may be only in the page cache. A segment is sealed only after
+    its frames were synced, so those of a sealed one are on the disk."""
     leftovers: list[str] = field(default_factory=list)
     """Files to delete: temporary files of interrupted work, and superseded snapshots."""
 
@@ -222,15 +224,28 @@ def repair(storage: Storage, found: Found) -> None:
     """Make the recovered state durable before anything builds on it. Raises OSError.
 
     The last segment is sealed after its last intact frame, so that nothing behind that frame can count again. The frame
-    is written once more: after a failed sync it may be in the page cache, marked clean, but not on the disk.
+    is written once more: after a failed sync it may be in the page cache, marked clean, but not on the disk. It is
+    synced before the footer is written. If that sync fails, too, the next start finds no footer and does all of this
+    again; a footer, even one that is only in the page cache, therefore proves that all frames are on the disk.
     """
     file, footer = found.last_file, found.last_footer
     if file is not None and footer is not None and footer.frames:
         if found.last_frame is not None:
-            offset = file.offset_of(found.last_frame.lsn)
-            size = found.last_frame.end_lsn - found.last_frame.lsn
-            storage.write(file.name, offset, storage.read(file.name, offset, size))
+            _rewrite(storage, file, found.last_frame)
         messages = found.segments[-1].total
         write_footer(storage, file.name, file.header, replace(footer, messages=messages))
     for name in found.leftovers:
         storage.delete(name)
+
+
+def _rewrite(storage: Storage, file: JournalFile, frame: Frame) -> None:
+    """Write the last frame once more, cut off everything behind it, and sync."""
+    offset = file.offset_of(frame.lsn)
+    data = storage.read(file.name, offset, frame.end_lsn - frame.lsn)
+    header = fmt.read_frame_header(data, frame.lsn, file.seed)
+    if header is None or not fmt.body_is_whole(header, memoryview(data)[fmt.FRAME_HEADER_SIZE :]):
+        # The system has dropped the page from its cache since the replay, and the disk never had it.
+        raise OSError(errno.EIO, "the last frame has changed since it was replayed; start again", file.name)
+    storage.write(file.name, offset, data)
+    storage.truncate(file.name, offset + len(data))
+    storage.sync(file.name)

@@ -77,6 +77,41 @@ def test_a_damaged_earlier_frame_is_refused(at: int) -> None:
     assert storage.read(FIRST, 0, 1 << 22) == before
 
 
+@pytest.mark.rule("DUR-1", "DUR-2", "DUR-4")
+@pytest.mark.parametrize("size", [100, 3000, 20_000])
+@pytest.mark.parametrize("failures", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(6))
+def test_failed_syncs_of_the_repair_leave_no_frame_in_the_cache_alone(size: int, failures: int, seed: int) -> None:
+    storage = MemoryStorage(random.Random(seed))
+    journal = start(storage, segment_bytes=1 << 20)
+    fill(journal, 2, size)
+    storage.faults.fail_sync_in = 1
+    with pytest.raises(JournalFailed):
+        fill(journal, 1, size)
+    for failure in range(failures):
+        storage.faults.fail_sync_in = 1 + failure % 2  # the sync of the frame, or that of the footer
+        with pytest.raises(JournalFailed):
+            reopen(storage)
+    storage.faults.fail_sync_in = None
+    journal, replayed = reopen(storage)
+    confirmed = [journal.append(1, b"%d" % i) for i in range(20)]
+    flush(journal)
+    storage.crash()
+    _, later = reopen(storage)
+    assert [payload for _, _, payload, _ in later[: len(replayed)]] == [payload for _, _, payload, _ in replayed]
+    assert [lsn for lsn, *_ in later[len(replayed) :]] == confirmed
+
+
+def test_a_frame_that_has_left_the_cache_since_the_replay_is_not_written_back() -> None:
+    storage = filled()
+    replay = Journal.open(storage, journal_id=IDENTITY).replay()
+    for _ in range(3):
+        next(replay)
+    storage.flip(FIRST, 8 * (offset_of_frame(2) + 100))
+    with pytest.raises(JournalFailed, match="start again"):
+        next(replay)
+
+
 def test_a_lost_sector_in_the_middle_is_refused() -> None:
     storage = filled(5)
     storage.write(FIRST, offset_of_frame(1), bytes(FRAME))
