@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -80,6 +81,8 @@ class Storage(Protocol):
         """Close all files and release the lock."""
 
 
+_NO_DIRECTORY_LOCKS: Final = frozenset({errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.EOPNOTSUPP})
+"""Errors of file systems that cannot lock directories."""
 _WRITE_THROUGH: Final = getattr(os, "RWF_DSYNC", 0)
 """The flag to write and sync in one system call, which also releases the GIL only once; 0 if unsupported."""
 
@@ -103,7 +106,9 @@ def _read_all(fd: int, offset: int, length: int) -> bytes:
 class FileStorage:
     """A directory of the operating system.
 
-    Unless it is read-only, it holds an exclusive lock: the file `lock`, which contains the process id.
+    Unless it is read-only, it holds two exclusive locks: that of the directory itself, which nobody can remove while it
+    is in use, and that of the file `lock`, which contains the process id. The second one serves where a file system
+    cannot lock directories (NFS), and keeps out older versions of this program.
     """
 
     def __init__(self, directory: str | Path, *, read_only: bool = False) -> None:
@@ -120,29 +125,44 @@ class FileStorage:
         self._spares: list[int] = []
         self._read_only = read_only
         self._through = bool(_WRITE_THROUGH)
-        self._lock = -1
+        self._lock = self._directory_lock = -1
         if read_only:
             if not self.directory.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, "not a journal directory", str(directory))
         else:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._take_lock()
+            self._take_locks()
             self._spares += [os.dup(self._lock) for _ in range(_SPARES)]
 
-    def _take_lock(self) -> None:
-        fd = os.open(self.directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+    def _take_locks(self) -> None:
+        self._directory_lock = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._flock(self._directory_lock)
+            self._lock = os.open(self.directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+            self._flock(self._lock)
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, b"%d\n" % os.getpid(), 0)
+        except BaseException:
+            self._release_locks()
+            raise
+
+    def _flock(self, fd: int) -> None:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            pid = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
-            os.close(fd)
+            pid = ""
+            with contextlib.suppress(OSError):
+                pid = (self.directory / LOCK_NAME).read_text("ascii", "replace").strip()
             raise DataDirLocked(str(self.directory), pid) from None
-        except BaseException:
-            os.close(fd)
-            raise
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, b"%d\n" % os.getpid(), 0)
-        self._lock = fd
+        except OSError as error:
+            if fd != self._directory_lock or error.errno not in _NO_DIRECTORY_LOCKS:
+                raise
+
+    def _release_locks(self) -> None:
+        for fd in (self._lock, self._directory_lock):
+            if fd >= 0:
+                os.close(fd)
+        self._lock = self._directory_lock = -1
 
     def names(self) -> list[str]:
         return sorted(entry.name for entry in os.scandir(self.directory) if entry.name != LOCK_NAME and entry.is_file())
@@ -242,9 +262,7 @@ class FileStorage:
             self._spares.clear()
             self._writers.clear()
             self._readers.clear()
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        self._release_locks()
 
     def _writer(self, name: str) -> int:
         fd = self._writers.get(name)

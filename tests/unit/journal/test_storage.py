@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import random
 import resource
@@ -190,6 +191,55 @@ def test_a_second_opener_is_told_who_has_the_directory(tmp_path: Path) -> None:
         FileStorage(tmp_path, read_only=True).close()
         holder.stdin.close()
     FileStorage(tmp_path).close()
+
+
+@pytest.mark.rule("DUR-4")
+@pytest.mark.parametrize("change", ["removed", "replaced", "renamed"])
+def test_a_lock_file_that_is_gone_lets_nobody_in(tmp_path: Path, change: str) -> None:
+    storage = FileStorage(tmp_path)
+    lock = tmp_path / "lock"
+    if change == "renamed":
+        lock.rename(tmp_path / "lock.old")
+    else:
+        lock.unlink()
+    if change == "replaced":
+        lock.write_text("")
+    with pytest.raises(DataDirLocked):
+        FileStorage(tmp_path)
+    assert FileStorage(tmp_path, read_only=True).names() is not None
+    storage.close()
+    FileStorage(tmp_path).close()
+
+
+@pytest.mark.parametrize("error", [errno.EBADF, errno.ENOLCK])
+def test_without_locks_of_directories_the_lock_file_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    flock = fcntl.flock
+
+    def files_only(fd: int, how: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(error, "no")
+        flock(fd, how)
+
+    monkeypatch.setattr(fcntl, "flock", files_only)
+    storage = FileStorage(tmp_path)
+    with pytest.raises(DataDirLocked, match=f"process {os.getpid()}"):
+        FileStorage(tmp_path)
+    storage.close()
+
+
+def test_a_lock_that_fails_for_another_reason_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0
+
+    def fails(fd: int, how: int) -> None:
+        raise OSError(errno.EIO, "no")
+
+    monkeypatch.setattr(fcntl, "flock", fails)
+    with pytest.raises(OSError, match="no"):
+        FileStorage(tmp_path)
+    if sys.platform == "linux":
+        assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_the_lock_is_given_up_on_close(tmp_path: Path) -> None:
