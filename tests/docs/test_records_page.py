@@ -38,6 +38,7 @@ from escrowmq.core.records.references import Range, Reference
 from escrowmq.core.records.reservations import Held, HeldRange, encode_held, encode_released
 from escrowmq.core.recovery.snapshot import snapshot
 from escrowmq.core.topology.directory import Declaration
+from escrowmq.wire.amqp091.keyed import KEYED, join
 from escrowmq.wire.amqp091.packed import PACKED, pack
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp091.publication import PROTOCOL
@@ -91,6 +92,7 @@ EXAMPLES = {
     "heuristic": b"".join(branch_records.encode_heuristic(5, [], commit=True)[0]),
     "decide": b"".join(branch_records.encode_decide("app", 9, [6], [(5, [])])[0]),
     "packed": pack(Properties(message_id="m1").encode(), b"a"),
+    "keyed": join(b"k.1", pack(Properties(message_id="m1").encode(), b"a")),
     "block": BLOCK,
     "publish": PUBLISH,
     "settle": SETTLE,
@@ -177,7 +179,7 @@ def test_examples_show_the_bytes(name: str) -> None:
 
 
 def test_protocol_flags_and_the_mark_of_transient_content() -> None:
-    assert f"{PROTOCOL} for AMQP 0-9-1, {PACKED} for AMQP 0-9-1 with packed content" in TEXT
+    assert f"{PROTOCOL} for AMQP 0-9-1, {PACKED} for AMQP 0-9-1 with packed content, {KEYED} with keyed content" in TEXT
     flags = (
         f"{envelope._DURABLE} persistent, {envelope._DIED} has a dead-letter history, "
         f"{envelope._EXTRA_KEYS} has further"

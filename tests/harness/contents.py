@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
+from escrowmq.wire.amqp091.keyed import KEYED, packed_part
 from escrowmq.wire.amqp091.packed import PACKED, unpack
 
 
 def parts(envelope: Envelope, content: bytes) -> tuple[bytes, bytes]:
     """The properties and the body of a message, whichever form they are kept in."""
+    if envelope.protocol == KEYED:
+        return unpack(packed_part(content))
     return unpack(content) if envelope.protocol == PACKED else (envelope.header, content)
 
 

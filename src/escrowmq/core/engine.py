@@ -407,19 +407,31 @@ class Engine:
         before: Envelope | None = None
         dead: Envelope | None = None
         apart = vhost.needs_headers(exchange)
-        for entry in entries:
-            if dead is None or apart or entry.run.envelope is not before:
+        for envelope, content in self._with_own_keys(entries):
+            if dead is None or apart or envelope is not before:
                 if dead is not None and run and targets:
                     decision.place(dead, run, targets)
-                if dead is None or entry.run.envelope is not before:
-                    before = entry.run.envelope
+                if dead is None or envelope is not before:
+                    before = envelope
                     dead = dead_envelope(before, queue, outcome, self.now)
-                routed = self.route(vhost, dead, entry.content)
+                routed = self.route(vhost, dead, content)
                 targets = tuple(target for target in routed if not circular(dead.deaths, target.name))
                 run = []
-            run.append(entry.content)
+            run.append(content)
         if dead is not None and run and targets:
             decision.place(dead, run, targets)
+
+    def _with_own_keys(self, entries: list[Entry]) -> Iterator[tuple[Envelope, bytes]]:
+        """Yield envelopes and contents of `entries`, with the routing key of each message in its envelope."""
+        envelope: Envelope | None = None
+        keyed: Format | None = None
+        for entry in entries:
+            if entry.run.envelope is not envelope:
+                envelope = entry.run.envelope
+                keyed = self.formats.get(envelope.protocol)
+                if keyed is not None and not keyed.keyed:
+                    keyed = None
+            yield (envelope, entry.content) if keyed is None else keyed.single_out(envelope, entry.content)
 
     @staticmethod
     def spent(queue: Queue, entries: list[Entry]) -> tuple[list[Entry], list[Entry]]:

@@ -6,7 +6,8 @@ import struct
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
+from itertools import accumulate, islice
+from typing import Any, Final
 
 from escrowmq.core.branches.branch import State
 from escrowmq.core.branches.xid import Xid
@@ -26,6 +27,11 @@ from escrowmq.core.records.reservations import decode_held, decode_released
 from escrowmq.core.records.settling import decode_settle
 
 Fields = dict[str, Any]
+
+KEYED: Final = 93
+"""The protocol number of envelopes whose contents have routing keys of their own (docs/internals/records.md)."""
+MOST_KEYS: Final = 5
+"""So many routing keys of a block are shown."""
 
 SECRET = ("password", "hash", "secret")
 """Words that mark a field as secret if its name contains them."""
@@ -238,9 +244,19 @@ def _block(data: bytes | memoryview, at: int) -> Fields:
         "routing_key": envelope.routing_key,
         "durable": envelope.durable,
     }
+    if envelope.protocol == KEYED:
+        del fields["routing_key"]
+        fields["routing_keys"] = _routing_keys(bytes(data[at + head + 4 * count :]), lengths)
     if envelope.deaths:
         fields["died"] = [f"{death.queue}: {death.reason} ({death.times})" for death in envelope.deaths]
     return fields
+
+
+def _routing_keys(contents: bytes, lengths: array[int]) -> list[str]:
+    """The first distinct routing keys of keyed contents, and an ellipsis if there are more."""
+    starts = accumulate(lengths[:-1], initial=0)
+    keys = dict.fromkeys(contents[at + 1 : at + 1 + contents[at]].decode("utf-8", "replace") for at in starts)
+    return [*islice(keys, MOST_KEYS), *(["…"] if len(keys) > MOST_KEYS else [])]
 
 
 def _pairs(ranges: list[Range]) -> list[list[int]]:

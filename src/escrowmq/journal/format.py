@@ -1,4 +1,4 @@
-"""The bytes of journal files, version 2. A test compares this module with docs/internals/journal.md.
+"""The bytes of journal files, version 3. A test compares this module with docs/internals/journal.md.
 
 A file consists of a file header, frames, and, once sealed, a footer. All integers are little-endian. Frames begin at
 multiples of eight bytes. A frame stores its records in columns: all payloads, then their offsets, then their kinds. The
@@ -17,8 +17,10 @@ from typing import Final
 
 from escrowmq.journal.errors import JournalDamaged, JournalVersionUnknown
 
-VERSION: Final = 2
-"""The version of new files. Version 2 added packed content and MARKED records; the layout of files is that of 1."""
+VERSION: Final = 3
+"""The version of new files. Version 2 added packed content and MARKED records, version 3 keyed content. The layout of
+files is that of version 1.
+"""
 OLDEST_VERSION: Final = 1
 """The oldest version of files that can be read."""
 FRAME_VERSION: Final = 1

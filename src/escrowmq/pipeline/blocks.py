@@ -20,8 +20,12 @@ BODY: Final = np.dtype([("size", "<u4"), ("digest", "<u4")])
 ENVELOPE_HEAD: Final = 11
 PACKED: Final = 92
 """The protocol number of envelopes with packed content: properties and body together (docs/internals/records.md)."""
+KEYED: Final = 93
+"""The protocol number of envelopes with keyed content: packed content after a routing key and its length."""
 _BODY_SIZE_AT: Final = 12
 """Where the size of the body is in packed content, as a big-endian u32."""
+_BEHIND_KEY: Final = 5
+"""Octets of keyed content before the packed content, without the routing key."""
 _COUNTED: Final = BLOCK.itemsize - 4
 """Bytes of the block's head that the length field includes: all but the field itself."""
 
@@ -44,11 +48,13 @@ class Block(NamedTuple):
         came: when the messages arrived at the broker, in milliseconds since the epoch.
         text: the envelope up to and including the routing key.
         bodies: size and digest of each message, of the type BODY.
+        keys: the routing keys of keyed messages, by their index in the block.
     """
 
     came: int
     text: bytes
     bodies: Rows
+    keys: dict[int, bytes]
 
 
 def envelopes(data: Bytes, at: Ints) -> tuple[Ints, list[bytes]]:
@@ -71,21 +77,49 @@ def bodies(data: Bytes, at: Ints, envelope: Ints, count: Ints) -> Rows:
         envelope: the length of each envelope, in bytes.
         count: the number of messages in each block.
     """
-    block, number = ragged(count)
+    block, begin, size = _places(data, at, envelope, count)
     found = np.empty(len(block), BODY)
-    found["size"] = take(data, (at + envelope)[block] + 4 * number, U32)
-    size = integers(found["size"])
-    before = np.cumsum(size) - size
-    before -= before[np.cumsum(count)[block] - count[block]]  # offsets count from the first body of the same block
-    begin = (at + envelope + 4 * count)[block] + before
+    found["size"] = size
     which, distinct = texts(data, at, envelope)  # envelopes repeat, so few checksums of envelopes are needed
     seeds = np.fromiter(map(crc32, distinct), np.int64, len(distinct))[which[block]]
     pieces = map(data.data.__getitem__, map(slice, begin.tolist(), (begin + size).tolist()))
     found["digest"] = np.fromiter(map(crc32, pieces, seeds.tolist()), np.int64, len(found))
-    packed = np.flatnonzero(data[at][block] == PACKED)
+    form = data[at][block]
+    packed = np.flatnonzero((form == PACKED) | (form == KEYED))
     if len(packed):
-        found["size"][packed] = take(data, begin[packed] + _BODY_SIZE_AT, np.dtype(">u4"))
+        begin = begin[packed]
+        begin += np.where(form[packed] == KEYED, _BEHIND_KEY + integers(data[begin]), 0)
+        found["size"][packed] = take(data, begin + _BODY_SIZE_AT, np.dtype(">u4"))
     return found
+
+
+def keys(data: Bytes, at: Ints, envelope: Ints, count: Ints) -> dict[int, bytes]:
+    """The routing keys of the keyed messages among the messages of some blocks, by the index of the message.
+
+    The arguments are those of `bodies`.
+    """
+    if not (data[at] == KEYED).any():
+        return {}
+    block, begin, _ = _places(data, at, envelope, count)
+    keyed = np.flatnonzero(data[at][block] == KEYED)
+    begin = begin[keyed]
+    ends = begin + 1 + integers(data[begin])
+    pieces = map(data.data.__getitem__, map(slice, (begin + 1).tolist(), ends.tolist()))
+    return dict(zip(keyed.tolist(), map(bytes, pieces), strict=True))
+
+
+def with_key(text: bytes, key: bytes) -> bytes:
+    """The text of an envelope without a routing key, with `key` as its routing key."""
+    return text[:-2] + len(key).to_bytes(2, "little") + key
+
+
+def _places(data: Bytes, at: Ints, envelope: Ints, count: Ints) -> tuple[Ints, Ints, Ints]:
+    """For each content of some blocks: the index of its block, its offset, and its size."""
+    block, number = ragged(count)
+    size = integers(take(data, (at + envelope)[block] + 4 * number, U32))
+    before = np.cumsum(size) - size
+    before -= before[np.cumsum(count)[block] - count[block]]  # offsets count from the first body of the same block
+    return block, (at + envelope + 4 * count)[block] + before, size
 
 
 def look_up(lookup: Lookup, lsn: int) -> Block:
@@ -103,12 +137,13 @@ def look_up(lookup: Lookup, lsn: int) -> Block:
     if _COUNTED + fixed + int(np.frombuffer(rest, U32, count, size).sum(dtype=np.int64)) != length:
         raise NowhereError
     begin = np.zeros(1, np.int64)
+    whole = np.frombuffer(_part(lookup, lsn + BLOCK.itemsize, length - _COUNTED), np.uint8)
+    where = (whole, begin, np.array([size]), np.array([count]))
     try:
         _, (text,) = envelopes(np.frombuffer(rest[:size], np.uint8), begin)
+        return Block(came, text, bodies(*where), keys(*where))
     except IndexError as error:
         raise NowhereError from error
-    whole = np.frombuffer(_part(lookup, lsn + BLOCK.itemsize, length - _COUNTED), np.uint8)
-    return Block(came, text, bodies(whole, begin, np.array([size]), np.array([count])))
 
 
 def _part(lookup: Lookup, lsn: int, length: int) -> bytes:

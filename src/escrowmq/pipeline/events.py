@@ -12,7 +12,20 @@ import numpy as np
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.references import TRANSIENT
 from escrowmq.core.records.reservations import decode_held
-from escrowmq.pipeline.blocks import BLOCK, BODY, Block, GoneError, Lookup, NowhereError, bodies, envelopes, look_up
+from escrowmq.pipeline.blocks import (
+    BLOCK,
+    BODY,
+    KEYED,
+    Block,
+    GoneError,
+    Lookup,
+    NowhereError,
+    bodies,
+    envelopes,
+    keys,
+    look_up,
+    with_key,
+)
 from escrowmq.pipeline.columns import U32, U64, Bytes, Ints, Rows, integers, ragged, slices, take, texts
 from escrowmq.pipeline.frames import Records
 from escrowmq.pipeline.operations import OPERATION_HEAD, Operations
@@ -95,6 +108,8 @@ class Builder:
     texts: list[bytes] = field(default_factory=list)
     bodies: list[Rows] = field(default_factory=list)
     counted: int = 0
+    keys: dict[int, bytes] = field(default_factory=dict)
+    """The routing keys of keyed messages, by the index of the body."""
     blocks: dict[int, tuple[Block, int]] = field(default_factory=dict)
     """Blocks already looked up, by LSN, each with the index of its first body. Several queues can share a block."""
 
@@ -114,9 +129,10 @@ class Builder:
         self.rows.append(rows)
         return rows
 
-    def have(self, bodies: Rows) -> int:
-        """Append bodies, and return the index of the first."""
+    def have(self, bodies: Rows, keys: dict[int, bytes]) -> int:
+        """Append bodies, and the routing keys of those that are keyed. Return the index of the first."""
         self.bodies.append(bodies)
+        self.keys.update((self.counted + i, key) for i, key in keys.items())
         self.counted += len(bodies)
         return self.counted - len(bodies)
 
@@ -129,7 +145,7 @@ class Builder:
         """
         if lsn not in self.blocks:
             block = look_up(lookup, lsn)
-            self.blocks[lsn] = (block, self.have(block.bodies))
+            self.blocks[lsn] = (block, self.have(block.bodies, block.keys))
         return self.blocks[lsn]
 
 
@@ -154,6 +170,8 @@ def events(records: Records, operations: Operations, lookup: Lookup, snapshot_ls
     if snapshot_lsn is not None:
         _held(builder, snapshot_lsn)
     rows = np.concatenate(builder.rows) if builder.rows else np.empty(0, EVENT)
+    if builder.keys:
+        rows = _by_key(builder, rows)
     rows = rows[np.lexsort((rows["order"], rows["lsn"]))]
     found = np.concatenate(builder.bodies) if builder.bodies else np.empty(0, BODY)
     return Events(rows, builder.texts, found)
@@ -169,7 +187,8 @@ def _published(builder: Builder) -> None:
     count = blocks["count"].astype(np.int64)
     envelope_at = block_at + BLOCK.itemsize
     text, values = envelopes(data, envelope_at)
-    found = bodies(data, envelope_at, integers(blocks["envelope"]), count)
+    where = (data, envelope_at, integers(blocks["envelope"]), count)
+    found = bodies(*where)
     bodies_at = np.cumsum(count) - count
     run, nth = ragged(number)
     targets = take(data, at[run] + 4 + TARGET.itemsize * nth, TARGET)
@@ -180,7 +199,7 @@ def _published(builder: Builder) -> None:
     rows["block"] = (builder.records.lsn[record] + block_at - builder.records.at[record])[run]
     rows["text"] = text[run] + len(builder.texts)
     builder.texts += values
-    rows["bodies"] = bodies_at[run] + builder.have(found)
+    rows["bodies"] = bodies_at[run] + builder.have(found, keys(*where))
 
 
 def _placed(builder: Builder, lookup: Lookup) -> None:
@@ -214,6 +233,28 @@ def _look_up(builder: Builder, rows: Rows, lsn: int, lookup: Lookup) -> None:
     rows["came"], rows["text"] = block.came, len(builder.texts)
     rows["bodies"] = bodies_at + rows["index"]
     builder.texts.append(block.text)
+
+
+def _by_key(builder: Builder, rows: Rows) -> Rows:
+    """Split the publication of keyed messages into an event for each message, with its routing key in the text."""
+    keyed = np.array([text[:1] == bytes((KEYED,)) for text in builder.texts], bool)
+    split = np.isin(rows["what"], (Happened.PUBLISHED, Happened.COPIED)) & (rows["bodies"] >= 0) & (rows["text"] >= 0)
+    split[split] = keyed[rows["text"][split]]
+    owner, nth = ragged(rows["count"][split])
+    own = rows[split][owner]
+    own["first"] += nth
+    own["index"] += nth
+    own["bodies"] += nth
+    own["count"] = 1
+    numbers: dict[tuple[int, bytes], int] = {}
+    for i, (text, body) in enumerate(zip(own["text"].tolist(), own["bodies"].tolist(), strict=True)):
+        key = builder.keys[body]
+        number = numbers.get((text, key))
+        if number is None:
+            number = numbers[text, key] = len(builder.texts)
+            builder.texts.append(with_key(builder.texts[text], key))
+        own["text"][i] = number
+    return np.concatenate((rows[~split], own))
 
 
 def _settled(builder: Builder) -> None:

@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from escrowmq.wire.amqp091.formats import PackedFormat, PlainFormat
+from escrowmq.wire.amqp091.formats import KeyedFormat, PackedFormat, PlainFormat
+from escrowmq.wire.amqp091.keyed import KEYED
 from escrowmq.wire.amqp091.packed import PACKED
 from escrowmq.wire.amqp091.publication import PROTOCOL
 
 if TYPE_CHECKING:
     from escrowmq.core.messages.formats import Format
 
-FORMATS: Final[Mapping[int, Format]] = MappingProxyType({PROTOCOL: PlainFormat(), PACKED: PackedFormat()})
+FORMATS: Final[Mapping[int, Format]] = MappingProxyType(
+    {PROTOCOL: PlainFormat(), PACKED: PackedFormat(), KEYED: KeyedFormat()}
+)
 """By `Envelope.protocol`. The broker needs all of them from its start, because messages may expire into headers
 exchanges before any client connects.
 """

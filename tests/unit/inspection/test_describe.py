@@ -24,7 +24,9 @@ from escrowmq.core.records.queue_state import encode_delivered, encode_returned
 from escrowmq.core.records.references import Range
 from escrowmq.core.records.reservations import encode_released
 from escrowmq.core.records.settling import encode_settle
-from escrowmq.inspection.describe import RecordError, describe, kind_of, line, tally
+from escrowmq.inspection.describe import KEYED, MOST_KEYS, RecordError, describe, kind_of, line, tally
+from escrowmq.wire.amqp091 import keyed
+from escrowmq.wire.amqp091.packed import pack
 from tests.unit.core.xa_site import X, XaSite, Y
 from tests.unit.inspection.journals import publish
 
@@ -44,6 +46,15 @@ def test_a_publish() -> None:
         line(fields)
         == "queues=[[9, 40]] count=2 bytes=4 time_ms=1700000000000 exchange=ex routing_key=key durable=true"
     )
+
+
+@pytest.mark.parametrize(("count", "more"), [(MOST_KEYS, []), (MOST_KEYS + 1, ["…"])])
+def test_messages_with_routing_keys_of_their_own(count: int, more: list[str]) -> None:
+    contents = [keyed.join(b"k.%d" % (n % count), pack(b"\0\0", b"body")) for n in range(2 * count)]
+    fields = describe(Kind.PAGE, b"".join(encode_block(0, Envelope("x", "", protocol=keyed.KEYED), contents)))
+    assert keyed.KEYED == KEYED
+    assert "routing_key" not in fields
+    assert fields["routing_keys"] == [f"k.{n}" for n in range(MOST_KEYS)] + more
 
 
 def test_a_message_that_died_says_where() -> None:

@@ -93,8 +93,8 @@ def test_any_flipped_bit_in_the_file_header_is_refused(bit: int) -> None:
 
 def test_a_newer_version_is_refused_by_name() -> None:
     data = bytearray(HEADER.pack())
-    data[8] = 3
-    with pytest.raises(JournalVersionUnknown, match="f has journal format version 3"):
+    data[8] = 4
+    with pytest.raises(JournalVersionUnknown, match="f has journal format version 4"):
         fmt.read_file_header("f", bytes(data))
 
 

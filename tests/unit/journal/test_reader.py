@@ -116,7 +116,7 @@ def test_broken_headers_and_foreign_versions_are_findings() -> None:
     storage.flip(second, 8 * 8 + 2)
     findings = list(JournalReader(storage).findings())
     assert shape(findings) == ["DDfFr"]
-    assert [f.why for f in findings if isinstance(f, DamageFound)][1].endswith("this program reads versions up to 2")
+    assert [f.why for f in findings if isinstance(f, DamageFound)][1].endswith("this program reads versions up to 3")
     with pytest.raises(JournalDamaged, match="wrong magic"):
         payloads(JournalReader(storage))
 

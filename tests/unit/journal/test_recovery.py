@@ -233,8 +233,8 @@ def test_a_damaged_file_header_is_refused() -> None:
 
 def test_a_newer_version_is_refused() -> None:
     storage = filled(1)
-    storage.flip(FIRST, 8 * 8)
-    with pytest.raises(JournalVersionUnknown, match="version 3"):
+    storage.flip(FIRST, 8 * 8 + 2)
+    with pytest.raises(JournalVersionUnknown, match="version 7"):
         reopen(storage)
 
 

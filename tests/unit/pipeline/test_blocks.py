@@ -12,7 +12,19 @@ from hypothesis import strategies as st
 
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.records.blocks import encode_block
-from escrowmq.pipeline.blocks import BLOCK, Block, GoneError, Lookup, NowhereError, bodies, look_up
+from escrowmq.pipeline.blocks import (
+    BLOCK,
+    KEYED,
+    PACKED,
+    Block,
+    GoneError,
+    Lookup,
+    NowhereError,
+    bodies,
+    look_up,
+    with_key,
+)
+from escrowmq.wire.amqp091 import keyed, packed
 
 ENVELOPES = st.builds(
     Envelope,
@@ -49,6 +61,18 @@ def test_sizes_and_digests_are_those_of_the_messages(blocks: list[tuple[Envelope
         assert block.came == 77
         assert envelope.encode().startswith(block.text)
         assert block.bodies.tolist() == [(len(body), crc32(envelope.encode() + body)) for body in some]
+
+
+def test_the_numbers_of_forms_are_those_of_the_protocol() -> None:
+    assert (PACKED, KEYED) == (packed.PACKED, keyed.KEYED)
+
+
+def test_keyed_messages_have_the_size_of_their_bodies_and_their_routing_keys() -> None:
+    contents = [keyed.join(key, packed.pack(b"\0\0", body)) for key, body in ((b"a.1", b"x"), (b"", b"long"))]
+    block = look_up(at(b"".join(encode_block(77, Envelope("x", "", protocol=KEYED), contents))), 0)
+    assert block.bodies["size"].tolist() == [1, 4]
+    assert block.keys == {0: b"a.1", 1: b""}
+    assert with_key(block.text, b"a.1") == Envelope("x", "a.1", protocol=KEYED).encode()[: len(block.text) + 3]
 
 
 @given(st.binary(max_size=80), st.integers(0, 9))

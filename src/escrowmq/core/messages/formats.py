@@ -14,8 +14,19 @@ if TYPE_CHECKING:
 
 
 class Format(Protocol):
-    """Reads the content of stored messages of one form."""
+    """Reads the content of stored messages of one form.
+
+    With `keyed`, each content has a routing key of its own, and that of the envelope is empty.
+    """
+
+    keyed: bool
 
     def headers(self, envelope: Envelope, content: bytes) -> Mapping[str, Any]:
         """Return the headers by which a headers exchange routes the message."""
+        ...
+
+    def single_out(self, envelope: Envelope, content: bytes) -> tuple[Envelope, bytes]:
+        """Return the message with an envelope that has its routing key, and with its content in a form that is not
+        `keyed`.
+        """
         ...

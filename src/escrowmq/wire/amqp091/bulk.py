@@ -16,6 +16,7 @@ from typing import Final, Literal, NamedTuple
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.reservations.reading import Batch, Shared
 from escrowmq.wire.amqp091.delivery import parts_of, view_of
+from escrowmq.wire.amqp091.keyed import KEYED, single_out
 from escrowmq.wire.amqp091.packed import PACKED
 
 MAGIC: Final = b"EMQB"
@@ -24,6 +25,8 @@ HEAD: Final = struct.Struct("<4sHHQIIII")  # magic, version, flags, first number
 ALIGNMENT: Final = 8
 REDELIVERED: Final = 1
 _MICROSECONDS: Final = 1000
+_WITH_PROPERTIES: Final = frozenset((PACKED, KEYED))
+"""The forms of content that have properties."""
 
 
 class BulkError(ValueError):
@@ -115,10 +118,10 @@ def encode(batch: Batch) -> bytes:
 
 
 def _unpacked(batch: Batch) -> tuple[Batch, Sequence[bytes | None]]:
-    """The batch with plain bodies, in runs with equal properties; and those properties for each run, or None if the
-    envelope's apply.
+    """The batch with plain bodies, in runs with equal properties and routing keys; and those properties for each run,
+    or None if the envelope's apply.
     """
-    if not any(run.envelope.protocol == PACKED for run in batch.runs):
+    if not any(run.envelope.protocol in _WITH_PROPERTIES for run in batch.runs):
         return batch, [None] * len(batch.runs)
     content = memoryview(b"".join(batch.contents))
     ends = list(accumulate(batch.lengths, initial=0))
@@ -126,22 +129,30 @@ def _unpacked(batch: Batch) -> tuple[Batch, Sequence[bytes | None]]:
     lengths = array("I")
     runs: list[Shared] = []
     lists: list[bytes | None] = []
+    singles: dict[tuple[Envelope, bytes], Envelope] = {}
     begin = 0
     for run in batch.runs:
-        if run.envelope.protocol != PACKED:
+        if run.envelope.protocol not in _WITH_PROPERTIES:
             bodies.append(bytes(content[ends[begin] : ends[run.end]]))
             lengths.extend(batch.lengths[begin : run.end])
             runs.append(run)
             lists.append(None)
         else:
             for i in range(begin, run.end):
-                props, body = parts_of(run.envelope, bytes(content[ends[i] : ends[i + 1]]))
+                envelope, own = run.envelope, bytes(content[ends[i] : ends[i + 1]])
+                props, body = parts_of(envelope, own)
                 bodies.append(body)
                 lengths.append(len(body))
-                if i > begin and lists[-1] == props:
-                    runs[-1] = run._replace(end=i + 1)
+                if envelope.protocol == KEYED:
+                    single = singles.get((envelope, own[: 1 + own[0]]))
+                    if single is None:
+                        single, _ = single_out(envelope, own)
+                        singles[envelope, own[: 1 + own[0]]] = single
+                    envelope = single
+                if i > begin and lists[-1] == props and runs[-1].envelope is envelope:
+                    runs[-1] = runs[-1]._replace(end=i + 1)
                 else:
-                    runs.append(run._replace(end=i + 1))
+                    runs.append(run._replace(end=i + 1, envelope=envelope))
                     lists.append(props)
         begin = run.end
     # Not with `_replace`, which takes the number of messages for that of fields.

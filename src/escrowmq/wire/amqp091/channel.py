@@ -23,6 +23,7 @@ from escrowmq.wire.amqp091.delivery import Deliveries, parts_of
 from escrowmq.wire.amqp091.errors import REPLIES, reply_text
 from escrowmq.wire.amqp091.frames import method_frame
 from escrowmq.wire.amqp091.getting import Getting
+from escrowmq.wire.amqp091.keyed import routing_key_of
 from escrowmq.wire.amqp091.properties import REPLY_TO
 from escrowmq.wire.amqp091.publication import Address, Form, with_reply_to
 from escrowmq.wire.amqp091.spec import BasicCancel, BasicReturn, ChannelClose, TxCommit, TxCommitOk
@@ -79,7 +80,8 @@ class Channel:
         self.form: Form | None = None
         self.prefix = b""
         self.middle = b""
-        self.address: Address | None = None  # of the last publish whose content was packed
+        self.address: Address | None = None  # of the last publish whose content was packed or keyed
+        self.lone = False  # whether the last publish differed from those before it in method or properties
         self.body_start = _BODY_START.pack(codes.FRAME_END, codes.FRAME_BODY, number)
         self._watch = Watch(self.broker.engine.deadlines, connection.limits.transaction.age, self._timed_out)
         self._published = 0  # sequence number of the last publish, in confirm mode
@@ -153,12 +155,7 @@ class Channel:
             form.queues, form.version, form.allowed = address.queues, address.version, address.allowed
             return
         envelope, user = form.envelope, self.connection.user
-        if form.allowed != access.version:
-            access.check(user, vhost.name, "exchange", envelope.exchange, "write")
-        exchange = vhost.exchange_for_publish(envelope.exchange)
-        if exchange.kind == "topic":
-            for key in (envelope.routing_key, *envelope.extra_keys):
-                access.check_topic(user, vhost.name, envelope.exchange, key, "write")
+        self._permit(envelope.exchange, (envelope.routing_key, *envelope.extra_keys), form.allowed)
         claimed = form.found.user_id
         if claimed is not None and claimed != user:
             raise BrokerError(
@@ -175,7 +172,29 @@ class Channel:
         form.version = vhost.version if reply is None else -1  # a reply address may be gone at the next publish
         form.allowed = access.version
         if form.plain and reply is None and not vhost.needs_headers(envelope.exchange):
-            address.queues, address.version, address.allowed = form.queues, form.version, form.allowed
+            address.lead_to(form.queues, form.version, form.allowed)
+
+    def _permit(self, exchange: str, keys: tuple[str, ...], allowed: int) -> None:
+        """Check the permission to publish under these routing keys. The permission for the exchange was checked in
+        version `allowed` of the access rules.
+        """
+        vhost, access, user = self.vhost, self.broker.access, self.connection.user
+        if allowed != access.version:
+            access.check(user, vhost.name, "exchange", exchange, "write")
+        if vhost.exchange_for_publish(exchange).kind == "topic":
+            for key in keys:
+                access.check_topic(user, vhost.name, exchange, key, "write")
+
+    def find_queues(self, address: Address) -> bool:
+        """Check the permission to publish to `address` and find its queues. Returns False, without having done so, if
+        the queues may differ from message to message. Raises NOT_FOUND or ACCESS_REFUSED.
+        """
+        vhost, exchange, key = self.vhost, address.exchange, address.routing_key
+        self._permit(exchange, (key,), address.allowed)
+        if vhost.needs_headers(exchange):
+            return False
+        address.lead_to(vhost.route(exchange, key), vhost.version, self.broker.access.version)
+        return True
 
     def _with_reply_address(self, envelope: Envelope) -> Envelope:
         if self.reply_address is None:
@@ -193,9 +212,9 @@ class Channel:
 
     def send_returns(self, envelope: Envelope, contents: list[bytes], after: int = 0) -> None:
         """Return unroutable messages to their publisher."""
-        method = BasicReturn(codes.NO_ROUTE, "NO_ROUTE", envelope.exchange, envelope.routing_key)
-        head = method_frame(self.number, method)
         for content in contents:
+            key = routing_key_of(envelope, content)
+            head = method_frame(self.number, BasicReturn(codes.NO_ROUTE, "NO_ROUTE", envelope.exchange, key))
             props, body = parts_of(envelope, content)
             self.connection.put_content(self.number, head, props, body, after)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
-from escrowmq.wire.amqp091 import codes
+from escrowmq.wire.amqp091 import codes, keyed
 from escrowmq.wire.amqp091.death import delivered_properties, history_of, with_history
 from escrowmq.wire.amqp091.frames import (
     BASIC_CLASS,
@@ -18,6 +18,7 @@ from escrowmq.wire.amqp091.frames import (
     FRAME_OVERHEAD,
     content_pieces,
 )
+from escrowmq.wire.amqp091.keyed import KEYED
 from escrowmq.wire.amqp091.packed import CHANNEL, PACKED, readdressed, unpack
 from escrowmq.wire.outbox import LARGE, Piece
 
@@ -37,15 +38,17 @@ class View:
 
     `around` has two byte strings for each (channel, redelivered). For plain content, they are the bytes between the
     delivery tag and the body's size, and those between the body's size and the size of the body frame. For packed
-    content, they are the bytes before the content, and the channel number if another one has to be put into it.
+    and keyed content, they are the bytes before the content, and the channel number if another one has to be put into
+    it. `address` has exchange and routing key, or the exchange alone if the contents are keyed.
     """
 
-    __slots__ = ("address", "around", "history", "packed", "properties")
+    __slots__ = ("address", "around", "history", "keyed", "packed", "properties")
 
     def __init__(self, envelope: Envelope) -> None:
         exchange, key = envelope.exchange.encode(), envelope.routing_key.encode()
-        self.address = bytes((len(exchange),)) + exchange + bytes((len(key),)) + key
-        self.packed = envelope.protocol == PACKED
+        self.keyed = envelope.protocol == KEYED
+        self.address = bytes((len(exchange),)) + exchange + (b"" if self.keyed else bytes((len(key),)) + key)
+        self.packed = self.keyed or envelope.protocol == PACKED
         self.properties = b"" if self.packed else delivered_properties(envelope)
         self.history = history_of(envelope) if self.packed and envelope.deaths else b""
         self.around: dict[tuple[int, bool], tuple[bytes, bytes]] = {}
@@ -55,7 +58,9 @@ class View:
         key = (channel, redelivered)
         pieces = self.around.get(key)
         if pieces is None and self.packed:
-            start = (b"\x01" if redelivered else b"\x00") + self.address + _START.pack(0xCE, 2, channel)
+            start = (b"\x01" if redelivered else b"\x00") + self.address
+            if not self.keyed:
+                start += _START.pack(0xCE, 2, channel)
             pieces = self.around[key] = (start, b"" if channel == CHANNEL else channel.to_bytes(2, "big"))
         elif pieces is None:
             size = CONTENT_HEADER_SIZE + len(self.properties)
@@ -79,6 +84,8 @@ def view_of(envelope: Envelope) -> View:
 
 def parts_of(envelope: Envelope, content: bytes) -> tuple[bytes, bytes]:
     """Properties, as consumers receive them, and body of a message."""
+    if envelope.protocol == KEYED:
+        return unpack(keyed.packed_part(content))
     if envelope.protocol != PACKED:
         return view_of(envelope).properties, content
     properties, body = unpack(content)
@@ -87,32 +94,38 @@ def parts_of(envelope: Envelope, content: bytes) -> tuple[bytes, bytes]:
     return properties, body
 
 
+class _HeadsBySize(dict[int, bytes]):
+    """Frame header and payload up to the tag, by the length of an address (exchange and routing key)."""
+
+    __slots__ = ("_channel", "_prefix")
+
+    def __init__(self, channel: int, tag: str) -> None:
+        name = tag.encode()
+        self._channel = channel
+        self._prefix = _IDS.pack(BASIC_CLASS, _DELIVER) + bytes((len(name),)) + name
+
+    def __missing__(self, address: int) -> bytes:
+        size = len(self._prefix) + 9 + address
+        head = self[address] = FRAME_HEADER.pack(codes.FRAME_METHOD, self._channel, size) + self._prefix
+        return head
+
+
 class Deliveries:
     """Builds the deliveries to one consumer. `tag` is its consumer tag, `frame_max` that of the connection.
 
     With `properties`, each entry has its own properties, for example a stream's offset or a delivery count.
     """
 
-    __slots__ = ("_channel", "_frame_max", "_heads", "_inline", "_prefix", "_properties", "_room")
+    __slots__ = ("_channel", "_frame_max", "_heads", "_inline", "_properties", "_room")
 
     def __init__(self, channel: int, tag: str, frame_max: int, properties: Properties | None = None) -> None:
         self._channel = channel
-        name = tag.encode()
-        self._prefix = _IDS.pack(BASIC_CLASS, _DELIVER) + bytes((len(name),)) + name
         self._frame_max = frame_max
         # The longest body that fits into one frame, and the longest body that is copied between its frames; 0 for none.
         self._room = (frame_max - FRAME_OVERHEAD if frame_max else 1 << 62) if properties is None else 0
         self._inline = min(self._room, LARGE - 1)
         self._properties = properties
-        self._heads: dict[int, bytes] = {}
-
-    def _head(self, address: int) -> bytes:
-        """Frame header and payload up to the tag, for an address (exchange and routing key) of that length."""
-        head = self._heads.get(address)
-        if head is None:
-            size = len(self._prefix) + 9 + address
-            head = self._heads[address] = FRAME_HEADER.pack(codes.FRAME_METHOD, self._channel, size) + self._prefix
-        return head
+        self._heads = _HeadsBySize(channel, tag)
 
     def build(self, first_tag: int, entries: list[Entry]) -> list[Piece]:
         """The frames of `entries`, with tags counted from `first_tag`: one piece, or several if there are large
@@ -122,11 +135,12 @@ class Deliveries:
         # `parts.append` written out is faster: the interpreter has a special instruction for it.
         parts: list[Piece] = []
         pack, pack_size, end = _TAG.pack, _BODY_SIZE.pack, FRAME_END
-        channel, inline, room = self._channel, self._inline, self._room
+        channel, inline, room, heads = self._channel, self._inline, self._room, self._heads
+        readdress = readdressed
         tag = first_tag
         envelope: Envelope | None = None
         size = -1
-        redelivered = 0
+        redelivered = length = 0  # `length` is that of the address up to a routing key in the content
         head = before = behind = tail = b""
         packed = alone = False
         for entry in entries:
@@ -134,16 +148,18 @@ class Deliveries:
             if entry.run.envelope is not envelope or entry.deliveries != redelivered:
                 envelope, redelivered = entry.run.envelope, entry.deliveries
                 view = envelope.view or view_of(envelope)
-                head = self._head(len(view.address))
+                length = len(view.address) + 1 if view.keyed else 0
+                head = heads[len(view.address)]
+                readdress = keyed.readdressed if view.keyed else readdressed
                 before, behind = view.pieces(channel, redelivered > 0)
                 alone = view.packed  # for packed content that cannot be sent as it is
                 packed = alone and not envelope.deaths
                 size = -1
             if packed and len(body) <= inline:
-                parts.append(head)
+                parts.append(heads[length + body[0]] if length else head)
                 parts.append(pack(tag))
                 parts.append(before)
-                parts.append(readdressed(body, behind) if behind else body)
+                parts.append(readdress(body, behind) if behind else body)
                 tag += 1
                 continue
             if len(body) != size:
@@ -184,5 +200,6 @@ class Deliveries:
         if self._properties is not None:
             properties = self._properties(entry, properties)
         redelivered = b"\x01" if entry.deliveries else b"\x00"
-        method = self._head(len(view.address)) + _TAG.pack(tag) + redelivered + view.address + FRAME_END
+        address = view.address + entry.content[: 1 + entry.content[0]] if view.keyed else view.address
+        method = self._heads[len(address)] + _TAG.pack(tag) + redelivered + address + FRAME_END
         return content_pieces(method, self._channel, properties, body, self._frame_max)

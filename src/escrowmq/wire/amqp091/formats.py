@@ -1,9 +1,10 @@
-"""The two forms of AMQP 0-9-1 content, for the core: properties in the envelope, and packed content."""
+"""The forms of AMQP 0-9-1 content, for the core: properties in the envelope, packed content, and keyed content."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from escrowmq.wire.amqp091 import keyed
 from escrowmq.wire.amqp091.death import dead_properties, delivered_properties
 from escrowmq.wire.amqp091.packed import properties
 from escrowmq.wire.amqp091.properties import scan
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 class PlainFormat:
     """The property list is in the envelope, and the content is the body."""
 
+    keyed = False
+
+    def single_out(self, envelope: Envelope, content: bytes) -> tuple[Envelope, bytes]:
+        """Return the message as it is."""
+        return envelope, content
+
     def headers(self, envelope: Envelope, content: bytes) -> Mapping[str, Any]:
         """Return the headers of the properties that a consumer would get. `content` is not read."""
         return scan(delivered_properties(envelope)).headers or {}
@@ -25,7 +32,27 @@ class PlainFormat:
 class PackedFormat:
     """The content is the header frame and the body frame (`wire.amqp091.packed`)."""
 
+    keyed = False
+
+    def single_out(self, envelope: Envelope, content: bytes) -> tuple[Envelope, bytes]:
+        """Return the message as it is."""
+        return envelope, content
+
     def headers(self, envelope: Envelope, content: bytes) -> Mapping[str, Any]:
         """Return the headers of the properties that a consumer would get."""
         props = properties(content)
         return scan(dead_properties(envelope, props) if envelope.deaths else props).headers or {}
+
+
+class KeyedFormat:
+    """The content is packed content with the routing key before it (`wire.amqp091.keyed`)."""
+
+    keyed = True
+
+    def headers(self, envelope: Envelope, content: bytes) -> Mapping[str, Any]:
+        """Return the headers of the properties that a consumer would get. Dead letters are never keyed."""
+        return scan(properties(keyed.packed_part(content))).headers or {}
+
+    def single_out(self, envelope: Envelope, content: bytes) -> tuple[Envelope, bytes]:
+        """Return the message with packed content."""
+        return keyed.single_out(envelope, content)

@@ -10,6 +10,7 @@ from escrowmq.wire.amqp091.death import with_delivery_count
 from escrowmq.wire.amqp091.delivery import parts_of, view_of
 from escrowmq.wire.amqp091.errors import SyntaxFault
 from escrowmq.wire.amqp091.frames import FRAME_END, FRAME_HEADER, FRAME_OVERHEAD, decode_method, method_frame
+from escrowmq.wire.amqp091.keyed import KEYED, routing_key_of
 from escrowmq.wire.amqp091.packed import PACKED
 from escrowmq.wire.amqp091.queue_methods import queue_named
 from escrowmq.wire.outbox import LARGE
@@ -107,7 +108,7 @@ class Getting:
             left -= 1
             body = entry.content
             size = len(body)
-            if quorum or not 0 < size <= self._inline or entry.run.envelope.protocol == PACKED:
+            if quorum or not 0 < size <= self._inline or entry.run.envelope.protocol in (PACKED, KEYED):
                 if parts:
                     connection.put(number, b"".join(parts))
                     parts = []
@@ -155,6 +156,7 @@ class Getting:
         properties, body = parts_of(envelope, entry.content)
         if quorum:
             properties = with_delivery_count(entry, properties)
-        answer = spec.BasicGetOk(tag, entry.deliveries > 0, envelope.exchange, envelope.routing_key, left)
+        key = routing_key_of(envelope, entry.content)
+        answer = spec.BasicGetOk(tag, entry.deliveries > 0, envelope.exchange, key, left)
         number = self._channel.number
         self._channel.connection.put_content(number, method_frame(number, answer), properties, body)

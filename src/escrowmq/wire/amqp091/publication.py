@@ -10,6 +10,7 @@ from escrowmq.core.messages.envelope import Envelope, encode_names
 from escrowmq.core.queues.queue import Queue
 from escrowmq.wire.amqp091 import codes
 from escrowmq.wire.amqp091.errors import SyntaxFault
+from escrowmq.wire.amqp091.keyed import KEYED
 from escrowmq.wire.amqp091.packed import PACKED
 from escrowmq.wire.amqp091.properties import PERSISTENT, Properties, Scan, scan, without_headers
 from escrowmq.wire.amqp091.shape import Values
@@ -23,12 +24,30 @@ _ADDRESS_BYTES: Final = 12 * 1024 * 1024
 """The memory that a connection's distinct publish methods (exchange and routing key) may take in its cache."""
 _ADDRESS_COST: Final = 900  # of one method and a form, in addition to its names, which are kept six times
 _PACKED_FORMS: Final = 12_288
+_KEYED_FORMS: Final = 64
 _CACHE_BYTES: Final = 256 * 1024
 """The bytes of properties that a connection caches. Headers may be long and all different, and connections many."""
 _LONGEST_KEY: Final = 255
+_EXCHANGE_AT: Final = 13  # in a method frame: its head, class and method, and a short
 _START: Final = struct.Struct(">BHI")
 _HEADER: Final = struct.Struct(">BBH")
 _LONGEST_TTL: Final = 315_360_000_000  # ten years, as for all other times to live
+
+
+class AddressGroup:
+    """The addresses of one channel that differ in their routing keys only, with the forms of keyed publishes to them.
+
+    `key_at` is the position of the routing key's length in a method frame.
+    """
+
+    __slots__ = ("channel", "exchange", "forms", "key_at", "mandatory")
+
+    def __init__(self, channel: int, exchange: str, *, mandatory: bool) -> None:
+        self.channel = channel
+        self.exchange = exchange
+        self.mandatory = mandatory
+        self.key_at = _EXCHANGE_AT + 1 + len(exchange.encode())
+        self.forms: dict[Values, Form] = {}
 
 
 class Address:
@@ -36,13 +55,16 @@ class Address:
 
     `start` is the method's frame, followed by the type and the channel of the header frame. `queues` are the queues of
     a message that has no further routing keys and no headers that routing reads. They are valid while `version` equals
-    the version of the topology and `allowed` that of the access rules.
+    the version of the topology and `allowed` that of the access rules. `keyed` tells whether, as long as they are
+    valid, messages to this address may be kept as keyed content.
     """
 
     __slots__ = (
         "allowed",
         "channel",
         "exchange",
+        "group",
+        "keyed",
         "mandatory",
         "method",
         "names",
@@ -52,7 +74,7 @@ class Address:
         "version",
     )
 
-    def __init__(self, channel: int, method: bytes) -> None:
+    def __init__(self, channel: int, method: bytes, groups: dict[tuple[int, str, bool], AddressGroup]) -> None:
         publish = BasicPublish.decode(method)
         if publish.immediate:
             raise SyntaxFault(codes.NOT_IMPLEMENTED, "immediate=true", BasicPublish.INDEX)
@@ -61,14 +83,27 @@ class Address:
         self.mandatory = publish.mandatory
         self.names = encode_names(publish.exchange, publish.routing_key)
         self.method = method
-        self.start = (
-            _START.pack(codes.FRAME_METHOD, channel, len(method))
-            + method
-            + _HEADER.pack(codes.FRAME_END, codes.FRAME_HEADER, channel)
-        )
+        self.start = start_of(channel, method)
         self.queues: tuple[Queue, ...] = ()
         self.version = self.allowed = -1
+        self.keyed = False
         self.channel = channel
+        key = (channel, publish.exchange, publish.mandatory)
+        group = groups.get(key)
+        if group is None:
+            group = groups[key] = AddressGroup(channel, publish.exchange, mandatory=publish.mandatory)
+        self.group = group
+
+    def lead_to(self, queues: tuple[Queue, ...], version: int, allowed: int) -> None:
+        """Note the queues, as of these versions of the topology and of the access rules.
+
+        A message for a queue that is limited in bytes is not kept as keyed content, because the limit counts its body
+        only. Neither is one without a queue, which may have to be returned, or one for the default exchange, which
+        leads each routing key to a queue of its own.
+        """
+        self.queues, self.version, self.allowed = queues, version, allowed
+        limited = any(queue.options.max_length_bytes is not None for queue in queues)
+        self.keyed = bool(self.exchange and queues and not limited)
 
 
 class Form:
@@ -100,7 +135,7 @@ class Form:
         self.found = found
         self.mandatory = address.mandatory
         self.plain = found.user_id is None and not envelope.extra_keys
-        self.packs = envelope.protocol == PACKED
+        self.packs = envelope.protocol != PROTOCOL
         self.apart = False
         self.queues: tuple[Queue, ...] = ()
         self.version = self.allowed = -1
@@ -112,11 +147,13 @@ class Forms:
     `by_frame` belongs to `Scattered`: some of the forms, by the bytes of their method frames.
     """
 
-    __slots__ = ("_address_bytes", "_addresses", "_forms", "_packed", "_size", "by_frame")
+    __slots__ = ("_address_bytes", "_forms", "_groups", "_packed", "_size", "addresses", "by_frame")
 
     def __init__(self) -> None:
-        self._addresses: dict[tuple[int, bytes], Address] = {}
+        self.addresses: dict[bytes, Address] = {}
+        """The known addresses, by `Address.start`."""
         self._address_bytes = 0
+        self._groups: dict[tuple[int, str, bool], AddressGroup] = {}
         self._packed: dict[tuple[Address, Values], Form] = {}
         self._forms: dict[tuple[int, bytes, bytes], Form] = {}
         self._size = 0
@@ -125,10 +162,6 @@ class Forms:
     def known(self, channel: int, method: bytes, props: bytes) -> Form | None:
         """The form of a publish, if it is in the cache."""
         return self._forms.get((channel, method, props))
-
-    def known_address(self, channel: int, method: bytes) -> Address | None:
-        """The address of a publish, if it is in the cache."""
-        return self._addresses.get((channel, method))
 
     def packed(self, address: Address, values: Values) -> Form:
         """The form of publishes to `address` with these values whose content is packed.
@@ -151,6 +184,26 @@ class Forms:
             form = self._packed[address, values] = Form(address.channel, address, envelope, Scan())
         return form
 
+    def keyed(self, address: Address, values: Values) -> Form:
+        """The form of publishes with these values to the exchange of `address` whose content is keyed. Its queues are
+        those of the messages that are being read. Raises the same error as `packed`.
+        """
+        group = address.group
+        form = group.forms.get(values)
+        if form is None:
+            envelope = Envelope(
+                group.exchange,
+                "",
+                protocol=KEYED,
+                durable=values.durable,
+                priority=values.priority,
+                ttl=_time_to_live(values.expiration.decode()) if values.expiration else None,
+            )
+            if len(group.forms) >= _KEYED_FORMS:
+                group.forms.clear()
+            form = group.forms[values] = Form(group.channel, address, envelope, Scan())
+        return form
+
     def find(self, channel: int, method: bytes, props: bytes) -> Form:
         """The form of a publish with this method payload and these properties.
 
@@ -159,30 +212,39 @@ class Forms:
         key = (channel, method, props)
         form = self._forms.get(key)
         if form is None:
-            form = make_form(channel, self._address(channel, method), props)
+            form = make_form(channel, self.address(channel, method), props)
             self._size += len(props)
-            if len(self._forms) >= _CACHE_LIMIT + len(self._addresses) or self._size > _CACHE_BYTES:
+            if len(self._forms) >= _CACHE_LIMIT + len(self.addresses) or self._size > _CACHE_BYTES:
                 self._forms.clear()
                 self.by_frame.clear()
                 self._size = len(props)
             self._forms[key] = form
         return form
 
-    def _address(self, channel: int, method: bytes) -> Address:
-        key = (channel, method)
-        address = self._addresses.get(key)
+    def address(self, channel: int, method: bytes) -> Address:
+        """The address of a publish with this method payload. Raises SyntaxFault if it is malformed."""
+        address = self.addresses.get(start_of(channel, method))
         if address is None:
-            address = Address(channel, method)
+            address = Address(channel, method, self._groups)
             cost = _ADDRESS_COST + 6 * len(method)
             self._address_bytes += cost
             if self._address_bytes > _ADDRESS_BYTES:
-                self._addresses.clear()
-                for forms in (self._packed, self._forms, self.by_frame):  # which keep addresses, too
+                self.addresses.clear()
+                for forms in (self._packed, self._forms, self.by_frame, self._groups):  # which keep addresses, too
                     forms.clear()
                 self._size = 0
                 self._address_bytes = cost
-            self._addresses[key] = address
+            self.addresses[address.start] = address
         return address
+
+
+def start_of(channel: int, method: bytes) -> bytes:
+    """The frame of a publish method, followed by the type and the channel of the header frame."""
+    return (
+        _START.pack(codes.FRAME_METHOD, channel, len(method))
+        + method
+        + _HEADER.pack(codes.FRAME_END, codes.FRAME_HEADER, channel)
+    )
 
 
 def make_form(channel: int, address: Address, props: bytes) -> Form:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from escrowmq.core.conditions import BrokerError
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.channel import Channel
+from escrowmq.wire.amqp091.keyed_publishing import FEW, read_keyed
 from escrowmq.wire.amqp091.packed import CHANNEL, properties
 from escrowmq.wire.amqp091.publication import Address, Form, Forms
 from escrowmq.wire.amqp091.scattered import Scattered
@@ -36,17 +37,18 @@ class PublishReader:
     """Reads the publishes of one connection that arrive complete, in three frames each.
 
     Publishes with the same method and the same property list form a run of bodies. Publishes with the same method and
-    different property lists form a run of packed content.
+    different property lists form a run of packed content. Publishes with different routing keys form a run of keyed
+    content (`keyed_publishing`).
     """
 
-    __slots__ = ("_connection", "_shape", "_shapes", "forms", "scattered")
+    __slots__ = ("_connection", "_shapes", "forms", "scattered", "shape")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.forms = Forms()
         self.scattered = Scattered(self.forms)
         self._shapes = Shapes()
-        self._shape: Shape | None = None  # of the last property list, if it is known
+        self.shape: Shape | None = None  # of the last property list, if it is known
 
     def go_on(self, channel: Channel, buf: bytes, at: int, end: int) -> int:
         """Read publishes that continue the last run of `channel`. Returns the position of the first frame that does
@@ -61,19 +63,24 @@ class PublishReader:
             return behind
         if channel.address is not None and buf.startswith(channel.address.start, at):
             return self._read_packed(channel, channel.address, buf, at, end)
-        return at
+        return read_keyed(self, channel, buf, at, end) if channel.lone else at
 
-    def read_first_packed(self, channel: Channel, method: bytes, buf: bytes, at: int, end: int) -> int:
-        """Read publishes with the payload `method`, which `channel` has used before. Returns the same as
+    @property
+    def most_body(self) -> int:
+        """The longest body, in bytes, that fits into one frame and is not too large for a message."""
+        return self._connection.most_body
+
+    def read_first(self, channel: Channel, start: bytes, buf: bytes, at: int, end: int) -> int:
+        """Read publishes of which the first begins with `start` and does not continue the last run. Returns the same as
         `_read_packed`.
         """
-        address = self.forms.known_address(channel.number, method)
-        if address is None:
-            return at
-        behind = self._read_packed(channel, address, buf, at, end)
-        if behind != at:
-            channel.address = address
-        return behind
+        address = self.forms.addresses.get(start)
+        if address is not None:
+            behind = self._read_packed(channel, address, buf, at, end)
+            if behind != at:
+                channel.address = address
+                return behind
+        return read_keyed(self, channel, buf, at, end) if channel.lone else at
 
     def read_run(self, channel: Channel, buf: bytes, at: int, end: int) -> int:
         """Read publishes with the method and the properties of the channel's last one; their bodies may differ, also in
@@ -112,6 +119,7 @@ class PublishReader:
                 bodies.append(buf[at + body_at : stop])
                 at = stop + 1
         if bodies:
+            channel.lone = len(bodies) < FEW
             self.publish(channel, form, bodies)
         return at
 
@@ -121,7 +129,7 @@ class PublishReader:
 
         Returns the position of the first publish that cannot be read in this way or is incomplete.
         """
-        start, middle, shape = address.start, channel.body_start, self._shape
+        start, middle, shape = address.start, channel.body_start, self.shape
         startswith, unpack, skip = buf.startswith, _FRAME_SIZE.unpack_from, len(address.start)
         most, last = min(self._connection.most_body, LARGE - 1), end - len(address.start) - _LEAST_CONTENT
         last_stop = end - _AROUND_BODY - 2  # where a header frame ends behind which there is room for a body
@@ -139,7 +147,7 @@ class PublishReader:
             ):
                 length, found = shape.length, shape.values
             else:
-                length, found, shape = self._survey(buf, header, last_stop)
+                length, found, shape = self.survey(buf, header, last_stop)
             stop = header + length
             if not length or not startswith(middle, stop):
                 break
@@ -159,14 +167,15 @@ class PublishReader:
             else:
                 contents.append(buf[header : stop + 2] + _CHANNEL + buf[stop + 4 : finish + 1])
             at = finish + 1
-        self._shape = shape
+        self.shape = shape
         if form is not None and contents:
+            channel.lone = len(contents) < FEW
             self.publish(channel, form, contents)
             if len(contents) > 1 and properties(contents[-1]) == properties(contents[-2]):
                 self._expect_run(channel, address, contents[-1])
         return at
 
-    def _survey(self, buf: bytes, header: int, last_stop: int) -> tuple[int, Values, Shape | None]:
+    def survey(self, buf: bytes, header: int, last_stop: int) -> tuple[int, Values, Shape | None]:
         """Length, values and shape (if known) of the header frame whose size field is at `header`.
 
         The length is 0 if the frame ends after `last_stop`, or its properties have to be decoded.

@@ -235,13 +235,14 @@ class Reader:
                 method, props = buf[at + 7 : stop], buf[header + 19 : body - 1]
                 form = publishes.forms.known(number, method, props)
                 if form is None:
-                    past = publishes.read_first_packed(channel, method, buf, at, end)
+                    past = publishes.read_first(channel, buf[at : header + 3], buf, at, end)
                     if past != at:
                         self._last = channel
                         return past
                     form = publishes.find_form(channel, method, props)
                 if form is not None:
                     used = form.version >= 0 and len(props) <= LONGEST_RUN
+                    channel.lone = True
                     publishes.publish(channel, form, [buf[body + 7 : behind]])
                     if used and not channel.closing:  # so that a run may begin
                         channel.prefix = buf[at : header + 11]

@@ -17,6 +17,11 @@ from tests.unit.core.site import Site, dead_lettering, taken
 class Named:
     """A format whose content is the name of a header."""
 
+    keyed = False
+
+    def single_out(self, envelope: Envelope, content: bytes) -> tuple[Envelope, bytes]:
+        raise AssertionError("its messages share the routing key of the envelope")
+
     def headers(self, _envelope: Envelope, content: bytes) -> dict[str, int]:
         return {content.decode(): 1}
 

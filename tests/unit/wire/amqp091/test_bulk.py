@@ -12,6 +12,7 @@ from escrowmq.core.messages.envelope import Death, Envelope
 from escrowmq.core.reservations.reading import Batch, Shared
 from escrowmq.wire.amqp091 import bulk
 from escrowmq.wire.amqp091.bulk import BulkError, Message
+from escrowmq.wire.amqp091.keyed import KEYED, join
 from escrowmq.wire.amqp091.packed import PACKED, pack
 from escrowmq.wire.amqp091.properties import Properties, scan
 from escrowmq.wire.amqp091.publication import PROTOCOL
@@ -85,6 +86,16 @@ def test_packed_content_is_written_as_properties_and_body(some: list[tuple[bytes
     found = bulk.decode(bulk.encode(batch_of(1, content))).messages()
     expected = [(props if packs else PLAIN, body) for props, body, packs in some]
     assert [(message.properties, message.body) for message in found] == expected
+
+
+@given(st.lists(st.tuples(st.sampled_from([b"a", b"b", b""]), st.sampled_from([PLAIN, b"\0\0"]))))
+def test_keyed_content_is_written_with_its_routing_keys(some: list[tuple[bytes, bytes]]) -> None:
+    keyed = Envelope("x", "", protocol=KEYED)
+    content = [(i, keyed, 0, False, join(key, pack(props, b"body"))) for i, (key, props) in enumerate(some)]
+    encoded = bulk.decode(bulk.encode(batch_of(1, content)))
+    found = [(m.exchange, m.routing_key, m.properties, m.body) for m in encoded.messages()]
+    assert found == [(b"x", key, props, b"body") for key, props in some]
+    assert len(encoded.run_ends) == sum(1 for i in range(len(some)) if i == 0 or some[i] != some[i - 1])
 
 
 def test_properties_are_those_of_a_delivery() -> None:

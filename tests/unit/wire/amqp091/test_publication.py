@@ -32,8 +32,7 @@ def test_addresses_and_packed_forms_of_a_connection_take_little_memory() -> None
         for number in range(6000):
             method = BasicPublish("x" * 255, f"{number:0255}").encode()
             forms.find(1, method, b"\0\0")
-            address = forms.known_address(1, method)
-            assert address is not None
+            address = forms.address(1, method)
             for priority in range(3):
                 forms.packed(address, Values(durable=False, priority=priority, expiration=b""))
         assert tracemalloc.get_traced_memory()[1] < 24_000_000
@@ -143,8 +142,8 @@ class TestForms:
         for i in range(20_000):
             forms.find(1, BasicPublish("x", str(i)).encode(), b"\x00\x00")
             forms.find(1, METHOD, Properties(message_id=str(i)).encode())
-        assert len(forms._forms) <= 512 + len(forms._addresses)
-        assert len(forms._addresses) <= 16_384
+        assert len(forms._forms) <= 512 + len(forms.addresses)
+        assert len(forms.addresses) <= 16_384
 
     def test_malformed_publishes_are_refused_each_time(self) -> None:
         forms = Forms()
