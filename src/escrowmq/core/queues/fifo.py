@@ -157,8 +157,9 @@ class Fifo:
         return not returned or tail.firsts[tail.begin] < returned[0].position
 
     def _fill(self, share: int = 0) -> None:
-        """Bring the front of the tail into memory: at most `share` bytes or as many as one fill may load, but one run
-        at least. Looking at the head alone needs no more, and a restart looks at the head of every queue.
+        """Load the front of the tail, up to `share` bytes or the limit of one fill, but at least one run.
+
+        Looking at the first message needs no more, and a restart looks at the first message of every queue.
 
         Raises LogUnreadable, with nothing changed, if the first run cannot be loaded.
         """

@@ -105,7 +105,7 @@ def test_gets_before_one_that_cannot_be_read_are_answered(*, no_ack: bool) -> No
     )
 
 
-def test_the_permission_is_asked_for_again_when_the_rules_change(client: SimClient) -> None:
+def test_the_permission_is_checked_again_when_the_rules_change(client: SimClient) -> None:
     client.declare(1, "q")
     client.publish(1, "q", b"a", b"b")
     assert len(answers(client, 1, together=True)) == 1
