@@ -55,7 +55,7 @@ class Audit:
 
     @property
     def running(self) -> bool:
-        """Tell whether the audit is still running."""
+        """Whether the audit is still running."""
         return self._process.poll() is None
 
     def wait_until_busy(self) -> None:

@@ -302,7 +302,7 @@ class RabbitMQ(Broker):
 
     @staticmethod
     def installed() -> bool:
-        """Tell whether it can be started here."""
+        """Return whether it can be started here."""
         return _RABBITMQ_SERVER.exists() and shutil.which("epmd") is not None
 
     def _launch(self, log: IO[str]) -> None:

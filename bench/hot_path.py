@@ -133,7 +133,7 @@ class Load:
 
     @property
     def uniform(self) -> bool:
-        """Tell whether all messages are alike."""
+        """Whether all messages are alike."""
         return self.variety.uniform and not self.own_key and not self.tx and self.queues == 1
 
 

@@ -67,7 +67,7 @@ def target_text(figure: Figure) -> str:
 
 
 def _met(figure: Figure, entry: dict[str, Any]) -> bool | None:
-    """Tell whether every target is met; None if there is none, or if it needs a measurement that was not taken."""
+    """Return whether every target is met; None if there is none, or if it needs a measurement that was not taken."""
     own = entry["brokers"].get("EscrowMQ")
     ratio = entry["ratio"]
     checks: list[bool | None] = []

@@ -56,7 +56,7 @@ class BrokerProcess:
         ]
 
     def log(self) -> str:
-        """The stderr of this process and of its predecessors in this folder."""
+        """Return the stderr of this process and of its predecessors in this folder."""
         return self.log_file.read_text(encoding="utf-8", errors="replace") if self.log_file.exists() else ""
 
     def start(self, timeout: float = START_SECONDS) -> BrokerProcess:

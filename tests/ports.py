@@ -9,7 +9,7 @@ import weakref
 
 
 def reserve_port(owner: object) -> int:
-    """A port of 127.0.0.1 that the system assigns to no other socket as long as `owner` lives.
+    """Return a port of 127.0.0.1 that the system assigns to no other socket as long as `owner` lives.
 
     This holds on Linux only, where a socket that is bound but does not listen does not disturb a server that uses
     SO_REUSEADDR. Elsewhere the port is merely free at the moment.

@@ -107,7 +107,7 @@ PAGES: Final[dict[Path, Figures]] = {
 
 
 def number(value: float, unit: str) -> str:
-    """A figure for people, with its unit."""
+    """Return a figure for people, with its unit."""
     text = f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
     return f"{text} {unit}".rstrip()
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def asked_to_check(arguments: list[str] | None, description: str) -> bool:
-    """Whether the command line (by default that of this process) has `--check`."""
+    """Return whether the command line (by default that of this process) has `--check`."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument(
         "--check", action="store_true", help="compare instead of writing; exit with 1 on any difference"
@@ -20,7 +20,7 @@ def asked_to_check(arguments: list[str] | None, description: str) -> bool:
 
 
 def is_fresh(page: Path, text: str) -> bool:
-    """Whether the page exists with this text. Prints a line on stderr if not."""
+    """Return whether the page exists with this text. Prints a line on stderr if not."""
     if page.exists() and page.read_text(encoding="utf-8") == text:
         return True
     print(f"docs/{page.name} is stale; run: make docs", file=sys.stderr)

@@ -141,7 +141,9 @@ METHODS: Final[dict[str, Method]] = {
 
 
 def answer(client: SimClient, method: Method) -> int:
-    """The answer's flags, timeout or reply code, or 0 if it has none. Checks that an error closes only the channel."""
+    """Return the answer's flags, timeout or reply code, or 0 if it has none. Checks that an error closes only the
+    channel.
+    """
     client.send(1, method)
     client.collect()
     got: Any = client.inbox.popleft().method

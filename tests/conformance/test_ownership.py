@@ -34,7 +34,7 @@ ASKS = [pytest.param(ask, id=ask.NAME) for _, ask in COORDINATION]
 
 
 def started(storage: MemoryStorage | None = None) -> SimServer:
-    """A server that the victim shares with a hostile user, a friend, and two users with tags.
+    """Return a server that the victim shares with a hostile user, a friend, and two users with tags.
 
     Mallory may do anything with names of its own and publish through the default exchange. The friend may do anything
     with the names of the victim.

@@ -22,7 +22,7 @@ KEPT = sorted((Path(__file__).parent / "journals").iterdir())
 
 
 def storage_of(folder: Path) -> MemoryStorage:
-    """The files of a kept journal on a simulated disk."""
+    """Return the files of a kept journal on a simulated disk."""
     storage = MemoryStorage(random.Random(1))
     for file in folder.iterdir():
         storage.create(file.name)

@@ -52,7 +52,7 @@ _BRANCH: Final = ("operations", "bytes", "age")
 
 
 def header(path: Path) -> dict[str, str]:
-    """The fields at the beginning of a transcript, written as comments: `# key: value`."""
+    """Return the fields at the beginning of a transcript, written as comments: `# key: value`."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return dict(line[2:].split(": ", 1) for line in lines if line.startswith("# ") and ": " in line)
 
@@ -78,12 +78,12 @@ def play(path: Path, *, piece: int = 0) -> None:
 
 
 def _octets(text: str) -> bytes:
-    """The encoded xid. `hex:` allows octets that are not a valid xid."""
+    """Return the encoded xid. `hex:` allows octets that are not a valid xid."""
     return bytes.fromhex(text[4:]) if text.startswith("hex:") else Xid.parse(text).encode()
 
 
 def _xids(table: FieldTable) -> list[str]:
-    """The xids in an answer to recover, in alphabetical order."""
+    """Return the xids in an answer to recover, in alphabetical order."""
     found = table["xids"]
     assert isinstance(found, list)
     return sorted(str(Xid.decode(each.encode() if isinstance(each, str) else bytes(each))) for each in found)  # type: ignore[arg-type]

@@ -23,14 +23,14 @@ class Block(NamedTuple):
 
 
 def blocks(page: Path, *languages: str) -> list[Block]:
-    """The blocks of these languages, in order."""
+    """Return the blocks of these languages, in order."""
     text = page.read_text(encoding="utf-8")
     found = [Block(match[1], match[2], text.count("\n", 0, match.start()) + 2) for match in _FENCE.finditer(text)]
     return [block for block in found if block.language in languages]
 
 
 def with_blocks(pages: list[Path], *languages: str) -> list[Path]:
-    """The pages that have such blocks."""
+    """Return the pages that have such blocks."""
     return [page for page in pages if blocks(page, *languages)]
 
 

@@ -30,7 +30,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def program(page: Path, broker: BrokerProcess) -> str:
-    """All Python blocks of a page as one program, on the lines where they stand."""
+    """Return all Python blocks of a page as one program, on the lines where they stand."""
     lines: list[str] = []
     for block in blocks(page, "python"):
         lines += [""] * (block.line - 1 - len(lines))
@@ -58,7 +58,7 @@ def test_python_runs_and_prints_what_is_said(page: Path, broker: BrokerProcess, 
 
 
 def commands(page: Path) -> list[str]:
-    """The `escrowmq` commands of a page that end by themselves, with what is piped into them."""
+    """Return the `escrowmq` commands of a page that end by themselves, with what is piped into them."""
     lines = [line for block in blocks(page, "sh") for line in block.text.replace("\\\n", " ").splitlines()]
     return [line for line in lines if (found := COMMAND.match(line)) and not found[1].startswith(NOT_RUN)]
 

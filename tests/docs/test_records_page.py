@@ -222,7 +222,7 @@ class Recorder:
 
 
 def changes() -> list[tuple[Kind, bytes]]:
-    """Every change that a broker records, and a snapshot."""
+    """Return every change that a broker records, and a snapshot."""
     log = Recorder()
     broker = Broker(log, random.Random(1))
     broker.directory.add_vhost("/")

@@ -27,7 +27,7 @@ M = TypeVar("M", bound=Method)
 
 
 def login_frames(user: str = "guest", vhost: str = "/") -> bytes:
-    """All that a client says until its connection is open; it need not wait in between."""
+    """Return all that a client says until its connection is open; it need not wait in between."""
     response = f"\0{user}\0{user}".encode()
     return frames.PROTOCOL_HEADER + b"".join(
         frames.method_frame(0, method)
@@ -102,7 +102,7 @@ class SimClient:
         self.send_bytes(b"".join(publish_frames(channel, method, header, body) for body in bodies), disk=disk)
 
     def expect(self, channel: int, kind: type[M]) -> M:
-        """The next thing that was said, which must be this. AssertionError if it is not."""
+        """Return the next thing that was said, which must be this. AssertionError if it is not."""
         self.collect()
         assert self.inbox, f"nothing was said; {kind.NAME} is missing"
         message = self.inbox.popleft()
@@ -126,11 +126,11 @@ class SimClient:
             self.call(number, spec.BasicQos(0, prefetch), spec.BasicQosOk)
 
     def declare(self, channel: int, queue: str, *, durable: bool = True, **options: Any) -> spec.QueueDeclareOk:
-        """A queue; keyword arguments as of queue.declare."""
+        """Return a queue; keyword arguments as of queue.declare."""
         return self.call(channel, spec.QueueDeclare(queue, durable=durable, **options), spec.QueueDeclareOk)
 
     def count(self, channel: int, queue: str) -> int:
-        """How many messages wait in a queue."""
+        """Return how many messages wait in a queue."""
         answer = self.call(channel, spec.QueueDeclare(queue, passive=True), spec.QueueDeclareOk)
         return answer.message_count
 
@@ -148,7 +148,7 @@ class SimClient:
         return found
 
     def bodies(self) -> list[bytes]:
-        """The bodies of what was delivered, taken out of the inbox."""
+        """Return the bodies of what was delivered, taken out of the inbox."""
         return [message.body for message in self.deliveries()]
 
     def lose(self) -> None:

@@ -16,5 +16,5 @@ def parts(envelope: Envelope, content: bytes) -> tuple[bytes, bytes]:
 
 
 def body_of(entry: Entry) -> bytes:
-    """The body of a message in a queue."""
+    """Return the body of a message in a queue."""
     return parts(entry.run.envelope, entry.content)[1]

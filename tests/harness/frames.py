@@ -29,7 +29,7 @@ class FrameReader:
         self.protocol_header: bytes | None = None
 
     def feed(self, data: bytes) -> list[Message]:
-        """The messages that are whole now. Raises SyntaxFault for what is no AMQP 0-9-1."""
+        """Return the messages that are whole now. Raises SyntaxFault for what is no AMQP 0-9-1."""
         data = self._rest + data
         at = 0
         if self._expects_protocol_header:
@@ -70,5 +70,5 @@ class FrameReader:
 
 
 def publish_frames(channel: int, method: Method, header: bytes, body: bytes, frame_max: int = 0) -> bytes:
-    """A method with its content."""
+    """Return a method with its content."""
     return frames.method_frame(channel, method) + frames.content_frames(channel, header, body, frame_max)

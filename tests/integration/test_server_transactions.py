@@ -67,7 +67,7 @@ class WireClient:
         self._sock.sendall(publish_frames(1, spec.BasicPublish("", queue), PERSISTENT, body))
 
     def get(self, queue: str) -> bytes | None:
-        """The body of the next message, acknowledged at once."""
+        """Return the body of the next message, acknowledged at once."""
         self.send(1, spec.BasicGet(queue, True))
         message = self.next()
         return message.body if isinstance(message.method, spec.BasicGetOk) else None

@@ -97,7 +97,7 @@ class ReplyError(Exception):
 
 
 def load() -> Any:
-    """The library; None if it is not installed."""
+    """Return the library; None if it is not installed."""
     name = ctypes.util.find_library("rabbitmq")
     if name is None:
         return None

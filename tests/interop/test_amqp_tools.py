@@ -23,7 +23,7 @@ pytestmark = [
 
 
 def url(broker: BrokerProcess, password: str = "guest", vhost: str = "") -> str:
-    """The broker's URL without a final slash, which these tools take for the virtual host ""."""
+    """Return the broker's URL without a final slash, which these tools take for the virtual host ""."""
     return f"amqp://guest:{password}@127.0.0.1:{broker.port}{vhost}"
 
 

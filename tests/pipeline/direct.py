@@ -72,7 +72,7 @@ def audited(journal: Path, parts: int = 2) -> Audited:
 
 
 def _scanned(journal: Path, found: Plan) -> tuple[MessageFacts, Names, list[Violation]]:
-    """The facts that apply to all messages, the names of queues, and damage, from a scan of the journal."""
+    """Return the facts that apply to all messages, the names of queues, and damage, from a scan of the journal."""
     names: dict[int, tuple[str, str]] = {}
     arguments: dict[int, dict[str, Any]] = {}
     deleted: dict[int, tuple[int, int, int]] = {}
@@ -114,7 +114,7 @@ def _messages(journal: Path, found: Plan, parts: int, facts: MessageFacts, names
 
 
 def _of_messages(messages: list[dict[str, Any]], start: int) -> Iterator[Violation]:
-    """The findings of messages, without those that a deleted part of the log may explain."""
+    """Yield the findings of messages, without those that a deleted part of the log may explain."""
     first: dict[int, int] = {}
     for row in messages:
         if row["publish_lsn"] is not None and row["publish_lsn"] >= start:
@@ -129,7 +129,7 @@ def _of_messages(messages: list[dict[str, Any]], start: int) -> Iterator[Violati
 
 
 def _branches(journal: Path, found: Plan, facts: MessageFacts) -> tuple[list[dict[str, Any]], list[Violation]]:
-    """Rows of the table `branches`, and violations in the numbers of groups and applications."""
+    """Return rows of the table `branches`, and violations in the numbers of groups and applications."""
     said = _rows(tasks.Branches(str(journal))(_pieces(found)))
     numbered = [step for step in said if step["step"] in STEPS]
     follow = Sequences({}, {}, found.start, facts.deleted)

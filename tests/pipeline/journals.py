@@ -84,13 +84,13 @@ class Scribe:
         key: str = "q",
         priority: int = 0,
     ) -> Operation:
-        """A publish operation; `targets` are pairs (queue, first position)."""
+        """Return a publish operation; `targets` are pairs (queue, first position)."""
         envelope = Envelope("", key, protocol=91, durable=True, priority=priority)
         block = encode_block(self.now_us // 1000, envelope, bodies)
         return Kind.PUBLISH, [encode_targets(targets), *block]
 
     def settled(self, queue: int, positions: Sequence[int], outcome: Outcome = Outcome.ACCEPTED) -> Operation:
-        """A settlement operation."""
+        """Return a settlement operation."""
         return Kind.SETTLE, [encode_settle(queue, outcome, ranges_of(positions))]
 
     def publish(self, queue: int, first: int, count: int = 1) -> int:
@@ -131,7 +131,7 @@ class Scribe:
         return taken.lsn
 
     def blocks(self) -> dict[tuple[int, int], tuple[int, int]]:
-        """The address of each message in the log: (queue, position) to (LSN of the block, index in it)."""
+        """Return the address of each message in the log: (queue, position) to (LSN of the block, index in it)."""
         found: dict[tuple[int, int], tuple[int, int]] = {}
         reader = JournalReader.open(self.folder)
         for lsn, kind, payload in (record for frame in reader.frames() for record in frame.records()):

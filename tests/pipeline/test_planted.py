@@ -135,7 +135,7 @@ def test_a_queue_whose_declaration_was_deleted_may_be_of_any_kind(arguments: dic
 
 
 def _filler(scribe: Scribe) -> tuple[Kind, bytes]:
-    """An unused page, which fills segments."""
+    """Return an unused page, which fills segments."""
     block = encode_block(scribe.now_us // 1000, Envelope("", "q", protocol=91, durable=False), [b"x" * 1000])
     return Kind.PAGE, b"".join(map(bytes, block))
 

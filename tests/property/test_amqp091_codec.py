@@ -112,7 +112,7 @@ def damaged(draw: st.DrawFn, well_formed: st.SearchStrategy[bytes]) -> bytes:
 
 
 def same(one: object, other: object) -> bool:
-    """Whether the values are equal and of the same types at every level."""
+    """Return whether the values are equal and of the same types at every level."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict) and isinstance(other, dict):

@@ -11,7 +11,7 @@ from escrowmq.core.topology.exchanges.trie import Trie
 
 
 def matches(pattern: list[str], key: list[str]) -> bool:
-    """The definition of a topic match, word by word."""
+    """Return the definition of a topic match, word by word."""
     if not pattern:
         return not key
     first, rest = pattern[0], pattern[1:]

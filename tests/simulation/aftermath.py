@@ -148,6 +148,6 @@ class Aftermath:
         ledger.compare(self._found)
 
     def _is_back_at_its_source(self, copy: Copy) -> bool:
-        """Whether a copy's dead-lettering was undone, so that it may happen again."""
+        """Return whether a copy's dead-lettering was undone, so that it may happen again."""
         serial, via = copy.identity
         return via in self._found and any(item.serial == serial for item in self._found[via])

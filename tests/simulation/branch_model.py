@@ -58,7 +58,7 @@ class Model:
         self.queues[queue].append(Item(serial, durable and queue != TRANSIENT, seal))
 
     def visible(self, queue: str, synced: int) -> list[Item]:
-        """The messages that a client can receive, in order."""
+        """Return the messages that a client can receive, in order."""
         found = []
         for item in self.queues[queue]:
             if item.seal > synced:
@@ -142,7 +142,7 @@ class Model:
                 branch.state, branch.deadline = "timed out", now + REMEMBERED_MS
 
     def asked(self, xid: Xid) -> str:
-        """The condition that forbids completing a branch; empty if it can be completed."""
+        """Return the condition that forbids completing a branch; empty if it can be completed."""
         branch = self.branches.get(xid)
         if branch is None:
             return "NOT_FOUND"
@@ -248,7 +248,7 @@ class Model:
     # -- a crash
 
     def survive(self) -> Model:
-        """The state that a restart must find if the log contains exactly the operations so far."""
+        """Return the state that a restart must find if the log contains exactly the operations so far."""
         left = Model()
         left.progress = self.progress
         for xid, branch in self.branches.items():

@@ -30,7 +30,7 @@ class Client(Protocol):
 
     @property
     def left(self) -> bool:
-        """Tell whether the client has closed its connection cleanly, and the server has answered."""
+        """Whether the client has closed its connection cleanly, and the server has answered."""
         ...
 
     def connect(self, port: AnyPort) -> None:
@@ -61,7 +61,7 @@ class Observer(Protocol):
 
     @property
     def settled(self) -> bool:
-        """Tell whether all answers to clients have been sent."""
+        """Whether all answers to clients have been sent."""
         ...
 
     def connect(self, name: str) -> Any:

@@ -120,7 +120,7 @@ class Queue:
         return [copy for copy in self.copies.values() if copy.state is State.READY]
 
     def place(self, copy: Copy) -> tuple[int, int]:
-        """The sort key of deliveries: priority (ORD-6), then publication (ORD-1)."""
+        """Return the sort key of deliveries: priority (ORD-6), then publication (ORD-1)."""
         assert copy.key is not None
         return (-min(copy.sent.priority, self.priorities), copy.key)
 
@@ -247,7 +247,7 @@ class Ledger:
         return self.add(queue, sent, operation, via=via, ordered=False)
 
     def _source(self, sent: Sent, via: str) -> Copy | None:
-        """The copy that the broker may have dead-lettered of its own accord; None if there is none."""
+        """Return the copy that the broker may have dead-lettered of its own accord; None if there is none."""
         queue = self.queues.get(via)
         copy = queue.copies.get(Identity(sent.serial)) if queue is not None else None
         return copy if copy is not None and copy.maybe and copy.queue.dead_letters else None

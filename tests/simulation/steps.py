@@ -65,7 +65,7 @@ class Step(NamedTuple):
 
 
 def steps_of(seed: int, number: int, weights: dict[str, int] = WEIGHTS) -> list[Step]:
-    """The steps of a seed's history."""
+    """Return the steps of a seed's history."""
     rng = random.Random(f"steps {seed}")
     kinds = rng.choices(list(weights), list(weights.values()), k=number)
     return [Step(kind, rng.randrange(256), rng.randrange(256), rng.randrange(256)) for kind in kinds]

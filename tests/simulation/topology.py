@@ -33,7 +33,7 @@ PURGED: Final = ("a", "b", "transient", "priority")
 
 
 def declarations() -> list[Method]:
-    """The methods that declare the exchange, the queues and the bindings."""
+    """Return the methods that declare the exchange, the queues and the bindings."""
     methods: list[Method] = [spec.ExchangeDeclare(EXCHANGE, "fanout", durable=True)]
     for name, arguments in ARGUMENTS.items():
         methods.append(spec.QueueDeclare(name, durable=name != "transient", arguments=dict(arguments)))
@@ -42,7 +42,7 @@ def declarations() -> list[Method]:
 
 
 def new_queue(method: spec.QueueDeclare, operation: Operation, owner: object | None) -> Queue:
-    """The oracle's view of a newly declared queue."""
+    """Return the oracle's view of a newly declared queue."""
     arguments = method.arguments
     length = arguments.get("x-max-length")
     refuses = arguments.get("x-overflow") == "reject-publish"

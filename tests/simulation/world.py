@@ -351,7 +351,7 @@ class World:
 
 
 def contents(broker: Broker) -> dict[str, list[Found]]:
-    """The broker's messages by queue, in order of position, read with the broker's own code."""
+    """Return the broker's messages by queue, in order of position, read with the broker's own code."""
     held: dict[str, list[Found]] = {}
     for holder in broker.engine.holders:
         for consumer, entry in each_held(holder):
@@ -382,7 +382,7 @@ def _seen(position: int, envelope: Envelope, content: bytes, *, held: bool) -> F
 
 
 def logged(broker: Broker) -> Iterable[int]:
-    """The numbers of messages, per queue and client, whose content is in the log."""
+    """Yield the numbers of messages, per queue and client, whose content is in the log."""
     for holder in broker.engine.holders:
         yield sum(bool(entry.run.lsn) for _, entry in each_held(holder))
     for queue in broker.directory.vhosts["/"].queues.values():

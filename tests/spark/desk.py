@@ -79,7 +79,7 @@ class Desk:
     # -- queries
 
     def read(self, queue: str, group: str = "g", schema: str | None = None, **options: Any) -> DataFrame:
-        """A streaming DataFrame."""
+        """Return a streaming DataFrame."""
         reader = self.spark.readStream.format("escrowmq").option("subscribe", queue).option("group", group)
         if schema is not None:
             reader = reader.schema(schema)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def fed(spark: SparkSession, broker: BrokerProcess, folder: Path) -> Desk:
-    """A desk for a separate broker, with messages in the queue `in`, and an empty queue `out`."""
+    """Return a desk for a separate broker, with messages in the queue `in`, and an empty queue `out`."""
     desk = Desk(spark, broker, folder, "alarm")
     desk.queue("in", numbered(100))
     desk.queue("out")

@@ -58,7 +58,7 @@ def folder() -> Path:
 
 
 def here(*points: str) -> bool:
-    """Whether the kill is due now, at one of these points. Counts the passes."""
+    """Return whether the kill is due now, at one of these points. Counts the passes."""
     if os.environ.get("KILL_POINT") not in points:
         return False
     with (folder() / "passes").open("ab", buffering=0) as counter:

@@ -25,7 +25,7 @@ PATIENCE = 120.0
 
 
 def plan(rounds: int, seed: int) -> list[str]:
-    """A list of points in an order determined by the seed, with all points equally often."""
+    """Return a list of points in an order determined by the seed, with all points equally often."""
     rng = random.Random(seed)
     found: list[str] = []
     while len(found) < rounds:
@@ -160,7 +160,7 @@ def check(broker: BrokerProcess, fed: int, *, settled: bool) -> None:
 
 
 def out(broker: Escrow) -> list[bytes]:
-    """The bodies of all messages in the queue `out`, which stay there."""
+    """Return the bodies of all messages in the queue `out`, which stay there."""
     while (held := broker.hold("out", "reckoning", most=100_000)).added:
         pass
     bodies: list[bytes] = []
@@ -170,5 +170,5 @@ def out(broker: Escrow) -> list[bytes]:
 
 
 def log(folder: Path) -> str:
-    """The end of the drivers' output."""
+    """Return the end of the drivers' output."""
     return (folder / "driver.log").read_text(errors="replace")[-6000:]

@@ -39,7 +39,7 @@ class Module:
 
 @cache
 def modules() -> dict[str, Module]:
-    """Every module of the package by dotted name."""
+    """Return every module of the package by dotted name."""
     found = {}
     for path in sorted(SOURCES.rglob("*.py")):
         parts = path.relative_to(SOURCES).with_suffix("").parts

@@ -26,13 +26,13 @@ def text_of(page: Path) -> str:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, as GitHub makes them."""
+    """Return the anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ +(.*)$", text_of(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def command_lines(page: Path) -> list[str]:
-    """The `escrowmq …` lines of the page's shell blocks, continued lines joined."""
+    """Return the `escrowmq …` lines of the page's shell blocks, continued lines joined."""
     lines = []
     for language, block in FENCE.findall(text_of(page)):
         if language in ("sh", "bash", "console"):
@@ -112,7 +112,7 @@ def test_the_locks_cover_every_dependency() -> None:
 
 
 def drawn() -> set[str]:
-    """The folders and files in the picture on the page about architecture, as paths."""
+    """Return the folders and files in the picture on the page about architecture, as paths."""
     page = ROOT / "docs" / "internals" / "architecture.md"
     (picture,) = (block for language, block in FENCE.findall(text_of(page)) if language == "text")
     parents: list[str] = []

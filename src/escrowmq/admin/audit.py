@@ -34,7 +34,7 @@ _log = logging.getLogger("escrowmq.admin")
 
 
 def audited(operations: Mapping[str, Operation]) -> dict[str, Operation]:
-    """The same operations, of which those in `LOGGED` write their line once they have succeeded."""
+    """Return the same operations, of which those in `LOGGED` write their line once they have succeeded."""
     return {name: _audited(name, each) if name in LOGGED else each for name, each in operations.items()}
 
 

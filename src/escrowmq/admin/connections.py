@@ -21,7 +21,7 @@ class ConnectionAdmin:
         }
 
     async def list_connections(self) -> Listing:
-        """Every connection, also those that have not sent anything yet."""
+        """Return every connection, also those that have not sent anything yet."""
         return Listing(self._pieces, self._rows())
 
     async def close_connection(self, peer: str, reason: str = "closed by an operator") -> None:

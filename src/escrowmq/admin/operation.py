@@ -34,10 +34,10 @@ class Listing:
         self._steps = steps
 
     async def pieces(self) -> AsyncIterator[list[Row]]:
-        """The rows in groups; each group is the outcome of one piece of work, and may be empty."""
+        """Yield the rows in groups; each group is the outcome of one piece of work, and may be empty."""
         while (piece := await self._pieces.piece(self._steps)) is not None:
             yield [row for row in piece if row is not None]
 
     async def rows(self) -> list[Row]:
-        """All rows."""
+        """Return all rows."""
         return [row async for piece in self.pieces() for row in piece]

@@ -72,7 +72,7 @@ class BrokerProcess(Protocol):
         ...
 
     async def hash_password(self, password: str) -> str:
-        """The hash under which a password is stored."""
+        """Return the hash under which a password is stored."""
         ...
 
     async def snapshot(self, *, compact: bool) -> str:

@@ -25,7 +25,7 @@ class ProgressAdmin:
         }
 
     async def list_progress(self) -> Listing:
-        """The progress of every application; `epoch` is None if nothing is decided yet."""
+        """Return the progress of every application; `epoch` is None if nothing is decided yet."""
         return Listing(self._pieces, self._rows())
 
     async def assign(self, vhost: str, application: str, user: str) -> None:

@@ -26,13 +26,13 @@ class QueueAdmin:
         self.operations: Mapping[str, Operation] = {"queue.list": self.list_queues}
 
     async def list_queues(self, vhost: str | None = None) -> Listing:
-        """Every queue, or those of one virtual host. Raises BrokerError for an unknown virtual host."""
+        """Return every queue, or those of one virtual host. Raises BrokerError for an unknown virtual host."""
         if vhost is not None:
             self._broker.access.vhost(vhost)
         return Listing(self._pieces, self._rows(_queues(self._broker, vhost)))
 
     async def totals(self) -> dict[str, int]:
-        """The number of queues, and the sums of their messages and consumers."""
+        """Return the number of queues, and the sums of their messages and consumers."""
         return await self._pieces.result(self._totals())
 
     def _rows(self, queues: Iterable[Queue]) -> Iterator[Row | None]:
@@ -54,7 +54,7 @@ class QueueAdmin:
 
 
 def _queues(broker: Broker, vhost: str | None) -> list[Queue]:
-    """The queues as they are now; a list of references, which takes 3 ns for each."""
+    """Return the queues as they are now; a list of references, which takes 3 ns for each."""
     vhosts = broker.directory.vhosts.values() if vhost is None else [broker.directory.vhost(vhost)]
     return [queue for each in vhosts for queue in each.queues.values()]
 

@@ -19,7 +19,7 @@ class ReservationAdmin:
         self.operations: Mapping[str, Operation] = {"hold.list": self.list_reservations, "hold.release": self.release}
 
     async def list_reservations(self) -> Listing:
-        """Every group that a queue remembers, also those that hold nothing at present."""
+        """Return every group that a queue remembers, also those that hold nothing at present."""
         return Listing(self._pieces, self._rows())
 
     async def release(self, vhost: str, queue: str, group: str) -> int:

@@ -49,7 +49,7 @@ class AdminService:
         self.operations: Mapping[str, Operation] = audited(found)
 
     async def status(self) -> dict[str, Any]:
-        """The broker in figures. Sums over queues and branches are gathered in pieces, so they may lag behind."""
+        """Return figures of the broker. Sums over queues and branches are computed in pieces, and may be outdated."""
         queues = await self._queues.totals()
         transactions = await self._transactions.summary()
         return {**self._process.figures(), "queues": queues, "transactions": transactions}

@@ -53,11 +53,11 @@ class TransactionAdmin:
         }
 
     async def list_branches(self) -> Listing:
-        """Every branch, in the order in which they began."""
+        """Return every branch, in the order in which they began."""
         return Listing(self._pieces, self._rows())
 
     async def show(self, xid: str) -> Row:
-        """One branch."""
+        """Return one branch."""
         return described(await self._view(self._find(Xid.parse(xid))))
 
     async def commit(self, xid: str) -> Row:
@@ -75,7 +75,7 @@ class TransactionAdmin:
         await self._process.durably(lambda: XaResult(XaStatus.OK, coordinator.forget(name)))
 
     async def summary(self) -> dict[str, int]:
-        """How many branches there are, how many are in doubt, and for how long the oldest of these."""
+        """Return how many branches there are, how many are in doubt, and for how long the oldest of these."""
         return await self._pieces.result(self._counting())
 
     def by_queue(self) -> Generator[None, None, ByQueue]:
@@ -160,7 +160,7 @@ def _in_words(tallies: Iterable[Tally]) -> str:
 
 
 def described(view: BranchView) -> dict[str, Any]:
-    """A branch for JSON; `gtrid` and `bqual` are texts if they are printable, else None."""
+    """Return a branch for JSON; `gtrid` and `bqual` are texts if they are printable, else None."""
     return {
         "xid": str(view.xid),
         "format_id": view.xid.format_id,

@@ -29,7 +29,7 @@ class UserAdmin:
         }
 
     async def list_users(self) -> Listing:
-        """Every user; `password` says whether the user has one."""
+        """Return every user; `password` says whether the user has one."""
         return Listing(self._pieces, map(_row, list(self._access.users.values())))
 
     async def add_user(self, name: str, password: str | None = None, tags: Iterable[str] = ()) -> None:

@@ -25,7 +25,7 @@ class VhostAdmin:
         }
 
     async def list_vhosts(self) -> Listing:
-        """Every virtual host, with the number of its queues."""
+        """Return every virtual host, with the number of its queues."""
         return Listing(self._pieces, self._rows())
 
     async def add_vhost(self, name: str) -> None:

@@ -58,5 +58,5 @@ def confirmed(question: str) -> bool:
 
 
 def names(data_dir: Path, command: str) -> set[str]:
-    """The names in the list that `command` returns."""
+    """Return the names in the list that `command` returns."""
     return {each["name"] for each in ask(data_dir, command)}

@@ -78,7 +78,7 @@ def show_status(status: Mapping[str, Any]) -> None:
 
 
 def alarms_line(alarms: Sequence[str], unavailable: int) -> str:
-    """The alarms that block publishers, and the number of queues that cannot be read."""
+    """Return the alarms that block publishers, and the number of queues that cannot be read."""
     found = [", ".join(alarms) + ": publishers are blocked"] if alarms else []
     if unavailable:
         queues = "1 queue is" if unavailable == 1 else f"{unavailable:,} queues are"
@@ -87,7 +87,7 @@ def alarms_line(alarms: Sequence[str], unavailable: int) -> str:
 
 
 def branches_line(counts: Mapping[str, int]) -> str:
-    """The number of branches, and how many of them need attention."""
+    """Return the number of branches, and how many of them need attention."""
     if not counts["branches"]:
         return "none"
     text = f"{counts['branches']:,}"
@@ -100,7 +100,7 @@ def branches_line(counts: Mapping[str, int]) -> str:
 
 
 def shown(value: Any) -> str:
-    """A JSON value as text for people."""
+    """Return a JSON value as text for people."""
     match value:
         case None:
             return ""
@@ -116,7 +116,7 @@ def shown(value: Any) -> str:
 
 
 def size(count: int) -> str:
-    """A number of bytes in a unit that leaves few digits: 1536 → "1.5 KiB"."""
+    """Return a number of bytes in a unit that leaves few digits: 1536 → "1.5 KiB"."""
     amount = float(count)
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if amount < 1024:

@@ -37,7 +37,7 @@ def password_options(command: F) -> F:
 
 
 def _password(password: str | None, *, stdin: bool, none: bool, check: Callable[[], None]) -> str | None:
-    """The password according to the options. `check` is called before the prompt, and may refuse."""
+    """Return the password according to the options. `check` is called before the prompt, and may refuse."""
     if (password is not None) + stdin + none > 1:
         raise click.UsageError("--password, --password-stdin and --no-password exclude each other")
     if none:

@@ -102,7 +102,7 @@ class Encoder:
         return middle
 
     def _method(self, exchange: str, routing_key: str, mandatory: bool) -> bytes:
-        """The frame of the method. Where only routing keys differ, they are put into a copy of the method."""
+        """Return the frame of the method. Where only routing keys differ, they are put into a copy of the method."""
         name = routing_key.encode()
         if len(name) > _LONGEST_NAME:
             return method_frame(self._channel, BasicPublish(exchange, routing_key, mandatory))  # raises ValueError

@@ -80,7 +80,7 @@ class Requests:
         return request
 
     def expects(self, index: int) -> bool:
-        """Whether this method is an answer to the oldest request."""
+        """Return whether this method is an answer to the oldest request."""
         return bool(self._open) and index in self._open[0].expected
 
     def answered(self, method: Method, content: Content | None) -> None:

@@ -455,7 +455,7 @@ class Engine:
         self.let_go(references)
 
     def withdraw(self, queue: Queue, gone: Withdrawal, outcome: Outcome) -> None:
-        """`gone` has left `queue` for good, all at once."""
+        """Note that `gone` have left `queue` for good, all at once."""
         if queue.durable:
             ranges = gone.durable_ranges()
             if ranges:
@@ -465,7 +465,7 @@ class Engine:
         self.release_in_pieces(gone)
 
     def release_in_pieces(self, gone: Withdrawal) -> None:
-        """The log need no longer keep `gone`: it lets go of a piece now, and of others in later turns."""
+        """Release the content of `gone` in the log: one piece now, the others in later turns."""
         if gone.release(self.log):
             self._withdrawn.append(gone)
 
@@ -497,9 +497,9 @@ class Engine:
             action()
 
     def end_turn(self) -> None:
-        """Deliver what can be delivered, and write down what was settled.
+        """Deliver ready messages, and record settlements.
 
-        Queues that the turn's budget does not suffice for stay dirty, those that were served last behind the others.
+        Queues for which the turn's budget does not suffice stay dirty. Those served last follow after the others.
         """
         budget = self.budget
         budget.renew()
@@ -522,7 +522,7 @@ class Engine:
 
     @property
     def unfinished(self) -> bool:
-        """Whether another turn is to follow at once: queues wait for their turn, or the log has to let go of more."""
+        """Whether another turn must follow at once: queues are still dirty, or more content must be released."""
         return bool(self.dirty or self._withdrawn)
 
     def next_deadline(self) -> int | None:

@@ -127,7 +127,9 @@ class Driver:
         )
 
     def _identity(self) -> dict[str, Any]:
-        """The options that source and sink share, so that a decision of the sink settles what the source has read."""
+        """Return the options that source and sink share, so that a decision of the sink settles what the source has
+        read.
+        """
         return {"txn.app_id": self._job.application, "txn.sink_id": SINK}
 
     def _epoch(self, messages: DataFrame, epoch: int) -> None:

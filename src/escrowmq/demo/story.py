@@ -173,7 +173,9 @@ class Story:
             self._streaming.finish()
 
     def _due(self, number: int) -> bool:
-        """Whether to kill the broker in this transaction: in the second half, once Spark works or the end is near."""
+        """Return whether to kill the broker in this transaction: in the second half, once Spark works or the end is
+        near.
+        """
         if not self._target <= number < self._last or self._doubts or self._kills >= KILLS:
             return False
         return len(self._streaming.rows) >= EPOCHS or number >= LATEST * self._last

@@ -141,8 +141,8 @@ class Batch:
         return self.end_lsn - self.first_lsn
 
     def chunks(self) -> list[bytes]:
-        """The records back to back: large parts as they are, small ones joined. Loop and writer may both come first;
-        they get the same.
+        """Return the records back to back: large parts as they are, small ones joined. Loop and writer may both come
+        first; they get the same.
         """
         chunks = self._chunks
         if chunks is None:

@@ -158,14 +158,15 @@ def read_frame_header(data: bytes | memoryview, lsn: int, seed: int) -> FrameHea
 
 
 def body_is_whole(header: FrameHeader, body: bytes | memoryview) -> bool:
-    """Whether `body` matches the checksum in `header` (which the header's own checksum covers)."""
+    """Return whether `body` matches the checksum in `header` (which the header's own checksum covers)."""
     return len(body) == header.body_size and zlib.crc32(body) == header.body_crc
 
 
 def pack_frame(
     lsn: int, time_us: int, payload: Sequence[bytes], offsets: array[int], kinds: bytes | bytearray, seed: int
 ) -> list[bytes]:
-    """A frame in pieces to be written one after the other: header, the pieces of `payload` (not copied), the rest.
+    """Return a frame in pieces to be written one after the other: header, the pieces of `payload` (not copied), the
+    rest.
 
     `offsets` has one item more than `kinds`: zero, then the end of each record's payload.
     """

@@ -300,7 +300,7 @@ class Journal:
         ]
 
     def awaits_snapshot(self, limit_ratio: float) -> bool:
-        """Whether a new snapshot would allow a sealed segment to be deleted or compacted.
+        """Return whether a new snapshot would allow a sealed segment to be deleted or compacted.
 
         That is so if the segment does not end below the current snapshot and at most the share `limit_ratio` (0 to 1)
         of its messages lives.

@@ -30,7 +30,7 @@ class PublishBlock:
         """The length of every unit; 0 if the lengths differ."""
 
     def slice(self, first: int, number: int) -> memoryview:
-        """The bytes of `number` publishes from the one at `first` on."""
+        """Return the bytes of `number` publishes from the one at `first` on."""
         return self.view[self._offsets[first] : self._offsets[first + number]]
 
     def stamp(self, first: int, number: int, time: int) -> None:

@@ -27,7 +27,9 @@ class Histogram:
         self._buckets[value if shift <= 0 else (value >> shift) + (shift << _PRECISION_BITS)] += times
 
     def percentile(self, percent: float) -> int:
-        """The smallest bucket's upper edge (ns) with at least `percent` of the values at or below it; 0 when empty."""
+        """Return the smallest bucket's upper edge (ns) with at least `percent` of the values at or below it; 0 when
+        empty.
+        """
         wanted = self.count * percent / 100
         seen = 0
         for index in sorted(self._buckets):

@@ -46,7 +46,8 @@ def _exchange_name() -> str:
 
 
 def routing_keys(layout: Layout, workload: Workload, publisher: int, publishers: int) -> tuple[int, Iterator[str]]:
-    """The number of routing keys of the publisher of that number, and an endless iterator over its messages' keys.
+    """Return the number of routing keys of the publisher of that number, and an endless iterator over its messages'
+    keys.
 
     The queues are divided among the publishers. The keys are used in turn, or picked at random if the load says so; the
     same publisher always picks the same keys.

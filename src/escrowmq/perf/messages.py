@@ -70,6 +70,6 @@ def _uuid(random: Random) -> str:
 
 
 def _headers(random: Random, number: int) -> dict[str, int | str]:
-    """A trace context as W3C defines it, a sequence number, and the name of the sending service."""
+    """Return a trace context as W3C defines it, a sequence number, and the name of the sending service."""
     trace = random.randbytes(24).hex()
     return {"traceparent": f"00-{trace[:32]}-{trace[32:]}-01", "sequence": number, "service": "orders"}

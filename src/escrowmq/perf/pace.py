@@ -16,7 +16,7 @@ class Pace:
         self._interval = SECOND / rate
 
     def due(self, now: int) -> int:
-        """The number of messages that are due at `now`, counted from the start."""
+        """Return the number of messages that are due at `now`, counted from the start."""
         return 0 if now < self.start else int((now - self.start) / self._interval) + 1
 
     def time_of(self, number: int) -> int:

@@ -18,7 +18,7 @@ class RunSession(Protocol):
         """Declare the queues and exchanges of the load. Returns the number of messages that the queues hold already."""
 
     def depth(self) -> int:
-        """The number of messages that the queues hold now."""
+        """Return the number of messages that the queues hold now."""
 
     def producers(self) -> list[Producer]:
         """Connect the producers of the load. They send nothing before they are woken."""

@@ -37,7 +37,7 @@ class Publisher:
         self.limit = min(self.limit, self.published)
 
     def room(self, now: int) -> int:
-        """The number of messages that may be sent now (ns)."""
+        """Return the number of messages that may be sent now (ns)."""
         block = self.block
         room = min(self.limit - self.published, block.count - self._at, block.write_count)
         if self.pace is not None:
@@ -49,7 +49,7 @@ class Publisher:
         return None if self.pace is None or self.published >= self.limit else self.pace.time_of(self.published)
 
     def take(self, now: int) -> memoryview | None:
-        """The bytes to send next, which count as published from now on; None if nothing may be sent now."""
+        """Return the bytes to send next, which count as published from now on; None if nothing may be sent now."""
         number = self.room(now)
         if number <= 0:
             return None
@@ -159,7 +159,7 @@ class TransactingPublisher(Publisher):
         return None if data is None else memoryview(b"".join((data, self._commit)))
 
     def take_messages(self, now: int) -> memoryview | None:
-        """The publishes of the next transaction, whose answer is awaited from now on; None as in `take`."""
+        """Return the publishes of the next transaction, whose answer is awaited from now on; None as in `take`."""
         before = self.published
         data = super().take(now)
         if data is not None:

@@ -25,7 +25,7 @@ _SHORTEST = SECOND // 20
 
 
 def document(outcome: Outcome, scenario: str | None) -> dict[str, Any]:
-    """The result as `--json` prints it; `docs/perf.md` describes the fields."""
+    """Return the result as `--json` prints it; `docs/perf.md` describes the fields."""
     totals = outcome.totals
     messages = max(totals.published, totals.consumed)
     return {
@@ -63,7 +63,7 @@ def _summary(histogram: Histogram) -> dict[str, float] | None:
 
 
 def summary(outcome: Outcome) -> str:
-    """The result as text: counts and rates, then latency, then times."""
+    """Return the result as text: counts and rates, then latency, then times."""
     totals = outcome.totals
     counts = (
         ("published", totals.published, totals.published_at),
@@ -93,7 +93,7 @@ def summary(outcome: Outcome) -> str:
 
 
 def _shown_rate(number: int, duration: int) -> str:
-    """The rate, or nothing if the duration is too short for a meaningful one."""
+    """Return the rate, or nothing if the duration is too short for a meaningful one."""
     return f"{_rate(number, duration):,.0f}" if duration >= _SHORTEST else "–"
 
 

@@ -212,7 +212,7 @@ SCENARIOS: dict[str, Workload] = {
 
 
 def workload_of(scenario: str | None, changes: dict[str, Any]) -> Workload:
-    """A named scenario (None: the plain one) with changes. Without count and duration it runs for ten seconds.
+    """Return a named scenario (None: the plain one) with changes. Without count and duration it runs for ten seconds.
 
     Raises WrongUsage for an unknown scenario, or for figures that contradict each other.
     """

@@ -28,7 +28,7 @@ _SILENT: Final = ("-Xlog:cds*=off", "-Xlog:class+path=off")
 
 
 def path() -> Path | None:
-    """The path of the archive for this Java and PySpark, whether or not it exists; None if there is no Java.
+    """Return the path of the archive for this Java and PySpark, whether or not it exists; None if there is no Java.
 
     Call `prepare` first, which chooses the Java.
     """
@@ -44,7 +44,7 @@ def path() -> Path | None:
 
 
 def options() -> tuple[str, ...]:
-    """The arguments with which Java uses the archive; none if there is no archive."""
+    """Return the arguments with which Java uses the archive; none if there is no archive."""
     found = path()
     return (f"-XX:SharedArchiveFile={found}", *_SILENT) if found is not None and found.exists() else ()
 

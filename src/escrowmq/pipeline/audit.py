@@ -185,7 +185,7 @@ class Audit:
         return self.store.read(self.spark, table, run=self.state.run, schema=schema) if self.state.run else None
 
     def history(self, table: str, schema: str) -> DataFrame | None:
-        """The rows that earlier runs have written in the state `settled`; None in the first run."""
+        """Return the rows that earlier runs have written in the state `settled`; None in the first run."""
         if not self.state.run:
             return None
         return self.store.history(self.spark, table, f"{schema}, state string").where("state = 'settled'")
@@ -394,7 +394,9 @@ def audit(
 
 
 def _ddl(schema: Any) -> str:
-    """The schema as DDL. TIMESTAMP becomes TIMESTAMP_LTZ, because `spark.sql.timestampType` may change its meaning."""
+    """Return the schema as DDL. TIMESTAMP becomes TIMESTAMP_LTZ, because `spark.sql.timestampType` may change its
+    meaning.
+    """
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return re.sub(r" TIMESTAMP\b", " TIMESTAMP_LTZ", from_arrow_schema(schema).toDDL())

@@ -34,7 +34,7 @@ def give_way(broker: int | None = None) -> None:
 
 
 def group_of(process: int, proc: Path = PROC) -> str:
-    """The group within which a process competes for processors; an empty string if it cannot be determined."""
+    """Return the group within which a process competes for processors; an empty string if it cannot be determined."""
     try:
         found = _control_group(proc / str(process) / "cgroup")
         if found == "/":  # sessions are groups only in the root control group
@@ -47,7 +47,7 @@ def group_of(process: int, proc: Path = PROC) -> str:
 
 
 def _control_group(listing: Path) -> str:
-    """The path in the hierarchy that controls processors: `N:cpu:/path` in version 1, otherwise `0::/path`."""
+    """Return the path in the hierarchy that controls processors: `N:cpu:/path` in version 1, otherwise `0::/path`."""
     whole = ""
     for line in listing.read_text(encoding="utf-8").splitlines():
         _, controllers, path = line.split(":", 2)

@@ -58,7 +58,7 @@ class Block(NamedTuple):
 
 
 def envelopes(data: Bytes, at: Ints) -> tuple[Ints, list[bytes]]:
-    """The text (head, exchange, routing key) of the envelopes at the offsets `at`.
+    """Return the text (head, exchange, routing key) of the envelopes at the offsets `at`.
 
     Returns, for each envelope, an index into the list of distinct texts, and that list.
     """

@@ -57,7 +57,7 @@ _STEP_OF: Final = {
 
 
 def steps(records: Records, operations: Operations, *, snapshot: int = -1) -> pa.RecordBatch:
-    """The steps in some records, as a batch with the columns of SCHEMA.
+    """Return the steps in some records, as a batch with the columns of SCHEMA.
 
     Args:
         records: records of the log or of a snapshot.
@@ -119,7 +119,7 @@ def _committed(records: Records, operations: Operations) -> pa.RecordBatch:
 
 
 def _messages(records: Records, operations: Operations, n: int) -> tuple[Ints, Ints]:
-    """The number of messages that each list of operations publishes, and the number that it settles."""
+    """Return the number of messages that each list of operations publishes, and the number that it settles."""
     data = records.data
     published, settled = np.zeros(n, np.int64), np.zeros(n, np.int64)
     for kind in (Kind.PUBLISH, Kind.PLACED):
@@ -141,7 +141,7 @@ def _messages(records: Records, operations: Operations, n: int) -> tuple[Ints, I
 
 
 def _effects(records: Records, operations: Operations, commit: int, pages: Collection[int]) -> list[str]:
-    """The effects of one list of operations.
+    """Return the effects of one list of operations.
 
     `pages` are the LSNs of blocks in PAGE records, which may be placed without having been prepared.
     """
@@ -171,7 +171,7 @@ def _effects(records: Records, operations: Operations, commit: int, pages: Colle
 
 
 def _prepared(records: Records, snapshot: int) -> list[dict[str, object]]:
-    """A step for each PREPARE record. Steps of a snapshot have the snapshot's LSN instead of their record's."""
+    """Return a step for each PREPARE record. Steps of a snapshot have the snapshot's LSN instead of their record's."""
     rows: list[dict[str, object]] = []
     for i in records.of_kind(Kind.PREPARE).tolist():
         found = decode_prepare(records.payload(i), int(records.lsn[i]))

@@ -190,7 +190,7 @@ def _writable(out: Path) -> None:
 
 
 def _cause(error: Exception) -> str:
-    """The error as one line without stacks: the last line of a worker's traceback, or Java's root cause."""
+    """Return the error as one line without stacks: the last line of a worker's traceback, or Java's root cause."""
     said = [line for line in str(error).splitlines() if line.strip()]
     begin = next((i for i, line in enumerate(said) if line.lstrip().startswith("Traceback ")), len(said))
     python = [line for line in said[begin + 1 :] if not line[0].isspace()]

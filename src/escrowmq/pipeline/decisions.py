@@ -67,7 +67,7 @@ class BranchFacts:
     start: int = 0
 
     def tells(self, lsn: int, *, snapshot: bool = False) -> bool:
-        """Whether the available log, or an earlier snapshot, must name every branch that is in doubt at `lsn`.
+        """Return whether the available log, or an earlier snapshot, must name every branch that is in doubt at `lsn`.
 
         `snapshot` says that the step at `lsn` is itself from a snapshot, which cannot confirm its own content.
         """
@@ -75,7 +75,9 @@ class BranchFacts:
 
 
 def branches(steps: DataFrame, before: DataFrame | None, facts: BranchFacts) -> DataFrame:
-    """One row for each branch with a step in `steps`, or in `before`: steps of branches that earlier runs left open."""
+    """Return one row for each branch with a step in `steps`, or in `before`: steps of branches that earlier runs left
+    open.
+    """
     mine = steps if before is None else steps.unionAll(before.select(steps.columns))
     alone = None
     if steps.count() > FEW:  # most branches have a single step, which needs no grouping
@@ -91,7 +93,7 @@ def branches(steps: DataFrame, before: DataFrame | None, facts: BranchFacts) -> 
 
 
 def open_steps(steps: DataFrame, before: DataFrame | None, rows: DataFrame) -> DataFrame:
-    """The steps of branches that are in doubt, or were completed by an operator and not yet forgotten."""
+    """Return the steps of branches that are in doubt, or were completed by an operator and not yet forgotten."""
     left = rows.where("state = 'open'")
     whole = steps if before is None else steps.unionAll(before.select(steps.columns))
     return whole.join(left.select("branch"), "branch", "left_semi").select(steps.columns)
@@ -126,7 +128,7 @@ NO_FACTS: Final = BranchFacts()
 
 
 def together(branch: int, steps: list[dict[str, Any]], facts: BranchFacts = NO_FACTS) -> dict[str, Any]:
-    """The row of a branch.
+    """Return the row of a branch.
 
     Args:
         branch: the branch's number.
@@ -184,7 +186,7 @@ def together(branch: int, steps: list[dict[str, Any]], facts: BranchFacts = NO_F
 
 
 def _needs_preparation(step: dict[str, Any]) -> bool:
-    """Whether this step requires an earlier PREPARE. Every step does, except a one-phase commit."""
+    """Return whether this step requires an earlier PREPARE. Every step does, except a one-phase commit."""
     if step["step"] == "prepared":
         return bool(step["snapshot"])
     placed = any(effect.startswith(("place ", "fetch ")) for effect in step["effects"] or ())

@@ -51,7 +51,7 @@ def difference(
 
 
 def _misplaced(wanted: Effects, found: Effects, prepare_lsn: int) -> int | None:
-    """The LSN of a block that was placed without having been prepared; None if there is none.
+    """Return the LSN of a block that was placed without having been prepared; None if there is none.
 
     A far block written after `prepare_lsn` may be a page, so it is not reported.
     """
@@ -60,7 +60,7 @@ def _misplaced(wanted: Effects, found: Effects, prepare_lsn: int) -> int | None:
 
 
 def changed(prepared: list[str], held: list[str], deleted: Collection[int] = ()) -> bool:
-    """Whether a branch's effects in a snapshot differ from the prepared ones. Deleted queues are ignored."""
+    """Return whether a branch's effects in a snapshot differ from the prepared ones. Deleted queues are ignored."""
     wanted, found = Effects(prepared), Effects(held)
 
     def left(effects: Effects) -> list[dict[int, Any]]:

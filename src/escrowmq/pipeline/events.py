@@ -137,7 +137,7 @@ class Builder:
         return self.counted - len(bodies)
 
     def block(self, lsn: int, lookup: Lookup) -> tuple[Block, int]:
-        """The block at `lsn`, and the index of its first body.
+        """Return the block at `lsn`, and the index of its first body.
 
         Raises:
             GoneError: the segment that contained the block has been deleted.
@@ -150,7 +150,7 @@ class Builder:
 
 
 def events(records: Records, operations: Operations, lookup: Lookup, snapshot_lsn: int | None = None) -> Events:
-    """The events in some records.
+    """Return the events in some records.
 
     Args:
         records: records of the log or of a snapshot.
@@ -271,7 +271,7 @@ def _settled(builder: Builder) -> None:
 
 
 def _by_group(operations: Operations, settlements: Ints) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which settlements belong to a group of bulk readers: those followed immediately by RELEASED."""
+    """Return which settlements belong to a group of bulk readers: those followed immediately by RELEASED."""
     released = operations.of_kind(Kind.RELEASED)
     if not len(released):
         return np.zeros(len(settlements), bool)

@@ -40,17 +40,17 @@ class Records:
         return len(self.at)
 
     def of_kind(self, *kinds: int) -> Ints:
-        """The indexes of the records of these kinds."""
+        """Return the indexes of the records of these kinds."""
         return np.flatnonzero(np.isin(self.kind, kinds))
 
     def payload(self, i: int) -> memoryview:
-        """The payload of the record with the index `i`."""
+        """Return the payload of the record with the index `i`."""
         at = int(self.at[i])
         return self.data.data[at : at + int(self.length[i])]
 
 
 def records(window: Window) -> Records:
-    """The records of a window's frames, in order."""
+    """Return the records of a window's frames, in order."""
     data: Bytes = np.frombuffer(window.data, np.uint8)
     frames = integers(window.frames).reshape(-1, 5)
     body, lsn, time, payload, count = frames.T
@@ -76,7 +76,7 @@ SCHEMA = pa.schema(
 
 
 def table(found: Records, *, payloads: bool) -> pa.RecordBatch:
-    """The records as rows of the bronze table. The column `payload` is null unless `payloads` is set."""
+    """Return the records as rows of the bronze table. The column `payload` is null unless `payloads` is set."""
     n = len(found)
     columns = [
         pa.array(found.lsn),
@@ -90,7 +90,9 @@ def table(found: Records, *, payloads: bool) -> pa.RecordBatch:
 
 
 def _payloads(found: Records) -> pa.Array:
-    """The payloads as an Arrow array. Payloads of one frame are contiguous, so each frame is copied in one piece."""
+    """Return the payloads as an Arrow array. Payloads of one frame are contiguous, so each frame is copied in one
+    piece.
+    """
     starts = np.flatnonzero(np.r_[True, found.frame[1:] != found.frame[:-1]])
     ends = np.r_[starts[1:], len(found)] - 1
     view = found.data.data

@@ -30,7 +30,7 @@ _NAMED: Final = "coalesce(vhost, '') vhost, coalesce(queue, concat('queue ', que
 
 
 def of_messages(messages: DataFrame) -> DataFrame:
-    """The new violations in `messages`. If there are none, Parquet's statistics let Spark skip the data."""
+    """Return the new violations in `messages`. If there are none, Parquet's statistics let Spark skip the data."""
     bits = ", ".join(str(finding.value) for finding in Finding)
     return messages.sparkSession.sql(
         f"""
@@ -47,13 +47,13 @@ def of_messages(messages: DataFrame) -> DataFrame:
 
 
 def _of_rule(field: str) -> str:
-    """An SQL expression for a field of the rule that belongs to the column `finding`."""
+    """Return an SQL expression for a field of the rule that belongs to the column `finding`."""
     said = ", ".join(f'{finding.value}, "{getattr(rule, field)}"' for finding, rule in RULES.items())
     return f"element_at(map({said}), finding)"
 
 
 def names(spark: SparkSession, queues: Mapping[int, Queue]) -> DataFrame:
-    """A table of the queues' numbers and names, which `_NAMED` needs."""
+    """Return a table of the queues' numbers and names, which `_NAMED` needs."""
     known = [(ident, queue.vhost, queue.name) for ident, queue in queues.items()]
     columns = zip(*known, strict=True) if known else ((), (), ())
     types = {"queue_id": pa.int64(), "vhost": pa.string(), "queue": pa.string()}
@@ -62,7 +62,7 @@ def names(spark: SparkSession, queues: Mapping[int, Queue]) -> DataFrame:
 
 
 def throughput(messages: DataFrame, names: DataFrame, begin: int) -> DataFrame:
-    """The messages published and settled since LSN `begin`, counted by queue and minute."""
+    """Return the messages published and settled since LSN `begin`, counted by queue and minute."""
     return messages.sparkSession.sql(
         f"""
         select {_NAMED}, timestamp_micros(minute * {MINUTE}) minute, published, published_bytes, delivered, settled,
@@ -112,7 +112,7 @@ def latencies(messages: DataFrame, names: DataFrame) -> DataFrame:
 
 
 def _class_of(moment: str) -> str:
-    """An SQL expression for the class of the latency from `confirmed_at` to the column `moment`."""
+    """Return an SQL expression for the class of the latency from `confirmed_at` to the column `moment`."""
     micros = f"greatest(unix_micros({moment}) - unix_micros(confirmed_at), 0)"
     return f"cast(floor(log2({micros} + 1) * {STEPS}) as int)"
 
@@ -128,7 +128,7 @@ def merged(before: DataFrame | None, now: DataFrame, keys: list[str]) -> DataFra
 
 
 def percentiles(classes: DataFrame) -> DataFrame:
-    """The table `latency`: percentiles in milliseconds, by queue, hour and stage."""
+    """Return the table `latency`: percentiles in milliseconds, by queue, hour and stage."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 

@@ -35,7 +35,7 @@ WRONG: Final = {
 
 
 def violations(audit: Audit, messages: DataFrame, branches: DataFrame) -> DataFrame:
-    """The table `violations`: those of earlier runs and of this one."""
+    """Return the table `violations`: those of earlier runs and of this one."""
     spark = audit.spark
     found = _refined(audit, gold.of_messages(messages))
     few = [*_of_log(audit), *_of_order(audit, messages), *_of_deliveries(audit, messages), *_of_numbers(audit)]
@@ -69,7 +69,7 @@ def _again(branches: DataFrame, past: DataFrame) -> DataFrame:
 
 
 def undecided(branches: DataFrame) -> DataFrame:
-    """The table `undecided`: branches that are in doubt."""
+    """Return the table `undecided`: branches that are in doubt."""
     columns = ("branch", "kind", "xid", "owner", "started_at", "prepared_at", "operations", "published", "settled")
     return branches.where("outcome = 'prepared' and forgotten_at is null").select(*columns, "prepare_lsn")
 

@@ -47,12 +47,12 @@ class Lake(ABC):
         self.spark = spark
 
     def foreign(self) -> str | None:
-        """The name of a table in this place that does not belong to this journal; None if there is none."""
+        """Return the name of a table in this place that does not belong to this journal; None if there is none."""
         return None
 
     @abstractmethod
     def read(self, table: str) -> DataFrame | None:
-        """The content of a table; None if it does not exist."""
+        """Return the content of a table; None if it does not exist."""
 
     @abstractmethod
     def write(self, table: str, frame: DataFrame, by: tuple[str, ...], where: str | None = None) -> None:
@@ -103,7 +103,9 @@ class Iceberg(Lake):
         self._journal = journal
 
     def foreign(self) -> str | None:
-        """The name of a table with one of our names but another owner. A catalog, unlike a folder, may be shared."""
+        """Return the name of a table with one of our names but another owner. A catalog, unlike a folder, may be
+        shared.
+        """
         for table in TABLES:
             name = f"{self._catalog}.{table}"
             if not self.spark.catalog.tableExists(name):
@@ -133,13 +135,15 @@ class Iceberg(Lake):
 
 
 def wanted(spark: SparkSession, asked: str | None) -> str:
-    """The format to use: `asked`, otherwise the session's default source if it is one of FORMATS, otherwise Parquet."""
+    """Return the format to use: `asked`, otherwise the session's default source if it is one of FORMATS, otherwise
+    Parquet.
+    """
     configured = str(spark.conf.get("spark.sql.sources.default", "parquet"))
     return asked or (configured if configured in FORMATS else "parquet")
 
 
 def lake(spark: SparkSession, folder: Path, format_: str, journal: str) -> Lake | None:
-    """The place for tables of the given format; None for Parquet.
+    """Return the place for tables of the given format; None for Parquet.
 
     Args:
         spark: the session that writes the tables.
@@ -218,5 +222,5 @@ def publish(found: Lake, store: Store, schemas: Mapping[str, str]) -> None:
 
 
 def _runs(frame: DataFrame) -> dict[int, int]:
-    """The number of rows of each run."""
+    """Return the number of rows of each run."""
     return {row["run"]: row["count"] for row in frame.groupBy("run").count().collect()}

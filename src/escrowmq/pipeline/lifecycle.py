@@ -63,13 +63,15 @@ class MessageFacts(NamedTuple):
     declared: frozenset[int] | None = None
 
     def once(self, queues: Ints) -> npt.NDArray[np.bool_]:
-        """Which of these queues are known to hand out each message once, and in order: those that are not streams."""
+        """Return which of these queues are known to hand out each message once, and in order: those that are not
+        streams.
+        """
         found = ~np.isin(queues, list(self.streams))
         return found if self.declared is None else found & np.isin(queues, list(self.declared))
 
 
 def lives(events: Events, open_before: list[MessageColumns], facts: MessageFacts) -> MessageColumns:
-    """The state and findings of all messages with events, and of those that were open before.
+    """Return the state and findings of all messages with events, and of those that were open before.
 
     Args:
         events: events of this run.
@@ -120,7 +122,7 @@ def lives(events: Events, open_before: list[MessageColumns], facts: MessageFacts
 
 
 def is_open(messages: MessageColumns) -> npt.NDArray[np.bool_]:
-    """Which messages are still in their queue."""
+    """Return which messages are still in their queue."""
     waits: npt.NDArray[np.bool_] = messages["outcome"] == 0
     return waits
 
@@ -134,7 +136,7 @@ Of = Callable[..., "tuple[Ints, Rows, Ints]"]
 
 
 def _first(place: Ints) -> Ints:
-    """The indexes of the events that are the first of their message."""
+    """Return the indexes of the events that are the first of their message."""
     _, first = np.unique(place, return_index=True)
     return np.sort(first)
 

@@ -83,7 +83,7 @@ class Names(NamedTuple):
 
 
 def batches(messages: MessageColumns, names: Names) -> Iterator[pa.RecordBatch]:
-    """The rows of the table, in batches of at most BATCH rows."""
+    """Yield the rows of the table, in batches of at most BATCH rows."""
     for begin in range(0, len(messages), BATCH):
         yield _batch(messages.take(np.arange(begin, min(begin + BATCH, len(messages)))), names)
 
@@ -120,7 +120,7 @@ def _batch(messages: MessageColumns, names: Names) -> pa.RecordBatch:
 
 
 def from_rows(batch: pa.RecordBatch) -> MessageColumns:
-    """The columns of open messages that an earlier run wrote to the table."""
+    """Return the columns of open messages that an earlier run wrote to the table."""
     found = MessageColumns.empty(len(batch))
     for name, _, source in _PLAIN:
         column = batch.column(name)
@@ -141,7 +141,7 @@ def _numbers(column: pa.Array) -> tuple[list[bytes], Ints]:
 
 
 def _coded(values: list[str] | list[bytes] | list[int], numbers: Ints, type_: pa.DataType | None = None) -> pa.Array:
-    """The values at the indexes `numbers`; null for a negative index."""
+    """Return the values at the indexes `numbers`; null for a negative index."""
     known = pa.array(values, type_ or pa.string())
     missing = numbers < 0
     return known.take(pa.array(numbers, pa.int64(), mask=missing if missing.any() else None))

@@ -77,12 +77,12 @@ class Operations:
     commits: Commits
 
     def of_kind(self, *kinds: int) -> Ints:
-        """The indexes of the operations of these kinds."""
+        """Return the indexes of the operations of these kinds."""
         return np.flatnonzero(np.isin(self.kind, kinds))
 
 
 def operations(records: Records) -> Operations:
-    """The operations in `records` that concern queues, in no particular order."""
+    """Return the operations in `records` that concern queues, in no particular order."""
     alone = records.of_kind(
         Kind.PUBLISH,
         Kind.SETTLE,
@@ -112,7 +112,7 @@ def operations(records: Records) -> Operations:
 
 
 def _lists(records: Records) -> tuple[Ints, Ints, Ints]:
-    """All lists of operations: the record's index, the list's offset, and the offset at which it must end."""
+    """Return all lists of operations: the record's index, the list's offset, and the offset at which it must end."""
     commits, forced = records.of_kind(Kind.COMMIT), records.of_kind(Kind.HEURISTIC)
     record, at = [*commits, *forced], [*records.at[commits], *(records.at[forced] + 1)]
     end = [*(records.at + records.length)[commits], *(records.at + records.length)[forced]]

@@ -37,7 +37,7 @@ class Packed(NamedTuple):
 
 
 def part_of(queue: Ints, first: Ints, parts: int) -> Ints:
-    """The part of the work, from 0 to `parts` - 1, to which each position belongs.
+    """Return the part of the work, from 0 to `parts` - 1, to which each position belongs.
 
     A bucket belongs to one part. Consecutive buckets of a queue go to consecutive parts, which balances the work.
     """

@@ -177,7 +177,7 @@ def _end(file: JournalFile, following: int | None, *, hold_back: bool) -> tuple[
 
 
 def _broken(file: JournalFile, lsn: int) -> bool:
-    """Whether an invalid frame at `lsn` is damage.
+    """Return whether an invalid frame at `lsn` is damage.
 
     It is not if no valid frame follows (a torn tail), or if the frame has become valid since: then the broker was
     writing it, and others after it, when it was read first.
@@ -216,7 +216,7 @@ def _snapshots(reader: JournalReader, damage: list[Damage]) -> tuple[list[int], 
 
 
 def _broker(path: Path) -> int | None:
-    """The process ID of the broker that seems to serve this folder; None if there is none.
+    """Return the process ID of the broker that seems to serve this folder; None if there is none.
 
     While a broker is running, the last frame may not have been synced yet.
     """

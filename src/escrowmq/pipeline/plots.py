@@ -24,7 +24,7 @@ _BLUE, _ORANGE, _PALE = "#2f6fb0", "#d9822b", "#c8d7e6"
 
 
 def flow(minutes: Mapping[datetime, tuple[int, int]]) -> str:
-    """A plot of the messages published and settled in each minute. Minutes that are not given count as zero."""
+    """Return a plot of the messages published and settled in each minute. Minutes that are not given count as zero."""
     step, edges, published, settled = steps(minutes)
     figure, axes = _figure(2.6)
     axes.stairs(published, edges, fill=True, color=_PALE)  # type: ignore[arg-type]
@@ -57,7 +57,7 @@ def steps(minutes: Mapping[datetime, tuple[int, int]]) -> tuple[int, list[dateti
 
 
 def latency(queues: Sequence[tuple[str, float, float]]) -> str:
-    """A plot of queues, each given with the median and the 99th percentile of its latency in milliseconds."""
+    """Return a plot of queues, each given with the median and the 99th percentile of its latency in milliseconds."""
     queues = [(name, max(median, LEAST), max(late, LEAST)) for name, median, late in queues]
     figure, axes = _figure(1 + 0.35 * len(queues))
     places = range(len(queues))

@@ -92,7 +92,7 @@ def _payload(records: Records, operations: Operations, i: int) -> memoryview:
 
 
 def _settled(records: Records, operations: Operations, before: np.ndarray[Any, Any], released: Released) -> int:
-    """The number of messages in the last settlement of the same queue before a RELEASED operation."""
+    """Return the number of messages in the last settlement of the same queue before a RELEASED operation."""
     for i in before[np.argsort(-operations.order[before])].tolist():
         found = decode_settle(_payload(records, operations, i))
         if found.queue == released.queue:
@@ -127,7 +127,7 @@ class Sequences:
         return self._wrong
 
     def _certain(self, lsn: int) -> bool:
-        """Whether the log is complete from `lsn` on."""
+        """Return whether the log is complete from `lsn` on."""
         return self._start == 0 or lsn >= self._start
 
     def _apply(self, row: Mapping[str, Any]) -> None:

@@ -98,7 +98,7 @@ def end_java() -> None:
 
 
 def _folder() -> Path:
-    """A private folder for files that Spark's processes read."""
+    """Return a private folder for files that Spark's processes read."""
     folder = Path(tempfile.gettempdir()) / f"escrowmq-spark-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid():

@@ -121,7 +121,7 @@ class Store:
             yield
 
     def path(self, table: str) -> Path:
-        """The folder of a table: `silver.messages` → `silver/messages`."""
+        """Return the folder of a table: `silver.messages` → `silver/messages`."""
         return self.folder.joinpath(*table.split("."))
 
     def write(self, spark: SparkSession, table: str, frame: DataFrame, *by: str) -> DataFrame:
@@ -160,7 +160,7 @@ class Store:
         return spark.read.schema(schema).parquet(str(folder)), sum(row.rows for row in written)
 
     def read(self, spark: SparkSession, table: str, *, run: int, schema: str | None = None) -> DataFrame | None:
-        """The partition that a run has written; None if it does not exist.
+        """Return the partition that a run has written; None if it does not exist.
 
         `schema` is required for tables whose partition may contain no files.
         """
@@ -171,7 +171,7 @@ class Store:
         return (reader.schema(schema) if schema else reader).load(str(path))
 
     def history(self, spark: SparkSession, table: str, schema: str) -> DataFrame:
-        """The rows of one of the GROWING tables that all earlier runs have written."""
+        """Return the rows of one of the GROWING tables that all earlier runs have written."""
         path = self.path(table)
         runs = [str(path / f"run={run}") for run in range(1, self.run) if (path / f"run={run}").exists()]
         if not runs:

@@ -219,7 +219,7 @@ def _pieces_of(batches: Batches) -> Iterator[Piece]:
 
 
 def _records(journal: str, piece: Piece, broken: list[Damaged] | None = None) -> Iterator[Records]:
-    """The records in valid frames of a piece. Damage is appended to `broken`."""
+    """Yield the records in valid frames of a piece. Damage is appended to `broken`."""
     reader = JournalReader.open(journal)
     try:
         skipped = [] if broken is None else broken

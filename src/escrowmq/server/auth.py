@@ -32,7 +32,9 @@ _log = logging.getLogger("escrowmq.auth")
 
 
 def hash_password(password: str) -> str:
-    """The hash under which a password is stored. It takes as long as a check, so it must not run on the event loop."""
+    """Return the hash under which a password is stored. It takes as long as a check, so it must not run on the event
+    loop.
+    """
     return HASHER.hash(password)
 
 

@@ -99,7 +99,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._runtime.intake.defer(lambda: self._receive_late(data))
 
     def eof_received(self) -> bool:
-        """Whether the transport stays open for now; a transport with TLS cannot."""
+        """Return whether the transport stays open for now; a transport with TLS cannot."""
         if self.peer.tls or self._runtime.intake.admit():
             return False
         self._runtime.intake.defer(self._transport.close)
@@ -232,7 +232,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.endpoint.tick(now_ms, silent, now_ms - self._last_out)
 
     def _writing_stalls(self, now_ms: int) -> bool:
-        """Whether the client has left everything unread for longer than it may.
+        """Return whether the client has left everything unread for longer than it may.
 
         Heartbeats do not find such a client: above `UNSENT_LIMIT` it is not read itself. The sum does not grow by bytes
         that were only put into the buffer, so heartbeats to the client are no progress.

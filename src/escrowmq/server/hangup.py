@@ -13,7 +13,7 @@ _UNREAD: Final = Pause.ALARM | Pause.UNSENT
 
 
 def hung_up(connections: Iterable[ClientConnection]) -> list[ClientConnection]:
-    """The connections that are not read and whose peer has disconnected. Empty if the system has no `poll`."""
+    """Return the connections that are not read and whose peer has disconnected. Empty if the system has no `poll`."""
     waiting = {c.descriptor: c for c in connections if c.paused & _UNREAD}
     waiting.pop(-1, None)
     if not waiting or not hasattr(select, "poll"):

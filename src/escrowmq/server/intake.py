@@ -27,7 +27,7 @@ class Intake:
         self._deferred: deque[Callable[[], None]] = deque()
 
     def admit(self) -> bool:
-        """Whether the caller may handle an event now. If not, it passes a function that does so to `defer`."""
+        """Return whether the caller may handle an event now. If not, it passes a function that does so to `defer`."""
         if not self._room:
             return False
         self._room -= 1

@@ -85,7 +85,7 @@ def _refusal(error: OSError, address: str) -> OSError:
 
 
 def port_of(sock: socket.socket) -> int:
-    """The port to which a socket is bound."""
+    """Return the port to which a socket is bound."""
     port: int = sock.getsockname()[1]
     return port
 
@@ -127,7 +127,7 @@ def peer_of(transport: asyncio.BaseTransport) -> Peer:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a numeric address is this machine's own, as such or as IPv4 within IPv6."""
+    """Return whether a numeric address is this machine's own, as such or as IPv4 within IPv6."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

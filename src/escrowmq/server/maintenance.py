@@ -171,7 +171,8 @@ class Maintenance:
             self._start_compaction(self._calm(self._promising(self._journal.sparse_segments(self._ratio))))
 
     def _promising(self, sparse: list[SparseSegment]) -> list[SparseSegment]:
-        """The segments that were not compacted since the last snapshot, or lost a tenth of their messages since then.
+        """Return the segments that were not compacted since the last snapshot, or lost a tenth of their messages since
+        then.
 
         Messages that are in memory during a compaction may stay in their segment. Compacting such a segment again at
         once could repeat without end.
@@ -179,7 +180,7 @@ class Maintenance:
         return [s for s in sparse if s.first_lsn not in self._left or s.live < 0.9 * self._left[s.first_lsn]]
 
     def _calm(self, sparse: list[SparseSegment]) -> list[SparseSegment]:
-        """The segments that have lost few messages for `CALM_MS`."""
+        """Return the segments that have lost few messages for `CALM_MS`."""
         now, before = self._broker.engine.now, self._seen
         self._seen = {}
         for segment in sparse:

@@ -27,7 +27,7 @@ _log = logging.getLogger("escrowmq.connection")
 
 
 def endpoint_limits(limits: LimitsSection) -> EndpointLimits:
-    """The configured limits in the units of endpoints."""
+    """Return the configured limits in the units of endpoints."""
     return EndpointLimits(
         channels=limits.channels_per_connection,
         frame_max=limits.frame_max,
@@ -43,7 +43,7 @@ def endpoint_limits(limits: LimitsSection) -> EndpointLimits:
 
 
 def user_limits(limits: LimitsSection) -> UserLimits:
-    """The configured limits of each user for distributed transactions."""
+    """Return the configured limits of each user for distributed transactions."""
     return UserLimits(limits.branches_per_user, limits.prepared_branches_per_user, limits.applications_per_user)
 
 

@@ -55,7 +55,7 @@ def recover(journal: Journal, broker: Broker) -> None:
 
 
 def advice(error: JournalDamaged, data_dir: object) -> JournalDamaged:
-    """The same error, with advice on what to do."""
+    """Return the same error, with advice on what to do."""
     why = (
         f"{error.why}; nothing was changed. Examine the journal with `escrowmq inspect {data_dir}`, "
         "and restore the data directory from a backup"

@@ -19,7 +19,7 @@ _VERIFY: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require
 
 
 def server_context(tls: TlsSection) -> ssl.SSLContext:
-    """The context of the TLS listener. Raises ConfigError with the setting, the expected content, and the file."""
+    """Return the TLS listener's context. Raises ConfigError with the setting, the expected content, and the file."""
     assert tls.certificate is not None
     assert tls.key is not None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -50,7 +50,7 @@ def _unusable(name: str, path: Path, why: str) -> ConfigError:
 
 
 def certificate_user(certificate: Mapping[str, Any] | None) -> str | None:
-    """The user that a verified certificate names: its common name, else the first subject alternative name.
+    """Return the user that a verified certificate names: its common name, else the first subject alternative name.
 
     `certificate` is in the form of `SSLSocket.getpeercert`. Returns None without a certificate or a name.
     """

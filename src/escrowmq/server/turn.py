@@ -30,7 +30,7 @@ LAZY_BYTES: Final = 1 << 20
 
 
 def steady_clock() -> Callable[[], int]:
-    """A clock of nanoseconds since the epoch that ignores changes of the machine's time.
+    """Return a clock of nanoseconds since the epoch that ignores changes of the machine's time.
 
     Heartbeats, login times and the age of messages must not depend on such changes: a step back would delay them, and
     a step forward would let all of them end at once.

@@ -43,7 +43,7 @@ class BatchReader(DataSourceReader):
 
 
 def ranges(options: SourceOptions) -> list[Span]:
-    """The messages that can be read now, as one range for each queue. Reserves those of classic queues.
+    """Return the messages that can be read now, as one range for each queue. Reserves those of classic queues.
 
     Raises:
         OptionError: an option is invalid, or a queue does not exist.

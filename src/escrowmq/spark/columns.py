@@ -35,7 +35,7 @@ class Columns:
         self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
 
     def batch(self, queue: str, bulk: Bulk) -> pa.RecordBatch:
-        """All messages of a block, one row each.
+        """Return all messages of a block, one row each.
 
         Raises:
             EscrowSparkError: the schema asks for the body as a string, and a body is not UTF-8.
@@ -95,7 +95,7 @@ def _body(rows: _Rows, kind: pa.DataType) -> pa.Array:
 
 
 def _not_utf8(rows: _Rows) -> EscrowSparkError:
-    """The error that names the first body that is not UTF-8."""
+    """Return the error that names the first body that is not UTF-8."""
     position = next(each.position for each in rows.bulk.messages() if _text(each.body).encode() != each.body)
     return EscrowSparkError(
         f"queue {rows.queue!r}: the body of the message at position {position} is not UTF-8: "
@@ -168,7 +168,7 @@ def _header_items(props: bytes) -> list[tuple[str, str | None]] | None:
 
 
 def as_text(value: object) -> str | None:
-    """The value of a header as text, or None.
+    """Return the value of a header as text, or None.
 
     Text stays as it is. Bytes are decoded as UTF-8, or encoded in base64 if they are not valid UTF-8. Numbers are
     decimal, timestamps ISO 8601, tables and arrays JSON.

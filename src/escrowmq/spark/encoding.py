@@ -26,7 +26,7 @@ Codes = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def names(column: pa.Array, what: str) -> str | list[str]:
-    """The names in a column: one string if all rows are equal, otherwise one for each row.
+    """Return the names in a column: one string if all rows are equal, otherwise one for each row.
 
     Args:
         column: the strings.
@@ -134,13 +134,13 @@ def _octets(fields: dict[str, Any], items: list[tuple[str, str | None]] | None) 
 
 
 def _codes(column: pa.Array) -> Codes:
-    """A code for each row. Equal values have equal codes; null is -1."""
+    """Return a code for each row. Equal values have equal codes; null is -1."""
     indices = column.dictionary_encode().indices
     return np.asarray(indices.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
 
 
 def _codes_of_maps(maps: pa.Array) -> list[Codes]:
-    """Several columns of codes; two rows with equal maps have equal codes in all of them."""
+    """Return several columns of codes; two rows with equal maps have equal codes in all of them."""
     begin = np.asarray(maps.offsets.to_numpy(), np.int64)
     lengths = np.diff(begin)
     if maps.null_count:
@@ -156,7 +156,7 @@ def _codes_of_maps(maps: pa.Array) -> list[Codes]:
 
 
 def _distinct(codes: list[Codes]) -> tuple[Codes, Codes]:
-    """The first row of each distinct combination of codes, and each row's index among the combinations."""
+    """Return the first row of each distinct combination of codes, and each row's index among the combinations."""
     found = codes[0]
     first: Codes
     _, first, found = np.unique(found, return_index=True, return_inverse=True)

@@ -58,13 +58,13 @@ class Endpoint:
         return cls(variable=name)
 
     def __str__(self) -> str:
-        """The source of the URL, for messages."""
+        """Return the source of the URL, for messages."""
         if self.variable:
             return f"environment variable {self.variable}"
         return f"file {self.file}" if self.file else "option url"
 
     def resolve(self) -> str:
-        """The URL.
+        """Return the URL.
 
         Raises:
             OptionError: the environment variable is not set, or the file cannot be read.
@@ -100,7 +100,7 @@ class Endpoint:
             raise OptionError(f"{self}: {error}") from None
 
     def address(self) -> str:
-        """The broker's host and port, for messages.
+        """Return the broker's host and port, for messages.
 
         Raises:
             OptionError: the URL is missing or invalid.

@@ -82,18 +82,18 @@ class Epoch:
         return Xid(FORMAT_ID, self.gtrid, SETTLE + self.run.encode())
 
     def branch(self, bqual: bytes) -> Xid:
-        """The branch of this epoch with the qualifier `bqual`."""
+        """Return the branch of this epoch with the qualifier `bqual`."""
         return Xid(FORMAT_ID, self.gtrid, bqual)
 
     def stale(self, xid: Xid) -> bool:
-        """Whether a branch belongs to this epoch or an earlier one."""
+        """Return whether a branch belongs to this epoch or an earlier one."""
         mine, _, _ = self.gtrid.rpartition(b"#")
         name, _, number = xid.gtrid.rpartition(b"#")
         return xid.format_id == FORMAT_ID and name == mine and number.isdigit() and int(number) <= self.number
 
 
 def application_of(query: str, app_id: str | None, sink_id: str | None) -> str:
-    """The application's name, under which the broker keeps its progress.
+    """Return the application's name, under which the broker keeps its progress.
 
     Args:
         query: Spark's ID of the query, used if `app_id` is None.
@@ -110,7 +110,7 @@ def application_of(query: str, app_id: str | None, sink_id: str | None) -> str:
 
 
 def streaming_epoch(app_id: str | None, sink_id: str | None) -> Epoch | None:
-    """The epoch of the micro-batch to which this task belongs; None if it belongs to no streaming query."""
+    """Return the epoch of the micro-batch to which this task belongs; None if it belongs to no streaming query."""
     context = _context()
     query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
     if query is None or batch is None:
@@ -120,7 +120,7 @@ def streaming_epoch(app_id: str | None, sink_id: str | None) -> Epoch | None:
 
 
 def required_epoch(app_id: str | None, sink_id: str | None) -> Epoch:
-    """The epoch of the micro-batch to which this task belongs.
+    """Return the epoch of the micro-batch to which this task belongs.
 
     Raises:
         EscrowSparkError: Spark has not passed the query and the batch to this task.
@@ -132,7 +132,7 @@ def required_epoch(app_id: str | None, sink_id: str | None) -> Epoch:
 
 
 def attempt(job: str = "") -> bytes:
-    """A prefix for branch qualifiers that is unique to this attempt at a task.
+    """Return a prefix for branch qualifiers that is unique to this attempt at a task.
 
     It contains the run or, in a batch, the name `job`, because Spark counts attempts from 0 again when the driver is
     restarted.

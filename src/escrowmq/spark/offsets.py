@@ -48,7 +48,7 @@ def decode(group: str, given: Mapping[str, Any]) -> Offsets:
 
 
 def streams(given: Mapping[str, Any]) -> dict[str, int]:
-    """The IDs of streams in an encoded offset. Checkpoints of older versions contain none."""
+    """Return the IDs of streams in an encoded offset. Checkpoints of older versions contain none."""
     return {str(queue): int(ident) for queue, ident in given.get("streams", {}).items()}
 
 

@@ -59,18 +59,18 @@ class Options:
             raise OptionError(f"unknown option of the {what}: {', '.join(unknown)}; valid options: {', '.join(known)}")
 
     def text(self, name: str) -> str | None:
-        """The option's text; None if it is missing or empty."""
+        """Return the option's text; None if it is missing or empty."""
         return self._given.get(name.lower()) or None
 
     def name(self, name: str) -> str | None:
-        """A name in AMQP, at most 255 bytes."""
+        """Return a name in AMQP, at most 255 bytes."""
         found = self.text(name)
         if found is not None and len(found.encode()) > SHORT:
             raise OptionError(f"option {name} may have at most {SHORT} bytes")
         return found
 
     def number(self, name: str, default: int | None, least: int = 1, most: int = _MOST) -> int | None:
-        """An integer from `least` to `most`; `default` if it is missing."""
+        """Return an integer from `least` to `most`; `default` if it is missing."""
         found = self.text(name)
         if found is None:
             return default
@@ -84,14 +84,14 @@ class Options:
         return value
 
     def flag(self, name: str, default: bool) -> bool:
-        """A boolean; `default` if it is missing."""
+        """Return a boolean; `default` if it is missing."""
         found = (self.text(name) or str(default)).lower()
         if found not in {"true", "false"}:
             raise OptionError(f"option {name} must be true or false, not {found!r}")
         return found == "true"
 
     def choice(self, name: str, *choices: str) -> str:
-        """One of `choices`; the first if the option is missing."""
+        """Return one of `choices`; the first if the option is missing."""
         found = self.text(name) or choices[0]
         if found.lower() not in choices:
             raise OptionError(f"option {name} must be {' or '.join(choices)}, not {found!r}")

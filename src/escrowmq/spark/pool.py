@@ -30,7 +30,7 @@ _open: Final[dict[tuple[int, str, Endpoint], Escrow]] = {}
 
 
 def escrow(endpoint: Endpoint, role: str) -> Escrow:
-    """This process's connection to a broker, opened if necessary.
+    """Return this process's connection to a broker, opened if necessary.
 
     Args:
         endpoint: the source of the broker's URL.

@@ -30,7 +30,7 @@ class Queues:
         self._ends: dict[str, int] = {}
 
     def names(self, broker: Escrow) -> list[str]:
-        """The names of the subscribed queues, sorted."""
+        """Return the names of the subscribed queues, sorted."""
         if self._pattern is None:
             return sorted(self._options.queues)
         found = sorted(name for name in broker.queues() if self._pattern.fullmatch(name))
@@ -39,7 +39,7 @@ class Queues:
         return found
 
     def states(self, broker: Escrow) -> dict[str, QueueState]:
-        """The state of each subscribed queue.
+        """Return the state of each subscribed queue.
 
         Raises:
             NotFound: a queue of option subscribe does not exist.
@@ -67,14 +67,14 @@ class Queues:
                 self.streams[name] = state.ident
 
     def kinds_of(self, broker: Escrow, names: Iterable[str]) -> dict[str, str]:
-        """The kinds of all known queues, among them `names`, which are taken from offsets."""
+        """Return the kinds of all known queues, among them `names`, which are taken from offsets."""
         unknown = [name for name in names if name not in self.kinds]
         if unknown:
             self.learn(dict(zip(unknown, broker.describe(*unknown), strict=True)))
         return self.kinds
 
     def begin(self, broker: Escrow, name: str, state: QueueState, wanted: Positions) -> int:
-        """The number at which reading begins. In a classic queue that is the group's first unsettled message.
+        """Return the number at which reading begins. In a classic queue that is the group's first unsettled message.
 
         Raises:
             OptionError: `wanted` is a position at which a classic queue cannot be read.
@@ -95,13 +95,13 @@ class Queues:
         return first
 
     def look(self, broker: Escrow, name: str) -> HoldState:
-        """The state of the group's reservation on a queue."""
+        """Return the state of the group's reservation on a queue."""
         state = broker.hold(name, self._options.group)
         self._ends[name] = state.end
         return state
 
     def end(self, broker: Escrow, name: str) -> int:
-        """The number that the next reserved message will get."""
+        """Return the number that the next reserved message will get."""
         return self._ends[name] if name in self._ends else self.look(broker, name).end
 
     def hold(self, broker: Escrow, name: str, until: int) -> int:
@@ -157,7 +157,7 @@ def report_loss(options: SourceOptions, text: str, onwards: str = "to continue w
 
 
 def position(state: QueueState, name: str, wanted: Positions) -> int:
-    """The position in the stream `name` that `wanted` refers to. `earliest` is the default."""
+    """Return the position in the stream `name` that `wanted` refers to. `earliest` is the default."""
     if isinstance(wanted, dict):
         return wanted.get(name, state.first)
     return state.next if wanted == "latest" else state.first

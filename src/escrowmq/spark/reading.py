@@ -88,7 +88,7 @@ def _enlist(broker: Escrow, options: SourceOptions, epoch: Epoch, part: Part) ->
 
 
 def _same(broker: Escrow, options: SourceOptions, span: Span) -> bool:
-    """Whether a stream is still the one for which the range was planned. If not, this reports a loss.
+    """Return whether a stream is still the one for which the range was planned. If not, this reports a loss.
 
     The check is made before and after reading. IDs of streams are never reused, so everything read in between belongs
     to the right stream.

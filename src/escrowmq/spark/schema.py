@@ -144,5 +144,5 @@ def _once(names: Sequence[str], what: str) -> None:
 
 
 def _alike(one: DataType, other: DataType) -> bool:
-    """Whether two types are equal apart from nullability."""
+    """Return whether two types are equal apart from nullability."""
     return one.simpleString() == other.simpleString()

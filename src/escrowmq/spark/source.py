@@ -160,7 +160,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return escrow(self._options.endpoint, ROLE)
 
     def _come_to(self, broker: Escrow, name: str, state: QueueState) -> int:
-        """The number after the last one assigned. A query that has read further has read another queue of this name.
+        """Return the number after the last one assigned. A query that has read further has read another queue of this
+        name.
 
         For a classic queue this is the end of the group's reservation, regardless of how many messages are waiting. It
         is requested each time, because another source of the query may use the same group.
@@ -191,7 +192,7 @@ def share(available: Offsets, most: int | None) -> Offsets:
 
 
 def _waiting(state: QueueState) -> int:
-    """The number of messages that have no number yet. In a stream, every message has one."""
+    """Return the number of messages that have no number yet. In a stream, every message has one."""
     return 0 if state.kind == STREAM else state.ready
 
 

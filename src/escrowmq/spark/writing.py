@@ -85,7 +85,7 @@ def write(options: SinkOptions, epoch: Epoch, batches: Iterator[pa.RecordBatch],
 
 
 def _decided(broker: Escrow, epoch: Epoch) -> bool:
-    """Whether the epoch was decided before.
+    """Return whether the epoch was decided before.
 
     Raises:
         OptionError: an epoch of the same number from another checkpoint was decided. To skip this one would lose data.
@@ -252,7 +252,7 @@ def discard(broker: Escrow, branches: list[Xid]) -> None:
 
 
 def in_order(messages: list[Written | None]) -> list[Written]:
-    """The results of tasks, in the order of partitions, without missing ones.
+    """Return the results of tasks, in the order of partitions, without missing ones.
 
     Raises:
         EscrowSparkError: tasks wrote for different epochs.

@@ -86,22 +86,22 @@ class Host(Protocol):
         ...
 
     def publishing(self, endpoint: Endpoint) -> None:
-        """`endpoint` publishes. The server blocks it while memory or disk space runs short."""
+        """Note that `endpoint` publishes. The server blocks it while memory or disk space is short."""
         ...
 
     def waiting(self, endpoint: Endpoint) -> None:
-        """`endpoint` is blocked and keeps a publish back.
+        """Note that `endpoint` is blocked and holds a publish back.
 
         The server reads nothing more for it until the block ends, and then continues with `receive(b"")`.
         """
         ...
 
     def failed(self, endpoint: Endpoint, code: int, text: str) -> None:
-        """A channel or the connection was closed for a fault of the peer, or at a limit. The server logs it."""
+        """Log that a channel or the connection was closed for a fault of the peer, or at a limit."""
         ...
 
     def password_changed(self, endpoint: Endpoint, secret: bytes) -> None:
-        """The client sent a new secret for its user (`connection.update-secret`). Passwords are not changed by it."""
+        """Note that the client sent a new secret (`connection.update-secret`). It does not change the user's password."""
         ...
 
 
@@ -117,11 +117,11 @@ class Endpoint(Protocol):
     """Whether the last publish had a large body. The server then reads more bytes at once."""
 
     def receive(self, data: bytes) -> None:
-        """Process bytes from the socket. Empty `data` means: continue with the bytes that were kept back."""
+        """Process bytes from the socket. Empty `data` means to continue with the bytes that were held back."""
         ...
 
     def output(self) -> list[Piece]:
-        """The bytes to send now, in order. The server calls it once at the end of a turn, after `Host.stir`.
+        """Return the bytes to send now, in order. The server calls it once at the end of a turn, after `Host.stir`.
 
         Small outputs are joined into one piece. Large pieces are sent without a copy, so they must not change.
         """
@@ -133,17 +133,18 @@ class Endpoint(Protocol):
         ...
 
     def synced(self, lsn: int) -> bool:
-        """The log is on disk up to `lsn`. Returns True while output is still held."""
+        """Release output that waited for a sync up to `lsn`. Return True while output is still held."""
         ...
 
     def congested(self, unsent: int) -> None:
-        """`unsent` bytes wait in the socket's buffer. Called when the number changes notably, and with 0 when all is
+        """Note that `unsent` bytes wait in the socket's buffer. Called after notable changes, and with 0 when all are
         sent.
         """
         ...
 
     def block(self, reason: str) -> None:
-        """The server accepts no publishes for now (`connection.blocked`). An empty reason ends the block.
+        """Stop accepting publishes (`connection.blocked`), because the server has no room. An empty reason ends the
+        block.
 
         The next publish and everything behind it wait (`Host.waiting`).
         """
@@ -154,12 +155,12 @@ class Endpoint(Protocol):
         ...
 
     def shut(self, text: str) -> None:
-        """The server is going down, or an operator closes the connection. Tells the peer in the protocol."""
+        """Close the connection in the protocol, because the server stops or an operator requests it."""
         ...
 
     def lost(self) -> None:
-        """The connection is gone: give back everything that it holds, and its memory. Called exactly once for each
-        connection, and nothing else is called afterwards.
+        """Return everything that the lost connection holds, and free its memory. Called exactly once for each
+        connection; no other call follows.
         """
         ...
 

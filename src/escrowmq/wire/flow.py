@@ -2,9 +2,9 @@
 to have memory and disk space.
 
 `OutputFlow` bounds the bytes that wait to be sent. Above the outbox limit, the connection's consumers get no more
-deliveries; they are woken when there is room. Above `CROWD` times the limit, the connection is crowded: the client has
-requested more answers than it reads, and the broker reads nothing more from it until there is room. `PublishGate` keeps
-publishes back while the server is short of memory or disk space.
+deliveries; they are woken when there is room. Above `CROWD` times the limit, the connection is crowded (congested): the
+client has requested more answers than it reads, and the broker reads nothing more from it until there is room.
+`PublishGate` holds publishes back while the server is short of memory or disk space.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Stalled(Protocol):
     """Consumers that wait until the connection is writable."""
 
     def wake(self) -> None:
-        """The consumers may be served again."""
+        """Let the consumers be served again."""
         ...
 
 
@@ -53,7 +53,7 @@ class OutputFlow:
         self._stalled[stalled] = None
 
     def forget(self, stalled: Stalled) -> None:
-        """`stalled` is closed, and need not be woken."""
+        """Forget `stalled`, which is closed and need not be woken."""
         self._stalled.pop(stalled, None)
 
     def crowded(self) -> bool:
@@ -64,12 +64,12 @@ class OutputFlow:
         return self.is_crowded
 
     def congested(self, unsent: int) -> None:
-        """The socket's buffer now holds `unsent` bytes."""
+        """Note that the socket's buffer now holds `unsent` bytes."""
         self._unsent = unsent
         self.relax()
 
     def relax(self) -> None:
-        """Bytes may have been sent: continue with everything that waited for room."""
+        """Continue with everything that waited for room, because bytes may have been sent."""
         if self.is_crowded and not self.crowded():
             self._read_on()
         if self._stalled and self.writable:
@@ -97,12 +97,14 @@ class PublishGate:
         """Whether the reader must ask about the next publish, or the next part of one."""
 
     def block(self, reason: str) -> None:
-        """The server accepts no publishes for this reason; an empty reason ends the block."""
+        """Hold publishes back for this reason; an empty reason ends the block."""
         self.reason = reason
         self.shut = self.shut or bool(reason)
 
     def keeps_back(self) -> bool:
-        """Whether a publish has to wait. Tells the server that the connection publishes and, if so, that it waits."""
+        """Return whether a publish has to wait. Tells the server that the connection publishes and, if so, that it
+        waits.
+        """
         if not self._known:
             self._known = True
             self._host.publishing(self._endpoint)  # this call may block the endpoint at once

@@ -70,7 +70,7 @@ class Outbox:
         self._ready.append(data)
 
     def release(self, synced: int) -> bool:
-        """The log is on disk up to `synced`. Returns True while an output still waits."""
+        """Release outputs that waited for a sync up to `synced`. Return True while an output still waits."""
         self._synced = synced
         held, ready = self._held, self._ready
         while held and held[0][0] <= synced:
@@ -95,7 +95,7 @@ class Outbox:
 
 
 def gathered(pieces: list[Piece]) -> list[Piece]:
-    """The same bytes, with neighbouring pieces of fewer than `LARGE` bytes joined."""
+    """Return the same bytes, with neighbouring pieces of fewer than `LARGE` bytes joined."""
     result: list[Piece] = []
     for large, group in groupby(pieces, _is_large):
         if large:

@@ -36,7 +36,7 @@ class Credentials:
 def parse(
     mechanism: str, response: bytes, decode_fields: Callable[[bytes], Mapping[str, object]] | None = None
 ) -> Credentials:
-    """The credentials in the initial response of `mechanism`.
+    """Return the credentials in the initial response of `mechanism`.
 
     `decode_fields` reads a field table without its length. Only protocols with such tables offer AMQPLAIN. Raises
     SaslError for a malformed response and for a mechanism that is unknown or has no decoder, and any error that
@@ -71,7 +71,7 @@ def parse_plain(response: bytes) -> Credentials:
 
 
 def parse_amqplain(response: bytes, decode_fields: Callable[[bytes], Mapping[str, object]]) -> Credentials:
-    """A field table with the strings LOGIN and PASSWORD (AMQP 0-8; RabbitMQ's clients still offer it).
+    """Return a field table with the strings LOGIN and PASSWORD (AMQP 0-8; RabbitMQ's clients still offer it).
 
     Raises SaslError, and any error that `decode_fields` raises for a malformed table.
     """

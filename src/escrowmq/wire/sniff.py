@@ -22,10 +22,10 @@ REFUSAL: Final = b"AMQP\x00\x00\x09\x01"
 
 
 def sniff(header: bytes) -> Opener | None:
-    """The protocol of a connection that begins with these eight bytes; None for an unknown header."""
+    """Return the protocol of a connection that begins with these eight bytes; None for an unknown header."""
     return PROTOCOLS.get(header)
 
 
 def hopeless(start: bytes) -> bool:
-    """Whether the bytes received so far can no longer become a known header."""
+    """Return whether the bytes received so far can no longer become a known header."""
     return not any(header.startswith(start[:HEADER_SIZE]) for header in PROTOCOLS)

@@ -1,6 +1,6 @@
 """Unsettled deliveries, by delivery tag. Tags count from 1 and belong to one channel or link.
 
-Deliveries are kept in runs of consecutive tags of one consumer, as they were handed over. Most deliveries are settled
+Deliveries are stored in runs of consecutive tags of one consumer, as they were delivered. Most deliveries are settled
 in order, so a whole run, or the front of one, leaves at a time. A delivery that leaves from the middle of a run leaves
 a hole. A run that is mostly holes is divided, so memory stays in proportion to the unsettled deliveries.
 """
@@ -19,7 +19,7 @@ Stretch = tuple[int, list[Entry], Consumer]
 """Deliveries of one consumer with consecutive tags: the first tag, the entries, the consumer."""
 
 _LONGEST: Final = 1024  # the most entries of a run; removing the first one moves the others
-_SHORT: Final = 16  # a run of at most so many slots is not divided, however few are in use
+_SHORT: Final = 16  # a run of at most this many slots is not divided, however few are in use
 _GHOSTS: Final = 32  # empty runs that may stay in the middle, in addition to as many as there are other runs
 
 
@@ -35,13 +35,13 @@ class _Run:
         self.count = count
 
     def living(self) -> list[Entry]:
-        """A copy of the list of entries, without holes."""
+        """Return a copy of the list of entries, without holes."""
         if self.count == len(self.entries):
             return self.entries.copy()
         return [entry for entry in self.entries if entry is not None]
 
     def stretches(self, begin: int, end: int) -> Iterator[Stretch]:
-        """The entries in the slots from `begin` to `end`, divided at holes."""
+        """Yield the entries in the slots from `begin` to `end`, divided at holes."""
         first, found = self.first + begin, []
         for tag, entry in enumerate(self.entries[begin:end], first):
             if entry is not None:
@@ -70,14 +70,14 @@ class Unsettled:
         self._ghosts = 0  # empty runs behind the head
         self._begun = self._reached = (0, 0)  # number and tag at which the last `part` began and ended
 
-    # -- looking
+    # -- reading
 
     def copies(self) -> list[tuple[Consumer, list[Entry]]]:
         """Copies of the runs, in order. It takes a step for each run, not for each delivery."""
         return [(run.consumer, run.living()) for run in islice(self._runs, self._head, None) if run.count]
 
     def part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
-        """At most `most` deliveries from number `start` on, where the first delivery has number 0.
+        """Return at most `most` deliveries from number `start` on, where the first delivery has number 0.
 
         A call that continues where the last one ended misses nothing, even if deliveries were settled between the
         calls.
@@ -104,7 +104,7 @@ class Unsettled:
         return found
 
     def _way_to(self, start: int) -> tuple[int, int]:
-        """The number of deliveries to skip, and the tag from which to skip them, to reach number `start`."""
+        """Return the number of deliveries to skip, and the tag from which to skip them, to reach number `start`."""
         place, tag = self._reached
         if start == place > 0:
             return 0, tag
@@ -112,7 +112,7 @@ class Unsettled:
         return (start - place, tag) if start >= place > 0 else (start, 0)
 
     def _index(self, tag: int) -> int:
-        """The number of the last run whose first tag is at most `tag`; one less than the head if there is none."""
+        """Return the number of the last run whose first tag is at most `tag`; one less than the head if none is."""
         return bisect_right(self._firsts, tag, self._head) - 1
 
     # -- adding
@@ -291,7 +291,7 @@ class Unsettled:
     # -- keeping memory in proportion
 
     def _shrink(self, i: int, run: _Run) -> None:
-        """Run number `i` has lost deliveries: drop it, trim it, or divide it."""
+        """Drop, trim or divide run number `i`, from which deliveries were removed."""
         entries = run.entries
         if not run.count:
             self._drop(i, run)
@@ -311,7 +311,7 @@ class Unsettled:
             self._firsts[i : i + 1] = [part.first for part in parts]
 
     def _drop(self, i: int, run: _Run) -> None:
-        """Run number `i` is empty: forget it, and sometimes other empty runs with it."""
+        """Remove run number `i`, which is empty, and sometimes other empty runs with it."""
         runs, firsts = self._runs, self._firsts
         run.entries = []
         self._ghosts += 1

@@ -92,7 +92,7 @@ def end_read_only(connection: Any) -> None:
 
 
 def is_reply(connection: Any, error: BaseException) -> bool:
-    """Whether an error was sent by the participant, which then has not done what was requested."""
+    """Return whether an error was sent by the participant, which then has not done what was requested."""
     if isinstance(error, ChannelClosed | BranchRolledBack):
         return True
     said = getattr(error, "sqlstate", None) is not None or _oracle_code(error).startswith("ORA-")
@@ -100,7 +100,7 @@ def is_reply(connection: Any, error: BaseException) -> bool:
 
 
 def is_closed(connection: Any) -> bool:
-    """Whether a driver reports that its connection can no longer be used."""
+    """Return whether a driver reports that its connection can no longer be used."""
     if bool(getattr(connection, "closed", False)) or getattr(connection, "is_open", True) is False:
         return True
     healthy = getattr(connection, "is_healthy", None)
@@ -115,7 +115,7 @@ def wrong_place(connection: Any, xid: Any) -> str | None:
 
 
 def as_decided(state: BranchState, decided: str) -> bool:
-    """Whether a heuristic outcome happens to be the decided one."""
+    """Return whether a heuristic outcome happens to be the decided one."""
     return (state, decided) in {
         (BranchState.HEURISTIC_COMMIT, COMMIT),
         (BranchState.HEURISTIC_ROLLBACK, ROLLBACK),

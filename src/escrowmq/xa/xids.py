@@ -59,12 +59,12 @@ def parse(xid: Any) -> BranchId | None:
 
 
 def is_of(gtrid: str, manager: str, identity: str) -> bool:
-    """Whether the manager with this log made the id."""
+    """Return whether the manager with this log made the id."""
     return gtrid.startswith(f"{manager}.{identity}.")
 
 
 def is_of_namesake(gtrid: str, manager: str, identity: str) -> bool:
-    """Whether a manager of the same name but with another log made the id."""
+    """Return whether a manager of the same name but with another log made the id."""
     return gtrid.startswith(f"{manager}.") and not is_of(gtrid, manager, identity)
 
 

@@ -67,7 +67,7 @@ OWN_WORDS: Final = (
 
 
 def expected(scenario: str, line: str, here: str) -> str:
-    """The line that EscrowMQ must produce where RabbitMQ produced `line`.
+    """Return the line that EscrowMQ must produce where RabbitMQ produced `line`.
 
     `here` is the line that EscrowMQ has produced. It is accepted if only its code is determined.
     """

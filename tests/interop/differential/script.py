@@ -119,7 +119,7 @@ class Script:
             bodies.append(body.decode() + ("!" if method.redelivered else ""))
 
     def ready(self, queue: str) -> int:
-        """The number of ready messages."""
+        """Return the number of ready messages."""
         channel = self.fresh()
         count: int = channel.queue_declare(queue, passive=True).method.message_count
         channel.close()
@@ -157,7 +157,7 @@ def scrub(text: str) -> str:
 
 
 def render(value: Any) -> str:
-    """A value as a line of text. Methods and properties show only the fields that are set."""
+    """Return a value as a line of text. Methods and properties show only the fields that are set."""
     if isinstance(value, tuple):
         return f"({', '.join(render(part) for part in value)})"
     if isinstance(value, list):

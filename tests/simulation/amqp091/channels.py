@@ -80,7 +80,7 @@ class Channel:
         return self.committing is not None and any(copy.queue.refuses for copy in self.committing.adds)
 
     def hides(self, queue: Queue) -> bool:
-        """Whether messages of `queue` may be on their way to this channel while answers are due."""
+        """Return whether messages of `queue` may be on their way to this channel while answers are due."""
         consumes = any(subscription.queue is queue for subscription in self.consumers.values())
         return consumes or any(answer.queue is queue for answer in self.expected)
 

@@ -96,7 +96,7 @@ class Requests(Watch):
         self._expect(channel, spec.BasicQosOk)
 
     def _queue(self, connection: Connection, channel: Channel, name: str) -> Queue | None:
-        """The queue of that name. If it is missing or belongs to another connection, the channel must be closed."""
+        """Return the queue of that name. If it is missing or another connection's, the channel must be closed."""
         queue = self.ledger.queues.get(name)
         if queue is None or (queue.owner is not None and queue.owner is not connection):
             self._refuse(channel, 404 if queue is None else 405)  # EXC-2
@@ -104,7 +104,7 @@ class Requests(Watch):
         return queue
 
     def _exact(self, queue: Queue) -> int | None:
-        """The number of ready messages on a queue; None if the oracle cannot know it."""
+        """Return the number of ready messages on a queue; None if the oracle cannot know it."""
         ready = queue.ready()
         moves = queue.lossy or queue.refuses or queue.name == DEAD  # the count can change without a client's request
         if self._last_work == self.ledger.turn and self._has_consumers(queue):

@@ -78,7 +78,7 @@ class CountingPieces(Pieces):
 
 
 def perform(operations: Mapping[str, Operation], operation: str, /, **arguments: Any) -> Any:
-    """The result of an operation; of a list, its rows."""
+    """Return the result of an operation; of a list, its rows."""
 
     async def run() -> Any:
         result = await operations[operation](**arguments)
@@ -88,5 +88,5 @@ def perform(operations: Mapping[str, Operation], operation: str, /, **arguments:
 
 
 def done(coroutine: Any) -> Any:
-    """The result of a coroutine."""
+    """Return the result of a coroutine."""
     return asyncio.run(cast("Coroutine[Any, Any, Any]", coroutine))

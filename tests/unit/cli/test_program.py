@@ -36,7 +36,7 @@ def command(name: str) -> click.Command:
 
 
 def leaves(name: str, found: click.Command) -> list[tuple[str, click.Command]]:
-    """The command, and all below it."""
+    """Return the command, and all below it."""
     below = found.commands.items() if isinstance(found, click.Group) else ()
     return [(name, found), *(leaf for sub, child in below for leaf in leaves(f"{name} {sub}", child))]
 

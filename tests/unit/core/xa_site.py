@@ -80,7 +80,7 @@ class XaSite(Site):
     def worked(
         self, xid: Xid = X, *, settle: int = 1, publish: tuple[bytes, ...] = (b"new",), **options: Any
     ) -> XaBranch:
-        """A branch that has settled messages of `q` and published to `to`, ended."""
+        """Return a branch that has settled messages of `q` and published to `to`, ended."""
         if not self.q.ready and settle:
             self.publish("q", *[b"old %d" % i for i in range(settle + 1)])
             self.turn()
@@ -101,8 +101,8 @@ class XaSite(Site):
         return branch
 
     def in_state(self, state: str) -> XaBranch:
-        """A branch X: active, suspended, ended, rollback only, prepared, forced commit, forced rollback, timed out
-        (with or without `associated`).
+        """Return a branch X: active, suspended, ended, rollback only, prepared, forced commit, forced rollback, timed
+        out (with or without `associated`).
         """
         if state in ("active", "suspended", "timed out, associated"):
             branch = self.start()

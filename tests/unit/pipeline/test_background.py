@@ -15,7 +15,7 @@ PID = 12
 
 
 def proc(folder: Path, listing: str, *, sessions: bool = True) -> Path:
-    """A fake /proc with the groups of a process."""
+    """Return a fake /proc with the groups of a process."""
     for name in (str(PID), "self"):
         mine = folder / name
         mine.mkdir()

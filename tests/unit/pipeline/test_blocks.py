@@ -39,7 +39,7 @@ BODIES = st.lists(st.binary(max_size=20), min_size=1, max_size=5)
 
 
 def at(data: bytes, shift: int = 0) -> Lookup:
-    """A lookup in `data`, whose first byte has the address `shift`."""
+    """Return a lookup in `data`, whose first byte has the address `shift`."""
     return lambda lsn, length: data[lsn - shift : lsn - shift + length]
 
 

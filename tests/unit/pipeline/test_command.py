@@ -90,7 +90,7 @@ def test_an_interruption_while_java_starts_leaves_no_process_behind(journal: Pat
 
 
 def others_of(group: int) -> list[str]:
-    """The command lines of the processes in a group, apart from its leader."""
+    """Return the command lines of the processes in a group, apart from its leader."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):

@@ -11,7 +11,7 @@ from tests.unit.server.benches import on_loop, until
 
 
 async def by_iteration(done: list[int], most: int) -> list[list[int]]:
-    """The entries that `done` gains in each iteration until it has `most`."""
+    """Return the entries that `done` gains in each iteration until it has `most`."""
     found = [list(done)]
     while len(done) < most:
         before = len(done)

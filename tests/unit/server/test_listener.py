@@ -110,7 +110,7 @@ def test_ipv6_stands_in_brackets() -> None:
 
 
 def _scene() -> Scene:
-    """A runtime for AMQP 0-9-1 in which every password is right."""
+    """Return a runtime for AMQP 0-9-1 in which every password is right."""
     scene = Scene(connections=1000)
     accepting = SimpleNamespace(authenticate=lambda _, credentials, done: done(Verdict(credentials.authcid)))
     scene.runtime._authenticator = cast("Authenticator", accepting)

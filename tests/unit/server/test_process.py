@@ -24,7 +24,7 @@ def _fakes(fake_protocol: None) -> None:
 
 
 def process_of(scene: Scene, failure: str = "") -> ServerProcess:
-    """The process around a scene; its snapshots end with `failure`."""
+    """Return the process around a scene; its snapshots end with `failure`."""
 
     def snapshot_now(done: Any, *, compact: bool) -> None:
         asyncio.get_running_loop().call_soon(done, failure + (" of compaction" if compact else ""))

@@ -19,7 +19,7 @@ def _fakes(fake_protocol: None) -> None:
 
 
 async def ticking() -> tuple[Scene, Any]:
-    """A connection that the clock has come by a few times."""
+    """Return a connection that the clock has come by a few times."""
     scene = Scene()
     _, _, endpoint = scene.connect()
     scene.runtime.admitted(endpoint, "alice", "/")
@@ -90,7 +90,7 @@ class Unread:
         self.connection.flush()
 
     def ticks(self, seconds: int) -> bool:
-        """Whether the connection was aborted."""
+        """Return whether the connection was aborted."""
         for _ in range(seconds):
             self.now += 1000
             self.connection.tick(self.now, 10_000)

@@ -42,7 +42,7 @@ FULL = Properties(
 
 
 def block(*runs: tuple[str, str, Properties, int, bool, list[bytes]]) -> bulk.Bulk:
-    """A block of runs, each given as exchange, routing key, properties, time in ms, redelivered, bodies."""
+    """Return a block of runs, each given as exchange, routing key, properties, time in ms, redelivered, bodies."""
     shared, bodies = [], []
     for exchange, key, properties, time, redelivered, some in runs:
         bodies += some

@@ -33,7 +33,7 @@ def flat(taken: list[Stretch]) -> list[tuple[int, Consumer, Entry]]:
 
 
 def one_by_one(unsettled: Unsettled) -> list[tuple[Consumer, Entry]]:
-    """All deliveries, in order."""
+    """Return all deliveries, in order."""
     return [(consumer, entry) for consumer, entries in unsettled.copies() for entry in entries]
 
 

@@ -18,7 +18,7 @@ class AdminError(Exception):
 
 
 def ask(data_dir: Path, command: str, **arguments: Any) -> Any:
-    """The result of an operation (see `admin.service`). Raises AdminError."""
+    """Return the result of an operation (see `admin.service`). Raises AdminError."""
     try:
         sock = path.connect(data_dir, TIMEOUT)
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:

@@ -35,7 +35,8 @@ def address(data_dir: Path) -> Iterator[str]:
 
 
 def bind(data_dir: Path) -> socket.socket:
-    """A listening socket that only this user may open. It replaces the socket of a killed broker. Raises OSError.
+    """Return a listening socket that only this user may open. It replaces the socket of a killed broker. Raises
+    OSError.
 
     The caller must hold the lock of the data directory.
     """
@@ -57,7 +58,7 @@ def bind(data_dir: Path) -> socket.socket:
 
 
 def connect(data_dir: Path, timeout: float) -> socket.socket:
-    """A connection to the broker that serves `data_dir`; `timeout` is in seconds. Raises OSError."""
+    """Return a connection to the broker that serves `data_dir`; `timeout` is in seconds. Raises OSError."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.settimeout(timeout)
     try:

@@ -58,7 +58,7 @@ class AdminServer:
             writer.close()
 
     async def answer(self, line: bytes) -> AsyncIterator[bytes]:
-        """The answer to a request, in parts; the last one ends with a newline."""
+        """Yield the answer to a request, in parts; the last one ends with a newline."""
         result, error = await self._run(line)
         if error:
             yield json.dumps({"error": error}).encode() + b"\n"
@@ -73,7 +73,7 @@ class AdminServer:
             yield json.dumps({"result": result}, default=str).encode() + b"\n"
 
     async def _run(self, line: bytes) -> tuple[Any, str]:
-        """The result of a request, and the error if it has failed."""
+        """Return the result of a request, and the error if it has failed."""
         try:
             request = json.loads(line)
             name, arguments = request["command"], request.get("arguments", {})

@@ -48,7 +48,7 @@ class Access:
             )
 
     def allowed(self, user: str, vhost: str, name: str, right: Right) -> bool:
-        """Whether the permissions of `user` in `vhost` allow it. An empty name is the default exchange."""
+        """Return whether the permissions of `user` in `vhost` allow it. An empty name is the default exchange."""
         name = name or DEFAULT_EXCHANGE
         question = (user, vhost, name, right)
         allowed = self._verdicts.get(question)
@@ -61,7 +61,7 @@ class Access:
         return allowed
 
     def restricted(self, user: str, vhost: str, exchange: str) -> bool:
-        """Whether topic permissions restrict the routing keys that `user` may use on this exchange."""
+        """Return whether topic permissions restrict the routing keys that `user` may use on this exchange."""
         return (user, vhost, exchange) in self.topic_permissions
 
     def check_topic(self, user: str, vhost: str, exchange: str, routing_key: str, right: TopicRight) -> None:

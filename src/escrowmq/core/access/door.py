@@ -50,7 +50,7 @@ class Door:
             self._check(need, objects)
 
     def allows(self, operation: Operation, **objects: str | Owned | None) -> bool:
-        """Whether `check` would pass."""
+        """Return whether `check` would pass."""
         try:
             self.check(operation, **objects)
         except BrokerError:
@@ -58,7 +58,7 @@ class Door:
         return True
 
     def covers(self, owned: Owned) -> bool:
-        """Whether the user may see the contents of `owned`: as its owner or by permissions, not by a tag."""
+        """Return whether the user may see the contents of `owned`: as its owner or by permissions, not by a tag."""
         return owned.user == self.user or self._permitted(owned.concerns)
 
     def _check(self, need: Need, objects: dict[str, Any]) -> None:
@@ -90,7 +90,7 @@ class Door:
         return self._permitted(owned.concerns)
 
     def _permitted(self, concerns: Concerns | None) -> bool:
-        """Whether permissions cover `concerns`. A restriction of routing keys on one of the exchanges does not."""
+        """Return whether permissions cover `concerns`. Restricted routing keys on one of the exchanges do not."""
         if concerns is None or not concerns.complete or not concerns.names:
             return False
         access, vhost = self._access, self._vhost.name

@@ -1,4 +1,4 @@
-"""What belongs to a user: transaction branches, progress and reservations (SEC-2)."""
+"""Objects that belong to a user: transaction branches, progress and reservations (SEC-2)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, Protocol, TypeAlias, cast
 from escrowmq.core.access.access import Kind, Right
 
 Concern: TypeAlias = tuple[Kind, str, Right]
-"""A queue or an exchange, and the right on it that is needed to do the work that concerns it."""
+"""A queue or an exchange, and the right on it that the work needs."""
 MOST: Final = 100
 """Number of queues and exchanges that are remembered for one object."""
 
@@ -56,10 +56,12 @@ class Owned(Protocol):
 
     @property
     def concerns(self) -> Concerns | None:
-        """What permissions must cover to give others a right on the object; None if they cannot."""
+        """The queues and exchanges that another user's permissions must cover for a right on the object; None if none
+        suffice.
+        """
         ...
 
     @property
     def title(self) -> str:
-        """The object in words, for errors."""
+        """The object's name for error texts."""
         ...

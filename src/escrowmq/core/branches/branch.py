@@ -104,7 +104,7 @@ class Publication:
     mandatory: bool = False
 
     def continues_with(self, other: Publication) -> bool:
-        """Whether `other` differs only in its bodies, so that both can form one run."""
+        """Return whether `other` differs only in its bodies, so that both can form one run."""
         return (
             self.envelope is other.envelope
             and (self.queues is other.queues or self.queues == other.queues)

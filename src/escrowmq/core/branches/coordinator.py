@@ -310,7 +310,7 @@ class Coordinator:
         self.returning.append((lsn, branch))
 
     def synced(self, lsn: int) -> None:
-        """The log is on disk up to `lsn`."""
+        """Note that the log is on disk up to `lsn`."""
         while self.returning and self.returning[0][0] <= lsn:
             branch = self.returning.popleft()[1]
             branch.undo()

@@ -184,7 +184,7 @@ class Decision:
         return found
 
     def _has_to_be_written_again(self, placement: _Placement) -> bool:
-        """Whether the time in the block of a prepared run matters and differs from the time of the commit.
+        """Return whether the time in the block of a prepared run matters and differs from the time of the commit.
 
         A message's time to live starts at its commit, and a stream, which is read by time, stores it under that time.
         """

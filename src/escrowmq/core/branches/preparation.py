@@ -134,7 +134,7 @@ def head_of(branch: XaBranch, state: State, prepared_at: int) -> Prepared:
 
 
 def owner_item(branch: XaBranch) -> tuple[Item, Sequence[bytes]]:
-    """Return the item that says whom the branch belongs to."""
+    """Return the item with the owner of the branch."""
     return encode_owner(Owner(branch.user, branch.concerns.complete, tuple(branch.concerns.names)))
 
 
@@ -170,7 +170,7 @@ def captured(branch: XaBranch) -> list[bytes]:
 
 
 def promise_room(engine: Host, run: PreparedRun) -> None:
-    """Keep room for `run` in queues that refuse messages at their limit, since its commit must not be refused."""
+    """Reserve room for `run` in queues that refuse messages at their limit, since its commit must not be refused."""
     for queue in run.queues:
         if queue.refuses:
             count, size = engine.promised.get(queue, (0, 0))

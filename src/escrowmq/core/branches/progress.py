@@ -18,7 +18,9 @@ _SEPARATOR: Final = "\0"
 
 
 def application_key(vhost: str, application: str) -> str:
-    """The core's name for an application. It contains the virtual host, so equal names in two of them do not clash."""
+    """Return the core's name for an application. It contains the virtual host, so equal names in two of them do not
+    clash.
+    """
     return f"{vhost}{_SEPARATOR}{application}" if application else ""
 
 
@@ -68,7 +70,7 @@ class ProgressTable:
         return self._found.get(key)
 
     def all(self) -> list[ApplicationProgress]:
-        """Every application's progress, in the order in which they began."""
+        """Return every application's progress, in the order in which they began."""
         return list(self._found.values())
 
     def check_claim(self, key: str, user: str) -> None:
@@ -88,12 +90,12 @@ class ProgressTable:
         return None if found is None or found.epoch == NOTHING_DECIDED else found.epoch
 
     def claim(self, key: str, user: str) -> None:
-        """Record whom an application belongs to if it is new. Nothing of it is decided yet."""
+        """Record the owner of an application if it is new. Nothing has been decided for it yet."""
         if user and key not in self._found:
             self._own(key, user)
 
     def reached(self, key: str, epoch: int, lsn: int) -> None:
-        """The DECIDE record that ends at `lsn` has stored `epoch`."""
+        """Note that the DECIDE record that ends at `lsn` has stored `epoch`."""
         self.restore(key, epoch)
         self._found[key].lsn = lsn
 

@@ -1,4 +1,4 @@
-"""How many branches each user has, so that no user takes the room of the others (SEC-2)."""
+"""The number of branches of each user, which is limited so that no user can exhaust the broker (SEC-2)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class UserLimits:
-    """What one user may have: branches that are not in doubt, branches in doubt, and applications with progress."""
+    """The limits of one user: branches that are not in doubt, branches in doubt, and applications with progress."""
 
     branches: int = 10_000
     prepared_branches: int = 10_000

@@ -1,4 +1,4 @@
-"""The port through which the core asks a protocol about the content of its messages.
+"""The interface through which the core asks a protocol about the content of its messages.
 
 The content of a message stays in the form in which it arrived, so only its protocol can read it. A protocol provides
 one `Format` for each number that it uses in `Envelope.protocol`.

@@ -32,12 +32,12 @@ def type_name(value: object) -> str:
 
 
 def is_time(value: object) -> TypeGuard[int]:
-    """Tell whether `value` is a time: an integer (seconds since the epoch) of a protocol's class named Timestamp."""
+    """Return whether `value` is a time: an integer (seconds since the epoch) of a protocol's class named Timestamp."""
     return isinstance(value, int) and type_name(value) == "timestamp"
 
 
 def is_integer(value: object) -> TypeGuard[int]:
-    """Tell whether `value` is an integer of any width, and neither a truth value nor a time."""
+    """Return whether `value` is an integer of any width, and neither a truth value nor a time."""
     return type(value) is int or (isinstance(value, int) and not isinstance(value, bool) and not is_time(value))
 
 

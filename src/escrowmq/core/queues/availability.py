@@ -63,7 +63,7 @@ class Unavailable:
 
 
 def unavailable(queue: Queue, reason: str) -> BrokerError:
-    """The error for a client that asks for messages of an unavailable queue."""
+    """Return the error for a client that asks for messages of an unavailable queue."""
     return BrokerError(
         Condition.UNAVAILABLE,
         f"queue '{queue.name}' in vhost '{queue.vhost}' is unavailable, and keeps its messages: {reason}",

@@ -153,11 +153,11 @@ class Backlog:
         return taken
 
     def lasts(self) -> bool:
-        """Whether a restart would bring back all of it: no reference is TRANSIENT."""
+        """Return whether a restart would restore everything: no reference is TRANSIENT."""
         return self.indexes[self._head :].tobytes()[_TOP::4].isascii()
 
     def bounds(self) -> tuple[int, int]:
-        """The first position, and the one behind the last. IndexError if it is empty."""
+        """Return the first position and the one after the last. Raises IndexError if the backlog is empty."""
         return self.firsts[self._head], self.firsts[-1] + self.counts[-1]
 
     def remove(self, ranges: list[Range]) -> None:

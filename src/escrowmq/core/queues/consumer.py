@@ -79,7 +79,7 @@ class Consumer:
         return left if window is None or window.credit > left else window.credit
 
     def ready(self) -> bool:
-        """Whether the consumer can be served now. If not, the event that it waits for wakes it."""
+        """Return whether the consumer can be served now. If not, the event that it waits for wakes it."""
         if self.credit.left <= 0 or self.receiver is None:
             return False
         window = self.window

@@ -9,7 +9,7 @@
 | allowed   | = n        | = n        | = n      |
 | cancelled | = 0        | = 0        | = 0      |
 
-With zero credit nothing is delivered; unlimited credit is `UNLIMITED`. Deliveries made before the credit was set anew
+With zero credit nothing is delivered; unlimited credit is `UNLIMITED`. Deliveries made before the credit was set again
 or cancelled restore nothing. The unit is a message. A limit in bytes would be a second `Credit` of the consumer, read
 in `Consumer.room` and spent in `Consumer.spend`.
 """

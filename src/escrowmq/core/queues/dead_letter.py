@@ -41,7 +41,7 @@ def dead_envelope(envelope: Envelope, queue: Queue, outcome: Outcome, now: int) 
 
 
 def circular(deaths: tuple[Death, ...], queue: str) -> bool:
-    """Whether `queue` closes a dead-letter cycle in which no consumer rejected the message. Such a message is
+    """Return whether `queue` closes a dead-letter cycle in which no consumer rejected the message. Such a message is
     dropped.
     """
     names = [death.queue for death in deaths]

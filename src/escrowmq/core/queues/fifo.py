@@ -150,7 +150,7 @@ class Fifo:
         return self.head[0] if self.head else None
 
     def _tail_is_next(self) -> bool:
-        """Whether the next message is in the tail."""
+        """Return whether the next message is in the tail."""
         tail, returned = self.tail, self._returned
         if self.head or not tail.messages:
             return False

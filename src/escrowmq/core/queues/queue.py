@@ -194,9 +194,7 @@ class Queue:
 
     @property
     def getter(self) -> Consumer:
-        """Return the consumer of deliveries that no subscription has made. It lives as long as somebody refers to
-        it.
-        """
+        """Return the consumer of deliveries that no subscription has made. It exists only while it is referenced."""
         getter = self._getter() if self._getter is not None else None
         if getter is None:
             getter = Consumer(self, None)
@@ -217,7 +215,7 @@ class Queue:
             )
 
     def change(self) -> None:
-        """Note that what a restart would find of the queue changes. A snapshot in progress captures the queue again.
+        """Note that the durable state of the queue changes. A snapshot in progress captures the queue again.
 
         Deliveries that a client holds are captured with the client, so their settlement is no change of the queue.
         """
@@ -270,7 +268,9 @@ class Queue:
         return bool(self.unsynced)
 
     def accepts(self, count: int, size: int) -> bool:
-        """Whether a queue that refuses messages at its limit has room for `count` more, of `size` bytes together."""
+        """Return whether a queue that refuses messages at its limit has room for `count` more, of `size` bytes
+        together.
+        """
         if self._has_room(count, size):
             return True
         if not self.consumers:
@@ -391,7 +391,7 @@ class Queue:
             self._expire_before(self._host.now + 1)
 
     def _serve(self, *, whole: bool) -> bool:
-        """False if the budget has ended before the entries or the room of the consumers."""
+        """Return False if the budget was used up before the entries or the consumers' room."""
         order, consumers, budget = self.order, self.consumers, self._host.budget
         while (waiting := len(order)) and not self.fault:
             if budget.left <= 0 and not whole and not self._passing():
@@ -406,7 +406,7 @@ class Queue:
         return True
 
     def _passing(self) -> bool:
-        """Whether the head lives for this turn only: it cannot wait for the next one."""
+        """Return whether the first message has a TTL of 0, so that it cannot wait for the next turn."""
         head = self._peek() if self.ttl_possible else None
         return head is not None and 0 < head.run.expires_at <= self._host.now
 
@@ -439,7 +439,7 @@ class Queue:
             consumer.end_drain()
 
     def _has_for(self, consumer: Consumer) -> bool:
-        """Whether an entry waits that `consumer` could get."""
+        """Return whether an entry is ready that `consumer` could get."""
         return len(self.order) > 0 and (not self.consumers.single or consumer is self.consumers.active)
 
     def _hand(self, consumer: Consumer, entries: list[Entry]) -> None:

@@ -1,4 +1,4 @@
-"""Messages that have left a queue all together, by a purge or with the queue: the log lets go of them in pieces."""
+"""Messages that left a queue all at once, by a purge or with the queue. Their content is released in pieces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from escrowmq.core.ports import Log
 
 PIECE: Final = 2000
-"""References or entries that the log lets go of in one turn, for each queue that was emptied."""
+"""The number of references or entries that are released in one turn, for each queue that was emptied."""
 
 _position, _lsn, _index = attrgetter("position"), attrgetter("run.lsn"), attrgetter("run.index")
 
@@ -35,8 +35,8 @@ class Withdrawal:
         )
 
     def durable_ranges(self) -> list[Range]:
-        """The positions that a restart would bring back. It takes few steps if they have no gaps, however many they
-        are.
+        """Return the positions that a restart would restore. It takes few steps if they have no gaps, for any number of
+        messages.
         """
         loaded = sorted(self._loaded())
         if self._backlogs and all(backlog.lasts() for backlog in self._backlogs):
@@ -52,14 +52,14 @@ class Withdrawal:
         return merged(ranges)
 
     def _loaded(self) -> Iterable[int]:
-        """The positions of the entries that a restart would bring back."""
+        """Return the positions of the entries that a restart would restore."""
         entries = self._entries
         if all(map(_lsn, entries)) and max(map(_index, entries), default=0) < TRANSIENT:
-            return map(_position, entries)  # as most often: all of them, without a step in Python for each
+            return map(_position, entries)  # the usual case: all of them, without a step in Python for each
         return [e.position for e in entries if e.run.lsn and not e.run.index & TRANSIENT]
 
     def release(self, log: Log) -> bool:
-        """The log lets go of a piece. True while there is more."""
+        """Release a piece in the log. Return True while there is more."""
         if self._entries:
             release(log, self._entries[-PIECE:])
             del self._entries[-PIECE:]

@@ -75,7 +75,7 @@ def decode_held(data: Payload) -> Held:
 
 
 def encode_released(queue: int, group: str, settled: int, first: int) -> bytes:
-    """A RELEASED record."""
+    """Return a RELEASED record."""
     name = group.encode("utf-8", "surrogatepass")
     return _RELEASED.pack(queue, len(name), settled, first) + name
 

@@ -191,7 +191,7 @@ class Recovery:
         queue, below = decode_delivered(payload)
         found = self._of(queue)
         found.delivered_below = max(found.delivered_below, below)
-        found.next_position = max(found.next_position, below)  # lost transient messages had positions, too
+        found.next_position = max(found.next_position, below)  # lost transient messages had positions too
 
     def _held(self, lsn: int, payload: Payload) -> None:
         held = decode_held(payload)

@@ -30,7 +30,7 @@ PIECE: Final = 500
 ENTRIES: Final = 1000
 """Entries or references that cost as much as a queue."""
 LONG: Final = 100_000
-"""A queue with more messages is captured in the last step only, since each time costs much."""
+"""A queue with more messages is captured only in the last step, because each capture of it is expensive."""
 
 _ident = attrgetter("ident")
 _position = attrgetter("position")
@@ -65,10 +65,10 @@ class Capture:
         broker.engine.uncaptured = {}
 
     def step(self) -> bool:
-        """Capture a piece, at the end of a turn. True if that was the last one.
+        """Capture a piece, at the end of a turn. Return True if it was the last one.
 
-        Pieces grow by a quarter whenever all queues have been captured and some have changed since. So the capture ends
-        even if more queues change in each turn than the first piece can hold.
+        Pieces grow by a quarter whenever all queues have been captured and some have changed since. The capture
+        therefore ends even if more queues change in each turn than the first piece can hold.
         """
         left = self._piece
         while left > 0 and self._more():
@@ -85,14 +85,14 @@ class Capture:
         return True
 
     def records(self) -> Iterator[tuple[Kind, list[bytes]]]:
-        """The records, after the last step. They are made one by one as they are asked for, on any thread, while the
-        broker goes on.
+        """Return the records, after the last step. They are encoded one by one as they are iterated, on any thread,
+        while the broker continues.
         """
         assert self._records is not None
         return self._records
 
     def _more(self) -> bool:
-        """Whether queues wait, those included that have changed since they were captured."""
+        """Return whether queues are still to be captured, including those that have changed since they were captured."""
         if not self._waiting and self._broker.engine.uncaptured:
             self._waiting = list(self._broker.engine.uncaptured)
             self._broker.engine.uncaptured = {}
@@ -100,7 +100,7 @@ class Capture:
         return bool(self._waiting)
 
     def _capture(self, queue: Queue) -> int:
-        """Returns the cost, in queues."""
+        """Capture a queue, and return the cost, in queues."""
         if queue.deleted or not queue.durable:
             self._taken.pop(queue, None)
             return 1

@@ -88,9 +88,8 @@ class Reservations:
         The call may reserve fewer, because the queue has no more or the limit of one call is reached. With neither
         argument nothing changes. The `lsn` of the result also covers everything reserved before.
 
-        Raises PRECONDITION_FAILED for a stream, ACCESS_REFUSED if a consumer uses the queue exclusively, UNAVAILABLE if
-        its messages cannot be read, and LIMIT_EXCEEDED if the user has too many
-        groups.
+        Raises PRECONDITION_FAILED for a stream, ACCESS_REFUSED if a consumer uses the queue exclusively, UNAVAILABLE
+        if its messages cannot be read, and LIMIT_EXCEEDED if the user has too many groups.
         """
         if queue.is_stream:
             raise BrokerError(
@@ -165,7 +164,7 @@ class Reservations:
             yield some
 
     def _may_expire(self, queue: Queue, most: int) -> bool:
-        """Whether the next `most` messages of the queue may have a time to live, as far as can be told without
+        """Return whether the next `most` messages of the queue may have a time to live, as far as can be told without
         examining each. Messages that a restart brought back are unchecked, so the envelopes of their blocks are read.
         """
         if queue.ttl_possible or not queue.restored_below:

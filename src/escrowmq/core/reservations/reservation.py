@@ -1,4 +1,5 @@
-"""A reservation: messages of a queue that are kept for a named group of bulk readers until it settles them (PIPE-1).
+"""A reservation: messages of a queue that are reserved for a named group of bulk readers until it settles them
+(PIPE-1).
 
 Each message that a group reserves gets a number: 1, 2, 3 and so on, in the order in which the messages were taken. A
 number is never used twice for one group and queue. A range of numbers therefore always names the same messages,

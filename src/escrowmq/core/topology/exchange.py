@@ -50,7 +50,7 @@ class Binding(Generic[Q]):
 
     @property
     def durable(self) -> bool:
-        """Tell whether the binding survives a restart, which it does if both of its ends do."""
+        """Whether the binding survives a restart, which it does if both of its ends do."""
         return self.source.durable and self.destination.durable
 
 
@@ -94,7 +94,7 @@ class Exchange(ABC, Generic[Q]):
 
     @property
     def needs_headers(self) -> bool:
-        """Tell whether `match` currently looks at the headers, so that its result depends on more than the routing
+        """Whether `match` currently looks at the headers, so that its result depends on more than the routing
         key.
         """
         return False

@@ -58,7 +58,7 @@ class Router(Generic[Q]):
         return self._resolve(exchange, routing_key, headers, more_keys)
 
     def needs_headers(self, exchange: str) -> bool:
-        """Tell whether routing through `exchange` currently depends on headers. Raises NOT_FOUND."""
+        """Return whether routing through `exchange` currently depends on headers. Raises NOT_FOUND."""
         known = self._needing_headers.get(exchange)
         if known is None:
             reachable = [self._exchange(exchange)]

@@ -69,7 +69,7 @@ class VirtualHost(Generic[Q]):
         return self._router.version
 
     def needs_headers(self, exchange: str) -> bool:
-        """Tell whether `route` through `exchange` currently looks at the headers. Raises NOT_FOUND."""
+        """Return whether `route` through `exchange` currently looks at the headers. Raises NOT_FOUND."""
         return self._router.needs_headers(exchange)
 
     def exchange(self, name: str) -> Exchange[Q]:

@@ -61,13 +61,13 @@ def publish_head(channel: int, exchange: str, routing_key: str, body_size: int, 
 
 
 def body_frames(channel: int, body: bytes, frame_max: int) -> bytes:
-    """The body in as few frames as `frame_max` (0: no limit) allows."""
+    """Return the body in as few frames as `frame_max` (0: no limit) allows."""
     piece = frame_max - frames.FRAME_OVERHEAD if frame_max else max(len(body), 1)
     return b"".join(frames.frame(frames.BODY, channel, body[at : at + piece]) for at in range(0, len(body), piece))
 
 
 def ids_of(header: bytes) -> Ids:
-    """The ids in the payload of a content header. Later properties are not read."""
+    """Return the ids in the payload of a content header. Later properties are not read."""
     (flags,) = unpack_from(">H", header, 12)
     at = HEADER_FIXED_SIZE
     for flag in (0x8000, 0x4000):  # content type, content encoding

@@ -125,7 +125,7 @@ class DeliveryCounter:
         return run * unit
 
     def _has_begun(self, data: bytearray, at: int, end: int) -> bool:
-        """Whether the remaining bytes are the beginning of a delivery of the known size."""
+        """Return whether the remaining bytes are the beginning of a delivery of the known size."""
         left = end - at
         if not _START_SIZE <= left < self._unit <= _AWAITED or data[at : at + _START_SIZE] != self._start:
             return False
@@ -133,7 +133,7 @@ class DeliveryCounter:
         return left < self._content_at + _CONTENT.size or data[content_at:content_end] == self._content
 
     def _is_unit(self, data: bytearray, at: int, ahead: int) -> bool:
-        """Whether a delivery of the known size, with a tag `ahead` of the count, begins at `at`."""
+        """Return whether a delivery of the known size, with a tag `ahead` of the count, begins at `at`."""
         content_at = at + self._content_at
         return (
             data[at : at + _START_SIZE] == self._start
@@ -220,7 +220,7 @@ class DeliveryCounter:
 
 
 def _frame_length(data: bytearray, at: int, end: int) -> int:
-    """The length of the frame at `at`, or 0 if it is incomplete. Raises PerfError if it has no frame end."""
+    """Return the length of the frame at `at`, or 0 if it is incomplete. Raises PerfError if it has no frame end."""
     if end - at < FRAME_OVERHEAD:
         return 0
     size: int = FRAME_HEAD.unpack_from(data, at)[2]

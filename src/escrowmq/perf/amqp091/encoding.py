@@ -20,7 +20,7 @@ _BLOCK_BYTES = 64 * 1024 * 1024
 
 
 def messages_of(workload: Workload, key_count: int, publisher: int) -> list[LoadMessage]:
-    """The distinct messages of the publisher of that number, which has `key_count` routing keys."""
+    """Return the distinct messages of the publisher of that number, which has `key_count` routing keys."""
     count = block_count(workload, key_count)
     return list(messages(workload.variety, workload.size, count, seed=publisher + 1))
 
@@ -46,7 +46,7 @@ def publish_block(
 
 
 def block_count(workload: Workload, key_count: int) -> int:
-    """The number of messages in a publisher's block: whole rounds of the routing keys and whole transactions."""
+    """Return the number of messages in a publisher's block: whole rounds of the routing keys and whole transactions."""
     size = workload.size + _OVERHEAD
     if workload.variety.uniform and key_count <= WRITE_BYTES // size and not workload.random:
         count = max(WRITE_BYTES // (size * key_count), 1) * key_count

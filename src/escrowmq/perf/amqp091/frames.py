@@ -93,7 +93,7 @@ TableValue = bool | int | str | dict[str, "TableValue"]
 
 
 def shortstr(text: str) -> bytes:
-    """A short string. Raises ValueError over 255 bytes."""
+    """Return a short string. Raises ValueError over 255 bytes."""
     data = text.encode()
     if len(data) > 255:
         raise ValueError(f"a short string holds at most 255 bytes, this has {len(data)}")
@@ -101,12 +101,12 @@ def shortstr(text: str) -> bytes:
 
 
 def longstr(data: bytes) -> bytes:
-    """A long string."""
+    """Return a long string."""
     return pack(">I", len(data)) + data
 
 
 def table(fields: dict[str, TableValue]) -> bytes:
-    """A field table of booleans, 32-bit integers, strings and tables."""
+    """Return a field table of booleans, 32-bit integers, strings and tables."""
     return longstr(b"".join(shortstr(name) + _field(value) for name, value in fields.items()))
 
 
@@ -121,12 +121,12 @@ def _field(value: TableValue) -> bytes:
 
 
 def frame(kind: int, channel: int, payload: bytes) -> bytes:
-    """One frame."""
+    """Return one frame."""
     return FRAME_HEAD.pack(kind, channel, len(payload)) + payload + b"\xce"
 
 
 def method(channel: int, method: int, arguments: bytes = b"") -> bytes:
-    """A method frame; `method` as from `method_id`."""
+    """Return a method frame; `method` as from `method_id`."""
     return frame(METHOD, channel, pack(">I", method) + arguments)
 
 
@@ -256,10 +256,10 @@ def dtx_select(channel: int) -> bytes:
 
 
 def xid(gtrid: bytes) -> bytes:
-    """An xid of the tool's own format, with one branch."""
+    """Return an xid of the tool's own format, with one branch."""
     return pack(">IBB", 0x70657266, len(gtrid), 1) + gtrid + b"\1"
 
 
 def dtx(channel: int, number: int, branch: bytes, bits: int | None = None) -> bytes:
-    """A dtx method about the branch `branch`, an `xid`."""
+    """Return a dtx method about the branch `branch`, an `xid`."""
     return method(channel, number, b"\0\0" + longstr(branch) + (b"" if bits is None else bytes((bits,))))

@@ -67,7 +67,7 @@ class Getter(Consumer):
         return used
 
     def _ask(self, number: int) -> bytes:
-        """The next requests."""
+        """Return the next requests."""
         requests = self._requests
         first, self._asked = self._asked, self._asked + number
         return b"".join([requests[n % len(requests)] for n in range(first, first + number)])

@@ -112,7 +112,7 @@ class Amqp091Session:
         return Publisher(channel, block, totals, count, stamped)
 
     def _count(self, number: int) -> int | None:
-        """The number of messages that the publisher of that number is to publish; None if it is not limited."""
+        """Return the number of messages that the publisher of that number is to publish; None if it is not limited."""
         count, total = self._workload.count, self._workload.publishers
         return None if count is None else count // total + (number < count % total)
 
@@ -182,13 +182,13 @@ class Amqp091Session:
 
 
 def _depth(declare_ok: bytes) -> int:
-    """The number of messages in the arguments of queue.declare-ok."""
+    """Return the number of messages in the arguments of queue.declare-ok."""
     depth: int = unpack_from(">I", declare_ok, 1 + declare_ok[0])[0]
     return depth
 
 
 def _mode(workload: Workload) -> ChannelMode | None:
-    """The mode in which the producers' channels work."""
+    """Return the mode in which the producers' channels work."""
     if workload.xa:
         return DTX
     if workload.tx_size:

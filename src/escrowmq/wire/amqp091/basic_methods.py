@@ -195,7 +195,7 @@ def tx_rollback(channel: Channel, method: spec.TxRollback) -> None:
 
 
 def channel_flow(channel: Channel, method: spec.ChannelFlow) -> None:
-    """The client stops or restarts its deliveries on this channel."""
+    """Stop or restart deliveries on this channel, as the client requests."""
     channel.flow = method.active
     channel.send(spec.ChannelFlowOk(method.active))
     if method.active:
@@ -203,11 +203,11 @@ def channel_flow(channel: Channel, method: spec.ChannelFlow) -> None:
 
 
 def channel_flow_ok(channel: Channel, method: spec.ChannelFlowOk) -> None:
-    """The client answers `channel.flow`, which this broker never sends. Ignored."""
+    """Ignore the answer to `channel.flow`, which this broker never sends."""
 
 
 def basic_cancel_ok(channel: Channel, method: spec.BasicCancelOk) -> None:
-    """The client confirms that it knows of a consumer's cancellation. Nothing to do."""
+    """Ignore the client's confirmation that it knows of a consumer's cancellation."""
 
 
 HANDLERS: Final[dict[int, Handler]] = {

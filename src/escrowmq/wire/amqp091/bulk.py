@@ -82,7 +82,7 @@ class Bulk:
         return len(self.positions)
 
     def messages(self) -> Iterator[Message]:
-        """The messages, one by one."""
+        """Yield the messages, one by one."""
         at = 0
         for run, end in enumerate(self.run_ends):
             envelope = self.run_envelopes[run]
@@ -168,7 +168,7 @@ def _padded(data: bytes) -> bytes:
 
 
 def decode(data: bytes | bytearray | memoryview) -> Bulk:
-    """The columns of a body; they keep `data` alive. Raises BulkError if `data` is not a bulk body."""
+    """Return the columns of a body; they keep `data` alive. Raises BulkError if `data` is not a bulk body."""
     view = memoryview(data)
     if len(view) < HEAD.size:
         raise BulkError(f"{len(view)} bytes are too few for a bulk body")

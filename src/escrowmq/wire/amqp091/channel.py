@@ -257,7 +257,7 @@ class Channel:
         return self.flow and self.connection.flow.writable
 
     def deliver(self, consumer: Consumer, entries: list[Entry]) -> None:
-        """Send deliveries. Unsettled ones are remembered under their tags."""
+        """Send deliveries. Unsettled ones are stored under their tags."""
         deliveries: Deliveries = consumer.view
         first = self.unsettled.next_tag
         if consumer.auto_settle:
@@ -271,22 +271,22 @@ class Channel:
             self.connection.put_pieces(self.number, pieces)
 
     def stalled(self, consumer: Consumer) -> None:
-        """`consumer` has messages to get, but the connection is not writable."""
+        """Note that messages are ready for `consumer`, but the connection is not writable."""
         self._stalled[consumer] = None
         self.connection.flow.stall(self)
 
     def wake(self) -> None:
-        """The connection is writable: serve the consumers that waited for that."""
+        """Serve the consumers that waited until the connection is writable."""
         if self.flow and self._stalled:
             stalled, self._stalled = self._stalled, {}
             for consumer in stalled:
                 self.broker.engine.wake(consumer)
 
     def drained(self, consumer: Consumer, unused: int) -> None:
-        """Nothing to do: AMQP 0-9-1 has no drain."""
+        """Do nothing: AMQP 0-9-1 has no drain."""
 
     def cancelled(self, consumer: Consumer) -> None:
-        """The consumer's queue is gone. Tell the client if it understands cancellations."""
+        """Tell the client that the consumer's queue was deleted, if it understands cancellations."""
         if self.consumers.pop(consumer.tag, None) is not None and self.connection.cancel_notify:
             cancel = BasicCancel(consumer.tag, True)
             if self.cancels is None:
@@ -295,21 +295,21 @@ class Channel:
                 self.cancels.append(cancel)
 
     def held(self) -> list[tuple[Consumer, list[Entry]]]:
-        """Every unsettled delivery. Deliveries that were settled in a branch belong to the branch."""
+        """Return every unsettled delivery. Deliveries that were settled in a branch belong to the branch."""
         return self.unsettled.copies()
 
     def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
-        """At most `most` of those deliveries, from number `start` on."""
+        """Return at most `most` of those deliveries, from number `start` on."""
         return self.unsettled.part(start, most)
 
     def keep(self, consumer: Consumer, tags: Sequence[int], entries: Sequence[Entry]) -> None:
-        """The settlement of these deliveries was undone: they are unsettled again (TX-4)."""
+        """Make deliveries unsettled again, because their settlement was undone (TX-4)."""
         self.unsettled.restore(consumer, tags, entries)
 
     # -- settlements
 
     def settle(self, tag: int, disposition: Disposition, *, multiple: bool) -> None:
-        """Carry out basic.ack, nack or reject. Raises PRECONDITION_FAILED if the tag is not outstanding."""
+        """Execute basic.ack, nack or reject. Raises PRECONDITION_FAILED if the tag is not outstanding."""
         if multiple:
             taken = self.unsettled.take_through(tag)
         else:
@@ -350,7 +350,7 @@ class Channel:
                 raise
 
     def recover(self, *, requeue: bool) -> None:
-        """Carry out basic.recover: every unsettled delivery returns to its queue or is sent again to the same consumer.
+        """Execute basic.recover: every unsettled delivery returns to its queue or is sent again to the same consumer.
 
         If the client does not read its deliveries, they return to the queue and are delivered when the client reads
         again.
@@ -411,7 +411,7 @@ class Channel:
         self.connection.failed(code, f"channel {self.number}: {text}")
 
     def refuse(self, error: BrokerError, method: Method | None = None, after: int = 0) -> None:
-        """Close the channel because the core refused something. `after` is the same as in `send`."""
+        """Close the channel because the core refused an operation. `after` is the same as in `send`."""
         self.fail(REPLIES[error.condition].code, error.text, method, after)
 
     def drop_reply_address(self) -> None:
@@ -422,7 +422,7 @@ class Channel:
             self.broker.engine.direct.pop((self.vhost.name, address.name), None)
 
     def release(self) -> None:
-        """Give back everything that the channel holds (ORD-2, TX-10)."""
+        """Return everything that the channel holds (ORD-2, TX-10)."""
         if self.closing:
             return
         broker = self.broker
@@ -443,7 +443,7 @@ class Channel:
         self._stalled.clear()
         self.connection.flow.forget(self)
         self.content = self.form = self.address = None
-        del self.getting  # it refers to the channel, whose memory must be free as soon as nobody else does
+        del self.getting  # it refers to the channel, whose memory must be free as soon as no other object refers to it
 
 
 def _unknown_tag(tag: int) -> BrokerError:

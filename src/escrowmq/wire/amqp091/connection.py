@@ -33,7 +33,7 @@ class Connection:
         self.state = State.HEADER
         self.session = Session(self.label)
         self.vhost: VirtualHost[Queue]
-        self.door: Door  # every operation passes it; known with the virtual host
+        self.door: Door  # checks every operation; set when the virtual host is known
         self.frame_max: int = codes.FRAME_MIN_SIZE
         self.most_body = 0  # the longest body that fits into one frame and is not too large for a message
         self.channel_max = 0
@@ -52,20 +52,20 @@ class Connection:
         self._confirming: dict[Channel, None] = {}
 
     def receive(self, data: bytes) -> None:
-        """Process bytes from the socket. Empty `data` means: continue with the bytes that were kept back."""
+        """Process bytes from the socket. Empty `data` means to continue with the bytes that were held back."""
         self._reader.receive(data)
 
     # -- called by the handshake
 
     def refuse_protocol(self) -> None:
-        """The client speaks another protocol: send the header of this one (section 4.2.2), and close."""
+        """Send the header of this protocol (section 4.2.2) to a client that speaks another one, and close."""
         self._outbox.put(0, PROTOCOL_HEADER)
         self.state = State.CLOSED
         self.finished = True
         self._host.stir(self)
 
     def tuned(self, frame_max: int, channel_max: int, heartbeat: int) -> None:
-        """Client and broker have agreed on these limits."""
+        """Apply the limits that client and broker have agreed on."""
         self.frame_max = frame_max
         self.most_body = min(frame_max - 8, self.limits.message_size)
         self.channel_max = channel_max
@@ -81,7 +81,7 @@ class Connection:
         self._host.stir(self)
 
     def resume(self) -> None:
-        """Continue with the bytes that were kept back during the login check, or while the connection was crowded."""
+        """Continue with the bytes that were held back during the login check, or while the connection was congested."""
         self._reader.resume()
 
     @property
@@ -90,7 +90,7 @@ class Connection:
         return self.login.user
 
     def opened(self) -> None:
-        """The connection is ready for channels."""
+        """Note that the connection is ready for channels."""
         self.login.admit()
         self.session.label = self.label
         if self.gate.reason:
@@ -133,7 +133,7 @@ class Connection:
         self.put(0, method_frame(0, method))
 
     def confirm_later(self, channel: Channel, after: int) -> None:
-        """`channel` has publishes to confirm at the end of the turn, when the log is synced up to `after`."""
+        """Let `channel` confirm publishes at the end of the turn, when the log is synced up to `after`."""
         if after:
             self._host.await_sync(self)
         if channel not in self._confirming:
@@ -153,18 +153,18 @@ class Connection:
         return pieces
 
     def _read_on(self) -> None:
-        """The connection is no longer crowded."""
+        """Read again, because the connection is no longer congested."""
         self._host.stir(self)
         self.resume()
 
     def synced(self, lsn: int) -> bool:
-        """The log is on disk up to `lsn`. Returns True while output is still held."""
+        """Release output that waited for a sync up to `lsn`. Return True while output is still held."""
         holding = self._outbox.release(lsn)
         self._host.stir(self)
         return holding
 
     def congested(self, unsent: int) -> None:
-        """`unsent` bytes wait in the socket's buffer."""
+        """Note that `unsent` bytes wait in the socket's buffer."""
         self.flow.congested(unsent)
 
     # -- called by the server
@@ -197,7 +197,7 @@ class Connection:
                 self._host.stir(self)
 
     def shut(self, text: str) -> None:
-        """The server ends the connection with 320 CONNECTION_FORCED."""
+        """End the connection with 320 CONNECTION_FORCED."""
         if self.state in (State.CLOSING, State.CLOSED):
             return
         if self.state is State.RUNNING:
@@ -233,7 +233,7 @@ class Connection:
         self._host.failed(self, code, text)
 
     def release(self) -> None:
-        """Give back everything that the connection's channels hold, and drop its exclusive queues (EXC-1)."""
+        """Return everything that the connection's channels hold, and delete its exclusive queues (EXC-1)."""
         for channel in list(self.channels.values()):
             channel.send_confirms()
             channel.release()
@@ -243,7 +243,7 @@ class Connection:
         self.broker.directory.end_session(self.session)
 
     def lost(self) -> None:
-        """The connection is gone."""
+        """Release everything after the connection was lost."""
         if self.state is not State.CLOSED or self.channels:
             self.state = State.CLOSED
             self.release()
@@ -252,7 +252,7 @@ class Connection:
         del self._reader, self.flow, self.gate, self.login
 
     def describe(self) -> dict[str, object]:
-        """The connection's entry in lists of connections. It contains nothing secret."""
+        """Return the connection's entry in lists of connections. It contains nothing secret."""
         return {
             "name": self.label,
             "peer": str(self.peer),

@@ -17,7 +17,7 @@ _PART_COST: Final = 256
 _VIEWED: Final = 32_768
 """Octets from which on a part is kept as a view of the bytes that were received, which stay in memory with it."""
 _FORESIGHT: Final = 8
-"""The first part of a longer body reserves room for so many times its size, so the buffer seldom has to grow."""
+"""The first part of a longer body reserves this many times its size, so that the buffer seldom has to grow."""
 
 
 class Content:
@@ -57,9 +57,7 @@ class Content:
         return self.whole
 
     def open_body(self, size: int) -> None:
-        """A body frame of `size` octets begins. Raises SyntaxFault for a frame out of order or a body that is too
-        long.
-        """
+        """Begin a body frame of `size` octets. Raises SyntaxFault for a frame out of order or a body that is too long."""
         if self._expected < 0:
             raise SyntaxFault(codes.UNEXPECTED_FRAME, "expected a content header frame, got a body frame")
         if self._received + size > self._expected:

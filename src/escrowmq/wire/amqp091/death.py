@@ -18,11 +18,12 @@ _CONTENT_ENCODING: Final = 0x4000
 _HEADERS: Final = 0x2000
 _EXPIRATION: Final = 0x0100
 _CONCERNED: Final = (b"x-death", b"x-first-death", b"\x02CC")
-"""What a headers table contains that has to be decoded; or a value that looks like it, which does no harm."""
+"""Octets that occur in every headers table that has to be decoded. They may also occur in a value, which does no harm.
+"""
 
 
 def delivered_properties(envelope: Envelope) -> bytes:
-    """The properties of a message as consumers receive them. RabbitMQ delivers the same.
+    """Return the properties of a message as consumers receive them. RabbitMQ delivers the same.
 
     If the publisher sent a dead-letter history along, because it received the message from a dead-letter queue, the
     counts continue from there. `CC` is removed once a queue's own dead-letter routing key has replaced all routing
@@ -32,7 +33,7 @@ def delivered_properties(envelope: Envelope) -> bytes:
 
 
 def dead_properties(envelope: Envelope, props: bytes) -> bytes:
-    """The properties `props` of a dead-lettered message as consumers receive them."""
+    """Return the properties `props` of a dead-lettered message as consumers receive them."""
     found = scan(props)
     first = envelope.deaths[-1]
     headers: FieldTable = dict(found.headers or {})
@@ -49,13 +50,13 @@ def dead_properties(envelope: Envelope, props: bytes) -> bytes:
 
 
 def history_of(envelope: Envelope) -> bytes:
-    """The fields that `dead_properties` adds to the headers of a message whose publisher sent no such fields."""
+    """Return the fields that `dead_properties` adds to the headers of a message whose publisher sent no such fields."""
     added = scan(dead_properties(envelope, NO_PROPERTIES))
     return encode_table(added.headers or {})[4:]
 
 
 def with_history(envelope: Envelope, props: bytes, history: bytes) -> bytes:
-    """The same as `dead_properties`, without decoding the headers where that is possible.
+    """Return the same as `dead_properties`, without decoding the headers where that is possible.
 
     `history` is that of the envelope. Properties with an expiration, with a history that the publisher sent, or with
     further routing keys are left to `dead_properties`.
@@ -78,8 +79,8 @@ def with_history(envelope: Envelope, props: bytes, history: bytes) -> bytes:
 
 
 def _table(death: Death, visible: list[FieldValue], before: list[FieldValue]) -> FieldTable:
-    """One entry of `x-death`, without the keys of `BCC`. If `before` has the same entry, it is removed and its count
-    added.
+    """Return one entry of `x-death`, without the keys of `BCC`. If `before` has the same entry, it is removed and its
+    count added.
     """
     for event in before:
         if isinstance(event, dict) and (event.get("queue"), event.get("reason")) == (death.queue, death.reason):
@@ -100,12 +101,14 @@ def _table(death: Death, visible: list[FieldValue], before: list[FieldValue]) ->
 
 
 def with_stream_offset(entry: Entry, props: bytes) -> bytes:
-    """The properties of a delivery from a stream, with its offset. Clients count offsets from 0."""
+    """Return the properties of a delivery from a stream, with its offset. Clients count offsets from 0."""
     return with_header(props, scan(props), "x-stream-offset", Long(entry.position - 1))
 
 
 def with_delivery_count(entry: Entry, props: bytes) -> bytes:
-    """The properties of a delivery from a quorum queue, with the number of earlier deliveries that were returned."""
+    """Return the properties of a delivery from a quorum queue, with the number of earlier deliveries that were
+    returned.
+    """
     return _counted(props, entry.deliveries)
 
 

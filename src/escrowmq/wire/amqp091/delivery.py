@@ -54,7 +54,7 @@ class View:
         self.around: dict[tuple[int, bool], tuple[bytes, bytes]] = {}
 
     def pieces(self, channel: int, redelivered: bool) -> tuple[bytes, bytes]:
-        """The entry of `around` for a delivery with one body frame."""
+        """Return the entry of `around` for a delivery with one body frame."""
         key = (channel, redelivered)
         pieces = self.around.get(key)
         if pieces is None and self.packed:
@@ -74,7 +74,7 @@ class View:
 
 
 def view_of(envelope: Envelope) -> View:
-    """The view of `envelope`, which is kept with it."""
+    """Return the view of `envelope`, which is kept with it."""
     view = envelope.view
     if view is None:
         view = envelope.view = View(envelope)
@@ -128,7 +128,7 @@ class Deliveries:
         self._heads = _HeadsBySize(channel, tag)
 
     def build(self, first_tag: int, entries: list[Entry]) -> list[Piece]:
-        """The frames of `entries`, with tags counted from `first_tag`: one piece, or several if there are large
+        """Return the frames of `entries`, with tags counted from `first_tag`: one piece, or several if there are large
         bodies.
         """
         pieces: list[Piece] = []
@@ -194,7 +194,7 @@ class Deliveries:
         return pieces
 
     def _single(self, tag: int, entry: Entry) -> list[Piece]:
-        """A delivery that needs its own frames: it is empty, large, in many frames, or has its own properties."""
+        """Return a delivery that needs frames of its own: it is empty, large, divided, or has its own properties."""
         view = view_of(entry.run.envelope)
         properties, body = parts_of(entry.run.envelope, entry.content)
         if self._properties is not None:

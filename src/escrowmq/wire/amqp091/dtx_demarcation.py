@@ -50,9 +50,9 @@ class Demarcation:
         return result.status
 
     def branch_expired(self, branch: TransactionBranch) -> None:
-        """The branch has timed out. The channel works for it until its end; later publishes are dropped with it."""
+        """Do nothing: the channel works for the branch until its end, and later publishes are dropped with it."""
 
     def leave(self) -> None:
-        """The channel is gone: its work for branches that it has not ended is undone (DTX-7)."""
+        """Undo the channel's work for branches that it has not ended, because the channel is closed (DTX-7)."""
         self._channel.broker.demarcations.leave(self)
         self._channel.branch = None

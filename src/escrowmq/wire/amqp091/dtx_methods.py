@@ -4,8 +4,8 @@ A channel works for branches after `dtx-demarcation.select`; any channel may ask
 the channel and never the connection, even with a code that closes the connection elsewhere. A branch is known only in
 the virtual host in which it began. There, its owner, administrators, and users whose permissions cover all of its
 queues and exchanges may work for it and ask for its outcome: a transaction manager that recovers need not be the user
-that did the work. Others are told 403, and not that the branch is unknown, because a transaction manager takes the
-latter as the end of the branch.
+that did the work. Other users get 403 instead of "unknown branch", which a transaction manager takes as the end of the
+branch.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def prepare(channel: Channel, method: spec.DtxCoordinationPrepare) -> None:
 
 def commit(channel: Channel, method: spec.DtxCoordinationCommit) -> None:
     """Commit a branch (DTX-9). Unroutable messages are returned to the committing channel, before the answer: the
-    publisher may be long gone (TX-7). They are not returned to a user who may commit only as an administrator.
+    publisher's channel may be closed (TX-7). They are not returned to a user who may commit only as an administrator.
     """
     xid = _known(channel, method.xid, Operation.COMMIT_BRANCH)
     branch = channel.broker.branches.by_xid.get(xid)

@@ -1,4 +1,4 @@
-"""The class escrow (240): bulk reading of queues in ranges that are held, and decisions over global transactions.
+"""The class escrow (240): bulk reading of queues in reserved ranges, and decisions over global transactions.
 
 It is an extension of AMQP 0-9-1; docs/internals/bulk.md describes its methods. A refusal closes the channel.
 """
@@ -29,7 +29,7 @@ _MOST_EPOCH: Final = (1 << 63) - 1
 
 
 def hold(channel: Channel, method: spec.EscrowHold) -> None:
-    """Hold a range of messages (PIPE-1). The answer waits for the disk, so it stays true after any crash."""
+    """Reserve a range of messages (PIPE-1). The answer waits for the disk, so it stays true after any crash."""
     queue = _held(channel, method.queue, method.group, Operation.RESERVE)
     state = channel.broker.reservations.reserve(
         queue, method.group, method.most, method.until, user=channel.connection.user
@@ -38,7 +38,7 @@ def hold(channel: Channel, method: spec.EscrowHold) -> None:
 
 
 def read(channel: Channel, method: spec.EscrowRead) -> None:
-    """Read held messages. The answer's content has the form of class basic, so that any library can read it."""
+    """Read reserved messages. The answer's content has the form of class basic, so that any library can read it."""
     queue = _of_group(channel, method.queue, method.group, Operation.READ_RESERVED)
     batch = channel.broker.reservations.read(queue, method.group, method.first, method.end, method.most_bytes)
     answer = method_frame(channel.number, spec.EscrowReadOk(batch.first, batch.next, len(batch.positions)))
@@ -46,8 +46,8 @@ def read(channel: Channel, method: spec.EscrowRead) -> None:
 
 
 def settle(channel: Channel, method: spec.EscrowSettle) -> None:
-    """Settle a reservation: in the channel's transaction if it has one, else at once; then the answer waits for the
-    disk.
+    """Settle a reservation: in the channel's transaction if it has one, otherwise at once, with an answer that waits
+    for the disk.
     """
     queue = _held(channel, method.queue, method.group, Operation.SETTLE_RESERVED)
     broker = channel.broker
@@ -153,7 +153,7 @@ def _held(channel: Channel, name: str, group: str, operation: Operation) -> Queu
 
 
 def _of_group(channel: Channel, name: str, group: str, operation: Operation) -> Queue:
-    """The queue, if the user may do `operation` with the messages of `group`. Raises ACCESS_REFUSED, and as
+    """Return the queue, if the user may do `operation` with the messages of `group`. Raises ACCESS_REFUSED, and as
     `queue_named`.
     """
     queue = queue_named(channel, name, "read")

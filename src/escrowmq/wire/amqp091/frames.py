@@ -48,7 +48,7 @@ _TYPES: Final = frozenset({codes.FRAME_METHOD, codes.FRAME_HEADER, codes.FRAME_B
 
 
 def frame(kind: int, channel: int, payload: bytes) -> bytes:
-    """A frame of any type. Raises ValueError if `channel` is not 0 to 65535."""
+    """Return a frame of any type. Raises ValueError if `channel` is not 0 to 65535."""
     try:
         return FRAME_HEADER.pack(kind, channel, len(payload)) + payload + FRAME_END
     except struct.error as error:
@@ -56,17 +56,20 @@ def frame(kind: int, channel: int, payload: bytes) -> bytes:
 
 
 def method_frame(channel: int, method: Method) -> bytes:
-    """A method frame. Raises ValueError or TypeError if an argument does not fit (`Method.encode`)."""
+    """Return a method frame. Raises ValueError or TypeError if an argument does not fit (`Method.encode`)."""
     return frame(codes.FRAME_METHOD, channel, method.encode())
 
 
 def header_frame(channel: int, props: bytes, body_size: int) -> bytes:
-    """The content header frame of a message with these properties (see `properties`) and this body size in octets."""
+    """Return the content header frame of a message with these properties (see `properties`) and this body size in
+    octets.
+    """
     return frame(codes.FRAME_HEADER, channel, CONTENT_HEADER.pack(BASIC_CLASS, 0, body_size) + props)
 
 
 def body_frames(channel: int, body: bytes, frame_max: int) -> bytes:
-    """The body frames; none for an empty body. No frame exceeds `frame_max` octets (0: no limit), overhead included.
+    """Return the body frames; none for an empty body. No frame exceeds `frame_max` octets (0: no limit), overhead
+    included.
 
     Raises ValueError if `frame_max` leaves no room for a payload.
     """
@@ -132,12 +135,12 @@ def next_frame(buf: bytes, at: int, frame_max: int) -> tuple[int, int, bytes, in
 
 
 def frame_size(buf: bytes, at: int) -> int:
-    """The octets of the frame at `at`, overhead included. The frame header must be complete."""
+    """Return the octets of the frame at `at`, overhead included. The frame header must be complete."""
     return FRAME_OVERHEAD + int(FRAME_HEADER.unpack_from(buf, at)[2])
 
 
 def remainder(buf: bytes) -> bytes:
-    """The bytes after the last complete frame in `buf`, which begins with a frame; empty if the bytes are not
+    """Return the bytes after the last complete frame in `buf`, which begins with a frame; empty if the bytes are not
     frames.
     """
     at, end = 0, len(buf)
@@ -154,7 +157,7 @@ def remainder(buf: bytes) -> bytes:
 
 
 def decode_method(payload: bytes) -> Method:
-    """The method in a method frame's payload.
+    """Return the method in a method frame's payload.
 
     Raises SyntaxFault: 502 if it is malformed, 540 if the class or method is unknown.
     """

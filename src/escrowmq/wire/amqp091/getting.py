@@ -63,7 +63,7 @@ class Getting:
         self._payload = b""
         self._method: Method | None = None
         self._queue: Queue | None = None
-        self._getter: Consumer | None = None  # keeps the queue's from being made anew for each get
+        self._getter: Consumer | None = None  # referenced here, so that it is not created again for each get
         self._allowed = -1
         self._empty = method_frame(channel.number, spec.BasicGetEmpty())
         self._heads: dict[int, bytes] = {}
@@ -74,7 +74,7 @@ class Getting:
         self._template = (b"", b"", b"", b"")
 
     def decode(self, payload: bytes) -> Method:
-        """The method in `payload`, which usually equals the last one. Raises SyntaxFault."""
+        """Return the method in `payload`, which usually equals the last one. Raises SyntaxFault."""
         if self._method is None or payload != self._payload:
             self._method = decode_method(payload)
             self._payload = payload
@@ -82,7 +82,7 @@ class Getting:
         return self._method
 
     def queue_of(self, method: spec.BasicGet) -> Queue:
-        """The queue to read from. Raises SyntaxFault for a stream, and the same errors as `queue_named`."""
+        """Return the queue to read from. Raises SyntaxFault for a stream, and the same errors as `queue_named`."""
         version = self._channel.broker.access.version
         queue = self._queue
         if queue is not None and method is self._method and self._allowed == version and not queue.deleted:
@@ -134,7 +134,7 @@ class Getting:
             connection.put(number, b"".join(parts))
 
     def _use(self, entry: Entry) -> tuple[bytes, bytes, bytes, bytes]:
-        """The parts of answers with the envelope of `entry`."""
+        """Return the parts of answers with the envelope of `entry`."""
         self._envelope, self._deliveries = entry.run.envelope, entry.deliveries
         view = view_of(self._envelope)
         before, behind = view.pieces(self._channel.number, entry.deliveries > 0)

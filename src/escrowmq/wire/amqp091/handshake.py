@@ -39,7 +39,7 @@ _PROPERTIES: Final[FieldTable] = {
 
 
 class State(Enum):
-    """Where a connection stands."""
+    """The state of a connection."""
 
     HEADER = auto()
     START = auto()
@@ -52,14 +52,14 @@ class State(Enum):
 
 
 def start(connection: Connection) -> None:
-    """The protocol header has arrived: offer mechanisms."""
+    """Offer mechanisms in answer to the protocol header."""
     mechanisms = " ".join(connection.login.mechanisms).encode()
     connection.send(spec.ConnectionStart(0, 9, dict(_PROPERTIES), mechanisms, b"en_US"))
     connection.state = State.START
 
 
 def start_ok(connection: Connection, method: spec.ConnectionStartOk) -> None:
-    """The client logs in. The verdict arrives later; until then nothing more is read."""
+    """Log the client in. The verdict arrives later; until then nothing more is read."""
     _introduce(connection, method.client_properties)
     connection.state = State.AUTHENTICATING
 
@@ -81,7 +81,7 @@ def start_ok(connection: Connection, method: spec.ConnectionStartOk) -> None:
 
 
 def _introduce(connection: Connection, client: FieldTable) -> None:
-    """Remember the client's properties, its name and its capabilities."""
+    """Store the client's properties, its name and its capabilities."""
     connection.client = client
     capabilities = client.get("capabilities")
     if isinstance(capabilities, dict):
@@ -93,7 +93,7 @@ def _introduce(connection: Connection, client: FieldTable) -> None:
 
 
 def tune_ok(connection: Connection, method: spec.ConnectionTuneOk) -> None:
-    """The client chooses limits, none above the broker's. 0 means the broker's limit."""
+    """Apply the client's limits, which must not exceed the broker's. 0 means the broker's limit."""
     limits = connection.limits
     frame_max = _agreed("frame_max", method.frame_max, limits.frame_max, codes.FRAME_MIN_SIZE)
     channel_max = _agreed("channel_max", method.channel_max, limits.channels, 1)
@@ -116,7 +116,7 @@ def _agreed(name: str, wanted: int, limit: int, least: int) -> int:
 
 
 def open_vhost(connection: Connection, method: spec.ConnectionOpen) -> None:
-    """The client names its virtual host."""
+    """Enter the virtual host that the client names."""
     try:
         connection.vhost = connection.login.enter(method.virtual_host)
         connection.door = Door(connection.broker.access, connection.user, connection.vhost)
@@ -133,10 +133,9 @@ def update_secret(connection: Connection, method: spec.ConnectionUpdateSecret) -
 
 
 def close(connection: Connection, method: spec.ConnectionClose) -> None:
-    """The client closes. The answer follows everything that is still to be sent to the client.
+    """Close the connection on the client's request. The answer follows all pending output.
 
-    The client closes the socket. Until then it may send `connection.close` again, as clients do whose threads all close
-    at once.
+    The client closes the socket. Until then it may send `connection.close` again, for example if several of its threads close at the same time.
     """
     connection.release()
     connection.send(spec.ConnectionCloseOk())

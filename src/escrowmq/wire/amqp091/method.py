@@ -33,7 +33,7 @@ class Method(ABC):
 
     @abstractmethod
     def encode(self) -> bytes:
-        """The payload of the method frame, from the class id on.
+        """Return the payload of the method frame, from the class id on.
 
         Raises ValueError if an argument does not fit its field (a short string over 255 bytes, a number out of
         range), TypeError for a table value that has no tag.

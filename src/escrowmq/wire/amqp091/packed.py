@@ -1,6 +1,6 @@
 """Packed content: property list and body of one message together, as they appear in its frames.
 
-Messages whose property lists differ are kept in this form, so that they share an envelope and form runs. The form is
+Messages whose property lists differ are stored in this form, so that they share an envelope and form runs. The form is
 the content header frame, from its size field on, followed by one body frame, as a publisher sends them on channel 1. A
 consumer on channel 1 therefore gets these octets unchanged. Messages without a body never have this form.
 
@@ -29,7 +29,7 @@ _END: Final = b"\xce"
 
 
 def pack(props: bytes, body: bytes) -> bytes:
-    """The packed content of a message. `body` must not be empty."""
+    """Return the packed content of a message. `body` must not be empty."""
     head = _HEAD.pack(12 + len(props), 60, 0, len(body))
     return b"".join((head, props, _BODY.pack(0xCE, 3, CHANNEL, len(body)), body, _END))
 
@@ -41,7 +41,7 @@ def unpack(content: bytes) -> tuple[bytes, bytes]:
 
 
 def properties(content: bytes) -> bytes:
-    """The property flags and list of packed content."""
+    """Return the property flags and list of packed content."""
     return content[_FIXED : 4 + int(_SIZE.unpack_from(content)[0])]
 
 

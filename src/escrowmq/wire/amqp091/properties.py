@@ -260,7 +260,7 @@ def scan(props: bytes) -> Scan:
 
 
 def _skip(props: bytes, at: int) -> int:
-    """The end of the short string at `at`, which must be UTF-8."""
+    """Return the end of the short string at `at`, which must be UTF-8."""
     end = at + 1 + props[at]
     props[at + 1 : end].decode()
     return end
@@ -273,7 +273,7 @@ def _skip(props: bytes, at: int) -> int:
 
 
 def without_expiration(props: bytes, found: Scan) -> bytes:
-    """`props` without the expiration property."""
+    """Return `props` without the expiration property."""
     if not found.expiration_size:
         return props
     at = found.expiration_at
@@ -282,24 +282,24 @@ def without_expiration(props: bytes, found: Scan) -> bytes:
 
 
 def with_headers(props: bytes, found: Scan, headers: FieldTable | None) -> bytes:
-    """`props` with another headers table (None: without one). Raises the same errors as `encode_table`."""
+    """Return `props` with another headers table (None: without one). Raises the same errors as `encode_table`."""
     return _with_table(props, found, b"" if headers is None else encode_table(headers))
 
 
 def with_header(props: bytes, found: Scan, name: str, value: FieldValue) -> bytes:
-    """`props` with one header set; the others stay octet by octet. Raises the same errors as `encode_table`."""
+    """Return `props` with one header set; the others stay octet by octet. Raises the same errors as `encode_table`."""
     return _with_fields(props, found, _kept(props, found, (name,)) + encode_entry(name, value))
 
 
 def without_headers(props: bytes, found: Scan, names: Collection[str]) -> bytes:
-    """`props` without the headers of these names. The table stays, even if it is empty then."""
+    """Return `props` without the headers of these names. The table stays, even if it is empty then."""
     if found.headers is None or found.headers.keys().isdisjoint(names):
         return props
     return _with_fields(props, found, _kept(props, found, names))
 
 
 def _kept(props: bytes, found: Scan, names: Collection[str]) -> bytes:
-    """The octets of the headers table's fields, without its length and without the fields of these names."""
+    """Return the octets of the headers table's fields, without its length and without the fields of these names."""
     if found.headers is None:
         return b""
     start, end = found.headers_at + 4, found.headers_at + found.headers_size

@@ -1,4 +1,4 @@
-"""From the bytes of a publish to an envelope. Equal bytes are decoded once and then found in a cache."""
+"""Decoding of publishes to envelopes. Equal bytes are decoded once and then found in a cache."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROTOCOL: Final = 91
 _CACHE_LIMIT: Final = 512  # of forms, in addition to as many as there are addresses
 _ADDRESS_BYTES: Final = 12 * 1024 * 1024
 """The memory that a connection's distinct publish methods (exchange and routing key) may take in its cache."""
-_ADDRESS_COST: Final = 900  # of one method and a form, in addition to its names, which are kept six times
+_ADDRESS_COST: Final = 900  # of one method and a form, in addition to its names, which are stored six times
 _PACKED_FORMS: Final = 12_288
 _KEYED_FORMS: Final = 64
 _CACHE_BYTES: Final = 256 * 1024
@@ -160,11 +160,11 @@ class Forms:
         self.by_frame: dict[bytes, Form] = {}
 
     def known(self, channel: int, method: bytes, props: bytes) -> Form | None:
-        """The form of a publish, if it is in the cache."""
+        """Return the form of a publish, if it is in the cache."""
         return self._forms.get((channel, method, props))
 
     def packed(self, address: Address, values: Values) -> Form:
-        """The form of publishes to `address` with these values whose content is packed.
+        """Return the form of publishes to `address` with these values whose content is packed.
 
         Raises BrokerError (PRECONDITION_FAILED) for an expiration beyond the limit.
         """
@@ -205,7 +205,7 @@ class Forms:
         return form
 
     def find(self, channel: int, method: bytes, props: bytes) -> Form:
-        """The form of a publish with this method payload and these properties.
+        """Return the form of a publish with this method payload and these properties.
 
         Raises SyntaxFault if they are malformed, BrokerError (PRECONDITION_FAILED) if their values are invalid.
         """
@@ -299,7 +299,7 @@ def _time_to_live(expiration: str) -> int:
 
 
 def with_reply_to(props: bytes, reply_to: str) -> bytes:
-    """`props` with `reply_to` as the reply-to."""
+    """Return `props` with `reply_to` as the reply-to."""
     properties = Properties.decode(props)
     properties.reply_to = reply_to
     return properties.encode()

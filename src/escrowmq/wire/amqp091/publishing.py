@@ -198,7 +198,7 @@ class PublishReader:
         return length, survey.values, self._shapes.learn(buf, header, survey, survey.values)
 
     def _packed_form(self, channel: Channel, address: Address, values: Values) -> Form | None:
-        """The form of packed publishes. None if they have to be read apart, or if reading them apart will refuse
+        """Return the form of packed publishes. None if they have to be read apart, or if reading them apart will refuse
         them.
         """
         try:
@@ -209,7 +209,7 @@ class PublishReader:
         return None if form.apart else form
 
     def _expect_run(self, channel: Channel, address: Address, content: bytes) -> None:
-        """The last two messages had the same properties. Prepare to read the next ones as a run, which is cheaper."""
+        """Prepare to read the next messages as a run, which is cheaper, because the last two had the same properties."""
         props = properties(content)
         if len(props) > LONGEST_RUN:
             return

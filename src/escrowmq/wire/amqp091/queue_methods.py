@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _in_one_line(name: str) -> str:
-    """`name` without line ends. RabbitMQ strips them from the names of queues and exchanges, too."""
+    """Return `name` without line ends. RabbitMQ strips them from the names of queues and exchanges, too."""
     return name.replace("\r", "").replace("\n", "")
 
 
@@ -28,7 +28,7 @@ def check(channel: Channel, kind: Any, name: str, right: Any) -> None:
 
 
 def queue_named(channel: Channel, name: str, right: Any = None) -> Queue:
-    """The queue that a method names. An empty name means the last queue that the channel declared.
+    """Return the queue that a method names. An empty name means the last queue that the channel declared.
 
     Permission is checked first, so that a user without it cannot find out which queues exist. Raises ACCESS_REFUSED,
     NOT_FOUND, RESOURCE_LOCKED (EXC-2).

@@ -94,7 +94,7 @@ class Scattered:
         return at
 
     def _body_size(self, buf: bytes, at: int, end: int) -> int:
-        """The size of a body whose header frame begins at `at`; 0 if it has other properties, or is incomplete."""
+        """Return the body size from the header frame at `at`; 0 if it has other properties, or is incomplete."""
         head, middle = self._head, self._middle
         size_at = at + len(head)
         frame_at = size_at + 8 + len(middle)

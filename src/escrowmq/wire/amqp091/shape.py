@@ -95,7 +95,7 @@ class Survey:
         return Values(durable, priority, expiration)
 
     def _text(self, at: int, *, varies: bool = False) -> int:
-        """The end of the short string at `at`. Raises IndexError if it is not ASCII."""
+        """Return the end of the short string at `at`. Raises IndexError if it is not ASCII."""
         begin = at + 1
         stop = begin + self._buf[at]
         if not self._buf[begin:stop].isascii():
@@ -105,7 +105,7 @@ class Survey:
         return stop
 
     def _headers(self, at: int) -> int:
-        """The end of the headers table at `at`. Raises IndexError if the table has to be decoded."""
+        """Return the end of the headers table at `at`. Raises IndexError if the table has to be decoded."""
         buf = self._buf
         begin, stop = at + 4, at + 4 + _U32.unpack_from(buf, at)[0]
         if stop > self._end or buf.find(b"\x02CC", begin, stop) >= 0 or buf.find(b"\x03BCC", begin, stop) >= 0:
@@ -157,7 +157,7 @@ class Shape:
 
 
 def _layout(at: int, end: int, spans: list[tuple[int, int]], inside: str, outside: str) -> list[str]:
-    """The octets from `at` to `end` as a layout of `struct`, with one code inside the spans and another outside."""
+    """Return a `struct` layout of the octets from `at` to `end`, with one code inside the spans and another outside."""
     found: list[str] = []
     for begin, stop in spans:
         if begin > at:
@@ -189,7 +189,7 @@ class Shapes:
         self._patience = 1
 
     def find(self, buf: bytes, at: int) -> Shape | None:
-        """The known shape for header frames of the size of the one at `at`. The frame need not fit it."""
+        """Return the known shape for header frames of the size of the one at `at`. The frame need not fit it."""
         return self._by_size.get(_U32.unpack_from(buf, at)[0])
 
     def learn(self, buf: bytes, at: int, survey: Survey, values: Values) -> Shape | None:

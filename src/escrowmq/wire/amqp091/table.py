@@ -232,7 +232,7 @@ _FIXED: Final[dict[int, tuple[struct.Struct, Callable[..., FieldValue]]]] = {
 
 
 def encode_table(table: Mapping[str, FieldValue]) -> bytes:
-    """The table with its length in front, fields in the mapping's order.
+    """Return the table with its length in front, fields in the mapping's order.
 
     Raises ValueError if something does not fit the wire (a name over 255 bytes of UTF-8, a number out of its tag's
     range, more than MAX_DEPTH levels) and TypeError for a value that has no tag.
@@ -241,7 +241,7 @@ def encode_table(table: Mapping[str, FieldValue]) -> bytes:
 
 
 def encode_entry(name: str, value: FieldValue) -> bytes:
-    """One field, name and tagged value, as in a table. Raises the same errors as `encode_table`."""
+    """Return one field, name and tagged value, as in a table. Raises the same errors as `encode_table`."""
     return _encode_entry(name, value, 1)
 
 

@@ -56,7 +56,7 @@ OPERATIONS: dict[str, Operation] = {
 
 
 def answered(line: bytes) -> Any:
-    """The answer to a request, and that it is one line."""
+    """Return the answer to a request, and that it is one line."""
 
     async def parts() -> bytes:
         return b"".join([part async for part in AdminServer(OPERATIONS).answer(line)])

@@ -30,7 +30,7 @@ class Thing:
 
 
 def door(user: str = "u", *, tags: tuple[str, ...] = (), topic: str = "") -> Door:
-    """A door for a user that may do everything with names of `mine`, and write to the exchange `topic`."""
+    """Return a door for a user that may do everything with names of `mine`, and write to the exchange `topic`."""
     access = Access()
     access.add_vhost("/")
     access.add_user(user, "", tags)

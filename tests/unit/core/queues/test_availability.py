@@ -25,7 +25,7 @@ ORDERS = pytest.mark.parametrize("arguments", [{}, {"x-max-priority": 3}, {"x-qu
 
 
 def paged(arguments: dict[str, object] | None = None, site: Site | None = None) -> tuple[Site, Queue]:
-    """A queue whose messages are only in the log, except for the first one."""
+    """Return a queue whose messages are only in the log, except for the first one."""
     site = site or Site(resident_limit=1)
     queue = site.queue("q", arguments)
     for body in BODIES:
@@ -68,7 +68,7 @@ def got(site: Site, queue: Queue) -> Entry:
 
 
 def stuck() -> tuple[Site, Queue]:
-    """A queue whose first message was taken, and whose second one cannot be read."""
+    """Return a queue whose first message was taken, and whose second one cannot be read."""
     site = forget_what_was_read(paged()[0])
     queue = site.vhost.queue("q")
     damage(site, 1)

@@ -108,7 +108,7 @@ def encoded(records: Iterable[tuple[Kind, list[bytes]]]) -> list[tuple[Kind, byt
 
 
 def queue_states(capture: Capture) -> dict[int, list[int]]:
-    """The positions of the messages of each queue."""
+    """Return the positions of the messages of each queue."""
     found = [decode_queue_state(payload) for kind, payload in encoded(capture.records()) if kind is Kind.QUEUE_STATE]
     return {state.queue: [position for position, _, _ in rows(state)] for state in found}
 

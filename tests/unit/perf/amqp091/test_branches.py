@@ -22,7 +22,7 @@ def publisher(phases: str, totals: Totals | None = None) -> BranchPublisher:
 
 
 def methods(data: memoryview | None) -> list[int]:
-    """The methods in some frames, in order."""
+    """Return the methods in some frames, in order."""
     assert data is not None
     found = []
     at = 0

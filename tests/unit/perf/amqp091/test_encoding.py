@@ -21,7 +21,7 @@ def block(workload: Workload, keys: tuple[str, ...] = ("queue",)) -> PublishBloc
 
 
 def parts(publish: memoryview) -> tuple[commands.Basic.Publish, header.ContentHeader, bytes]:
-    """The method, the header and the body of one publish of at most one body frame."""
+    """Return the method, the header and the body of one publish of at most one body frame."""
     data = bytes(publish)
     used, _, method = frame.unmarshal(data)
     more, _, head = frame.unmarshal(data[used:])

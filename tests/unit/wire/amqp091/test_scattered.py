@@ -24,7 +24,7 @@ def publish(name: str, body: bytes, props: bytes = PERSISTENT, *, mandatory: boo
 
 
 def warmed(*, confirms: bool = False) -> tuple[Server, SimClient]:
-    """A server with the queues `NAMES`, and a client whose publishes to them the server reads together."""
+    """Return a server with the queues `NAMES`, and a client whose publishes to them the server reads together."""
     made, client = pair()
     for name in NAMES:
         queue(client, name)

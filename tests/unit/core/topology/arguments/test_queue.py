@@ -28,7 +28,7 @@ def refusal(arguments: dict[str, Any], **flags: bool) -> str:
 
 
 def nonsense(arguments: dict[str, Any]) -> bool:
-    """Tell whether RabbitMQ accepts these invalid arguments."""
+    """Return whether RabbitMQ accepts these invalid arguments."""
     limit = arguments.get("x-delivery-limit", 0)
     return arguments.get("x-queue-type") == "quorum" and type(limit) is not int
 
