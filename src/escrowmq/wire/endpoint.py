@@ -101,7 +101,7 @@ class Host(Protocol):
         ...
 
     def password_changed(self, endpoint: Endpoint, secret: bytes) -> None:
-        """Note that the client sent a new secret (`connection.update-secret`). It does not change the user's password."""
+        """Note that the client sent a new secret (`connection.update-secret`), which does not change the password."""
         ...
 
 

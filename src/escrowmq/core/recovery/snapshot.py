@@ -92,7 +92,7 @@ class Capture:
         return self._records
 
     def _more(self) -> bool:
-        """Return whether queues are still to be captured, including those that have changed since they were captured."""
+        """Return whether queues are still to be captured, including those that have changed since their capture."""
         if not self._waiting and self._broker.engine.uncaptured:
             self._waiting = list(self._broker.engine.uncaptured)
             self._broker.engine.uncaptured = {}

@@ -57,7 +57,7 @@ class Content:
         return self.whole
 
     def open_body(self, size: int) -> None:
-        """Begin a body frame of `size` octets. Raises SyntaxFault for a frame out of order or a body that is too long."""
+        """Begin a body frame of `size` octets. Raises SyntaxFault for a frame out of order or an overlong body."""
         if self._expected < 0:
             raise SyntaxFault(codes.UNEXPECTED_FRAME, "expected a content header frame, got a body frame")
         if self._received + size > self._expected:

@@ -209,7 +209,7 @@ class PublishReader:
         return None if form.apart else form
 
     def _expect_run(self, channel: Channel, address: Address, content: bytes) -> None:
-        """Prepare to read the next messages as a run, which is cheaper, because the last two had the same properties."""
+        """Prepare to read the next messages as a run, since the last two had the same properties."""
         props = properties(content)
         if len(props) > LONGEST_RUN:
             return

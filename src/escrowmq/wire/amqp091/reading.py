@@ -70,7 +70,7 @@ class Reader:
         self._unread = Unread()
 
     def receive(self, data: bytes) -> None:
-        """Process bytes from the socket. Empty `data` means: continue with the bytes that were kept back."""
+        """Process bytes from the socket. Empty `data` means to continue with the bytes that were held back."""
         connection, unread = self._connection, self._unread
         if connection.flow.is_crowded and connection.flow.crowded():
             unread.add(data)
@@ -105,7 +105,7 @@ class Reader:
             connection.login_refused(str(error))
 
     def resume(self) -> None:
-        """Continue with the bytes that were kept back."""
+        """Continue with the bytes that were held back."""
         if self._unread:
             self.receive(b"")
 
@@ -377,7 +377,7 @@ class Reader:
             )
 
     def _call(self, channel: Channel, handler: Handler, method: Method) -> None:
-        """Carry out a method. A refusal closes the channel, or the connection if it is a hard one."""
+        """Execute a method. A refusal closes the channel, or the connection if it is a hard one."""
         try:
             handler(channel, method)
         except BrokerError as error:
@@ -437,5 +437,5 @@ class Reader:
 
 
 def decode(payload: bytes) -> Method:
-    """Like `decode_method`, but methods without arguments are not created anew."""
+    """Like `decode_method`, but methods without arguments are not created again."""
     return _BARE.get(payload) or decode_method(payload)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ReplyAddress(Queue):
-    """The destination with a name `amq.rabbitmq.reply-to.…`: a queue that keeps nothing.
+    """The destination with a name `amq.rabbitmq.reply-to.…`: a queue that stores nothing.
 
     A reply is delivered at once. It is lost if the channel cannot take it, as a reply to a client that has gone would
     be.
@@ -32,7 +32,7 @@ class ReplyAddress(Queue):
         self._consumer = consumer
 
     def close(self) -> None:
-        """Lose all further replies, and refer to the channel no more."""
+        """Drop all further replies, and the reference to the channel."""
         self.deleted = True
         self._consumer = None
 
@@ -45,5 +45,5 @@ class ReplyAddress(Queue):
 
 
 def _stays(queue: Queue) -> int:
-    """The address ends with its channel, and keeps no messages that could be removed."""
+    """Remove nothing: the address ends with its channel, and stores no messages."""
     return 0

@@ -39,7 +39,7 @@ class Scattered:
         self._versions = (-1, -1)
 
     def learn(self, channel: Channel, form: Form, frame: bytes, head: bytes, middle: bytes) -> None:
-        """Remember the form of a publish whose method frame is `frame`, if its like can be read here.
+        """Remember the form of a publish whose method frame is `frame`, if such publishes can be read here.
 
         `head` and `middle` are the octets of the other frames before and behind the size of the body.
         """
