@@ -136,7 +136,7 @@ def close(connection: Connection, method: spec.ConnectionClose) -> None:
     """Close the connection on the client's request. The answer follows all pending output.
 
     The client closes the socket. Until then it may send `connection.close` again, for example if several of its threads
-        close at the same time.
+    close at the same time.
     """
     connection.release()
     connection.send(spec.ConnectionCloseOk())
