@@ -67,6 +67,9 @@ class Host:
     def authenticate(self, endpoint: Endpoint, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
         done(Verdict(credentials.authcid))
 
+    def check_room(self, endpoint: Endpoint, user: str, vhost: str) -> None:
+        """There is room for every connection."""
+
     def admitted(self, endpoint: Endpoint, user: str, vhost: str) -> None:
         """Nothing here lists connections."""
 

@@ -130,7 +130,27 @@ class LimitsSection(Section):
     """Limits for connections, messages and transactions."""
 
     connections: int = Field(
-        default=10_000, ge=1, description="The number of open connections. Further connections are closed at once."
+        default=10_000,
+        ge=1,
+        description="The number of open connections that have logged in. Further logins are refused.",
+    )
+    connections_per_address: int = Field(
+        default=0,
+        ge=0,
+        description="The number of open connections from one address (IPv4, or 64-bit prefix of IPv6); 0 means no "
+        "limit, because clients behind a proxy or a NAT share an address. Further connections are closed at once.",
+    )
+    unauthenticated_connections: int = Field(
+        default=2000,
+        ge=1,
+        description="The number of connections that have not logged in yet. For further ones, the oldest of these is "
+        "closed.",
+    )
+    unauthenticated_connections_per_address: int = Field(
+        default=500,
+        ge=1,
+        description="The number of connections from one address that have not logged in yet. For further ones, the "
+        "oldest of these is closed.",
     )
     channels_per_connection: int = Field(
         default=2047, ge=1, le=65535, description="The number of channels on one connection."

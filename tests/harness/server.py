@@ -130,6 +130,9 @@ class SimServer:
         known = credentials.authcid in self.broker.access.users
         done(Verdict(credentials.authcid) if known else Verdict(None, "no such user"))
 
+    def check_room(self, endpoint: Endpoint, user: str, vhost: str) -> None:
+        """There is always room in here."""
+
     def admitted(self, endpoint: Endpoint, user: str, vhost: str) -> None:
         """Nobody asks who is connected in here."""
 

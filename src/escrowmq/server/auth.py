@@ -6,16 +6,18 @@ import hashlib
 import logging
 import os
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
 
 from escrowmq.core.access.access import Access
 from escrowmq.core.access.permissions import User
+from escrowmq.server.admission import network_of
+from escrowmq.server.checks import Check, Checks
 from escrowmq.wire.endpoint import Peer, Verdict
 from escrowmq.wire.sasl import Credentials
 
@@ -44,6 +46,17 @@ class Judge(Protocol):
     def __call__(self, *, right: bool) -> None: ...
 
 
+class _Waiting(NamedTuple):
+    """A client that waits for the outcome of a check, and whether it still does."""
+
+    judge: Judge
+    wanted: Callable[[], bool]
+
+
+def _always() -> bool:
+    return True
+
+
 class Authenticator:
     """Checks logins, passwords on other threads. A keyed digest of each correct one makes the next login cheap.
 
@@ -70,23 +83,38 @@ class Authenticator:
         self._decoy = hasher.hash(os.urandom(16))
         self._key = os.urandom(32)
         self._right: OrderedDict[bytes, str] = OrderedDict()
-        self._waiting: dict[tuple[bytes, User | None], list[Judge]] = {}
+        self._waiting: dict[tuple[bytes, User | None], list[_Waiting]] = {}
         self._patience = patience
         self._clock = clock
-        # Waiting checks by host; the hosts take turns, so that a host that guesses passwords does not delay others.
-        self._lines: dict[str, deque[tuple[float, Callable[[], None], Callable[[], None]]]] = {}
+        self._checks = Checks(clock)
         self._running = 0
 
-    def authenticate(self, peer: Peer, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
-        """Call `done` with the verdict, either immediately or later in a turn of its own."""
+    def authenticate(
+        self,
+        peer: Peer,
+        credentials: Credentials,
+        done: Callable[[Verdict], None],
+        wanted: Callable[[], bool] = _always,
+    ) -> None:
+        """Call `done` with the verdict, either immediately or later in a turn of its own.
+
+        A password is not checked when `wanted` says that the client has gone; `done` is then not called.
+        """
         if credentials.mechanism == "EXTERNAL":
             done(self._judged(peer, credentials.authcid, self._external(peer, credentials)))
         elif credentials.password is None:
             done(self._judged(peer, credentials.authcid, Verdict(None, "the mechanism proves nothing")))
         else:
-            self._check(peer, credentials.authcid, credentials.password, done)
+            self._check(peer, credentials.authcid, credentials.password, done, wanted)
 
-    def _check(self, peer: Peer, name: str, password: str, done: Callable[[Verdict], None]) -> None:
+    def _check(
+        self,
+        peer: Peer,
+        name: str,
+        password: str,
+        done: Callable[[Verdict], None],
+        wanted: Callable[[], bool],
+    ) -> None:
         user = self._access.users.get(name)
         digest = self._digest(name, password)
         if user is not None and user.password_hash and self._right.get(digest) == user.password_hash:
@@ -94,7 +122,12 @@ class Authenticator:
             done(self._judged(peer, name, self._admitted(peer, name)))
             return
 
+        address = network_of(peer.host)
+
         def judge(*, right: bool) -> None:
+            if not wanted():
+                return
+            self._checks.judged(address, right=right)
             # The user may have changed while the password was checked.
             if user is None or not right or self._access.users.get(name) != user:
                 done(self._judged(peer, name, Verdict(None, REFUSED)))
@@ -104,7 +137,7 @@ class Authenticator:
 
         question = (digest, user)
         waiting = self._waiting.setdefault(question, [])
-        waiting.append(judge)
+        waiting.append(_Waiting(judge, wanted))
         if len(waiting) > 1:
             return  # after a restart of the broker, clients with the same user and password come all at once
 
@@ -118,26 +151,24 @@ class Authenticator:
             decide(right=right)
 
         def decide(*, right: bool) -> None:
-            for judge in self._waiting.pop(question):
-                judge(right=right)
+            for each in self._waiting.pop(question):
+                each.judge(right=right)
 
-        line = self._lines.setdefault(peer.host, deque())
-        line.append((self._clock() + self._patience, work, lambda: decide(right=False)))
+        def still_wanted() -> bool:
+            return any(each.wanted() for each in waiting)
+
+        until = self._clock() + self._patience
+        self._checks.put(address, Check(until, work, lambda: decide(right=False), still_wanted))
         self._next_checks()
 
     def _next_checks(self) -> None:
-        """Start as many checks as may run, one for each host in turn."""
-        while self._lines and self._running < _AT_ONCE:
-            host = next(iter(self._lines))
-            line = self._lines.pop(host)
-            until, work, give_up = line.popleft()
-            if line:
-                self._lines[host] = line  # behind the other hosts
-            if self._clock() > until:
-                give_up()  # the login time is over, so the connection has been closed
-            else:
-                self._running += 1
-                self._executor.submit(work)
+        """Start as many checks as may run."""
+        while self._running < _AT_ONCE:
+            check = self._checks.next()
+            if check is None:
+                return
+            self._running += 1
+            self._executor.submit(check.work)
 
     def _verify(self, user: User | None, password: str) -> bool:
         """Runs on another thread. A user who is unknown or has no password takes the same time."""

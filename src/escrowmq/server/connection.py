@@ -218,7 +218,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             if now_ms - self.closing_ms > CLOSING_MS:
                 self._transport.abort()
         elif not self.admitted and now_ms - self.opened_ms > login_ms:
-            _log.warning("connection from %s closed: not logged in after %g s", self.peer, login_ms / 1000)
+            self._runtime.turned_away(self, f"not logged in after {login_ms / 1000:g} s")
             self.abort()
         elif self._writing_stalls(now_ms):
             _log.warning(

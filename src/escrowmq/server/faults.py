@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from escrowmq.wire.endpoint import Peer
+
 AT_ONCE: Final = 20
 """Lines in one period. Further errors are only counted."""
 PERIOD_MS: Final = 10_000
@@ -24,12 +26,22 @@ class Faults:
 
     def note(self, now_ms: int, label: str, code: int, text: str) -> None:
         """Log an error. `label` names the peer and the user, `code` is the protocol's reply code."""
+        if self._admit(now_ms):
+            _log.log(logging.INFO if code == _NOT_FOUND else logging.WARNING, "%s: %d %s", label, code, text)
+
+    def note_closed(self, now_ms: int, peer: Peer, text: str) -> None:
+        """Log that a connection was closed before its client had logged in, and why."""
+        if self._admit(now_ms):
+            _log.warning("connection from %s closed: %s", peer, text)
+
+    def _admit(self, now_ms: int) -> bool:
+        """Whether a line may be written now."""
         if not 0 <= now_ms - self._since < PERIOD_MS:
             if self._left_out:
                 _log.warning("%d more errors of clients were not logged", self._left_out)
             self._since, self._lines, self._left_out = now_ms, 0, 0
         if self._lines >= AT_ONCE:
             self._left_out += 1
-            return
+            return False
         self._lines += 1
-        _log.log(logging.INFO if code == _NOT_FOUND else logging.WARNING, "%s: %d %s", label, code, text)
+        return True

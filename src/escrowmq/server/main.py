@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from random import SystemRandom
 from typing import Final
 
-from escrowmq.config import Config
+from escrowmq.config import Config, LimitsSection
 from escrowmq.core.broker import Broker
 from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.journal import Journal
@@ -38,14 +38,7 @@ def run(config: Config) -> None:
     config = config.model_copy(update={"data_dir": config.data_dir.absolute()})
     logs.configure(config.log.level, config.log.format)
     return_large_blocks()
-    room = allow_descriptors(config.limits.connections)
-    if room < config.limits.connections:
-        _log.warning(
-            "the system's limit of open files leaves room for %d connections, not for %d (limits.connections)",
-            *(room, config.limits.connections),
-        )
-        limits = config.limits.model_copy(update={"connections": max(room, 1)})
-        config = config.model_copy(update={"limits": limits})
+    config = config.model_copy(update={"limits": fitting(config.limits, allow_descriptors)})
     context = server_context(config.tls) if config.listen.tls_address else None
     bound = bind_all(config.listen)
     try:
@@ -53,6 +46,25 @@ def run(config: Config) -> None:
     finally:
         for each in bound:
             each.close()
+
+
+def fitting(limits: LimitsSection, allow: Callable[[int], int]) -> LimitsSection:
+    """The limits, with as many connections as the system allows. A quarter of them at most need not have logged in.
+
+    `allow` is `allow_descriptors`.
+    """
+    wanted = limits.connections + limits.unauthenticated_connections
+    room = allow(wanted)
+    if room >= wanted:
+        return limits
+    strangers = min(limits.unauthenticated_connections, max(room // 4, 1))
+    connections = max(min(limits.connections, room - strangers), 1)
+    _log.warning(
+        "the system's limit of open files leaves room for %d connections and %d that have not logged in, not for %d "
+        "and %d (limits.connections, limits.unauthenticated_connections)",
+        *(connections, strangers, limits.connections, limits.unauthenticated_connections),
+    )
+    return limits.model_copy(update={"connections": connections, "unauthenticated_connections": strangers})
 
 
 def _run(config: Config, bound: Sequence[Bound], context: ssl.SSLContext | None) -> None:

@@ -12,6 +12,7 @@ from escrowmq.core.branches.branch import Limits
 from escrowmq.core.branches.shares import UserLimits
 from escrowmq.core.broker import Broker
 from escrowmq.core.queues.queue import Queue
+from escrowmq.server.admission import Admission
 from escrowmq.server.auth import Authenticator
 from escrowmq.server.connection import LARGE_READ, READ, ClientConnection, Pause
 from escrowmq.server.faults import Faults
@@ -88,7 +89,7 @@ class Runtime:
         self.stopping = False
         self.all_closed = asyncio.Event()
         self._authenticator = authenticator
-        self._most = limits.connections
+        self._admission = Admission(limits)
         self._pressure = Pressure(turns, self.intake, alarms)
         self._by_endpoint: dict[Endpoint, ClientConnection] = {}
         self._faults = Faults()
@@ -106,12 +107,19 @@ class Runtime:
             connection.user = verdict.user or ""
             done(verdict)
 
-        self._authenticator.authenticate(connection.peer, credentials, judged)
+        self._authenticator.authenticate(
+            connection.peer, credentials, judged, lambda: connection in self.connections and not connection.closing_ms
+        )
+
+    def check_room(self, endpoint: Endpoint, user: str, vhost: str) -> None:
+        """See `Host.check_room`."""
+        self._admission.check(user)
 
     def admitted(self, endpoint: Endpoint, user: str, vhost: str) -> None:
         """See `Host.admitted`."""
         connection = self._by_endpoint[endpoint]
         connection.user, connection.vhost, connection.admitted = user, vhost, True
+        self._admission.log_in(connection)
 
     def stir(self, endpoint: Endpoint) -> None:
         """See `Host.stir`."""
@@ -142,18 +150,23 @@ class Runtime:
     # -- called by connections
 
     def opened(self, connection: ClientConnection) -> bool:
-        """A socket was accepted; False if it must be closed, because of the limit or because the broker stops."""
+        """A socket was accepted; False if it must be closed, because of a limit or because the broker stops."""
         self.accepted += 1
         self.connections[connection] = None
-        if len(self.connections) > self._most:
-            _log.warning(
-                "connection from %s refused: the limit of %d connections is reached (limits.connections)",
-                connection.peer,
-                self._most,
-            )
-            return False
+        crowded = self._admission.arrive(connection)
+        if crowded is not None:
+            closed, limit = crowded
+            self.turned_away(closed, f"{limit} is reached")
+            if closed is connection:
+                return False
+            self._admission.evict(closed)
+            closed.abort()
         _log.debug("connection from %s accepted", connection.peer)
         return not self.stopping
+
+    def turned_away(self, connection: ClientConnection, reason: str) -> None:
+        """A connection whose client has not logged in is being closed."""
+        self._faults.note_closed(self.broker.engine.now, connection.peer, reason)
 
     def adopt(self, connection: ClientConnection, endpoint: Endpoint) -> None:
         """`endpoint` handles the bytes of `connection` from now on."""
@@ -163,6 +176,7 @@ class Runtime:
     def closed(self, connection: ClientConnection, error: Exception | None) -> None:
         """The socket is closed."""
         self.connections.pop(connection, None)
+        self._admission.leave(connection)
         endpoint = connection.endpoint
         if endpoint is not None:
             self._by_endpoint.pop(endpoint, None)

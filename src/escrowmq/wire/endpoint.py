@@ -68,6 +68,10 @@ class Host(Protocol):
         """Check a login. `done` is called with the verdict, either at once or in a later turn."""
         ...
 
+    def check_room(self, endpoint: Endpoint, user: str, vhost: str) -> None:
+        """Raises BrokerError (NOT_ALLOWED) if a limit on connections keeps `user` from entering `vhost` now."""
+        ...
+
     def admitted(self, endpoint: Endpoint, user: str, vhost: str) -> None:
         """The login is complete: `endpoint` serves `user` in the virtual host `vhost`.
 

@@ -72,9 +72,12 @@ class Login:
         self._host.authenticate(self._endpoint, credentials, judged)
 
     def enter(self, name: str) -> VirtualHost[Queue]:
-        """Enter the virtual host `name`. Raises BrokerError (NOT_ALLOWED) if the user must not use it."""
+        """Enter the virtual host `name`. Raises BrokerError (NOT_ALLOWED) if the user must not use it, or if a limit on
+        connections is reached.
+        """
         broker = self._host.broker
         broker.access.check_vhost(self.user, name)
+        self._host.check_room(self._endpoint, self.user, name)
         self._vhost = broker.directory.vhost(name)
         return self._vhost
 

@@ -80,12 +80,16 @@ class FakeTransport:
 class Scene:
     """A runtime with connections whose endpoints are fakes."""
 
-    def __init__(self, connections: int = 10) -> None:
+    def __init__(self, connections: int = 10, **limits: int) -> None:
         self.bench = Bench()
         self.resident = 0
         alarms = Alarms(1000, 0, lambda: self.resident, lambda: 0)
         self.runtime = Runtime(
-            self.bench.turns, cast("Authenticator", None), alarms, LimitsSection(connections=connections), ("PLAIN",)
+            self.bench.turns,
+            cast("Authenticator", None),
+            alarms,
+            LimitsSection(connections=connections, **cast("Any", limits)),
+            ("PLAIN",),
         )
 
     def connect(self, *, greeting: bytes = HEADER) -> tuple[ClientConnection, FakeTransport, FakeEndpoint]:

@@ -213,3 +213,33 @@ def test_a_password_is_not_checked_after_its_client_was_disconnected() -> None:
     assert desk.later.run() == 2
     assert len(desk.verdicts) == 100
     assert desk.login("alice", "secret") == Verdict("alice")
+
+
+@pytest.mark.rule("FAIR-3")
+def test_a_right_first_login_gets_through_a_flood_of_wrong_ones_from_many_addresses() -> None:
+    desk = Desk()
+    addresses = [Peer(f"10.1.{i // 250}.{i % 250}", 1) for i in range(1000)]
+    for peer in addresses:  # each has guessed once
+        desk.ask("alice", f"guess {peer.host}", peer)
+    while desk.later.run():
+        pass
+    for n in range(5):
+        for peer in addresses:
+            desk.ask("alice", f"guess {n} {peer.host}", peer)
+    desk.verdicts.clear()
+    desk.ask("alice", "secret", REMOTE)
+    for _ in range(4):
+        desk.later.run()
+    assert Verdict("alice") in desk.verdicts
+
+
+def test_a_client_that_has_gone_is_neither_checked_nor_told() -> None:
+    desk = Desk()
+    there = [True]
+    for i in range(5):
+        credentials = Credentials("PLAIN", "alice", f"guess {i}")
+        desk.authenticator.authenticate(LOCAL, credentials, desk.verdicts.append, lambda: there[0])
+    there[0] = False
+    assert desk.later.run() == 2, "those that had begun"
+    assert desk.later.run() == 0
+    assert not desk.verdicts

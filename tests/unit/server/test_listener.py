@@ -112,7 +112,7 @@ def test_ipv6_stands_in_brackets() -> None:
 def _scene() -> Scene:
     """Return a runtime for AMQP 0-9-1 in which every password is right."""
     scene = Scene(connections=1000)
-    accepting = SimpleNamespace(authenticate=lambda _, credentials, done: done(Verdict(credentials.authcid)))
+    accepting = SimpleNamespace(authenticate=lambda *call: call[2](Verdict(call[1].authcid)))
     scene.runtime._authenticator = cast("Authenticator", accepting)
     scene.bench.queue("q")
     directory: Directory = scene.bench.broker.directory

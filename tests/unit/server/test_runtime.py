@@ -9,10 +9,12 @@ from typing import cast
 import pytest
 
 from escrowmq.config import LimitsSection
+from escrowmq.core.conditions import BrokerError
 from escrowmq.core.records.kinds import RECORD_BYTES
 from escrowmq.journal import format as fmt
 from escrowmq.server.auth import Authenticator
 from escrowmq.server.connection import Pause
+from escrowmq.server.faults import AT_ONCE
 from escrowmq.server.runtime import endpoint_limits
 from escrowmq.wire.endpoint import Verdict
 from escrowmq.wire.sasl import Credentials
@@ -63,7 +65,7 @@ def test_a_user_is_known_from_the_verdict_on_and_a_virtual_host_from_the_admissi
         scene = Scene()
         verdicts: list[Verdict] = []
         answers: list[Callable[[Verdict], None]] = []
-        authenticator = SimpleNamespace(authenticate=lambda *call: answers.append(call[-1]))
+        authenticator = SimpleNamespace(authenticate=lambda *call: answers.append(call[2]))
         scene.runtime._authenticator = cast("Authenticator", authenticator)
         connection, _, endpoint = scene.connect()
         scene.runtime.authenticate(endpoint, Credentials("PLAIN", "alice", "secret"), verdicts.append)
@@ -78,21 +80,44 @@ def test_a_user_is_known_from_the_verdict_on_and_a_virtual_host_from_the_admissi
     on_loop(test)
 
 
-def test_a_connection_over_the_limit_is_refused() -> None:
+def test_a_login_over_the_limit_is_refused() -> None:
     async def test() -> None:
         scene = Scene(connections=1)
-        first = scene.connect()
-        second = scene.connect(greeting=b"")
-        assert not first[1].is_closing()
-        assert second[1].aborted()
-        second[0].connection_lost(None)
+        first, second = scene.connect(), scene.connect()
+        scene.runtime.check_room(first[2], "alice", "/")
+        scene.runtime.admitted(first[2], "alice", "/")
+        with pytest.raises(BrokerError, match="node connection limit"):
+            scene.runtime.check_room(second[2], "alice", "/")
         first[0].connection_lost(None)
-        third = scene.connect()
-        assert not third[1].is_closing()
-        assert scene.runtime.accepted == 3
+        scene.runtime.check_room(second[2], "alice", "/")
+        assert scene.runtime.accepted == 2
         await scene.bench.close()
 
     on_loop(test)
+
+
+@pytest.mark.rule("FAIR-3")
+def test_the_oldest_connection_that_has_not_logged_in_is_closed_for_a_new_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test() -> None:
+        scene = Scene(unauthenticated_connections=2)
+        user, first, second = scene.connect(), None, None
+        scene.runtime.admitted(user[2], "alice", "/")
+        first, second = scene.connect(), scene.connect(greeting=b"")
+        third = scene.connect()
+        assert [each[1].aborted() for each in (user, first, second, third)] == [False, True, False, False]
+        for _ in range(100):
+            scene.connect(greeting=b"")
+        await scene.bench.close()
+
+    on_loop(test)
+    lines = [message for message in caplog.messages if "limits.unauthenticated_connections" in message]
+    assert len(lines) == AT_ONCE, "a flood does not fill the log"
+    assert lines[0] == (
+        "connection from 127.0.0.1:5 closed: limit of 2 connections that have not logged in "
+        "(limits.unauthenticated_connections) is reached"
+    )
 
 
 def test_every_client_is_asked_to_leave_also_one_that_is_not_read() -> None:

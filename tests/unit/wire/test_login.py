@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from escrowmq.core.conditions import BrokerError
+from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.wire.endpoint import Endpoint, Peer, Verdict
 from escrowmq.wire.login import Login, LoginFault
 from escrowmq.wire.sasl import Credentials
@@ -88,4 +88,18 @@ def test_a_virtual_host_is_closed_to_users_without_permissions_in_it(name: str) 
     mine = login(Desk())
     with pytest.raises(BrokerError, match=r"refused for user ''|not found"):
         mine.enter(name)
+    assert mine.vhost_name == ""
+
+
+def test_a_limit_on_connections_keeps_a_user_out_who_may_enter() -> None:
+    class Full(Desk):
+        def check_room(self, endpoint: Endpoint, user: str, vhost: str) -> None:
+            raise BrokerError(Condition.NOT_ALLOWED, f"no room for {user} in {vhost}")
+
+    desk = Full()
+    mine = login(desk)
+    mine.authenticate("PLAIN", b"\0guest\0guest", lambda _: None)
+    desk.asked[0][1](Verdict("guest"))
+    with pytest.raises(BrokerError, match="no room for guest in /"):
+        mine.enter("/")
     assert mine.vhost_name == ""
