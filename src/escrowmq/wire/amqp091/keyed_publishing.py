@@ -27,7 +27,8 @@ _END: Final = codes.FRAME_END
 _FRAME_SIZE: Final = struct.Struct(">I")
 _BEHIND_METHOD: Final = 4  # octets from the end of the method's payload to the size field of the header frame
 _AROUND_BODY: Final = 8  # octets from the end of the header frame to the body
-_LEAST: Final = 7 + 9 + _BEHIND_METHOD + 4 + 14 + _AROUND_BODY + 2
+_LEAST_CONTENT: Final = 4 + 14 + _AROUND_BODY + 2
+_LEAST: Final = 7 + 9 + _BEHIND_METHOD + _LEAST_CONTENT
 _CHANNEL: Final = CHANNEL.to_bytes(2, "big")
 
 
@@ -43,6 +44,7 @@ def read_keyed(reader: PublishReader, channel: Channel, buf: bytes, at: int, end
     shape, middle, known = reader.shape, channel.body_start, reader.forms.addresses
     startswith, unpack = buf.startswith, _FRAME_SIZE.unpack_from
     most, last, last_stop = min(reader.most_body, LARGE - 1), end - _LEAST, end - _AROUND_BODY - 2
+    last_header = end - _LEAST_CONTENT
     version, allowed = channel.vhost.version, channel.broker.access.version
     canonical = channel.number == CHANNEL
     previous: Address | None = None
@@ -54,6 +56,8 @@ def read_keyed(reader: PublishReader, channel: Channel, buf: bytes, at: int, end
     repeats = key_at = 0
     while at <= last:
         header = at + 7 + unpack(buf, at + 3)[0] + _BEHIND_METHOD
+        if header > last_header:
+            break
         address = known.get(buf[at:header])
         if address is None or address.version != version or address.allowed != allowed:
             address = _find(reader, channel, buf, at, header)

@@ -270,14 +270,16 @@ def test_a_key_without_permission_is_refused_after_the_messages_before_it() -> N
     assert client.count(2, "q") == 4
 
 
-def test_they_may_be_cut_anywhere() -> None:
-    whole = [frames(each) for each in SOME[:6]]
+@pytest.mark.parametrize("more", ["", ".and.a.longer.key.than.the.shortest.content.of.a.message"])
+def test_they_may_be_cut_anywhere(more: str) -> None:
+    sent = [(key + more, props, body) for key, props, body in SOME[:6]]
+    whole = [frames(each) for each in sent]
     first, octets = b"".join(whole[:2]), b"".join(whole[2:])
     for cut in range(len(octets)):
         _, client = bound()
         for piece in (first, octets[:cut], octets[cut:]):
             client.send_bytes(piece)
-        assert deliveries(client) == list(SOME[:6]), cut
+        assert deliveries(client) == sent, cut
 
 
 some_messages = st.lists(
