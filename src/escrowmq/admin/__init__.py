@@ -1,1 +1,1 @@
-"""Administration of a running broker: one service of operations, and the faces through which it is reached."""
+"""Administration of a running broker: one service of operations, and the interfaces through which it is reached."""

@@ -30,11 +30,11 @@ class ConnectionAdmin:
             raise OperationRefused(f"no connection from {peer}")
 
     async def close_those(self, which: Callable[[OpenConnection], bool], reason: str) -> int:
-        """Close the connections for which `which` is true; their number."""
+        """Close the connections for which `which` is true, and return their number."""
         return await self._pieces.result(self._closing(which, reason))
 
     def close_now(self, which: Callable[[OpenConnection], bool], reason: str) -> None:
-        """The same in one piece, for a change that must find no such connection."""
+        """Like `close_those`, but in one piece, for a change that must find no such connection."""
         for _ in self._closing(which, reason):
             pass
 

@@ -18,7 +18,7 @@ Operation: TypeAlias = Callable[..., Awaitable[Any]]
 
 
 class OperationRefused(Exception):  # noqa: N818 - named for what happened
-    """An operation cannot be carried out. The text is for the operator."""
+    """An operation was refused. The text is for the operator."""
 
 
 class Listing:

@@ -29,12 +29,12 @@ class PermissionAdmin:
         }
 
     async def list_permissions(self, user: str | None = None, vhost: str | None = None) -> Listing:
-        """Permissions; of a user, on a virtual host. Raises BrokerError for an unknown user or virtual host."""
+        """Return permissions, optionally of one user or on one virtual host. Raises BrokerError for unknown ones."""
         self._check_known(user, vhost)
         return Listing(self._pieces, _matching(self._access.permissions.values(), user, vhost))
 
     async def set_permission(self, user: str, vhost: str, configure: str, write: str, read: str) -> None:
-        """Set a user's permissions on a virtual host, in place of those that the user had."""
+        """Set a user's permissions on a virtual host, which replace earlier ones."""
         await self._set(lambda: self._access.set_permission(user, vhost, configure, write, read))
 
     async def clear_permission(self, user: str, vhost: str) -> None:
@@ -42,7 +42,7 @@ class PermissionAdmin:
         await self._clear(lambda: self._access.clear_permission(user, vhost))
 
     async def list_topic_permissions(self, user: str | None = None, vhost: str | None = None) -> Listing:
-        """As `list_permissions`."""
+        """Return topic permissions, like `list_permissions`."""
         self._check_known(user, vhost)
         return Listing(self._pieces, _matching(self._access.topic_permissions.values(), user, vhost))
 
@@ -51,7 +51,7 @@ class PermissionAdmin:
         await self._set(lambda: self._access.set_topic_permission(user, vhost, exchange, write, read))
 
     async def clear_topic_permission(self, user: str, vhost: str, exchange: str | None = None) -> None:
-        """Lift the restriction for an exchange; for all of them without `exchange`."""
+        """Remove the restriction for an exchange, or without `exchange` for all exchanges."""
         await self._clear(lambda: self._access.clear_topic_permission(user, vhost, exchange))
 
     def _check_known(self, user: str | None, vhost: str | None) -> None:

@@ -2,7 +2,7 @@
 
 Such an operation is a generator that yields after each step, a small and bounded amount of work such as one queue's
 row. A *piece* is at most `STEPS` steps. One piece is done in each iteration of the event loop; several operations take
-turns. Work is counted and not clocked, so that an operation is always cut at the same places.
+turns. Pieces are measured by counting steps, not by time, so that an operation is always divided at the same places.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ class OpenConnection(Protocol):
 
     @property
     def opened_ms(self) -> int:
-        """When the connection was accepted, in milliseconds since the epoch."""
+        """The time at which the connection was accepted, in milliseconds since the epoch."""
         ...
 
     @property
@@ -35,7 +35,7 @@ class OpenConnection(Protocol):
 
     @property
     def user(self) -> str:
-        """The user who has logged in; empty before that."""
+        """The user that has logged in; empty before that."""
         ...
 
     @property
@@ -44,11 +44,11 @@ class OpenConnection(Protocol):
         ...
 
     def describe(self) -> dict[str, object]:
-        """Protocol, state and the other properties for a list of connections, for JSON."""
+        """Return protocol, state and other properties for a list of connections, for JSON."""
         ...
 
     def dismiss(self, reason: str) -> None:
-        """Close the connection and tell the client the reason, as far as its protocol has come that far."""
+        """Close the connection, and tell the client the reason if its protocol is already known."""
         ...
 
 
@@ -64,7 +64,7 @@ class BrokerProcess(Protocol):
         ...
 
     def begin(self) -> None:
-        """Begin a turn, unless one has begun. Comes before each change and each call on a connection."""
+        """Begin a turn, unless one has begun. Must be called before each change and each call on a connection."""
         ...
 
     async def durably(self, change: Callable[[], T]) -> T:
@@ -76,9 +76,9 @@ class BrokerProcess(Protocol):
         ...
 
     async def snapshot(self, *, compact: bool) -> str:
-        """Take a snapshot, after compaction if asked for; the reason why that failed, or an empty text."""
+        """Take a snapshot, with `compact` after a compaction. Return the reason of a failure, or an empty text."""
         ...
 
     def figures(self) -> dict[str, Any]:
-        """Version, load, memory, disk, alarms and journal, for JSON."""
+        """Return version, load, memory, disk, alarms and journal, for JSON."""
         ...

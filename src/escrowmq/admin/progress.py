@@ -35,7 +35,7 @@ class ProgressAdmin:
         await self._process.durably(lambda: self._table.assign(application_key(vhost, application), user))
 
     async def reset(self, vhost: str, application: str) -> int | None:
-        """Forget an application's progress; its last epoch. Raises BrokerError for an unknown application."""
+        """Forget an application's progress; return its last epoch. Raises BrokerError for an unknown application."""
         found = await self._process.durably(lambda: self._table.reset(application_key(vhost, application)))
         return _epoch(found.epoch)
 

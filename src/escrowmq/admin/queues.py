@@ -54,7 +54,7 @@ class QueueAdmin:
 
 
 def _queues(broker: Broker, vhost: str | None) -> list[Queue]:
-    """Return the queues as they are now; a list of references, which takes 3 ns for each."""
+    """Return the current queues as a list of references, which takes 3 ns for each."""
     vhosts = broker.directory.vhosts.values() if vhost is None else [broker.directory.vhost(vhost)]
     return [queue for each in vhosts for queue in each.queues.values()]
 

@@ -23,7 +23,7 @@ class ReservationAdmin:
         return Listing(self._pieces, self._rows())
 
     async def release(self, vhost: str, queue: str, group: str) -> int:
-        """Return the messages that a group holds to the queue; their number."""
+        """Requeue the messages that a group holds, and return their number."""
         found = self._broker.directory.vhost(vhost).queue(queue)
         return await self._process.durably(lambda: self._broker.reservations.release(found, group)[0])
 

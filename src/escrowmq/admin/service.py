@@ -1,4 +1,4 @@
-"""The admin service: every operation on a running broker, by name. Faces such as the admin socket call only this."""
+"""The admin service: every operation on a running broker, by name. The admin socket, for example, calls only this."""
 
 from __future__ import annotations
 

@@ -75,11 +75,11 @@ class TransactionAdmin:
         await self._process.durably(lambda: XaResult(XaStatus.OK, coordinator.forget(name)))
 
     async def summary(self) -> dict[str, int]:
-        """Return how many branches there are, how many are in doubt, and for how long the oldest of these."""
+        """Return the number of branches, the number of those in doubt, and the age of the oldest branch in doubt."""
         return await self._pieces.result(self._counting())
 
     def by_queue(self) -> Generator[None, None, ByQueue]:
-        """By virtual host and queue: what prepared branches lock and withhold there."""
+        """Return, by virtual host and queue, the messages that prepared branches lock and withhold."""
         found: ByQueue = {}
         for branch in list(self._broker.branches.by_xid.values()):
             yield

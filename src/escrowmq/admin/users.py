@@ -52,7 +52,7 @@ class UserAdmin:
         await self._set(lambda: self._access.set_password(name, password_hash))
 
     async def set_tags(self, name: str, tags: Iterable[str]) -> None:
-        """Set a user's tags in place of those that the user had."""
+        """Set a user's tags, which replace earlier ones."""
         await self._set(lambda: self._access.set_tags(name, tuple(tags)))
 
     async def _set(self, change: Callable[[], User]) -> None:

@@ -41,7 +41,8 @@ class VhostAdmin:
         """Delete a virtual host with its queues and their messages, exchanges, permissions and connections.
 
         Connections are closed first and queues deleted next, both piece by piece. Connections and queues that appear
-        meanwhile go in one piece with the virtual host. A crash in between leaves it with the remaining queues.
+        meanwhile are removed in one piece with the virtual host. A crash in between leaves the virtual host with the
+        remaining queues.
         """
         self._broker.access.vhost(name)
 

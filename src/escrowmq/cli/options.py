@@ -47,7 +47,9 @@ def show(rows: Any, columns: Sequence[str], *, as_json: bool) -> None:
 
 
 def confirmed(question: str) -> bool:
-    """Ask a question; whether the answer was yes. The end of the input counts as no. Ctrl-C aborts the command."""
+    """Ask a question, and return whether the answer was yes. The end of the input counts as no. Ctrl-C aborts the
+    command.
+    """
     try:
         return click.confirm(question, err=True)
     except click.Abort as error:

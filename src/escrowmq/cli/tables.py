@@ -1,4 +1,4 @@
-"""Answers of a broker as tables for people."""
+"""A broker's answers as readable tables."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def branches_line(counts: Mapping[str, int]) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return a JSON value as text for people."""
+    """Return a JSON value as readable text."""
     match value:
         case None:
             return ""

@@ -45,7 +45,7 @@ class Link(ABC):
         self._running = False
         self._channels: dict[int, ChannelBase] = {}
         self._requests = Requests()
-        self._changed = False  # something has happened for which `process_data_events` returns
+        self._changed = False  # whether an event has occurred for which `process_data_events` returns
         self._first: deque[Method] = deque()  # methods received during login
         self._incoming = Incoming(self._sink)
         deadline = time.monotonic() + wanted.connection_timeout
@@ -142,7 +142,7 @@ class Link(ABC):
                     limit = timeout if self.blocked is None else _LAST_WORDS
                     self.wait(lambda: request is None or request.answer is not None, limit)
             except OperationalError:
-                pass  # the connection is gone, which is what the caller wants
+                pass  # the connection is closed, as the caller wants
             finally:
                 self._closed = True
                 if self.blocked is None:

@@ -28,7 +28,7 @@ GUEST: Final = "guest"
 REFUSED: Final = "user or password is wrong"
 _REMEMBERED: Final = 10_000
 _AT_ONCE: Final = 2
-"""Password checks that run at the same time."""
+"""The maximum number of password checks that run at the same time."""
 
 _log = logging.getLogger("escrowmq.auth")
 
@@ -41,7 +41,7 @@ def hash_password(password: str) -> str:
 
 
 class Judge(Protocol):
-    """Is called with the outcome of a password check."""
+    """A callable for the outcome of a password check."""
 
     def __call__(self, *, right: bool) -> None: ...
 
@@ -58,9 +58,10 @@ def _always() -> bool:
 
 
 class Authenticator:
-    """Checks logins, passwords on other threads. A keyed digest of each correct one makes the next login cheap.
+    """Checks logins. Passwords are checked on other threads; a keyed digest of each correct one makes the next login
+    cheap.
 
-    `post` brings a call from any thread into a turn. An unknown user takes the same time as a wrong password.
+    `post` passes a call from any thread to a turn. An unknown user takes the same time as a wrong password.
     """
 
     def __init__(
@@ -171,7 +172,7 @@ class Authenticator:
             self._executor.submit(check.work)
 
     def _verify(self, user: User | None, password: str) -> bool:
-        """Runs on another thread. A user who is unknown or has no password takes the same time."""
+        """Check a password, on another thread. A user that is unknown or has no password takes the same time."""
         real = user.password_hash if user is not None else ""
         try:
             self._hasher.verify(real or self._decoy, password)
@@ -206,6 +207,6 @@ class Authenticator:
         return hashlib.blake2b(b"%d:%b%b" % (len(secret[0]), *secret), key=self._key, digest_size=32).digest()
 
     def _remember(self, digest: bytes, password_hash: str) -> None:
-        self._right[digest] = password_hash  # a changed password has another hash, which makes this entry void
+        self._right[digest] = password_hash  # a changed password has another hash, which invalidates this entry
         if len(self._right) > _REMEMBERED:
             self._right.popitem(last=False)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from escrowmq.server.runtime import Runtime
 
 UNSENT_LIMIT: Final = 4 << 20
-"""Unsent bytes above which a client is not read: it sends requests faster than it takes the answers."""
+"""Unsent bytes above which a client is not read, because it sends requests faster than it reads the answers."""
 READ: Final = 256 << 10
 """The most bytes of one read. Thousands of small messages fit into them."""
 LARGE_READ: Final = 1 << 20
@@ -65,9 +65,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.endpoint: Endpoint | None = None
         self.user = self.vhost = ""
         self.admitted = False
-        """The login is complete: from now on the endpoint watches over its peer."""
+        """Whether the login is complete. The endpoint then checks that its peer is alive."""
         self.blocked_for = ""
-        """The alarm that the client was told as the reason why its publishes wait."""
+        """The alarm that was sent to the client as the reason why its publishes wait."""
         self._held_up_ms = runtime.ticker.held_up_ms
 
     # -- called by the transport
@@ -129,7 +129,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         except Exception:  # noqa: BLE001 - an internal error must end this connection only
             self._fail()
         if len(data) >= SHARE and not self._pauses:
-            if len(data) == len(self._buffer):  # the event loop would read on, for megabytes, while all others wait
+            if len(data) == len(
+                self._buffer
+            ):  # the event loop would continue reading megabytes while all other clients wait
                 self.pause(Pause.SHARE, on=True)
                 self._turns.soon(self._rested)
             self._turns.end()
@@ -168,7 +170,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     # -- called by the server
 
     def flush(self) -> None:
-        """Send the output of the endpoint, and close the connection if that was the last."""
+        """Send the output of the endpoint, and close the connection after the last output."""
         endpoint = self.endpoint
         if endpoint is None or self.closing_ms:
             return
@@ -191,7 +193,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.close()
 
     def pause(self, why: Pause, *, on: bool) -> None:
-        """Stop reading for the reason `why`; or end that, and read on unless another reason is left."""
+        """Stop reading for the reason `why`, or remove that reason, and resume reading if no other reason is left."""
         pauses = self._pauses | why if on else self._pauses & ~why
         if bool(pauses) != bool(self._pauses) and not self.closing_ms and not self._transport.is_closing():
             if pauses:
@@ -202,15 +204,15 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._pauses = pauses
 
     def read_on(self) -> None:
-        """The alarm is over: the endpoint handles the bytes that it kept back, and the client is read again."""
+        """Let the endpoint handle the bytes that it held back, and read the client again, after an alarm."""
         if self._pauses & Pause.ALARM:
             self.pause(Pause.ALARM, on=False)
             self._turns.soon(lambda: self._take(b""))
 
     def tick(self, now_ms: int, login_ms: int) -> None:
-        """Look after a silent or unfinished connection; called about once a second."""
+        """Close a connection that is silent or not logged in for too long; called about once a second."""
         held_up_ms = self._runtime.ticker.held_up_ms
-        if held_up_ms != self._held_up_ms:  # bytes that came meanwhile may still wait in the socket
+        if held_up_ms != self._held_up_ms:  # bytes that arrived meanwhile may still wait in the socket
             self._last_in = min(self._last_in + held_up_ms - self._held_up_ms, now_ms)
             self._progress_ms = min(self._progress_ms + held_up_ms - self._held_up_ms, now_ms)
             self._held_up_ms = held_up_ms
@@ -270,7 +272,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     @property
     def unsent(self) -> int:
-        """Bytes that wait in the buffer of the socket."""
+        """The number of bytes that wait in the buffer of the socket."""
         return self._transport.get_write_buffer_size()
 
     @property
@@ -281,7 +283,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     @property
     def paused(self) -> Pause:
-        """Why the connection is not read; empty if it is."""
+        """The reasons why the connection is not read; empty if it is."""
         return self._pauses
 
     # -- for administration (admin.ports.OpenConnection)

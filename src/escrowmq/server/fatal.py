@@ -15,8 +15,8 @@ _log = logging.getLogger("escrowmq.server")
 def die(text: str, error: BaseException | None = None) -> NoReturn:
     """Log one line, with a traceback if there is an `error`, and end the process. May be called on any thread.
 
-    Answers that wait may depend on records that are not on disk (DUR-2). So no exit handler runs, and no socket is
-    flushed.
+    Answers that wait may depend on records that are not on disk (DUR-2). Therefore no exit handler runs, and no socket
+    is flushed.
     """
     try:
         _log.critical("%s; the broker stops, restart it to recover from the journal", text, exc_info=error)

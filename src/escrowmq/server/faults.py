@@ -8,7 +8,7 @@ from typing import Final
 from escrowmq.wire.endpoint import Peer
 
 AT_ONCE: Final = 20
-"""Lines in one period. Further errors are only counted."""
+"""The maximum number of lines in one period. Further errors are only counted."""
 PERIOD_MS: Final = 10_000
 _NOT_FOUND: Final = 404
 """Clients use this error to find out whether a queue or exchange exists, so it is not worth a warning."""

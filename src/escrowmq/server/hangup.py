@@ -1,4 +1,4 @@
-"""Finds clients that disconnected while they are not read: the event loop notices that only by reading."""
+"""Finds clients that disconnected while they are not read. The event loop notices a disconnect only by reading."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from escrowmq.server.connection import ClientConnection, Pause
 
 _UNREAD: Final = Pause.ALARM | Pause.UNSENT
-"""Pauses of any length. After the other ones reading continues soon, and reaches the end of the stream in order."""
+"""Pauses that may last for any time. After other pauses, reading soon continues and reaches the end of the stream."""
 
 
 def hung_up(connections: Iterable[ClientConnection]) -> list[ClientConnection]:

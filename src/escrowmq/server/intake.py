@@ -13,7 +13,9 @@ from collections.abc import Callable
 from typing import Final
 
 EVENTS: Final = 128
-"""Events in one iteration. The loss of a connection takes 15 to 40 µs, the bytes of a small request about the same."""
+"""The maximum number of events in one iteration. The loss of a connection takes 15 to 40 µs, the bytes of a small
+request about the same.
+"""
 
 
 class Intake:

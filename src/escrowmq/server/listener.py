@@ -33,7 +33,7 @@ class Bound(NamedTuple):
 
 
 def bind_all(section: ListenSection) -> list[Bound]:
-    """Bind the configured addresses, the one without TLS first. Raises OSError as `bind` does."""
+    """Bind the configured addresses, first the one without TLS. Raises OSError as `bind` does."""
     bound = [Bound("amqp", section.address.host, bind(*section.address))]
     if section.tls_address is not None:
         try:
@@ -91,7 +91,7 @@ def port_of(sock: socket.socket) -> int:
 
 
 def shown(host: str, port: int) -> str:
-    """`HOST:PORT`, an IPv6 address in brackets."""
+    """Return `HOST:PORT`, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -119,7 +119,7 @@ async def listen(
 
 
 def peer_of(transport: asyncio.BaseTransport) -> Peer:
-    """Who is at the other end."""
+    """Return the peer of a transport."""
     name = transport.get_extra_info("peername") or ("?", 0)
     tls = transport.get_extra_info("ssl_object") is not None
     user = certificate_user(transport.get_extra_info("peercert")) if tls else None

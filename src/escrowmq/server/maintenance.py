@@ -1,6 +1,6 @@
 """Keeps the journal short: snapshots, the deletion of dead segments, and the compaction of sparse segments.
 
-Only one of these is under way at a time, so a snapshot never refers to messages that compaction is moving. Files are
+Only one of these is in progress at a time, so a snapshot never refers to messages that compaction is moving. Files are
 written and deleted on a thread of their own; the event loop only captures the state, in pieces.
 """
 
@@ -26,14 +26,16 @@ from escrowmq.server.turn import Turns
 
 CHECK_MS: Final = 1000
 CALM_MS: Final = 10_000
-"""A sparse segment is compacted after losing few messages for so long. A segment that is consumed empties by itself."""
+"""A sparse segment is compacted after losing few messages for this time. A segment that is being consumed becomes empty
+without compaction.
+"""
 PAUSE: Final = 3
 """A step of a compaction is followed by a pause this many times as long, so it takes at most a quarter of the time."""
 _log = logging.getLogger("escrowmq.journal")
 
 
 class Stage(Enum):
-    """The work that is under way."""
+    """The work in progress."""
 
     IDLE = auto()
     CAPTURE = auto()
@@ -160,7 +162,7 @@ class Maintenance:
             return  # the next step lets it take effect
         self._snapshot = None
         self.stage = Stage.IDLE
-        _log.error("%s; the broker goes on without this snapshot, and the next start takes longer", error)
+        _log.error("%s; the broker continues without this snapshot, and the next start takes longer", error)
         self._answer(str(error))
 
     # -- files
@@ -241,7 +243,7 @@ class Maintenance:
         self._pause = self._loop.call_later(PAUSE * (self._loop.time() - started), self._go_on)
 
     def _copied(self, relocation: Relocation) -> bool:
-        """Do a step. False if it was the last one."""
+        """Do a step, and return False if it was the last one."""
         try:
             return relocation.step()
         except LogUnreadable as error:
@@ -253,16 +255,16 @@ class Maintenance:
         self._turns.begin()
 
     def _tried(self, relocation: Relocation) -> None:
-        """Remember how many messages are left in the segment."""
+        """Note how many messages are left in the segment."""
         for segment in self._journal.sparse_segments(1.0):
             if segment.first_lsn == relocation.first_lsn:
                 self._left[segment.first_lsn] = segment.live
                 _log.info("compaction moved %d messages and left %d in their segment", relocation.moved, segment.live)
 
     async def rest(self) -> str:
-        """Take a last snapshot, after which no work begins; the reason of a failure, or an empty text."""
+        """Take a last snapshot, after which no work begins. Return the reason of a failure, or an empty text."""
         fault = ""
-        if self.stage is Stage.COMPACTION:  # messages that were copied stay in their new place
+        if self.stage is Stage.COMPACTION:  # messages that were copied stay at their new address
             self._sparse.clear()
             self._relocation = None
             self.stage = Stage.IDLE

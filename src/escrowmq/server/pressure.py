@@ -1,4 +1,4 @@
-"""Publishers wait while memory, the disk or the journal's writer runs short."""
+"""Blocks publishers while memory or disk space is short, or the journal's writer cannot keep up."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from escrowmq.server.turn import Turns
 from escrowmq.wire.endpoint import Endpoint
 
 UNWRITTEN_LIMIT: Final = 64 << 20
-"""Bytes that may wait to be written; above, publishers are not read until half of it has been written."""
+"""Unwritten bytes above which publishers are not read, until half of them have been written."""
 ALARM_CHECK_MS: Final = 100
-"""The least time between two looks at memory and disk."""
+"""The minimum time between two checks of memory and disk."""
 _PRESSING: Final = {
     True: "memory pressure: queues keep only a few messages each in memory",
     False: "memory pressure ended: queues may again use their full memory limit",
@@ -26,7 +26,7 @@ _log = logging.getLogger("escrowmq.server")
 
 
 class Pressure:
-    """Knows the endpoints that publish, and holds them back."""
+    """Keeps a list of the endpoints that publish, and blocks them."""
 
     def __init__(self, turns: Turns, intake: Intake, alarms: Alarms) -> None:
         self._turns = turns
@@ -39,18 +39,18 @@ class Pressure:
         turns.after.append(self.watch)
 
     def add(self, endpoint: Endpoint, connection: ClientConnection) -> None:
-        """The endpoint publishes from now on."""
+        """Add an endpoint that has begun to publish."""
         self._publishers[endpoint] = connection
         self._tell(endpoint)
         if self._full:
             connection.pause(Pause.JOURNAL, on=True)
 
     def forget(self, endpoint: Endpoint) -> None:
-        """The endpoint's connection is gone."""
+        """Remove an endpoint whose connection is closed."""
         self._publishers.pop(endpoint, None)
 
     def watch(self) -> None:
-        """Look at the journal, and every `ALARM_CHECK_MS` at memory and disk. Called at the end of each turn."""
+        """Check the journal, and every `ALARM_CHECK_MS` memory and disk. Called at the end of each turn."""
         unwritten = self._turns.journal.pending_bytes
         full = unwritten > (UNWRITTEN_LIMIT // 2 if self._full else UNWRITTEN_LIMIT)
         if full != self._full:
@@ -63,7 +63,7 @@ class Pressure:
             self.check_alarms()
 
     def check_alarms(self) -> None:
-        """Look at memory and disk; block or unblock publishers, a bounded number in each iteration of the loop."""
+        """Check memory and disk, and block or unblock publishers, a bounded number in each iteration of the loop."""
         alarms = self._alarms
         memory, disk, pressing = alarms.memory, alarms.disk, alarms.pressing
         try:
@@ -92,7 +92,7 @@ class Pressure:
             self._intake.defer(partial(self._tell, endpoint))
 
     def _tell(self, endpoint: Endpoint) -> None:
-        """Block or unblock a publisher as the alarms stand now, unless it was told so before."""
+        """Block or unblock a publisher according to the current alarms, unless it has been told already."""
         connection, reason = self._publishers.get(endpoint), self._alarms.reason
         if connection is None or connection.blocked_for == reason:
             return

@@ -29,7 +29,7 @@ _CALMER: Final = 0.95
 
 
 def resident_bytes() -> int:
-    """Resident memory of this process; its maximum so far if the system does not tell the current value."""
+    """Return this process's resident memory, or its maximum so far if the system does not report the current value."""
     try:
         return int(_STATM.read_bytes().split()[1]) * resource.getpagesize()
     except OSError:
@@ -38,7 +38,7 @@ def resident_bytes() -> int:
 
 
 def memory_bytes() -> int:
-    """Memory that this process may use: the machine's, or the limit of its control group if that is less."""
+    """Return the memory that this process may use: the machine's, or its control group's limit if that is less."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with contextlib.suppress(OSError, ValueError):  # there is no control group, or its limit is "max"
         return min(total, int(_CGROUP_LIMIT.read_text(encoding="ascii")))
@@ -46,7 +46,7 @@ def memory_bytes() -> int:
 
 
 def allow_descriptors(connections: int) -> int:
-    """Raise the limit of open files for so many connections; the number of connections that fit."""
+    """Raise the limit of open files for `connections`, and return the number of connections that fit."""
     need = connections + _OTHER_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < need:
@@ -77,7 +77,7 @@ def give_back_memory() -> None:
 
 
 class Alarms:
-    """Whether memory or disk run short. Sizes are in bytes; a limit of 0 means no limit."""
+    """Alarms for shortage of memory and disk. Sizes are in bytes; a limit of 0 means no limit."""
 
     def __init__(
         self, memory_limit: int, disk_limit: int, resident: Callable[[], int], free: Callable[[], int]
@@ -87,12 +87,12 @@ class Alarms:
         self.memory = False
         self.disk = False
         self.pressing = False
-        """So much of the memory limit is used that queues should keep messages on disk only."""
+        """Whether so much memory is used that queues should keep new messages on disk only."""
         self._resident = resident
         self._free = free
 
     def check(self) -> bool:
-        """Check memory and disk; whether an alarm changed. Raises OSError if the free space cannot be read."""
+        """Check memory and disk; return whether an alarm changed. Raises OSError if the free space cannot be read."""
         before = (self.memory, self.disk)
         if self.memory_limit:
             resident = self._resident()
@@ -105,7 +105,7 @@ class Alarms:
 
     @property
     def reason(self) -> str:
-        """The reason that a blocked publisher is told; empty without an alarm."""
+        """The reason that is sent to blocked publishers; empty without an alarm."""
         return {
             (False, False): "",
             (True, False): "low on memory",

@@ -49,7 +49,7 @@ def user_limits(limits: LimitsSection) -> UserLimits:
 
 
 def log_availability(queue: Queue, reason: str) -> None:
-    """A queue has become unavailable for `reason`, or is available again if that is empty."""
+    """Log that a queue has become unavailable for `reason`, or is available again if `reason` is empty."""
     if reason:
         _log.error(
             "queue '%s' in vhost '%s' is unavailable and keeps its messages: %s", queue.name, queue.vhost, reason
@@ -84,7 +84,7 @@ class Runtime:
         self.intake = Intake(asyncio.get_running_loop())
         self.ticker = Ticker(turns, self.connections, int(limits.unauthenticated_seconds * 1000), self._end_of_round)
         self.unread_ms = int(limits.unread_seconds * 1000)
-        """How long a client may leave unread what is sent to it; 0 for any time."""
+        """The time for which a client may leave output unread; 0 for any time."""
         self.accepted = 0
         self.stopping = False
         self.all_closed = asyncio.Event()
@@ -169,12 +169,12 @@ class Runtime:
         self._faults.note_closed(self.broker.engine.now, connection.peer, reason)
 
     def adopt(self, connection: ClientConnection, endpoint: Endpoint) -> None:
-        """`endpoint` handles the bytes of `connection` from now on."""
+        """Let `endpoint` handle the bytes of `connection` from now on."""
         self.turns.outlets[endpoint] = connection
         self._by_endpoint[endpoint] = connection
 
     def closed(self, connection: ClientConnection, error: Exception | None) -> None:
-        """The socket is closed."""
+        """Note that the socket is closed."""
         self.connections.pop(connection, None)
         self._admission.leave(connection)
         endpoint = connection.endpoint
@@ -198,7 +198,7 @@ class Runtime:
             self.intake.defer(partial(self._ask_to_leave, connection, text))
 
     def stop(self) -> None:
-        """No more ticks; connections that are still open are aborted."""
+        """Stop the ticks, and abort connections that are still open."""
         self.ticker.stop()
         for connection in self.connections:
             self.intake.defer(connection.abort)

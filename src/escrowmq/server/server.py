@@ -34,7 +34,7 @@ from escrowmq.server.turn import Turns
 LEAVE_SECONDS: Final = 3.0
 """The time that clients have to close their connections when the broker stops."""
 GC_THRESHOLDS: Final = (10_000, 500, 1000)
-"""A young collection examines so many new objects in about a millisecond; 100,000 of them took 10 to 27."""
+"""A young collection examines this many new objects in about 1 ms; 100,000 objects took 10 to 27 ms."""
 
 _log = logging.getLogger("escrowmq.server")
 

@@ -1,4 +1,4 @@
-"""The clock of the connections: each is visited about once a second, a bounded number of them in one turn."""
+"""The clock of the connections: each is visited about once a second, with a bounded number of visits per turn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROUND_MS: Final = 1000
 VISITS: Final = 250
 """Connections that are visited in one turn. A visit takes about 3 µs, or 10 µs if a heartbeat is due."""
 HELD_UP_MS: Final = 500
-"""A visit that is later than this shows that the process was suspended or was kept from the processor."""
+"""A visit that is later than this shows that the process was suspended or had no processor time."""
 
 
 class Ticker:
@@ -38,7 +38,7 @@ class Ticker:
         self._due_ms = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self.held_up_ms = 0
-        """For how long, in total, nothing was read because the process was held up."""
+        """The total time in which nothing was read because the process was suspended or had no processor time."""
 
     def start(self) -> None:
         """Begin to visit connections. Called in a turn."""

@@ -35,7 +35,7 @@ def steady_clock() -> Callable[[], int]:
     Heartbeats, login times and the age of messages must not depend on such changes: a step back would delay them, and
     a step forward would let all of them end at once.
     """
-    kind = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # counts the time while the machine is suspended, too
+    kind = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # also counts the time while the machine is suspended
     offset = time.time_ns() - time.clock_gettime_ns(kind)
     return lambda: time.clock_gettime_ns(kind) + offset
 
@@ -44,7 +44,7 @@ class Outlet(Protocol):
     """Sends the output of an endpoint."""
 
     def flush(self) -> None:
-        """Send the output that the endpoint has."""
+        """Send the endpoint's output."""
         ...
 
 
@@ -75,7 +75,7 @@ class Turns:
         self._writer = Writer(self._report, _write_failed)
 
     def begin(self) -> None:
-        """Begin a turn, unless one has begun. It ends when everything that is ready has been handled."""
+        """Begin a turn, unless one has begun. The turn ends when everything that is ready has been handled."""
         if not self._begun:
             self._begun = True
             self.broker.engine.now = self._clock() // 1_000_000
@@ -93,7 +93,7 @@ class Turns:
         self._loop.call_soon(action)
 
     def forget(self, endpoint: Endpoint) -> None:
-        """The endpoint's connection is closed."""
+        """Forget an endpoint whose connection is closed."""
         self.outlets.pop(endpoint, None)
         self.dirty.pop(endpoint, None)
         self.holding.pop(endpoint, None)

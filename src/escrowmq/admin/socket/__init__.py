@@ -1,1 +1,1 @@
-"""The admin service's face for the same machine: a Unix socket in the data directory, with lines of JSON."""
+"""The admin service's interface for the same machine: a Unix socket in the data directory, with lines of JSON."""

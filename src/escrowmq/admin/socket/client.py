@@ -10,7 +10,7 @@ from escrowmq.admin.socket import path
 from escrowmq.text import printable
 
 TIMEOUT: Final = 60.0
-"""Seconds without any part of an answer. A snapshot of a long backlog takes longest."""
+"""The maximum number of seconds without any part of an answer. A snapshot of a long backlog takes longest."""
 
 
 class AdminError(Exception):

@@ -17,7 +17,7 @@ from escrowmq.admin.operation import Listing, Operation, OperationRefused
 from escrowmq.core.conditions import BrokerError
 
 LONGEST_REQUEST: Final = 1 << 20
-"""Bytes; a client that sends a longer line is disconnected."""
+"""The maximum length of a line in bytes. A client that sends a longer line is disconnected."""
 UNKNOWN: Final = "no such command, or not a request; the command line and the broker may be of different versions"
 
 _log = logging.getLogger("escrowmq.admin")
@@ -36,7 +36,7 @@ class AdminServer:
         self._server = await asyncio.start_unix_server(self._serve, sock=sock, limit=LONGEST_REQUEST)
 
     def stop(self) -> None:
-        """Accept no more clients and disconnect those that there are."""
+        """Accept no more clients, and disconnect the present ones."""
         if self._server is not None:
             self._server.close()
         for writer in self._clients:
@@ -49,7 +49,7 @@ class AdminServer:
                 async for part in self.answer(line):
                     writer.write(part)
                     await writer.drain()
-        except (OSError, ValueError):  # the client has gone, or its line is too long
+        except (OSError, ValueError):  # the client disconnected, or its line is too long
             pass
         except Exception:  # noqa: BLE001 - a fault of one operation must not end the broker
             _log.exception("internal error in the middle of an answer on the admin socket; the client is disconnected")
