@@ -163,7 +163,7 @@ class Authenticator:
         self._next_checks()
 
     def _next_checks(self) -> None:
-        """Start as many checks as may run."""
+        """Start checks up to the number that may run at the same time."""
         while self._running < _AT_ONCE:
             check = self._checks.next()
             if check is None:

@@ -150,7 +150,7 @@ class Runtime:
     # -- called by connections
 
     def opened(self, connection: ClientConnection) -> bool:
-        """A socket was accepted; False if it must be closed, because of a limit or because the broker stops."""
+        """Note an accepted socket. Return False if it must be closed: at a limit, or because the broker stops."""
         self.accepted += 1
         self.connections[connection] = None
         crowded = self._admission.arrive(connection)
