@@ -139,6 +139,8 @@ class Channel:
         `_resolve`.
         """
         if form.version != self.vhost.version or form.allowed != self.broker.access.version:
+            if form.direct and form.allowed == self.broker.access.version and not form.queues[0].deleted:
+                return
             self._resolve(form)
             if form.packs:
                 # Routing reads the headers from the envelope's own properties, and limits in bytes count bodies only.
@@ -153,6 +155,7 @@ class Channel:
         vhost, access, address = self.vhost, self.broker.access, form.address
         if form.plain and address.version == vhost.version and address.allowed == access.version:
             form.queues, form.version, form.allowed = address.queues, address.version, address.allowed
+            form.direct = False
             return
         envelope, user = form.envelope, self.connection.user
         self._permit(envelope.exchange, (envelope.routing_key, *envelope.extra_keys), form.allowed)
@@ -169,6 +172,7 @@ class Channel:
             form.queues = ()  # each message is routed on its own
         else:
             form.queues = self.broker.engine.route(vhost, envelope)
+        form.direct = reply is not None
         form.version = vhost.version if reply is None else -1  # a reply address may be gone at the next publish
         form.allowed = access.version
         if form.plain and reply is None and not vhost.needs_headers(envelope.exchange):

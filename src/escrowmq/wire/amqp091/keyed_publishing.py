@@ -37,7 +37,7 @@ def read_keyed(reader: PublishReader, channel: Channel, buf: bytes, at: int, end
     queues form a run.
 
     Returns the position of the first publish that cannot be read in this way, is incomplete, goes to the default
-    exchange, or is one of several for the same routing key, which `PublishReader` reads faster.
+    exchange, asks for a direct reply, or is one of several for the same routing key, which are read faster elsewhere.
     """
     if end - at < _LEAST or not buf.startswith(_PUBLISH, at + 7) or not buf[at + _EXCHANGE_AT]:
         return at
@@ -73,11 +73,11 @@ def read_keyed(reader: PublishReader, channel: Channel, buf: bytes, at: int, end
             and shape.literals(buf, header) == shape.expected
             and b"".join(shape.texts(buf, header)).isascii()
         ):
-            length, found = shape.length, shape.values
+            length, found, reply_to = shape.length, shape.values, shape.reply_to
         else:
-            length, found, shape = reader.survey(buf, header, last_stop)
+            length, found, reply_to, shape = reader.survey(buf, header, last_stop)
         stop = header + length
-        if not length or not startswith(middle, stop):
+        if not length or reply_to or not startswith(middle, stop):
             break
         (size,) = unpack(buf, stop + 4)
         finish = stop + 8 + size

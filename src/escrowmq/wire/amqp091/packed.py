@@ -20,6 +20,7 @@ PACKED: Final = 92
 CHANNEL: Final = 1
 """The channel number in packed content."""
 
+_CHANNEL: Final = CHANNEL.to_bytes(2, "big")
 _SIZE: Final = struct.Struct(">I")
 _HEAD: Final = struct.Struct(">IHHQ")  # payload size, class, weight, body size
 _BODY: Final = struct.Struct(">BBHI")  # frame end, type, channel, size
@@ -49,3 +50,19 @@ def readdressed(content: bytes, channel: bytes) -> bytes:
     """Packed content with another channel number (two octets) in its body frame."""
     at = 6 + int(_SIZE.unpack_from(content)[0])
     return content[:at] + channel + content[at + 2 :]
+
+
+def with_reply_address(content: bytes, at: int, address: bytes) -> bytes:
+    """Packed content, from any channel, with the short string `address` in place of the one at `at`, its reply-to."""
+    size = int(_SIZE.unpack_from(content)[0])
+    behind, channel = at + 1 + content[at], size + 6
+    return b"".join(
+        (
+            _SIZE.pack(size + len(address) - behind + at),
+            content[4:at],
+            address,
+            content[behind:channel],
+            _CHANNEL,
+            content[channel + 2 :],
+        )
+    )

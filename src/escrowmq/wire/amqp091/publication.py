@@ -111,7 +111,8 @@ class Form:
 
     `queues` is valid while `version` equals the version of the topology and `allowed` that of the access rules. A form
     is `plain` if its properties affect neither routing nor permissions. Its messages are to be read `apart`, not
-    packed, if routing reads their headers or a queue counts the bytes of their bodies.
+    packed, if routing reads their headers or a queue counts the bytes of their bodies. `direct` messages go to the
+    address of a client that waits for replies, until that is gone.
     """
 
     __slots__ = (
@@ -119,6 +120,7 @@ class Form:
         "allowed",
         "apart",
         "channel",
+        "direct",
         "envelope",
         "found",
         "mandatory",
@@ -137,6 +139,7 @@ class Form:
         self.plain = found.user_id is None and not envelope.extra_keys
         self.packs = envelope.protocol != PROTOCOL
         self.apart = False
+        self.direct = False
         self.queues: tuple[Queue, ...] = ()
         self.version = self.allowed = -1
 

@@ -9,7 +9,7 @@ from escrowmq.core.conditions import BrokerError
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.channel import Channel
 from escrowmq.wire.amqp091.keyed_publishing import FEW, read_keyed
-from escrowmq.wire.amqp091.packed import CHANNEL, properties
+from escrowmq.wire.amqp091.packed import CHANNEL, properties, with_reply_address
 from escrowmq.wire.amqp091.publication import Address, Form, Forms
 from escrowmq.wire.amqp091.scattered import Scattered
 from escrowmq.wire.amqp091.shape import Shape, Shapes, Survey, Values
@@ -136,6 +136,7 @@ class PublishReader:
         canonical = channel.number == CHANNEL
         form: Form | None = None
         values: Values | None = None
+        reply_to = 0  # the offset of a reply-to that asks for a direct reply
         contents: list[bytes] = []
         while at <= last and startswith(start, at):
             header = at + skip
@@ -145,9 +146,9 @@ class PublishReader:
                 and shape.literals(buf, header) == shape.expected
                 and b"".join(shape.texts(buf, header)).isascii()
             ):
-                length, found = shape.length, shape.values
+                length, found, reply_to = shape.length, shape.values, shape.reply_to
             else:
-                length, found, shape = self.survey(buf, header, last_stop)
+                length, found, reply_to, shape = self.survey(buf, header, last_stop)
             stop = header + length
             if not length or not startswith(middle, stop):
                 break
@@ -162,7 +163,11 @@ class PublishReader:
                 values, form = found, self._packed_form(channel, address, found)
                 if form is None:
                     break
-            if canonical:
+            if reply_to:
+                if channel.reply_address is None:
+                    break  # reading this publish apart will refuse it
+                contents.append(with_reply_address(buf[header : finish + 1], reply_to, channel.reply_address.encoded))
+            elif canonical:
                 contents.append(buf[header : finish + 1])
             else:
                 contents.append(buf[header : stop + 2] + _CHANNEL + buf[stop + 4 : finish + 1])
@@ -171,12 +176,13 @@ class PublishReader:
         if form is not None and contents:
             channel.lone = len(contents) < FEW
             self.publish(channel, form, contents)
-            if len(contents) > 1 and properties(contents[-1]) == properties(contents[-2]):
+            if not reply_to and len(contents) > 1 and properties(contents[-1]) == properties(contents[-2]):
                 self._expect_run(channel, address, contents[-1])
         return at
 
-    def survey(self, buf: bytes, header: int, last_stop: int) -> tuple[int, Values, Shape | None]:
-        """Length, values and shape (if known) of the header frame whose size field is at `header`.
+    def survey(self, buf: bytes, header: int, last_stop: int) -> tuple[int, Values, int, Shape | None]:
+        """Length, values, offset of a reply-to that asks for a direct reply (or 0), and shape (if known) of the header
+        frame whose size field is at `header`.
 
         The length is 0 if the frame ends after `last_stop`, or its properties have to be decoded.
         """
@@ -184,18 +190,19 @@ class PublishReader:
         length = 4 + size
         allowed = 14 <= size <= self._connection.limits.header_size
         if not allowed or basic != _BASIC or upper or header + length > last_stop:
-            return 0, _NO_VALUES, None
+            return 0, _NO_VALUES, 0, None
         shape = self._shapes.find(buf, header)
         if (
             shape is not None
             and shape.literals(buf, header) == shape.expected
             and b"".join(shape.texts(buf, header)).isascii()
         ):
-            return length, shape.values, shape
+            return length, shape.values, shape.reply_to, shape
         survey = Survey(buf, header + 16, header + length)
         if survey.values is None:
-            return 0, _NO_VALUES, None
-        return length, survey.values, self._shapes.learn(buf, header, survey, survey.values)
+            return 0, _NO_VALUES, 0, None
+        shape = self._shapes.learn(buf, header, survey, survey.values)
+        return length, survey.values, survey.reply_to and survey.reply_to - header, shape
 
     def _packed_form(self, channel: Channel, address: Address, values: Values) -> Form | None:
         """Return the form of packed publishes. None if they have to be read apart, or if reading them apart will refuse

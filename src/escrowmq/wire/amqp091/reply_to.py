@@ -21,10 +21,12 @@ class ReplyAddress(Queue):
     be.
     """
 
-    __slots__ = ("_consumer",)
+    __slots__ = ("_consumer", "encoded")
 
     def __init__(self, channel: Channel, name: str) -> None:
         super().__init__(channel.broker.engine, _stays, 0, channel.vhost.name, name, QueueOptions())
+        self.encoded = bytes((len(name),)) + name.encode()
+        """The name as a short string."""
         self._consumer: Consumer | None = None
 
     def attach(self, consumer: Consumer) -> None:

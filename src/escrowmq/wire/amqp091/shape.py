@@ -35,15 +35,17 @@ class Survey:
     """The walk over one property list: its values, and the positions of the parts that may differ.
 
     `values` is None for a list that has to be decoded: one that is malformed, has an array or a nested table, has
-    further routing keys, has text that is not ASCII, or asks for a direct reply.
+    further routing keys, or has text that is not ASCII. `reply_to` is the position of the reply-to property if it asks
+    for a direct reply, otherwise 0.
     """
 
-    __slots__ = ("_buf", "_end", "texts", "values", "varying")
+    __slots__ = ("_buf", "_end", "reply_to", "texts", "values", "varying")
 
     def __init__(self, buf: bytes, at: int, end: int) -> None:
         """Survey the list in `buf` from its flags at `at` up to `end`."""
         self._buf = buf
         self._end = end
+        self.reply_to = 0
         self.texts: list[tuple[int, int]] = []
         self.varying: list[tuple[int, int]] = []
         self.values: Values | None = None
@@ -73,7 +75,7 @@ class Survey:
         if flags & 0x0200:  # reply-to; it may have the length of the name that asks for direct replies
             begin, at = at + 1, self._text(at, varies=buf[at] != len(_REPLY_TO))
             if buf[begin:at] == _REPLY_TO:
-                return None
+                self.reply_to = begin - 1
         expiration = b""
         if flags & 0x0100:
             begin, at = at + 1, at + 1 + buf[at]
@@ -138,15 +140,17 @@ class Shape:
     """A layout of content header frames, from the frame's size field on.
 
     A frame at `at` fits it if `literals(buf, at)` returns `expected` and the texts that `texts(buf, at)` returns are
-    ASCII. `length` is the length of the frame without its end octet.
+    ASCII. `length` is the length of the frame without its end octet. `reply_to` is the offset of the reply-to property
+    if it asks for a direct reply, otherwise 0.
     """
 
-    __slots__ = ("expected", "length", "literals", "texts", "values")
+    __slots__ = ("expected", "length", "literals", "reply_to", "texts", "values")
 
     def __init__(self, buf: bytes, at: int, survey: Survey, values: Values) -> None:
         """The shape of the frame at `at` in `buf`, with the survey of its property list."""
         self.length = 4 + int(_U32.unpack_from(buf, at)[0])
         self.values = values
+        self.reply_to = survey.reply_to and survey.reply_to - at
         # The lower half of the body's size varies, too.
         varying = sorted([(at + 12, at + 16), *survey.texts, *survey.varying])
         literals = struct.Struct(">" + "".join(_layout(at, at + self.length, varying, "x", "s")))

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.wire.amqp091 import spec
 from escrowmq.wire.amqp091.frames import content_frames, method_frame
-from escrowmq.wire.amqp091.packed import PACKED, pack, properties, readdressed, unpack
-from escrowmq.wire.amqp091.properties import Properties
+from escrowmq.wire.amqp091.packed import PACKED, pack, properties, readdressed, unpack, with_reply_address
+from escrowmq.wire.amqp091.properties import REPLY_TO, Properties
+from escrowmq.wire.amqp091.publication import with_reply_to
 from escrowmq.wire.amqp091.table import FieldTable
 from tests.harness.client import SimClient
 from tests.harness.server import SimServer
@@ -39,6 +40,14 @@ def test_packed_content_equals_a_publish_on_channel_1(props: bytes, body: bytes)
 def test_packed_content_can_be_readdressed_to_another_channel(props: bytes, body: bytes, channel: int) -> None:
     frames = content_frames(channel, props, body, 0)
     assert frames[:3] + readdressed(pack(props, body), channel.to_bytes(2, "big")) == frames
+
+
+@given(octets, st.integers(1, 65535), st.text(max_size=50), st.none() | st.text(max_size=20))
+def test_its_reply_to_is_replaced(body: bytes, channel: int, correlation_id: str, message_id: str | None) -> None:
+    asks = Properties(correlation_id=correlation_id, reply_to=REPLY_TO, message_id=message_id, timestamp=1).encode()
+    sent = content_frames(channel, asks, body, 0)[3:]
+    replaced = with_reply_address(sent, sent.index(REPLY_TO.encode()) - 1, b"\x03abc")
+    assert replaced == pack(with_reply_to(asks, "abc"), body)
 
 
 def differing(number: int) -> bytes:

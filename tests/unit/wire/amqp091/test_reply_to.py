@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from escrowmq.wire.amqp091 import codes, spec
+from escrowmq.wire.amqp091.packed import PACKED
 from escrowmq.wire.amqp091.properties import REPLY_TO, Properties
 from tests.harness.client import SimClient
-from tests.harness.frames import Message
+from tests.harness.frames import Message, publish_frames
 from tests.unit.wire.amqp091.clients import Server, fails_channel, pair
 
 ASKING = Properties(reply_to=REPLY_TO, correlation_id="7").encode()
@@ -49,6 +50,82 @@ def test_a_reply_reaches_the_requester() -> None:
         (delivery,) = client.deliveries()
         assert delivery.body == b"answer %d" % i
         assert delivery.method == spec.BasicDeliver("replies", i + 1, False, "", where)
+
+
+@pytest.mark.parametrize("channel", [1, 2])
+@pytest.mark.parametrize("piece", [0, 700])
+def test_requests_with_ids_of_their_own_are_stored_together_and_carry_the_address(channel: int, piece: int) -> None:
+    made = Server()
+    client, answering = SimClient(made, piece=piece), SimClient(made)
+    client.open_channel(channel)
+    client.call(channel, spec.BasicConsume(REPLY_TO, "replies", no_ack=True), spec.BasicConsumeOk)
+    answering.open_channel(1)
+    answering.declare(1, "requests")
+    ((_, where),) = made.broker.engine.direct
+    asked = [Properties(reply_to=REPLY_TO, correlation_id=f"{n:04}", timestamp=n) for n in range(20)]
+    method = spec.BasicPublish("", "requests")
+    client.send_bytes(b"".join(publish_frames(channel, method, each.encode(), b"question") for each in asked))
+    entries = [*made.broker.directory.vhosts["/"].queues["requests"].order.in_memory()]
+    assert len(entries) == 20
+    assert sum(entry.run.envelope.protocol == PACKED for entry in entries) >= 18
+    for each in asked:
+        each.reply_to = where
+        found = answering.get(1, "requests", no_ack=True)
+        assert found is not None
+        assert (Properties.decode(found.header), found.body) == (each, b"question")
+
+
+def test_requests_with_routing_keys_of_their_own_carry_the_address() -> None:
+    made, client, answering = asking()
+    ((_, where),) = made.broker.engine.direct
+    answering.call(1, spec.QueueBind("requests", "amq.topic", "#"), spec.QueueBindOk)
+    plain = [Properties(correlation_id=f"{n:04}") for n in range(10)]
+    asked = [Properties(correlation_id=f"{n:04}", reply_to=REPLY_TO) for n in range(10)]
+    mixed = [each for pair in zip(plain, asked, strict=True) for each in pair]
+    for sent in (plain, asked, mixed):
+        client.send_bytes(
+            b"".join(
+                publish_frames(1, spec.BasicPublish("amq.topic", f"key {n % 12}"), each.encode(), b"question")
+                for n, each in enumerate(sent)
+            )
+        )
+    for each in [*plain, *asked, *mixed]:
+        found = answering.get(1, "requests", no_ack=True)
+        assert found is not None
+        properties = Properties.decode(found.header)
+        assert properties.correlation_id == each.correlation_id
+        assert properties.reply_to == (each.reply_to and where)
+
+
+def test_replies_to_an_address_that_is_gone_are_lost_also_when_the_topology_changes() -> None:
+    _, client, answering = asking()
+    where = address(request(client, answering))
+    replies = [
+        publish_frames(
+            1, spec.BasicPublish("", where), Properties(correlation_id=f"{n}", priority=n % 2).encode(), b"x"
+        )
+        for n in range(4)
+    ]
+    answering.send_bytes(b"".join(replies))
+    assert len(client.deliveries()) == 4
+    client.lose()
+    for _ in range(2):
+        answering.send_bytes(b"".join(replies))
+        answering.call(1, spec.QueueBind("requests", "amq.topic", "#"), spec.QueueBindOk)
+        answering.call(1, spec.QueueUnbind("requests", "amq.topic", "#"), spec.QueueUnbindOk)
+    assert not answering.closed
+
+
+def test_requests_with_ids_of_their_own_are_refused_without_an_address() -> None:
+    _, client, answering = asking()
+    client.open_channel(2)
+    method = spec.BasicPublish("", "requests")
+    before = [Properties(correlation_id=f"{n:04}").encode() for n in range(3)]
+    asks = Properties(reply_to=REPLY_TO, correlation_id="0003").encode()
+    client.send_bytes(b"".join(publish_frames(2, method, each, b"x") for each in [*before, asks, before[0]]))
+    fails_channel(client, 2, codes.PRECONDITION_FAILED, "fast reply consumer does not exist")
+    found = [answering.get(1, "requests", no_ack=True) for _ in range(4)]
+    assert [each is not None for each in found] == [True, True, True, False]
 
 
 def test_the_reply_queue_can_be_inspected_while_it_exists() -> None:

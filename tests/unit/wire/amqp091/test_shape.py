@@ -67,9 +67,18 @@ def test_a_survey_finds_the_same_values_as_a_scan(props: bytes) -> None:
         assert found.priority == (scanned.priority or 0)
         assert found.expiration.decode() == (scanned.expiration or "")
         assert scanned.user_id is None
-        assert scanned.reply_to != REPLY_TO
         assert not scanned.has_cc
         assert not scanned.has_bcc
+
+
+@given(lists)
+def test_a_survey_finds_the_reply_to_that_asks_for_direct_replies(props: bytes) -> None:
+    survey = Survey(b"before" + props + b"behind", 6, 6 + len(props))
+    if survey.values is not None:
+        assert bool(survey.reply_to) == (scan(props).reply_to == REPLY_TO)
+        if survey.reply_to:
+            assert props[survey.reply_to - 6 :].startswith(b"\x15" + REPLY_TO.encode())
+            assert shape_of(props).reply_to == survey.reply_to - 6 + 16
 
 
 @given(lists.flatmap(lambda props: st.tuples(st.just(props), st.integers(0, len(props) - 1), st.integers(0, 255))))
