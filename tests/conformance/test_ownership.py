@@ -270,6 +270,7 @@ class TestReservations:
                 spec.EscrowRead("q", "etl", 1),
                 spec.EscrowSettle("q", "etl", 2),
                 spec.EscrowRelease("q", "etl"),
+                spec.EscrowSettle("q\n", "etl", 2),  # line ends are stripped
             )
         ],
     )

@@ -10,6 +10,7 @@ import pytest
 
 from escrowmq.core import engine, ports
 from escrowmq.core.access.access import Access
+from escrowmq.core.access.door import Door
 from escrowmq.core.branches import branch, decision, transactions
 from escrowmq.core.messages import entry, envelope
 from escrowmq.core.ports import Log, Receiver
@@ -62,7 +63,7 @@ MODULES = (
     dialect,
     world,
 )
-OTHERS = {"Access": Access, "Log": Log, "Receiver": Receiver, "VirtualHost": VirtualHost}
+OTHERS = {"Access": Access, "Door": Door, "Log": Log, "Receiver": Receiver, "VirtualHost": VirtualHost}
 HOWTO = [ROOT / "docs" / "internals" / f"adding-a-{what}.md" for what in ("protocol", "queue-feature")]
 
 

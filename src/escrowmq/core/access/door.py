@@ -8,6 +8,8 @@ from escrowmq.core.access.table import TABLE, Need, Object, Operation, Right
 from escrowmq.core.conditions import BrokerError, Condition
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from escrowmq.core.access.access import Access, Kind
     from escrowmq.core.access.access import Right as NameRight
     from escrowmq.core.access.owned import Concerns, Owned
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 ADMINISTRATOR: Final = "administrator"
 MONITORING: Final = "monitoring"
+REMEMBERED: Final = 100
+"""Number of exchanges for which a door remembers that the user may publish to them."""
 _OWNED: Final = frozenset((Object.BRANCH, Object.PROGRESS, Object.RESERVATION))
 _PATTERNS: Final[dict[Right, NameRight]] = {
     Right.CONFIGURE: "configure",
@@ -31,11 +35,13 @@ class Door:
     it.
     """
 
-    __slots__ = ("_access", "_vhost", "user")
+    __slots__ = ("_access", "_publishes_to", "_version", "_vhost", "user")
 
     def __init__(self, access: Access, user: str, vhost: VirtualHost[Any]) -> None:
         self._access = access
         self._vhost = vhost
+        self._version = -1
+        self._publishes_to: dict[str, None] = {}  # exchanges whose keys are not restricted, since `_version`
         self.user = user
 
     def check(self, operation: Operation, **objects: str | Owned | None) -> None:
@@ -48,6 +54,21 @@ class Door:
             raise BrokerError(Condition.ACCESS_REFUSED, f"the broker has no rule for the operation '{operation}'")
         for need in needs:
             self._check(need, objects)
+
+    def check_publish(self, exchange: str, keys: Iterable[str]) -> None:
+        """Check PUBLISH for each key. Without topic permissions for the exchange, the verdict holds for every key and
+        is remembered, since publishers may use a key of its own for each message.
+        """
+        access = self._access
+        if self._version != access.version:
+            self._version = access.version
+            self._publishes_to.clear()
+        if exchange in self._publishes_to:
+            return
+        for key in keys:
+            self.check(Operation.PUBLISH, exchange=exchange, key=key)
+        if len(self._publishes_to) < REMEMBERED and not access.restricted(self.user, self._vhost.name, exchange):
+            self._publishes_to[exchange] = None
 
     def allows(self, operation: Operation, **objects: str | Owned | None) -> bool:
         """Return whether `check` would pass."""

@@ -6,6 +6,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from escrowmq.core.access.table import Operation
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.credit import UNLIMITED, Credit
@@ -15,8 +16,9 @@ from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.death import with_delivery_count, with_stream_offset
 from escrowmq.wire.amqp091.delivery import Deliveries
 from escrowmq.wire.amqp091.errors import SyntaxFault
+from escrowmq.wire.amqp091.operations import Handler
 from escrowmq.wire.amqp091.properties import REPLY_TO
-from escrowmq.wire.amqp091.queue_methods import Handler, queue_named
+from escrowmq.wire.amqp091.queue_methods import queue_named
 from escrowmq.wire.amqp091.reply_to import ReplyAddress
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ def basic_consume(channel: Channel, method: spec.BasicConsume) -> None:
     if method.queue == REPLY_TO:
         _consume_replies(channel, method, tag)
         return
-    queue = queue_named(channel, method.queue, "read")
+    queue = queue_named(channel, method.queue, Operation.CONSUME)
     options = consumer_options(queue.vhost, queue.name, queue.options.queue_type, method.arguments)
     if queue.is_stream and (method.no_ack or not channel.prefetch):
         what = "no_ack is not supported" if method.no_ack else "consumer prefetch count is not set"

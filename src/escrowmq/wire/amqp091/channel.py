@@ -158,7 +158,7 @@ class Channel:
             form.direct = False
             return
         envelope, user = form.envelope, self.connection.user
-        self._permit(envelope.exchange, (envelope.routing_key, *envelope.extra_keys), form.allowed)
+        self._permit(envelope.exchange, (envelope.routing_key, *envelope.extra_keys))
         claimed = form.found.user_id
         if claimed is not None and claimed != user:
             raise BrokerError(
@@ -178,23 +178,17 @@ class Channel:
         if form.plain and reply is None and not vhost.needs_headers(envelope.exchange):
             address.lead_to(form.queues, form.version, form.allowed)
 
-    def _permit(self, exchange: str, keys: tuple[str, ...], allowed: int) -> None:
-        """Check the permission to publish under these routing keys. The permission for the exchange was checked in
-        version `allowed` of the access rules.
-        """
-        vhost, access, user = self.vhost, self.broker.access, self.connection.user
-        if allowed != access.version:
-            access.check(user, vhost.name, "exchange", exchange, "write")
-        if vhost.exchange_for_publish(exchange).kind == "topic":
-            for key in keys:
-                access.check_topic(user, vhost.name, exchange, key, "write")
+    def _permit(self, exchange: str, keys: tuple[str, ...]) -> None:
+        """Check the permission to publish under these routing keys. Raises NOT_FOUND or ACCESS_REFUSED."""
+        self.door.check_publish(exchange, keys)
+        self.vhost.exchange_for_publish(exchange)
 
     def find_queues(self, address: Address) -> bool:
         """Check the permission to publish to `address` and find its queues. Returns False, without having done so, if
         the queues may differ from message to message. Raises NOT_FOUND or ACCESS_REFUSED.
         """
         vhost, exchange, key = self.vhost, address.exchange, address.routing_key
-        self._permit(exchange, (key,), address.allowed)
+        self._permit(exchange, (key,))
         if vhost.needs_headers(exchange):
             return False
         address.lead_to(vhost.route(exchange, key), vhost.version, self.broker.access.version)

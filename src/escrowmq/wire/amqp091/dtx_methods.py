@@ -18,7 +18,7 @@ from escrowmq.core.branches.xid import Xid
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.dtx_demarcation import Demarcation
-from escrowmq.wire.amqp091.queue_methods import Handler
+from escrowmq.wire.amqp091.operations import Handler
 from escrowmq.wire.amqp091.table import FieldValue, LongStr
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.wire.amqp091 import bulk, spec
 from escrowmq.wire.amqp091.dtx_methods import on_channel
 from escrowmq.wire.amqp091.frames import method_frame
-from escrowmq.wire.amqp091.queue_methods import Handler, queue_named
+from escrowmq.wire.amqp091.operations import Handler
+from escrowmq.wire.amqp091.queue_methods import name_of_queue, queue_named
 from escrowmq.wire.amqp091.table import FieldValue
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def release(channel: Channel, method: spec.EscrowRelease) -> None:
 
 
 def describe(channel: Channel, method: spec.EscrowDescribe) -> None:
-    queue = queue_named(channel, method.queue, "read")
+    queue = queue_named(channel, method.queue, Operation.DESCRIBE_QUEUE)
     channel.send(spec.EscrowDescribeOk(*channel.broker.reservations.describe(queue)))
 
 
@@ -135,7 +136,7 @@ def list_(channel: Channel, method: spec.EscrowList) -> None:
     found: list[FieldValue] = []
     for name in sorted(name for name in channel.vhost.queues if name > method.after):
         try:
-            queue_named(channel, name, "read")
+            queue_named(channel, name, Operation.LIST_QUEUE)
         except BrokerError:
             continue  # the user may not read it, or another connection uses it exclusively
         room -= len(name.encode("utf-8", "surrogatepass")) + _ITEM
@@ -156,9 +157,9 @@ def _of_group(channel: Channel, name: str, group: str, operation: Operation) -> 
     """Return the queue, if the user may do `operation` with the messages of `group`. Raises ACCESS_REFUSED, and as
     `queue_named`.
     """
-    queue = queue_named(channel, name, "read")
-    channel.door.check(operation, queue=queue.name, reservation=queue.reservations.get(group))
-    return queue
+    found = channel.vhost.queues.get(name_of_queue(channel, name))
+    reservation = None if found is None else found.reservations.get(group)
+    return queue_named(channel, name, operation, reservation=reservation)
 
 
 HANDLERS: Final[dict[int, Handler]] = {

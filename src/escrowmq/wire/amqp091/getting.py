@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
+from escrowmq.core.access.table import Operation
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.death import with_delivery_count
 from escrowmq.wire.amqp091.delivery import parts_of, view_of
@@ -87,7 +88,7 @@ class Getting:
         queue = self._queue
         if queue is not None and method is self._method and self._allowed == version and not queue.deleted:
             return queue
-        queue = queue_named(self._channel, method.queue, "read")
+        queue = queue_named(self._channel, method.queue, Operation.GET)
         if queue.is_stream:
             raise SyntaxFault(codes.NOT_IMPLEMENTED, f"basic.get is not supported by stream queue '{queue.name}'")
         if method.queue:  # an empty name means the last declared queue, which changes

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from escrowmq.core.access.table import Operation
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.topology.directory import Declaration
 from escrowmq.core.topology.exchanges import KINDS
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.errors import SyntaxFault
+from escrowmq.wire.amqp091.operations import Handler
 from escrowmq.wire.amqp091.properties import REPLY_TO
 
 if TYPE_CHECKING:
+    from escrowmq.core.access.owned import Owned
     from escrowmq.wire.amqp091.channel import Channel
 
 
@@ -22,26 +24,22 @@ def _in_one_line(name: str) -> str:
     return name.replace("\r", "").replace("\n", "")
 
 
-def check(channel: Channel, kind: Any, name: str, right: Any) -> None:
-    """Raises ACCESS_REFUSED."""
-    channel.broker.access.check(channel.connection.user, channel.vhost.name, kind, name, right)
-
-
-def queue_named(channel: Channel, name: str, right: Any = None) -> Queue:
-    """Return the queue that a method names. An empty name means the last queue that the channel declared.
+def queue_named(channel: Channel, name: str, operation: Operation, **others: str | Owned | None) -> Queue:
+    """Return the queue that a method names, for `operation`. An empty name means the last queue that the channel
+    declared. `others` are the other objects that the operation needs.
 
     Permission is checked first, so that a user without it cannot find out which queues exist. Raises ACCESS_REFUSED,
     NOT_FOUND, RESOURCE_LOCKED (EXC-2).
     """
-    name = _name_of_queue(channel, name)
-    if right is not None:
-        check(channel, "queue", name, right)
+    name = name_of_queue(channel, name)
+    channel.door.check(operation, queue=name, **others)
     queue = channel.vhost.queue(name)
     queue.check_access(channel.connection.session)
     return queue
 
 
-def _name_of_queue(channel: Channel, name: str) -> str:
+def name_of_queue(channel: Channel, name: str) -> str:
+    """The name that a method means. Raises NOT_FOUND for an empty one before the first declaration."""
     name = _in_one_line(name) or channel.last_queue
     if not name:
         raise BrokerError(Condition.NOT_FOUND, "no previously declared queue")
@@ -53,11 +51,10 @@ def exchange_declare(channel: Channel, method: spec.ExchangeDeclare) -> None:
     if not method.passive:
         if method.type not in KINDS:
             raise SyntaxFault(codes.COMMAND_INVALID, f"unknown exchange type '{method.type}'")
-        check(channel, "exchange", exchange, "configure")
+        channel.door.check(Operation.DECLARE_EXCHANGE, exchange=exchange)
         alternate = method.arguments.get("alternate-exchange")
         if isinstance(alternate, str):
-            check(channel, "exchange", exchange, "read")
-            check(channel, "exchange", alternate, "write")
+            channel.door.check(Operation.SET_ALTERNATE, exchange=exchange, alternate=alternate)
     channel.broker.directory.declare_exchange(
         channel.vhost,
         exchange,
@@ -73,15 +70,15 @@ def exchange_declare(channel: Channel, method: spec.ExchangeDeclare) -> None:
 
 def exchange_delete(channel: Channel, method: spec.ExchangeDelete) -> None:
     exchange = _in_one_line(method.exchange)
-    check(channel, "exchange", exchange, "configure")
+    channel.door.check(Operation.DELETE_EXCHANGE, exchange=exchange)
     channel.broker.directory.delete_exchange(channel.vhost, exchange, if_unused=method.if_unused)
     channel.answer(spec.ExchangeDeleteOk(), no_wait=method.no_wait, durable=True)
 
 
 def exchange_bind(channel: Channel, method: spec.ExchangeBind) -> None:
-    check(channel, "exchange", method.destination, "write")
-    check(channel, "exchange", method.source, "read")
-    _check_topic(channel, method.source, method.routing_key)
+    channel.door.check(
+        Operation.BIND_EXCHANGE, destination=method.destination, exchange=method.source, key=method.routing_key
+    )
     channel.broker.directory.bind_exchange(
         channel.vhost, method.source, method.destination, method.routing_key, method.arguments
     )
@@ -89,18 +86,11 @@ def exchange_bind(channel: Channel, method: spec.ExchangeBind) -> None:
 
 
 def exchange_unbind(channel: Channel, method: spec.ExchangeUnbind) -> None:
-    check(channel, "exchange", method.destination, "write")
-    check(channel, "exchange", method.source, "read")
+    channel.door.check(Operation.UNBIND_EXCHANGE, destination=method.destination, exchange=method.source)
     channel.broker.directory.unbind_exchange(
         channel.vhost, method.source, method.destination, method.routing_key, method.arguments
     )
     channel.answer(spec.ExchangeUnbindOk(), no_wait=method.no_wait, durable=True)
-
-
-def _check_topic(channel: Channel, exchange: str, key: str) -> None:
-    found = channel.vhost.exchanges.get(exchange)
-    if found is not None and found.kind == "topic":
-        channel.broker.access.check_topic(channel.connection.user, channel.vhost.name, exchange, key, "read")
 
 
 def queue_declare(channel: Channel, method: spec.QueueDeclare) -> None:
@@ -111,17 +101,16 @@ def queue_declare(channel: Channel, method: spec.QueueDeclare) -> None:
         channel.answer(spec.QueueDeclareOk(name, 0, 1), no_wait=method.no_wait, durable=False)
         return
     if method.passive:
-        queue = queue_named(channel, name)
+        queue = queue_named(channel, name, Operation.LOOK_UP_QUEUE)
         queue.touch()
         queue.refresh()  # so that the count excludes messages over the limits and messages that consumers take
     else:
         if not name:
             name = channel.broker.directory.fresh_queue_name(channel.vhost)
-        check(channel, "queue", name, "configure")
+        channel.door.check(Operation.DECLARE_QUEUE, queue=name)
         dead_letter = method.arguments.get("x-dead-letter-exchange")
         if isinstance(dead_letter, str):
-            check(channel, "queue", name, "read")
-            check(channel, "exchange", dead_letter, "write")
+            channel.door.check(Operation.SET_DEAD_LETTER, queue=name, dead_letter=dead_letter)
         declaration = Declaration(method.durable, method.exclusive, method.auto_delete, method.arguments)
         queue = channel.broker.directory.declare_queue(
             channel.vhost, name, declaration, channel.connection.session, generated=not method.queue
@@ -132,29 +121,26 @@ def queue_declare(channel: Channel, method: spec.QueueDeclare) -> None:
 
 
 def queue_bind(channel: Channel, method: spec.QueueBind) -> None:
-    queue = queue_named(channel, method.queue, "write")
-    check(channel, "exchange", method.exchange, "read")
-    _check_topic(channel, method.exchange, method.routing_key)
+    queue = queue_named(channel, method.queue, Operation.BIND_QUEUE, exchange=method.exchange, key=method.routing_key)
     key = method.routing_key or ("" if method.queue else queue.name)
     channel.broker.directory.bind_queue(channel.vhost, method.exchange, queue.name, key, method.arguments)
     channel.answer(spec.QueueBindOk(), no_wait=method.no_wait, durable=queue.durable)
 
 
 def queue_unbind(channel: Channel, method: spec.QueueUnbind) -> None:
-    name = _name_of_queue(channel, method.queue)
-    check(channel, "queue", name, "write")
-    check(channel, "exchange", method.exchange, "read")
+    name = name_of_queue(channel, method.queue)
+    channel.door.check(Operation.UNBIND_QUEUE, queue=name, exchange=method.exchange)
     if name not in channel.vhost.queues:  # as in RabbitMQ, unbinding from a queue that does not exist succeeds
         channel.send(spec.QueueUnbindOk())
         return
-    queue = queue_named(channel, name)
+    queue = queue_named(channel, name, Operation.UNBIND_QUEUE, exchange=method.exchange)
     key = method.routing_key or ("" if method.queue else queue.name)
     channel.broker.directory.unbind_queue(channel.vhost, method.exchange, queue.name, key, method.arguments)
     channel.answer(spec.QueueUnbindOk(), no_wait=False, durable=queue.durable)
 
 
 def queue_purge(channel: Channel, method: spec.QueuePurge) -> None:
-    queue = queue_named(channel, method.queue, "read")
+    queue = queue_named(channel, method.queue, Operation.PURGE_QUEUE)
     if queue.is_stream:
         raise SyntaxFault(codes.NOT_IMPLEMENTED, f"queue '{queue.name}' is a stream, which cannot be purged")
     count = channel.broker.directory.purge(queue)
@@ -162,12 +148,12 @@ def queue_purge(channel: Channel, method: spec.QueuePurge) -> None:
 
 
 def queue_delete(channel: Channel, method: spec.QueueDelete) -> None:
-    name = _name_of_queue(channel, method.queue)
-    check(channel, "queue", name, "configure")
+    name = name_of_queue(channel, method.queue)
+    channel.door.check(Operation.DELETE_QUEUE, queue=name)
     if name not in channel.vhost.queues:  # as in RabbitMQ, deleting a queue that does not exist succeeds
         channel.answer(spec.QueueDeleteOk(0), no_wait=method.no_wait, durable=False)
         return
-    queue = queue_named(channel, name)
+    queue = queue_named(channel, name, Operation.DELETE_QUEUE)
     cancels: list[spec.BasicCancel] = []
     channel.cancels = cancels  # clients expect the answer before the cancellations that follow from it
     try:
@@ -178,8 +164,6 @@ def queue_delete(channel: Channel, method: spec.QueueDelete) -> None:
     for cancel in cancels:
         channel.send(cancel)
 
-
-Handler = Callable[[Any, Any], None]
 
 HANDLERS: Final[dict[int, Handler]] = {
     spec.ExchangeDeclare.INDEX: exchange_declare,

@@ -25,8 +25,8 @@ from escrowmq.wire.amqp091.frames import (
 from escrowmq.wire.amqp091.getting import RUN
 from escrowmq.wire.amqp091.handshake import State
 from escrowmq.wire.amqp091.method import Method
+from escrowmq.wire.amqp091.operations import Handler, admitted
 from escrowmq.wire.amqp091.publishing import LONGEST_RUN, PublishReader
-from escrowmq.wire.amqp091.queue_methods import Handler
 from escrowmq.wire.amqp091.unread import Unread
 from escrowmq.wire.login import LoginFault
 from escrowmq.wire.outbox import LARGE
@@ -49,12 +49,14 @@ _COMMIT: Final = spec.TxCommit()
 _BARE: Final[dict[bytes, Method]] = {
     method.encode(): method for method in (spec.TxSelect(), _COMMIT, spec.TxRollback())
 }
-_CHANNEL_HANDLERS: Final = {
-    **queue_methods.HANDLERS,
-    **basic_methods.HANDLERS,
-    **dtx_methods.HANDLERS,
-    **escrow_methods.HANDLERS,
-}
+_CHANNEL_HANDLERS: Final = admitted(
+    {
+        **queue_methods.HANDLERS,
+        **basic_methods.HANDLERS,
+        **dtx_methods.HANDLERS,
+        **escrow_methods.HANDLERS,
+    }
+)
 
 
 class Reader:

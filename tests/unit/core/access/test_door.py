@@ -107,3 +107,25 @@ def test_a_tag_does_not_cover_contents() -> None:
 
 def test_what_does_not_exist_yet_belongs_to_nobody() -> None:
     door().check(Operation.SET_PROGRESS, progress=None)
+
+
+@pytest.mark.rule("SEC-1")
+def test_a_remembered_verdict_ends_with_the_permission() -> None:
+    access = Access()
+    access.add_vhost("/")
+    access.add_user("u", "")
+    access.set_permission("u", "/", "", "x", "")
+    made = Door(access, "u", VirtualHost[Queue]("/"))
+    for _ in range(2):
+        made.check_publish("x", ("k",))
+    access.set_permission("u", "/", "", "", "")
+    with pytest.raises(BrokerError):
+        made.check_publish("x", ("k",))
+
+
+@pytest.mark.rule("SEC-1")
+def test_restricted_keys_are_checked_each_time() -> None:
+    made = door(topic="^a")
+    made.check_publish("topic", ("a",))
+    with pytest.raises(BrokerError):
+        made.check_publish("topic", ("a", "b"))
