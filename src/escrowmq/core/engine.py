@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from escrowmq.core.branches.decision import Decision
@@ -45,8 +47,10 @@ TIGHT_LIMIT: Final = 64 * 1024
 DEAD_LETTER_BYTES: Final = 16 * 1024 * 1024
 """Bytes of bodies and headers that are dead-lettered in one record. One more message may exceed it."""
 DEAD_LETTER_COUNT: Final = 10_000
-"""Maximum number of messages in such a record. A dead-letter exchange may have many queues, and the record names each
-of them for each message."""
+"""Maximum number of messages in such a record."""
+DEAD_LETTER_PLACES: Final = 1_000_000
+"""Maximum number of places in such a record, which are runs of messages times their queues. A record of one message may
+have more."""
 # Hot paths use these names, since reading a member of an enumeration takes five times as long as calling a function.
 _PUBLISH: Final = Kind.PUBLISH
 _ACCEPTED: Final = Outcome.ACCEPTED
@@ -65,6 +69,7 @@ class Receipt(NamedTuple):
 
 
 _TRANSIENT: Final = Receipt()
+_envelope = attrgetter("run.envelope")
 _RELEASED: Final = Modification()
 _FAILED: Final = Modification(failed=True)
 
@@ -92,6 +97,7 @@ class Engine:
         self.dirty: dict[Queue, None] = {}
         self.uncaptured: dict[Queue, None] | None = None  # during a snapshot: queues that it has yet to capture
         self.promised: dict[Queue, tuple[int, int]] = {}  # room kept for prepared branches: messages, bytes
+        self.outcomes: dict[bytes, int] = {}  # bytes kept in the record of their outcome, by global transaction
         self.holders: dict[Holder, None] = {}
         self.direct: dict[tuple[str, str], Queue] = {}  # by (vhost, name): queues bound to the default exchange only
         self.formats: dict[int, Format] = {}  # by `Envelope.protocol`
@@ -391,10 +397,57 @@ class Engine:
         if self.deliveries is not None:
             self.deliveries.flush()
         for some in _in_parts(entries):  # the length of a record is limited, the number of entries is not
-            decision = Decision(self)
-            self.place_dead(decision, queue, some, outcome)
-            decision.remove(queue, some, outcome)
-            decision.apply()
+            self._dead_letter_together(queue, some, outcome)
+
+    def _dead_letter_together(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
+        """Dead-letter entries in one record, or in several if they go to very many queues."""
+        decision = Decision(self)
+        self.place_dead(decision, queue, entries, outcome)
+        if decision.places > DEAD_LETTER_PLACES and len(entries) > 1:
+            half = len(entries) // 2
+            for some in (entries[:half], entries[half:]):
+                self._dead_letter_together(queue, some, outcome)
+            return
+        decision.remove(queue, entries, outcome)
+        decision.apply()
+
+    def dead_routes(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> dict[int, tuple[Queue, ...]]:
+        """Return the queues that would receive `entries` of `queue` as dead letters now, by position."""
+        routes: dict[int, tuple[Queue, ...]] = dict.fromkeys([entry.position for entry in entries], ())
+        vhost = self._vhosts[queue.vhost]
+        exchange = queue.options.dead_letter_exchange
+        if exchange is None or exchange not in vhost.exchanges:
+            return routes
+        apart = vhost.needs_headers(exchange)
+        equal: dict[tuple[Queue, ...], tuple[Queue, ...]] = {}  # one object for equal routes
+        for envelope, group in groupby(entries, _envelope):
+            dead = dead_envelope(envelope, queue, outcome, self.now)
+            found: tuple[Queue, ...] | None = None
+            for entry in group:
+                if apart or found is None:
+                    routed = self.route(vhost, dead, entry.content)
+                    living = tuple(target for target in routed if not circular(dead.deaths, target.name))
+                    found = equal.setdefault(living, living)
+                routes[entry.position] = found
+        return routes
+
+    def place_routed(
+        self,
+        decision: Decision,
+        queue: Queue,
+        entries: list[Entry],
+        outcome: Outcome,
+        routes: Mapping[int, tuple[Queue, ...]],
+    ) -> None:
+        """Add the dead-lettering of `entries` of `queue` to `decision`, to queues that were settled before. Those that
+        were deleted meanwhile are left out.
+        """
+        for envelope, alike in groupby(entries, _envelope):
+            dead = dead_envelope(envelope, queue, outcome, self.now)
+            for targets, group in groupby(alike, lambda entry: routes.get(entry.position, ())):
+                living = tuple(target for target in targets if not target.deleted)
+                if living:
+                    decision.place(dead, [entry.content for entry in group], living)
 
     def place_dead(self, decision: Decision, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
         """Add the dead-lettering of `entries` of `queue` to `decision`."""

@@ -135,13 +135,15 @@ RETURN: Final = None
 class Settlement:
     """Deliveries settled in a branch. From then on the branch holds them.
 
-    `undo` is applied if the branch does not commit: a `Keep`, or RETURN.
+    `undo` is applied if the branch does not commit: a `Keep`, or RETURN. `routes` are the queues that receive dead
+    letters of the settlement, by position; a prepared branch has settled them (DTX-8).
     """
 
     consumer: Consumer
     entries: list[Entry]
     disposition: Disposition
     undo: Keep | None = RETURN
+    routes: dict[int, tuple[Queue, ...]] | None = None
 
 
 @dataclass(slots=True)

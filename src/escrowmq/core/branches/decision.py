@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from escrowmq.core.reservations.reservation import Reservation, ReservationSettlement
 
 INLINE_BYTES: Final = 64 * 1024
-"""Bytes of bodies that the record of an outcome holds for one prepared branch. Further bodies precede it in records of
+"""Bytes of blocks that the record of an outcome holds for one prepared branch. Further blocks precede it in records of
 their own, so that the record stays within its limit however many branches are decided at once."""
 BLOCK_BYTES: Final = 16 * 1024 * 1024
 """Bytes of bodies in one such record of dead letters. One more message may exceed it."""
@@ -112,12 +112,35 @@ class Decision:
         """Record that reserved messages are accepted."""
         self._reservations.append(work)
 
+    @property
+    def places(self) -> int:
+        """Return the number of runs times their queues."""
+        return sum([len(placement.queues) for placement in self._placements])
+
+    def outcome_bytes(self, settled: int, *, read: bool = True) -> int:
+        """Return an upper bound, in bytes, of the part that the decision has in the record of the outcome, once its
+        branch is prepared. Further bodies are in records of their own. Without
+        `read`, the bodies are not read from the log.
+        """
+        blocks = min(self._block_bytes(), INLINE_BYTES) if read else INLINE_BYTES
+        places = sum([_PLACED_BYTES + _TARGET_BYTES * len(placement.queues) for placement in self._placements])
+        return _FRAME_BYTES + _SETTLED_BYTES * settled + places + blocks
+
+    def _block_bytes(self) -> int:
+        return sum(
+            [
+                len(placement.envelope.encode())
+                + _LENGTH_BYTES * len(placement.contents)
+                + sum(map(len, placement.contents))
+                for placement in self._placements
+            ]
+        )
+
     def check_size(self, settled: int) -> None:
         """Raises LIMIT_EXCEEDED if the decision, with `settled` settled entries, does not fit into one record."""
-        size = _FRAME_BYTES + _SETTLED_BYTES * settled
+        size = _FRAME_BYTES + _SETTLED_BYTES * settled + self._block_bytes()
         for placement in self._placements:
-            size += _PLACED_BYTES + len(placement.envelope.encode()) + _TARGET_BYTES * len(placement.queues)
-            size += _LENGTH_BYTES * len(placement.contents) + sum(map(len, placement.contents))
+            size += _PLACED_BYTES + _TARGET_BYTES * len(placement.queues)
         if size > records.RECORD_BYTES:
             raise BrokerError(
                 Condition.LIMIT_EXCEEDED,
@@ -163,9 +186,9 @@ class Decision:
                 continue
             if placement.prepared is None or self._has_to_be_written_again(placement):
                 placement.prepared = None
-                if self._short:
-                    inline += sum(map(len, contents))
                 block = encode_block(self._host.now, envelope, contents)
+                if self._short:
+                    inline += sum(map(len, block))
                 if inline <= INLINE_BYTES:
                     head = encode_targets(targets)
                     placement.offset = len(head)

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from escrowmq.core.branches import resolution
 from escrowmq.core.branches.branch import RETURN, State
 from escrowmq.core.branches.resolution import BranchEffects
 from escrowmq.core.branches.xa_branch import LoggedContents, PreparedRun
-from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.queues.outcome import Disposition, Outcome
 from escrowmq.core.queues.settlement import durable_positions
+from escrowmq.core.records import kinds as records
 from escrowmq.core.records.blocks import encode_block
 from escrowmq.core.records.branches import (
     ADDRESS,
     Item,
     Owner,
     Prepared,
+    Route,
     SettlementItem,
     encode_owner,
     encode_prepare,
+    encode_route,
     encode_settlement,
     run_head,
 )
@@ -28,6 +32,7 @@ from escrowmq.core.records.references import ranges_of
 from escrowmq.core.records.reservations import encode_released
 
 if TYPE_CHECKING:
+    from escrowmq.core.branches.branch import Settlement
     from escrowmq.core.branches.xa_branch import XaBranch
     from escrowmq.core.queues.discipline import Pager
     from escrowmq.core.queues.queue import Queue
@@ -42,6 +47,7 @@ class Host(resolution.Host, Protocol):
 
     pager: Pager
     promised: dict[Queue, tuple[int, int]]
+    outcomes: dict[bytes, int]
 
 
 class Preparation:
@@ -50,6 +56,9 @@ class Preparation:
     def __init__(self, engine: Host, branch: XaBranch) -> None:
         self._engine = engine
         self._branch = branch
+        self._outcome_bytes = 0
+        self._parts: list[bytes] = []
+        self._offsets: list[int | None] = []  # of the block of each run; None if the log has none
         self._runs: list[PreparedRun] = []
         for publication in branch.publications:
             envelope, queues = publication.envelope, publication.queues
@@ -64,17 +73,35 @@ class Preparation:
     def check(self) -> None:
         """Check everything that could prevent a commit, since a prepared branch must be able to commit.
 
-        Raises LIMIT_EXCEEDED if a queue has no room for the branch's messages or the branch does not fit into one
-        record, and PRECONDITION_FAILED if it settles reserved messages that are not reserved any more.
+        Where its dead letters go is settled here: bindings that others make later could let the record of the commit
+        grow without bound. Raises LIMIT_EXCEEDED if a queue has no room for the branch's messages, or if the branch or
+        the outcome of all prepared branches of its global transaction does not fit into one record, and
+        PRECONDITION_FAILED if it settles reserved messages that are not reserved any more.
         """
-        BranchEffects(self._engine, self._branch).check()
+        branch = self._branch
+        for settlement in branch.settlements:
+            settlement.routes = routes_of(self._engine, settlement)
+        effects = BranchEffects(self._engine, branch)
+        effects.check()
+        self._outcome_bytes = effects.decision.outcome_bytes(branch.operations)
+        together = self._engine.outcomes.get(branch.xid.gtrid, 0) + self._outcome_bytes
+        if together > records.RECORD_BYTES:
+            raise BrokerError(
+                Condition.LIMIT_EXCEEDED,
+                f"the outcome of all prepared branches of the global transaction comes to {together} bytes, more than "
+                f"the {records.RECORD_BYTES} of one record",
+            )
+        self._parts, self._offsets = self._encoded()
+        size = sum(map(len, self._parts))
+        if size > records.RECORD_BYTES:
+            raise BrokerError(
+                Condition.LIMIT_EXCEEDED,
+                f"transaction comes to {size} bytes, more than the {records.RECORD_BYTES} of one record",
+            )
 
-    def apply(self) -> int:
-        """Write the record, lock the settled messages, and restore the consumers' credit. Return the LSN up to which
-        the log must be synced before the answer.
-        """
+    def _encoded(self) -> tuple[list[bytes], list[int | None]]:
+        """Return the parts of the record, and for each run the offset of its block, or None if the log has none."""
         engine, branch = self._engine, self._branch
-        log = engine.log
         items: list[tuple[Item, Sequence[bytes]]] = []
         heads: list[int | None] = []
         for run in self._runs:
@@ -88,14 +115,23 @@ class Preparation:
         items += settlement_items(branch)
         items.append(owner_item(branch))
         parts, offsets = encode_prepare(head_of(branch, State.PREPARED, engine.now), items)
-        lsn = log.append(Kind.PREPARE, *parts)
-        branch.prepared_at = engine.now
         places = iter(offsets)
-        for run, offset in zip(self._runs, heads, strict=True):
+        return parts, [None if offset is None else next(places) + offset for offset in heads]
+
+    def apply(self) -> int:
+        """Write the record, lock the settled messages, and restore the consumers' credit. Return the LSN up to which
+        the log must be synced before the answer. `check` must have succeeded in this turn.
+        """
+        engine, branch = self._engine, self._branch
+        log = engine.log
+        lsn = log.append(Kind.PREPARE, *self._parts)
+        branch.prepared_at = engine.now
+        for run, offset in zip(self._runs, self._offsets, strict=True):
             if offset is not None:
-                run.lsn = lsn + next(places) + offset
+                run.lsn = lsn + offset
                 run.retained = len(run.contents) * max(len(lasting(run)), 1)
                 log.retain(run.lsn, run.retained)
+        promise_outcome(engine, branch, self._outcome_bytes)
         for run in self._runs:
             promise_room(engine, run)
             if run.lsn and run.size > KEEP_BYTES:
@@ -148,10 +184,36 @@ def settlement_items(branch: XaBranch) -> Iterator[tuple[Item, Sequence[bytes]]]
             requeue = settlement.disposition.returns
             outcome = Outcome.REJECTED if requeue else Outcome[settlement.disposition.name]
             yield encode_settlement(SettlementItem(queue.ident, outcome, ranges, requeue))
+            if settlement.routes:
+                yield from _route_items(queue, positions, settlement.routes)
     for work in branch.reservations:
         queue = work.reservation.queue
         if queue.durable and not queue.deleted:
             yield Item.HOLD, [encode_released(queue.ident, work.reservation.group, work.end, work.end)]
+
+
+def _route_items(
+    queue: Queue, positions: Sequence[int], routes: Mapping[int, tuple[Queue, ...]]
+) -> Iterator[tuple[Item, Sequence[bytes]]]:
+    found: dict[tuple[Queue, ...], list[int]] = {}
+    for position in positions:
+        targets = routes.get(position)
+        if targets is not None:
+            found.setdefault(targets, []).append(position)
+    for targets, some in found.items():
+        yield encode_route(Route(queue.ident, ranges_of(some), tuple(target.ident for target in targets)))
+
+
+def routes_of(engine: Host, settlement: Settlement) -> dict[int, tuple[Queue, ...]]:
+    """Return the queues that receive dead letters of the settlement, by position. The commit uses them (DTX-8)."""
+    queue, disposition = settlement.consumer.queue, settlement.disposition
+    if queue.is_stream or queue.deleted:
+        return {}
+    if disposition is Disposition.REJECTED:
+        return engine.dead_routes(queue, settlement.entries, Outcome.REJECTED)
+    if disposition is Disposition.MODIFIED:
+        return engine.dead_routes(queue, engine.spent(queue, settlement.entries)[0], Outcome.DELIVERY_LIMIT)
+    return {}
 
 
 def captured(branch: XaBranch) -> list[bytes]:
@@ -177,6 +239,21 @@ def promise_room(engine: Host, run: PreparedRun) -> None:
             engine.promised[queue] = (count + len(run.contents), size + run.size)
 
 
+def promise_outcome(engine: Host, branch: XaBranch, size: int) -> None:
+    """Keep `size` bytes for the outcome of `branch` in the record that may decide all branches of its global
+    transaction.
+    """
+    branch.outcome_bytes = size
+    engine.outcomes[branch.xid.gtrid] = engine.outcomes.get(branch.xid.gtrid, 0) + size
+
+
+def _release_outcome(engine: Host, branch: XaBranch) -> None:
+    left = engine.outcomes.pop(branch.xid.gtrid, 0) - branch.outcome_bytes
+    if left > 0:
+        engine.outcomes[branch.xid.gtrid] = left
+    branch.outcome_bytes = 0
+
+
 def _release_room(engine: Host, run: PreparedRun) -> None:
     for queue in run.queues:
         if queue.refuses:
@@ -187,6 +264,7 @@ def _release_room(engine: Host, run: PreparedRun) -> None:
 
 def discard(engine: Host, branch: XaBranch) -> None:
     """Release the branch's blocks in the log, as far as no queue has taken them over. The branch is decided."""
+    _release_outcome(engine, branch)
     for run in branch.runs:
         _release_room(engine, run)
         if run.retained:

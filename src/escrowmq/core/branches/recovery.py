@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from escrowmq.core.branches.branch import Settlement, State
-from escrowmq.core.branches.preparation import promise_room
+from escrowmq.core.branches.preparation import promise_outcome, promise_room
+from escrowmq.core.branches.resolution import BranchEffects
 from escrowmq.core.branches.xa_branch import LoggedContents, PreparedRun
 from escrowmq.core.branches.xid import Xid
 from escrowmq.core.messages.entry import Entry, Run
@@ -108,6 +109,11 @@ class FoundBranches:
                 promise_room(broker.engine, branch.runs[-1])
                 if found.belongs is None:
                     branch.concern(block.envelope.exchange, targets)
+            _restore_routes(branch, found, queues)
+            if branch.state is State.PREPARED:
+                settled = sum(len(settlement.entries) for settlement in branch.settlements) + len(branch.reservations)
+                decision = BranchEffects(broker.engine, branch, branch.runs).decision
+                promise_outcome(broker.engine, branch, decision.outcome_bytes(settled, read=False))
 
 
 def _infer_concerns(branch: XaBranch, found: Prepared, queues: Mapping[int, Queue]) -> None:
@@ -115,6 +121,17 @@ def _infer_concerns(branch: XaBranch, found: Prepared, queues: Mapping[int, Queu
     for ident in (*(item.queue for item in found.settlements), *(item.queue for item in found.reservations)):
         if ident in queues:
             branch.concerns.add("queue", queues[ident].name, "read")
+
+
+def _restore_routes(branch: XaBranch, found: Prepared, queues: Mapping[int, Queue]) -> None:
+    """Restore where the branch's dead letters go. A branch that an older version prepared has not settled it."""
+    for route in found.routes:
+        targets = tuple(queues[ident] for ident in route.targets if ident in queues)
+        positions = {position for first, length in route.ranges for position in range(first, first + length)}
+        for settlement in branch.settlements:
+            if settlement.consumer.queue.ident == route.queue:
+                routes = settlement.routes = settlement.routes or {}
+                routes.update({e.position: targets for e in settlement.entries if e.position in positions})
 
 
 def _within(references: Backlog, ranges: list[Range]) -> list[Reference]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from escrowmq.core.branches import decision
@@ -29,6 +29,21 @@ class Host(decision.Host, Protocol):
 
     def place_dead(self, decision: Decision, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
         """Add the dead-lettering of `entries` of `queue` to `decision`."""
+        ...
+
+    def dead_routes(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> dict[int, tuple[Queue, ...]]:
+        """Return the queues that would receive `entries` of `queue` as dead letters now, by position."""
+        ...
+
+    def place_routed(
+        self,
+        decision: Decision,
+        queue: Queue,
+        entries: list[Entry],
+        outcome: Outcome,
+        routes: Mapping[int, tuple[Queue, ...]],
+    ) -> None:
+        """Add the dead-lettering of `entries` of `queue`, to queues that were settled before, to `decision`."""
         ...
 
     def spent(self, queue: Queue, entries: list[Entry]) -> tuple[list[Entry], list[Entry]]:
@@ -120,7 +135,10 @@ class BranchEffects:
             if queue.deleted:
                 self.bereft = True
             elif outcome is not Outcome.ACCEPTED:
-                engine.place_dead(self.decision, queue, entries, outcome)
+                if settlement.routes is None:
+                    engine.place_dead(self.decision, queue, entries, outcome)
+                else:
+                    engine.place_routed(self.decision, queue, entries, outcome, settlement.routes)
             self.decision.remove(queue, entries, outcome)
 
     def check(self) -> None:

@@ -87,6 +87,7 @@ class XaBranch(TransactionBranch):
         "concerns",
         "deadline",
         "lsn",
+        "outcome_bytes",
         "owner",
         "prepared_at",
         "runs",
@@ -123,6 +124,7 @@ class XaBranch(TransactionBranch):
         self.deadline: Deadline | None = None
         self.runs: list[PreparedRun] = []
         self.lsn = 0
+        self.outcome_bytes = 0
 
     def enlist(self, work: Publication | Settlement) -> None:
         """Enlist work as in any branch, but undo it at once if the branch can only be rolled back (DTX-14).

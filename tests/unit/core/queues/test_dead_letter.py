@@ -211,3 +211,22 @@ class TestLeaving:
         site.publish("q", b"a", durable=False)
         site.after(5)
         assert site.restart().contents("dead") == [b"a"]
+
+
+@pytest.mark.rule("DUR-5")
+def test_dead_letters_for_very_many_queues_are_divided_into_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "DEAD_LETTER_PLACES", 20)
+    site = Site()
+    queue = site.queue("q", {"x-dead-letter-exchange": "amq.fanout"})
+    for i in range(10):
+        site.queue(f"dead {i}")
+        site.broker.directory.bind_queue(site.vhost, "amq.fanout", f"dead {i}", "")
+    for i in range(12):  # of differing envelopes, so that each is placed alone
+        site.publish("q", b"%d" % i, priority=i % 2)
+    consumer, entries = taken(site, queue)
+    site.broker.engine.settle(consumer, entries, Disposition.REJECTED)
+    site.turn()
+    again = site.restart()
+    assert again.contents("dead 3") == again.contents("dead 9") == [b"%d" % i for i in range(12)]
+    commits = again.replayed
+    assert max(len(payload) for _, kind, payload in commits if kind == Kind.COMMIT) < 1000
