@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from escrowmq.config import SecuritySection
+from escrowmq.core.access.permissions import unsupported
 from escrowmq.core.branches.branch import State
 from escrowmq.core.broker import Broker
 from escrowmq.core.recovery.replay import Recovery, RecoveryError
@@ -34,6 +35,10 @@ def recover(journal: Journal, broker: Broker) -> None:
     except RecoveryError as error:
         raise JournalError(str(error)) from error
     broker.directory.end_restore()
+    for entry in broker.access.entries():
+        fault = unsupported(entry)
+        if fault is not None:
+            _server_log.warning("a pattern in %s allows nothing until it is set again: %s", entry, fault.text)
     report = journal.recovery
     if report.cut_file is not None or report.notes:
         _log.warning("%s", report)

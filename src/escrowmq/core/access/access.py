@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, Literal, TypeAlias
 
-from escrowmq.core.access.permissions import Entry, Permission, TopicPermission, User, Vhost, compile_pattern
+from escrowmq.core.access.permissions import (
+    Entry,
+    Pattern,
+    Permission,
+    TopicPermission,
+    User,
+    Vhost,
+    literal,
+)
 from escrowmq.core.conditions import BrokerError, Condition
 
 Kind: TypeAlias = Literal["queue", "exchange"]
@@ -16,7 +23,10 @@ TopicRight: TypeAlias = Literal["write", "read"]
 
 # The name of the default exchange, which is empty, in patterns and error texts.
 DEFAULT_EXCHANGE: Final = "amq.default"
-VERDICT_LIMIT: Final = 100_000
+VERDICT_LIMIT: Final = 20_000
+"""Number of verdicts that are remembered. Names can have 255 bytes."""
+PATTERN_LIMIT: Final = 1000
+"""Number of compiled patterns that are remembered."""
 
 
 class Access:
@@ -26,7 +36,16 @@ class Access:
     without checks. `version` increases with every change, so a caller can cache a verdict beside it.
     """
 
-    __slots__ = ("_patterns", "_verdicts", "permissions", "topic_permissions", "users", "version", "vhosts")
+    __slots__ = (
+        "_patterns",
+        "_topic_verdicts",
+        "_verdicts",
+        "permissions",
+        "topic_permissions",
+        "users",
+        "version",
+        "vhosts",
+    )
 
     def __init__(self) -> None:
         self.users: dict[str, User] = {}
@@ -35,7 +54,8 @@ class Access:
         self.topic_permissions: dict[tuple[str, str, str], TopicPermission] = {}
         self.version = 0
         self._verdicts: dict[tuple[str, str, str, Right], bool] = {}
-        self._patterns: dict[str, re.Pattern[str]] = {}
+        self._topic_verdicts: dict[tuple[str, str, str, str, TopicRight], bool] = {}
+        self._patterns: dict[str, Pattern] = {}
 
     # -- questions
 
@@ -69,9 +89,16 @@ class Access:
         permission = self.topic_permissions.get((user, vhost, exchange))
         if permission is None:
             return
-        pattern = getattr(permission, right)
-        pattern = pattern.replace("{username}", re.escape(user)).replace("{vhost}", re.escape(vhost))
-        if not self._found(pattern, routing_key):
+        question = (user, vhost, exchange, routing_key, right)
+        allowed = self._topic_verdicts.get(question)
+        if allowed is None:
+            pattern = getattr(permission, right)
+            pattern = pattern.replace("{username}", literal(user)).replace("{vhost}", literal(vhost))
+            allowed = self._found(pattern, routing_key)
+            if len(self._topic_verdicts) >= VERDICT_LIMIT:
+                self._topic_verdicts.clear()
+            self._topic_verdicts[question] = allowed
+        if not allowed:
             raise BrokerError(
                 Condition.ACCESS_REFUSED,
                 f"access to topic '{routing_key}' in exchange '{exchange}' in vhost '{vhost}' "
@@ -88,10 +115,14 @@ class Access:
     def _found(self, pattern: str, name: str) -> bool:
         compiled = self._patterns.get(pattern)
         if compiled is None:
-            if len(self._patterns) >= VERDICT_LIMIT:
+            if len(self._patterns) >= PATTERN_LIMIT:
                 self._patterns.clear()
-            compiled = self._patterns[pattern] = compile_pattern(pattern)
-        return compiled.search(name) is not None
+            try:
+                compiled = Pattern(pattern)
+            except BrokerError:  # only in a journal of an older version; it allows nothing
+                return False
+            self._patterns[pattern] = compiled
+        return compiled.found_in(name)
 
     # -- users
 
@@ -153,7 +184,7 @@ class Access:
         self.user(user)
         self.vhost(vhost)
         for pattern in (configure, write, read):
-            compile_pattern(pattern)
+            Pattern(pattern)
         permission = Permission(user, vhost, configure, write, read)
         self.put(permission)
         return permission
@@ -173,7 +204,7 @@ class Access:
         self.user(user)
         self.vhost(vhost)
         for pattern in (write, read):
-            compile_pattern(pattern)
+            Pattern(pattern)
         permission = TopicPermission(user, vhost, exchange, write, read)
         self.put(permission)
         return permission
@@ -252,4 +283,5 @@ class Access:
     def _changed(self) -> None:
         self.version += 1
         self._verdicts.clear()
+        self._topic_verdicts.clear()
         self._patterns.clear()

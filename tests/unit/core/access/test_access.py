@@ -203,3 +203,11 @@ def test_entries_rebuild_the_rules(access: Access) -> None:
         copy.drop(entry)
     assert not list(copy.entries())
     assert refusal(lambda: copy.check("u", "/", "queue", "ok", "read"))
+
+
+@pytest.mark.rule("SEC-1")
+def test_a_pattern_from_an_older_journal_that_is_not_supported_allows_nothing(access: Access) -> None:
+    access.put(User("old", ""))
+    access.put(Permission("old", "/", ".*", "^(?!secret)", ".*"))
+    assert access.allowed("old", "/", "q", "read")
+    assert not access.allowed("old", "/", "q", "write")
