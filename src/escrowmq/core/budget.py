@@ -32,9 +32,11 @@ class Budget:
         """Start the budget of the next turn."""
         self.left = TURN
 
-    def charge(self, entries: list[Entry]) -> None:
-        """Charge `entries`, at least one, that were delivered. The two in the middle show whether runs are long."""
+    def charge(self, entries: list[Entry], consumers: int = 1) -> None:
+        """Charge `entries`, at least one, that were delivered to so many consumers. The two in the middle show whether
+        runs are long.
+        """
         size = len(entries)
         middle = size >> 1
         alike = entries[middle].run is entries[middle - 1].run
-        self.left -= _HANDOVER + (size // _ALIKE if alike else size)
+        self.left -= _HANDOVER * consumers + (size // _ALIKE if alike else size)

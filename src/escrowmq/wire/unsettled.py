@@ -329,6 +329,18 @@ class Unsettled:
             self._head = self._ghosts = 0
 
 
+def entries_by_consumer(taken: list[Stretch]) -> dict[Consumer, list[Entry]]:
+    """Like `by_consumer`, without the tags. The lists in `taken` are reused."""
+    groups: dict[Consumer, list[Entry]] = {}
+    for _, entries, consumer in taken:
+        group = groups.get(consumer)
+        if group is None:
+            groups[consumer] = entries
+        else:
+            group += entries
+    return groups
+
+
 def by_consumer(taken: list[Stretch]) -> list[tuple[Consumer, Sequence[int], list[Entry]]]:
     """Deliveries and their tags, grouped by the consumer that received them; order is kept within each group."""
     if len(taken) == 1:

@@ -30,6 +30,13 @@ def test_even_a_single_entry_costs_something() -> None:
     assert spent(budget) > 0
 
 
+def test_each_consumer_costs_something() -> None:
+    one, several = Budget(), Budget()
+    one.charge(entries(100, alike=False))
+    several.charge(entries(100, alike=False), 50)
+    assert spent(several) == spent(one) + 49
+
+
 def test_each_turn_has_its_own_budget() -> None:
     budget = Budget()
     budget.charge(entries(5000, alike=False))

@@ -13,7 +13,7 @@ from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.queue import Queue
-from escrowmq.wire.unsettled import Stretch, Unsettled, by_consumer
+from escrowmq.wire.unsettled import Stretch, Unsettled, by_consumer, entries_by_consumer
 from tests.unit.core.site import Sink, Site
 
 RUN = Run(Envelope("", "q"), 1, 0)
@@ -173,6 +173,12 @@ def test_every_tenth_stuck_delivery_uses_little_more_memory_than_its_own() -> No
             assert unsettled.take(tag) is not None
     assert unsettled.count == 1000
     assert sum(len(one.entries) for one in unsettled._runs) < 1100
+
+
+def test_entries_alone_are_grouped_by_consumer_too() -> None:
+    one, two = (Consumer(queue(), Sink(), tag) for tag in "ab")
+    a, b, c, d = entries(4)
+    assert entries_by_consumer([(1, [a], one), (2, [b], two), (5, [c, d], one)]) == {one: [a, c, d], two: [b]}
 
 
 def test_grouping_by_consumer_keeps_the_order() -> None:

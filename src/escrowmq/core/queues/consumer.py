@@ -78,15 +78,17 @@ class Consumer:
         window = self.window
         return left if window is None or window.credit > left else window.credit
 
-    def ready(self) -> bool:
-        """Return whether the consumer can be served now. If not, the event that it waits for wakes it."""
+    def ready(self, writable: Receiver | None = None) -> bool:
+        """Return whether the consumer can be served now. If not, the event that it waits for wakes it. `writable` is a
+        receiver that is known to be writable.
+        """
         if self.credit.left <= 0 or self.receiver is None:
             return False
         window = self.window
         if window is not None and window.credit <= 0:
             window.waiting[self] = None
             return False
-        if not self.receiver.writable:
+        if self.receiver is not writable and not self.receiver.writable:
             self.receiver.stalled(self)
             return False
         return True

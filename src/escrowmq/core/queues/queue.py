@@ -426,8 +426,17 @@ class Queue:
         entries = self.take(share * size)
         if len(entries) % size:
             self.consumers.defer(group, len(entries) % size)
+        if not entries or self._host.deliveries is not None or any(consumer.auto_settle for consumer in group):
+            for i, consumer in enumerate(group):
+                self._hand(consumer, entries[i::size])
+            return
+        self._host.budget.charge(entries, size)
+        self.note_delivered(entries)
         for i, consumer in enumerate(group):
-            self._hand(consumer, entries[i::size])
+            some = entries[i::size]
+            if some and consumer.receiver is not None:
+                consumer.spend(len(some))
+                consumer.receiver.deliver(consumer, some)
 
     def _end_drains(self) -> None:
         """End the drain of consumers for which no entry is left."""

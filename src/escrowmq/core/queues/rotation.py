@@ -110,9 +110,11 @@ class Consumers:
                 line.clear()
                 consumer.listed = False
                 continue
+            writable = None
             for _ in range(len(line)):
                 consumer = line.popleft()
-                if consumer.attached and consumer.ready():
+                if consumer.attached and consumer.ready(writable):
+                    writable = consumer.receiver
                     line.append(consumer)
                     found.append(consumer)
                     if len(found) == most:

@@ -27,7 +27,7 @@ from escrowmq.wire.amqp091.keyed import routing_key_of
 from escrowmq.wire.amqp091.properties import REPLY_TO
 from escrowmq.wire.amqp091.publication import Address, Form, with_reply_to
 from escrowmq.wire.amqp091.spec import BasicCancel, BasicReturn, ChannelClose, TxCommit, TxCommitOk
-from escrowmq.wire.unsettled import Stretch, Unsettled, by_consumer
+from escrowmq.wire.unsettled import Stretch, Unsettled, by_consumer, entries_by_consumer
 
 if TYPE_CHECKING:
     from escrowmq.core.branches.xid import Xid
@@ -332,8 +332,9 @@ class Channel:
         if self.branch is not None:
             self._settle_in(self.branch, taken, disposition)
             return
-        for consumer, _, entries in by_consumer(taken):
-            self.broker.engine.settle(consumer, entries, disposition)
+        settle = self.broker.engine.settle
+        for consumer, entries in entries_by_consumer(taken).items():
+            settle(consumer, entries, disposition)
 
     def _settle_in(self, branch: TransactionBranch, taken: list[Stretch], disposition: Disposition) -> None:
         kept = self.demarcation is None

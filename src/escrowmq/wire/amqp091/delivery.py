@@ -20,6 +20,7 @@ from escrowmq.wire.amqp091.frames import (
 )
 from escrowmq.wire.amqp091.keyed import KEYED
 from escrowmq.wire.amqp091.packed import CHANNEL, PACKED, readdressed, unpack
+from escrowmq.wire.amqp091.publication import PROTOCOL
 from escrowmq.wire.outbox import LARGE, Piece
 
 _DELIVER: Final = 60
@@ -131,6 +132,10 @@ class Deliveries:
         """Return the frames of `entries`, with tags counted from `first_tag`: one piece, or several if there are large
         bodies.
         """
+        if len(entries) == 1:
+            alone_piece = self._alone(first_tag, entries[0])
+            if alone_piece:
+                return [alone_piece]
         pieces: list[Piece] = []
         # `parts.append` written out is faster: the interpreter has a special instruction for it.
         parts: list[Piece] = []
@@ -192,6 +197,17 @@ class Deliveries:
             tag += 1
         pieces.append(b"".join(parts))
         return pieces
+
+    def _alone(self, tag: int, entry: Entry) -> bytes:
+        """Return the frames of a delivery without others, built in fewer steps; empty if that is impossible."""
+        envelope, body = entry.run.envelope, entry.content
+        size = len(body)
+        if envelope.protocol != PROTOCOL or not 0 < size <= self._inline:
+            return b""
+        view = envelope.view or view_of(envelope)
+        before, behind = view.pieces(self._channel, entry.deliveries > 0)
+        head = self._heads[len(view.address)]
+        return b"".join((head, _TAG.pack(tag), before, _TAG.pack(size), behind, _BODY_SIZE.pack(size), body, FRAME_END))
 
     def _single(self, tag: int, entry: Entry) -> list[Piece]:
         """Return a delivery that needs frames of its own: it is empty, large, divided, or has its own properties."""

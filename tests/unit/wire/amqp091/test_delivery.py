@@ -10,6 +10,7 @@ from escrowmq.core.messages.envelope import Envelope
 from escrowmq.wire.amqp091.delivery import Deliveries, view_of
 from escrowmq.wire.amqp091.frames import content_frames, method_frame
 from escrowmq.wire.amqp091.properties import Properties
+from escrowmq.wire.amqp091.publication import PROTOCOL
 from escrowmq.wire.amqp091.spec import BasicDeliver
 from escrowmq.wire.outbox import LARGE
 
@@ -47,17 +48,19 @@ def test_deliveries_equal_those_of_the_generated_encoders(
     shapes: list[tuple[str, str, Properties]],
     frame_max: int,
 ) -> None:
-    envelopes = [Envelope(exchange, key, props.encode()) for exchange, key, props in shapes]
+    envelopes = [Envelope(exchange, key, props.encode(), protocol=PROTOCOL) for exchange, key, props in shapes]
     entries = []
     for i, (shape, size, returned) in enumerate(plan):
         entry = Entry(i + 1, bytes([i]) * size, Run(envelopes[shape], i + 1, 0))
         entry.deliveries = returned
         entries.append(entry)
     deliveries = Deliveries(channel, tag, frame_max)
-    wanted = b"".join(
+    each = [
         expected(channel, tag, first + i, entry, frame_max, entry.run.envelope.header)
         for i, entry in enumerate(entries)
-    )
+    ]
+    assert [b"".join(deliveries.build(first + i, [entry])) for i, entry in enumerate(entries)] == each
+    wanted = b"".join(each)
     assert b"".join(deliveries.build(first, entries)) == wanted
     assert b"".join(deliveries.build(first, entries)) == wanted, "also from the caches"
 
