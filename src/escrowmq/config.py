@@ -160,6 +160,12 @@ class LimitsSection(Section):
     header_size: Size = Field(
         default=65_536, ge=1024, le=16 << 20, description="The size of one message's properties and headers."
     )
+    arguments_size: Size = Field(
+        default=16_384,
+        ge=1024,
+        le=16 << 20,
+        description="The size of one declaration, binding or subscription, with its arguments.",
+    )
     unauthenticated_seconds: Duration = Field(
         default=10.0, gt=0, description="The time limit for a new connection to authenticate and open."
     )

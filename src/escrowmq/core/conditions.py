@@ -38,3 +38,14 @@ class BrokerError(Exception):
         super().__init__(f"{condition.value}: {text}")
         self.condition = condition
         self.text = text
+
+
+def check_growth(scarcity: str, what: str) -> None:
+    """Raises LIMIT_EXCEEDED if a resource is scarce: what is left of it is for operations that set it free (FAIR-3).
+
+    `scarcity` names the resource, and is empty if there is enough. `what` names the object that would be new.
+    """
+    if scarcity:
+        raise BrokerError(
+            Condition.LIMIT_EXCEEDED, f"no room for {what}: the broker is {scarcity}; try again when its alarm is over"
+        )

@@ -91,6 +91,8 @@ class Engine:
         self.deadlines = Deadlines()
         self.settlements = Settlements(log)
         self.deliveries: Deliveries | None = None
+        self.scarcity = ""
+        """The resource of which so little is left that only operations that set it free have room; empty if none."""
         self.budget = Budget()
         self.unavailable = Unavailable(self)
         self.pager: Pager = LogPager(log, self.budget)

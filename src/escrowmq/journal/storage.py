@@ -192,10 +192,14 @@ class FileStorage:
         os.fchmod(fd, PRIVATE)  # regardless of the umask and of an existing file's mode
 
     def reserve(self, name: str, size: int) -> None:
+        fd = self._writer(name)
+        before = os.fstat(fd).st_size
         try:
-            os.posix_fallocate(self._writer(name), 0, size)
+            os.posix_fallocate(fd, 0, size)
         except OSError as error:
-            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # the file system does not support preallocation
+            if error.errno == errno.ENOSPC:  # what will be written may still fit; the file grows with it
+                os.ftruncate(fd, before)
+            elif error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # the file system does not support preallocation
                 raise
 
     def write(self, name: str, offset: int, *parts: bytes) -> None:

@@ -15,7 +15,7 @@ from escrowmq.wire.endpoint import Endpoint
 
 UNWRITTEN_LIMIT: Final = 64 << 20
 """Unwritten bytes above which publishers are not read, until half of them have been written."""
-ALARM_CHECK_MS: Final = 100
+ALARM_CHECK_MS: Final = 20
 """The minimum time between two checks of memory and disk."""
 _PRESSING: Final = {
     True: "memory pressure: queues keep only a few messages each in memory",
@@ -71,6 +71,14 @@ class Pressure:
         except OSError as error:
             _log.error("cannot read the free space of the data directory's disk: %s", error)
             return
+        if alarms.scarcity != self._broker.engine.scarcity:
+            self._broker.engine.scarcity = alarms.scarcity
+            _log.warning(
+                "%s",
+                f"{alarms.scarcity} in spite of the alarm: nothing new can be declared or bound, and no branch begun"
+                if alarms.scarcity
+                else "clients may declare, bind and begin branches again",
+            )
         if alarms.pressing != pressing:
             _log.info("%s", _PRESSING[alarms.pressing])
             self._broker.engine.keep_less(on=alarms.pressing)

@@ -24,6 +24,11 @@ _FREE_KEPT: Final = 16 << 20
 """Free bytes at the end of the heap that are kept for reuse."""
 _PRESSING: Final = 0.7
 """The share of the memory limit above which queues keep only a few messages in memory; publishers do not wait yet."""
+_SCARCE_MEMORY: Final = 1.1
+"""The share of the memory limit above which nothing new may be declared."""
+_SCARCE_DISK: Final = 0.5
+"""The share of the free space's limit below which nothing new may be declared. The rest is for settlements, outcomes,
+deletions, snapshots, and the next start."""
 _CALMER: Final = 0.95
 """An alarm ends only below this share of its limit, so that it does not flap."""
 
@@ -88,19 +93,28 @@ class Alarms:
         self.disk = False
         self.pressing = False
         """Whether so much memory is used that queues should keep new messages on disk only."""
+        self.scarcity = ""
+        """The resource of which so little is left that clients may only set it free; empty if there is enough."""
         self._resident = resident
         self._free = free
 
     def check(self) -> bool:
         """Check memory and disk; return whether an alarm changed. Raises OSError if the free space cannot be read."""
         before = (self.memory, self.disk)
+        scarcity = ""
         if self.memory_limit:
             resident = self._resident()
             self.memory = resident >= self.memory_limit * (_CALMER if self.memory else 1)
             self.pressing = resident >= self.memory_limit * _PRESSING * (_CALMER if self.pressing else 1)
+            if resident >= self.memory_limit * _SCARCE_MEMORY:
+                scarcity = "low on memory"
         if self.disk_limit:
             mark = self.disk_limit / _CALMER if self.disk else self.disk_limit
-            self.disk = self._free() < mark
+            free = self._free()
+            self.disk = free < mark
+            if free < self.disk_limit * _SCARCE_DISK:
+                scarcity = "low on disk"
+        self.scarcity = scarcity
         return before != (self.memory, self.disk)
 
     @property

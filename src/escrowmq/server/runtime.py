@@ -34,6 +34,7 @@ def endpoint_limits(limits: LimitsSection) -> EndpointLimits:
         frame_max=limits.frame_max,
         message_size=limits.message_size,
         header_size=limits.header_size,
+        arguments=limits.arguments_size,
         heartbeat=round(limits.heartbeat_seconds),
         transaction=Limits(
             limits.transaction_operations,

@@ -37,6 +37,7 @@ class EndpointLimits:
     frame_max: int = 131_072
     message_size: int = 134_217_728
     header_size: int = 131_072
+    arguments: int = 16_384  # of one declaration, binding or subscription
     heartbeat: int = 60
     outbox: int = 1 << 20  # unsent bytes above which a connection gets no more deliveries
     transaction: Limits = field(default_factory=Limits)

@@ -362,3 +362,21 @@ def test_all_files_are_private_whatever_the_umask(tmp_path: Path, umask: int) ->
         os.umask(before)
     assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("new.log", "left.tmp")] == [0o600, 0o600]
     assert not stat.S_IMODE((tmp_path / "lock").stat().st_mode) & 0o077
+
+
+@pytest.mark.rule("FAIR-3")
+def test_a_disk_without_room_for_a_whole_segment_takes_what_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = FileStorage(tmp_path / "d")
+    storage.create("f")
+
+    def full(fd: int, offset: int, size: int) -> None:
+        os.ftruncate(fd, 1 << 20)  # some file systems keep a part of it
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    storage.reserve("f", 64 << 20)
+    storage.write("f", 0, b"abc")
+    assert storage.size("f") == 3
+    storage.close()

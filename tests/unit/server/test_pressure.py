@@ -115,3 +115,19 @@ def test_publishers_wait_while_the_disk_does_not_keep_up(monkeypatch: pytest.Mon
         await scene.bench.close()
 
     on_loop(test)
+
+
+@pytest.mark.rule("FAIR-3")
+def test_the_broker_is_told_that_nothing_may_grow_and_that_it_may_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        scene = Scene()
+        engine = scene.bench.broker.engine
+        for resident, scarcity in ((1000, ""), (1100, "low on memory"), (1000, ""), (1100, "low on memory"), (0, "")):
+            scene.resident = resident
+            scene.runtime._pressure.check_alarms()
+            assert engine.scarcity == scarcity
+        await scene.bench.close()
+
+    on_loop(test)
+    assert caplog.text.count("low on memory in spite of the alarm: nothing new can be declared or bound") == 2
+    assert caplog.text.count("clients may declare, bind and begin branches again") == 2

@@ -122,3 +122,24 @@ print(grown - before, resident_bytes() - before)
     grown, left = map(int, done.stdout.split())
     assert grown > 48 << 20
     assert left < 16 << 20
+
+
+@pytest.mark.rule("FAIR-3")
+@pytest.mark.parametrize(
+    ("resident", "free", "scarcity"),
+    [
+        (1099, 250, ""),
+        (1100, 250, "low on memory"),
+        (1099, 249, "low on disk"),
+        (1100, 249, "low on disk"),
+    ],
+)
+def test_a_reserve_beyond_the_alarm_is_kept_for_what_sets_free(resident: int, free: int, scarcity: str) -> None:
+    machine = Machine()
+    machine.resident, machine.free = resident, free
+    alarms = machine.alarms()
+    alarms.check()
+    assert alarms.scarcity == scarcity
+    machine.resident, machine.free = 0, 10_000
+    alarms.check()
+    assert alarms.scarcity == ""

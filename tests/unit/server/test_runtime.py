@@ -34,6 +34,7 @@ def test_limits_are_handed_on_in_the_units_of_endpoints() -> None:
             frame_max=8192,
             message_size=9,
             header_size=2048,
+            arguments_size=1024,
             heartbeat_seconds=2.6,
             transaction_operations=3,
             transaction_bytes=4,
@@ -41,6 +42,7 @@ def test_limits_are_handed_on_in_the_units_of_endpoints() -> None:
         )
     )
     assert (limits.channels, limits.frame_max, limits.message_size, limits.header_size) == (7, 8192, 9, 2048)
+    assert limits.arguments == 1024
     assert limits.heartbeat == 3
     transaction = limits.transaction
     assert (transaction.operations, transaction.bytes, transaction.age) == (3, 4, 1500)

@@ -12,7 +12,7 @@ from escrowmq.core.branches.watch import Watch
 from escrowmq.core.branches.xa import BranchView
 from escrowmq.core.branches.xa_branch import DEFAULT_TIMEOUT, XaBranch
 from escrowmq.core.branches.xa_views import view_of
-from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.conditions import BrokerError, Condition, check_growth
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +35,7 @@ class Host(Protocol):
     """The part of the engine that the registry needs."""
 
     now: int
+    scarcity: str
     deadlines: Deadlines
     holders: dict[Holder, None]
 
@@ -90,7 +91,10 @@ class Registry:
         return [branch.xid for branch in self.in_doubt(vhost)]
 
     def begin(self, xid: Xid, limits: Limits, owner: str, vhost: str, user: str = "") -> XaBranch:
-        """Begin a branch of `user`. Raises LIMIT_EXCEEDED if the user has too many. `owner` is for operators."""
+        """Begin a branch of `user`. Raises LIMIT_EXCEEDED if the user has too many, or while memory or disk space is
+        scarce. `owner` is for operators.
+        """
+        check_growth(self._engine.scarcity, f"transaction branch {xid}")
         self._shares.check_open(user, self.limits.branches)
         number, now = self._transactions.next_number(), self._engine.now
         branch = self._branch(number, xid, limits, now, owner, vhost, user)

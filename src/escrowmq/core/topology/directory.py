@@ -12,7 +12,7 @@ from escrowmq.core.access.permissions import Entry as AccessEntry
 from escrowmq.core.access.permissions import User, Vhost
 from escrowmq.core.access.records import ACCESS_KINDS, deleted_record, set_record
 from escrowmq.core.access.records import restore as restore_access
-from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.conditions import BrokerError, Condition, check_growth
 from escrowmq.core.queues import queue as queues
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.queue import Queue, Session
@@ -41,6 +41,8 @@ class Declaration(NamedTuple):
 
 class Host(queues.Host, Protocol):
     """The operations that the directory needs from the engine."""
+
+    scarcity: str
 
     def let_go(self, references: Iterable[Reference]) -> None:
         """Let the log drop the content that `references` name."""
@@ -106,7 +108,12 @@ class Directory:
     # -- exchanges and bindings
 
     def declare_exchange(self, vhost: VirtualHost[Queue], name: str, kind: str, **flags: Any) -> None:
-        """Keyword arguments and errors are those of `VirtualHost.declare_exchange`."""
+        """Keyword arguments and errors are those of `VirtualHost.declare_exchange`.
+
+        Raises LIMIT_EXCEEDED, too, for a new exchange while memory or disk space is scarce.
+        """
+        if name not in vhost.exchanges and not flags.get("passive"):
+            check_growth(self._engine.scarcity, f"exchange '{name}' in vhost '{vhost.name}'")
         exchange = vhost.declare_exchange(name, kind, **flags)
         if exchange is not None and exchange.durable:
             self._record(Kind.EXCHANGE_DECLARED, **_exchange_fields(vhost.name, exchange))
@@ -123,7 +130,8 @@ class Directory:
         key: str,
         arguments: Mapping[str, object] = NO_ARGUMENTS,
     ) -> None:
-        """Errors are those of `VirtualHost.bind_queue`."""
+        """Errors are those of `VirtualHost.bind_queue`, and LIMIT_EXCEEDED while memory or disk space is scarce."""
+        self._check_binding(vhost, source, queue, key, arguments, to_exchange=False)
         self._record_binding(vhost, vhost.bind_queue(source, queue, key, arguments))
 
     def bind_exchange(
@@ -134,7 +142,8 @@ class Directory:
         key: str,
         arguments: Mapping[str, object] = NO_ARGUMENTS,
     ) -> None:
-        """Errors are those of `VirtualHost.bind_exchange`."""
+        """Errors are those of `VirtualHost.bind_exchange`, and LIMIT_EXCEEDED while memory or disk space is scarce."""
+        self._check_binding(vhost, source, destination, key, arguments, to_exchange=True)
         self._record_binding(vhost, vhost.bind_exchange(source, destination, key, arguments))
 
     def unbind_queue(
@@ -159,6 +168,19 @@ class Directory:
         """Errors are those of `VirtualHost.unbind_exchange`."""
         self._record_removal(vhost, vhost.unbind_exchange(source, destination, key, arguments))
 
+    def _check_binding(
+        self,
+        vhost: VirtualHost[Queue],
+        source: str,
+        name: str,
+        key: str,
+        arguments: Mapping[str, object],
+        *,
+        to_exchange: bool,
+    ) -> None:
+        if self._engine.scarcity and not vhost.is_bound(source, name, key, arguments, to_exchange=to_exchange):
+            check_growth(self._engine.scarcity, f"binding of '{name}' to exchange '{source}' in vhost '{vhost.name}'")
+
     # -- queues
 
     def declare_queue(
@@ -173,7 +195,7 @@ class Directory:
         """Return the queue, created if it did not exist; `generated` says that `fresh_queue_name` made the name.
 
         Raises RESOURCE_LOCKED (EXC-2), PRECONDITION_FAILED if the existing queue differs or an argument is invalid, and
-        ACCESS_REFUSED for reserved names.
+        ACCESS_REFUSED for reserved names, and LIMIT_EXCEEDED for a new queue while memory or disk space is scarce.
         """
         existing = vhost.queues.get(name)
         if existing is not None:
@@ -182,6 +204,7 @@ class Directory:
             existing.touch()
             existing.refresh()  # so that messages beyond its limits do not count
             return existing
+        check_growth(self._engine.scarcity, f"queue '{name}' in vhost '{vhost.name}'")
         if not generated:
             vhost.check_queue_name(name)
         queue = self._make_queue(vhost, name, self._next_queue, declaration, session if declaration.exclusive else None)

@@ -210,6 +210,13 @@ class VirtualHost(Generic[Q]):
         self._refuse_default(destination)
         return self._bind(Binding(self.exchange(source), self.exchange(destination), routing_key, arguments))
 
+    def is_bound(
+        self, source: str, name: str, routing_key: str, arguments: Mapping[str, object], *, to_exchange: bool
+    ) -> bool:
+        """Whether this binding exists."""
+        exchange = self.exchanges.get(source)
+        return exchange is not None and binding_key(to_exchange, name, routing_key, arguments) in exchange.bindings
+
     def unbind_queue(
         self, source: str, queue: str, routing_key: str, arguments: Mapping[str, object] = NO_ARGUMENTS
     ) -> Removal[Q]:

@@ -49,6 +49,11 @@ _COMMIT: Final = spec.TxCommit()
 _BARE: Final[dict[bytes, Method]] = {
     method.encode(): method for method in (spec.TxSelect(), _COMMIT, spec.TxRollback())
 }
+_LASTING: Final = frozenset(
+    method.INDEX.to_bytes(4, "big")
+    for method in (spec.ExchangeDeclare, spec.ExchangeBind, spec.QueueDeclare, spec.QueueBind, spec.BasicConsume)
+)
+"""The first bytes of methods whose arguments stay in memory."""
 _CHANNEL_HANDLERS: Final = admitted(
     {
         **queue_methods.HANDLERS,
@@ -358,6 +363,14 @@ class Reader:
     # -- methods
 
     def _method(self, channel: Channel, payload: bytes) -> None:
+        if len(payload) > self._connection.limits.arguments and payload[:4] in _LASTING:
+            channel.fail(
+                codes.PRECONDITION_FAILED,
+                f"declaration of {len(payload)} bytes, with its arguments, is larger than "
+                f"{self._connection.limits.arguments} bytes, the configured limit",
+                decode(payload),
+            )
+            return
         method = decode(payload)
         handler = _CHANNEL_HANDLERS.get(method.INDEX)
         if handler is not None:

@@ -7,6 +7,7 @@ import pytest
 from escrowmq.core.branches.branch import Limits
 from escrowmq.core.branches.xa import XaStatus
 from escrowmq.core.branches.xid import Xid
+from escrowmq.core.conditions import BrokerError, Condition
 from tests.unit.core.xa_site import OK, X, XaSite
 
 RB, TIMEOUT = XaStatus.RB_ROLLBACK, XaStatus.RB_TIMEOUT
@@ -67,3 +68,13 @@ class TestTimeouts:
             site.after(1)
         site.after(60_000)
         assert [view.xid.bqual for view in site.branches.views()] == [b"2", b"3"]
+
+
+@pytest.mark.rule("FAIR-3")
+def test_no_branch_begins_while_the_disk_is_nearly_full_but_others_end(site: XaSite) -> None:
+    site.prepared()
+    site.broker.engine.scarcity = "low on disk"
+    with pytest.raises(BrokerError, match=r"no room for transaction branch .*low on disk") as raised:
+        site.start(Xid(1, b"another", b"branch"))
+    assert raised.value.condition is Condition.LIMIT_EXCEEDED
+    assert site.coordinator.commit(X, one_phase=False).status is OK

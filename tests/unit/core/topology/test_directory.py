@@ -13,6 +13,7 @@ from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.queue import Session
 from escrowmq.core.records.kinds import Kind
+from escrowmq.core.topology.directory import Declaration
 from tests.unit.core.site import Site
 
 
@@ -239,3 +240,43 @@ def test_a_restart_restores_every_durable_name(plan: list[tuple[Any, ...]]) -> N
         assert again.contents(queue.name) == site.contents(queue.name)
     again.snapshot()
     assert topology(again.restart()) == topology(site)
+
+
+@pytest.mark.rule("FAIR-3")
+class TestScarcity:
+    def test_nothing_new_is_declared_or_bound(self, site: Site) -> None:
+        directory, vhost = site.broker.directory, site.vhost
+        site.queue("q")
+        before = topology(site)
+        site.broker.engine.scarcity = "low on disk"
+        for grow in (
+            lambda: directory.declare_queue(vhost, "new", Declaration(), Session("s")),
+            lambda: directory.declare_exchange(vhost, "new", "direct"),
+            lambda: directory.bind_queue(vhost, "amq.topic", "q", "k"),
+            lambda: directory.bind_exchange(vhost, "amq.topic", "amq.fanout", "k"),
+        ):
+            with pytest.raises(BrokerError, match=r"no room for .*new|binding.*low on disk; try again") as raised:
+                grow()
+            assert raised.value.condition is Condition.LIMIT_EXCEEDED
+        assert topology(site) == before
+        site.broker.engine.scarcity = ""
+        directory.bind_queue(vhost, "amq.topic", "q", "k")
+
+    def test_what_exists_is_found_and_can_be_deleted(self, site: Site) -> None:
+        directory, vhost = site.broker.directory, site.vhost
+        queue = site.queue("q")
+        directory.declare_exchange(vhost, "e", "direct", durable=True)
+        directory.bind_queue(vhost, "e", "q", "k", {"x": 1})
+        directory.bind_exchange(vhost, "e", "amq.fanout", "k")
+        site.broker.engine.scarcity = "low on memory"
+        directory.declare_exchange(vhost, "e", "direct", durable=True)
+        directory.bind_queue(vhost, "e", "q", "k", {"x": 1})
+        directory.bind_exchange(vhost, "e", "amq.fanout", "k")
+        with pytest.raises(BrokerError) as raised:
+            directory.declare_exchange(vhost, "missing", "", passive=True)
+        assert raised.value.condition is Condition.NOT_FOUND
+        directory.unbind_queue(vhost, "e", "q", "k", {"x": 1})
+        directory.delete_exchange(vhost, "e")
+        directory.delete_queue(queue)
+        assert "q" not in vhost.queues
+        assert "e" not in vhost.exchanges

@@ -279,3 +279,44 @@ class TestExchanges:
         client.call(1, spec.ExchangeDelete("x"), spec.ExchangeDeleteOk)
         client.publish(1, "k", b"x", exchange="x")
         fails_channel(client, 1, codes.NOT_FOUND, "no exchange 'x' in vhost '/'")
+
+
+@pytest.mark.rule("FAIR-3")
+class TestGrowth:
+    @pytest.mark.parametrize(
+        "method",
+        [
+            spec.QueueDeclare("new", arguments={"x": "x" * 2000}),
+            spec.QueueBind("q", "amq.topic", "k", arguments={"x": "x" * 2000}),
+            spec.ExchangeDeclare("new", "direct", arguments={"x": "x" * 2000}),
+            spec.ExchangeBind("amq.topic", "amq.direct", "k", arguments={"x": "x" * 2000}),
+            spec.BasicConsume("q", "t", arguments={"x": "x" * 2000}),
+        ],
+    )
+    def test_arguments_over_the_limit_close_the_channel(self, method: Method) -> None:
+        made, client = pair(arguments=1500)
+        client.declare(1, "q", arguments={"x-" + "y" * 100: "y" * 1000})
+        client.send(1, method)
+        fails_channel(client, 1, codes.PRECONDITION_FAILED, "with its arguments, is larger than 1500 bytes")
+        assert "new" not in made.broker.directory.vhosts["/"].queues
+
+    def test_bindings_of_any_size_can_be_removed(self) -> None:
+        made, client = pair(arguments=1500)
+        arguments: FieldTable = {"x": "x" * 2000}
+        client.declare(1, "q")
+        made.broker.directory.bind_queue(made.broker.directory.vhosts["/"], "amq.topic", "q", "k", arguments)
+        client.call(1, spec.QueueUnbind("q", "amq.topic", "k", arguments), spec.QueueUnbindOk)
+
+    def test_a_declaration_while_memory_is_scarce_closes_the_channel_and_settling_goes_on(self) -> None:
+        made, client = pair()
+        client.declare(1, "q")
+        client.publish(1, "q", b"a")
+        made.broker.engine.scarcity = "low on memory"
+        client.declare(1, "q")
+        assert client.get(1, "q") is not None
+        client.send(1, spec.BasicAck(1))
+        client.send(1, spec.QueueDeclare("new"))
+        fails_channel(client, 1, codes.RESOURCE_ERROR, "no room for queue 'new'", "low on memory")
+        client.open_channel(1)
+        assert client.count(1, "q") == 0
+        client.call(1, spec.QueueDelete("q"), spec.QueueDeleteOk)
