@@ -73,7 +73,7 @@ def test_it_opens_with_everything_that_it_holds(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", KEPT, ids=lambda folder: folder.name)
-def test_it_goes_on_in_the_present_version(folder: Path) -> None:
+def test_an_old_journal_continues_in_the_present_version(folder: Path) -> None:
     storage = storage_of(folder)
     client = opened(storage)
     for number in range(10, 13):

@@ -41,7 +41,7 @@ def program(page: Path, broker: BrokerProcess) -> str:
 
 
 @pytest.mark.parametrize("page", with_blocks(GUIDES, "python"), ids=name)
-def test_python_runs_and_prints_what_is_said(page: Path, broker: BrokerProcess, tmp_path: Path) -> None:
+def test_python_examples_print_the_documented_output(page: Path, broker: BrokerProcess, tmp_path: Path) -> None:
     text = program(page, broker)
     file = tmp_path / "example.py"
     file.write_text(text, encoding="utf-8")

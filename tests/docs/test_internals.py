@@ -75,7 +75,7 @@ def found(word: str) -> list[object]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_files_are_there(page: Path) -> None:
+def test_named_files_exist(page: Path) -> None:
     missing = [path for path in FILE.findall(page.read_text(encoding="utf-8")) if not (ROOT / path).exists()]
     assert not missing
 
@@ -88,7 +88,7 @@ def has(thing: object, member: str) -> bool:
 
 
 @pytest.mark.parametrize("page", HOWTO, ids=name)
-def test_members_are_there(page: Path) -> None:
+def test_named_members_exist(page: Path) -> None:
     members = MEMBER.findall(page.read_text(encoding="utf-8"))
     assert members
     for owner, member in members:
@@ -96,7 +96,7 @@ def test_members_are_there(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", HOWTO, ids=name)
-def test_names_are_there(page: Path) -> None:
+def test_named_objects_exist(page: Path) -> None:
     names = NAME.findall(page.read_text(encoding="utf-8"))
     assert names
     assert [word for word in names if not found(word)] == []

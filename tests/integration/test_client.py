@@ -179,7 +179,7 @@ def test_acks_in_bulk(connection: Connection, channel: Channel, queue: str) -> N
     assert connection.channel().message_count(queue) == 250
 
 
-def test_fetch_is_bounded_and_returns_what_is_there(channel: Channel, queue: str) -> None:
+def test_fetch_is_bounded_and_returns_the_available_deliveries(channel: Channel, queue: str) -> None:
     channel.publish_many("", queue, [b"%d" % i for i in range(10)])
     consumer = channel.subscribe(queue, auto_ack=True)
     assert consumer.fetch(3, least=3).bodies == [b"0", b"1", b"2"]

@@ -54,7 +54,7 @@ def test_a_mechanism_that_is_not_offered(broker: BrokerProcess) -> None:
         mq.connect(broker.url, mechanism="EXTERNAL")
 
 
-def test_it_says_who_it_is(broker: BrokerProcess) -> None:
+def test_the_client_identifies_itself(broker: BrokerProcess) -> None:
     with mq.connect(broker.url, name="the billing run", heartbeat=17) as connection:
         assert connection.server_properties["product"] == "EscrowMQ"
         assert connection.heartbeat == 17
@@ -62,7 +62,7 @@ def test_it_says_who_it_is(broker: BrokerProcess) -> None:
         assert any("the billing run" in label for label in labels)
 
 
-def test_nobody_answers() -> None:
+def test_a_missing_server_is_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         start = time.monotonic()
         with pytest.raises(mq.Timeout, match="did not complete the login"):
@@ -177,7 +177,7 @@ def test_a_silent_broker_is_given_up(tmp_path: Path) -> None:
 # -- timeouts, blocking
 
 
-def test_an_answer_that_comes_too_late_is_dropped(tmp_path: Path) -> None:
+def test_an_answer_after_the_timeout_is_dropped(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker, mq.connect(broker.url, heartbeat=0) as connection:
         channel = connection.channel()
         broker.process.send_signal(signal.SIGSTOP)

@@ -137,7 +137,7 @@ def test_the_end_of_a_branch_says_why_its_channel_was_closed(escrow: Escrow) -> 
         escrow.end(xid)
 
 
-def test_a_queue_that_is_made_anew_is_another_one(escrow: Escrow, channel: Channel) -> None:
+def test_a_queue_that_is_declared_again_is_another_one(escrow: Escrow, channel: Channel) -> None:
     idents = set()
     for _ in range(2):
         channel.queue_declare("again", durable=True)

@@ -290,7 +290,7 @@ def test_a_failed_channel_rolls_its_branch_back(
     assert ready(watcher, queue) == 1
 
 
-def test_a_failed_channel_rolls_back_what_is_committed_in_one_phase(connection: Connection, channel: Channel) -> None:
+def test_a_failed_channel_rolls_back_a_one_phase_commit(connection: Connection, channel: Channel) -> None:
     connection.tpc_begin(XID)
     channel.basic_publish("no such exchange", "", b"")
     with pytest.raises(mq.RolledBack):
@@ -319,7 +319,7 @@ def test_a_branch_that_is_open_too_long(
 
 
 @pytest.mark.rule("DTX-7")
-def test_a_lost_connection_rolls_back_what_is_not_prepared(broker: BrokerProcess, watcher: Channel, queue: str) -> None:
+def test_a_lost_connection_rolls_back_an_unprepared_branch(broker: BrokerProcess, watcher: Channel, queue: str) -> None:
     lost = mq.connect(broker.url)
     channel = lost.channel()
     lost.tpc_begin(XID)
@@ -448,7 +448,7 @@ def test_a_prepared_branch_survives_kill_9(tmp_path: Path, outcome: str) -> None
             assert again.tpc_recover() == []
 
 
-def test_an_unprepared_branch_is_gone_after_kill_9(tmp_path: Path) -> None:
+def test_an_unprepared_branch_does_not_survive_kill_9(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
         connection = mq.connect(broker.url)
         channel = connection.channel()

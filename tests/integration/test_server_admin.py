@@ -82,7 +82,7 @@ def test_the_change_of_a_command_survives_kill(tmp_path: Path) -> None:
         ]
 
 
-def test_a_vhost_goes_with_its_queues_and_connections(tmp_path: Path) -> None:
+def test_a_vhost_is_deleted_with_its_queues_and_connections(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
         command(broker, "vhost", "add", "v")
         command(broker, "permission", "set", "guest", "v", "--configure", ".*", "--write", ".*", "--read", ".*")

@@ -58,7 +58,7 @@ def refused(*args: str) -> tuple[int, str]:
 
 @pytest.mark.rule("DUR-1")
 @pytest.mark.parametrize("end", ["terminate", "kill"])
-def test_confirmed_messages_are_there_after_a_restart(tmp_path: Path, end: str) -> None:
+def test_confirmed_messages_survive_a_restart(tmp_path: Path, end: str) -> None:
     with running_broker(tmp_path) as broker:
         publish(broker, 50)
         if end == "kill":

@@ -95,7 +95,7 @@ def test_a_certificate_may_be_required_and_must_be_of_our_authority(tmp_path: Pa
                 secured.connect(certificate)
 
 
-def test_plain_text_on_the_tls_port_disturbs_nobody(tmp_path: Path) -> None:
+def test_plain_text_on_the_tls_port_affects_no_other_client(tmp_path: Path) -> None:
     secured = Secured(tmp_path, "none")
     with secured.broker:
         with pytest.raises(pika.exceptions.AMQPConnectionError):

@@ -39,7 +39,7 @@ class TestTheReckoning:
         with pytest.raises(AssertionError, match="lost"):
             Ledger(confirmed={1, 2}, sent=3).check_confirmed([1])
 
-    def test_a_message_that_is_there_twice(self) -> None:
+    def test_a_duplicate_message_is_detected(self) -> None:
         with pytest.raises(AssertionError, match="twice"):
             Ledger(confirmed={1}, sent=3).check_confirmed([1, 1])
 

@@ -370,7 +370,7 @@ def test_a_full_target_queue_rolls_the_epoch_back(desk: Desk) -> None:
 
 @pytest.mark.parametrize("on_loss", ["true", "false"])
 @pytest.mark.parametrize("how", ["released", "deleted"])
-def test_a_repeated_epoch_reports_messages_that_are_gone(desk: Desk, on_loss: str, how: str) -> None:
+def test_a_repeated_epoch_reports_missing_messages(desk: Desk, on_loss: str, how: str) -> None:
     prefix = f"in.{on_loss}.{how}"
     one, other, target = desk.queue(prefix, numbered(5)), desk.queue(f"{prefix}.b"), desk.queue(f"out.{prefix}")
     failing = desk.folder / "failing"

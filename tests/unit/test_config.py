@@ -45,7 +45,7 @@ def test_defaults() -> None:
     assert config.security.guest_loopback_only
 
 
-def test_a_file_sets_what_it_names_and_nothing_else(toml: Path) -> None:
+def test_a_file_sets_only_the_keys_that_it_names(toml: Path) -> None:
     toml.write_text('limits.frame_max = "64KiB"\nlimits.heartbeat_seconds = "2m"\n[log]\nlevel = "debug"\n')
     config = load(toml)
     assert config.limits.frame_max == 65536
@@ -120,7 +120,7 @@ def test_paths_in_a_file_start_beside_it_and_others_where_they_are(toml: Path) -
         ("tls.verify_client = 'required'", 'tls.verify_client: "required" requires tls.ca'),
     ],
 )
-def test_a_fault_is_named_with_key_and_what_was_expected(toml: Path, text: str, fault: str) -> None:
+def test_an_error_names_the_key_and_the_expected_value(toml: Path, text: str, fault: str) -> None:
     assert faults(toml, text) == [fault]
 
 
@@ -128,7 +128,7 @@ def test_every_fault_is_named_at_once(toml: Path) -> None:
     assert len(faults(toml, "a = 1\nlimits.connections = 0\nlog.format = 'xml'\n")) == 3
 
 
-def test_a_fault_of_the_command_line_is_said_of_the_command_line(toml: Path) -> None:
+def test_an_error_of_the_command_line_names_the_option(toml: Path) -> None:
     lines = faults(toml, "disk.free_limit = -1", listen__backlog=0)
     assert lines[0] == "command line: listen.backlog: expected a number greater than or equal to 1, not 0"
     assert lines[1].startswith("disk.free_limit: expected a size")

@@ -68,7 +68,7 @@ def test_make_targets_exist(page: Path) -> None:
     assert set(MAKE.findall(text_of(page))) <= targets
 
 
-def test_a_python_that_is_not_there_is_told_as_that(tmp_path: Path) -> None:
+def test_a_missing_python_is_reported(tmp_path: Path) -> None:
     shutil.copy(ROOT / "Makefile", tmp_path)
     done = subprocess.run(
         ["make", "-C", str(tmp_path), "PYTHON=/nonexistent", "setup"],

@@ -98,7 +98,7 @@ def test_check_passes_when_every_finished_rule_is_tested_and_the_page_is_fresh(t
     assert "- TX-1: [unit/test_it.py](../tests/unit/test_it.py) `test_a`" in page
 
 
-def test_check_names_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_names_the_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = repository(tmp_path, "@pytest.mark.rule('TX-1')\n@pytest.mark.rule('TX-9')\ndef test_a(): ...")
     assert guarantees.main(["--check"], root) == 1
     errors = capsys.readouterr().err.splitlines()

@@ -96,7 +96,7 @@ def test_the_one_that_is_installed_will_do() -> None:
     assert require_pyspark().startswith("4.")
 
 
-def test_workers_that_have_what_they_need(tmp_path: Path) -> None:
+def test_workers_with_all_dependencies_are_accepted(tmp_path: Path) -> None:
     require_worker(sys.executable)
     link = tmp_path / "python"
     link.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')

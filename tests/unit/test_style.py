@@ -45,7 +45,7 @@ def test_nothing_is_left_for_later() -> None:
     assert not found, f"these contain a note about unfinished work:\n{names(found)}"
 
 
-def test_every_module_says_what_it_is() -> None:
+def test_every_module_has_a_docstring() -> None:
     found = [path for path in python_files() if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))]
     assert not found, f"these lack a docstring:\n{names(found)}"
 

@@ -153,7 +153,7 @@ def test_a_read_only_vote_of_the_broker(server: PostgreSQL, broker: BrokerProces
     assert count(broker) == 1
 
 
-def test_the_broker_undoes_what_took_too_long(
+def test_the_broker_rolls_back_after_the_timeout(
     server: PostgreSQL, broker: BrokerProcess, manager: TransactionManager
 ) -> None:
     tx = manager.transaction("bank", "queue", timeout=4)
@@ -189,7 +189,7 @@ def test_a_branch_rolled_back_by_hand_in_postgresql(
 
 
 @pytest.mark.rule("DTX-14")
-def test_a_consumed_message_goes_back_to_its_place(broker: BrokerProcess, manager: TransactionManager) -> None:
+def test_a_consumed_message_returns_to_its_position(broker: BrokerProcess, manager: TransactionManager) -> None:
     with connect(broker.url) as own, own.channel() as channel:
         for body in (b"1", b"2"):
             channel.basic_publish("", "q", body)

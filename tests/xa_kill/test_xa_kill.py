@@ -30,7 +30,7 @@ def test_kills_at_every_step(tmp_path: Path) -> None:
     run_rounds(tmp_path, kills_for(rounds, seed), lambda line: print(line, flush=True))
 
 
-def test_a_long_run_comes_to_every_step_of_every_victim() -> None:
+def test_a_long_run_reaches_every_step_of_every_victim() -> None:
     kills = kills_for(EVERY, seed=5)
     assert {(kill.victim, kill.step) for kill in kills if kill.manager is None} == {
         (victim, step) for victim in VICTIMS for step in TRANSFER

@@ -18,7 +18,7 @@ def test_a_snapshot_is_taken_after_compaction_if_asked_for() -> None:
     assert process.compacted == [False, True]
 
 
-def test_the_reason_why_a_snapshot_failed_is_told() -> None:
+def test_the_reason_of_a_failed_snapshot_is_reported() -> None:
     process = FakeProcess(pair()[0])
     process.failure = "the disk is full"
     with pytest.raises(OperationRefused, match="the disk is full"):

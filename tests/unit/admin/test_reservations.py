@@ -52,7 +52,7 @@ def test_released_messages_are_ready() -> None:
     assert bench.do("hold.release", vhost="/", queue="q", group="etl") == 0
 
 
-def test_a_queue_that_is_not_there() -> None:
+def test_a_missing_queue_is_refused() -> None:
     with pytest.raises(BrokerError) as caught:
         Bench().do("hold.release", vhost="/", queue="x", group="etl")
     assert caught.value.condition is Condition.NOT_FOUND

@@ -89,7 +89,7 @@ def test_only_prepared_branches_are_in_doubt() -> None:
     assert bench.by_queue() == {}
 
 
-def test_parts_of_an_xid_that_are_no_text_are_not_shown_as_such() -> None:
+def test_binary_parts_of_an_xid_are_not_shown_as_text() -> None:
     bench = Bench()
     name = Xid(1, b"\x00\xff", b"\x1b[")
     bench.client.call(1, spec.DtxDemarcationStart(name.encode()), spec.DtxDemarcationStartOk)

@@ -41,7 +41,7 @@ def leaves(name: str, found: click.Command) -> list[tuple[str, click.Command]]:
     return [(name, found), *(leaf for sub, child in below for leaf in leaves(f"{name} {sub}", child))]
 
 
-def test_version(run: Run) -> None:
+def test_the_version_is_printed(run: Run) -> None:
     assert run("--version") == (0, f"escrowmq {__version__}\n", "")
 
 
@@ -85,14 +85,14 @@ def test_the_summary_of_a_command_is_the_first_line_of_its_help(name: str) -> No
         (["serve", "--config", "absent.toml"], "escrowmq: configuration file absent.toml: No such file or directory\n"),
     ],
 )
-def test_wrong_use_is_one_line_and_exit_code_2(run: Run, arguments: list[str], line: str) -> None:
+def test_wrong_usage_is_one_line_and_exit_code_2(run: Run, arguments: list[str], line: str) -> None:
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
     assert err.startswith(line)
     assert err.count("\n") == 1
 
 
-def test_every_fault_of_a_configuration_has_its_line(run: Run, tmp_path: Path) -> None:
+def test_every_error_of_a_configuration_has_its_line(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "broker.toml"
     file.write_text("limits.connections = 0\nlimits.nope = 1\n")
     code, _, err = run("serve", "--config", str(file))
@@ -125,7 +125,7 @@ def test_a_foreseeable_failure_is_one_line(
 
 
 @pytest.mark.parametrize("arguments", [[], ["user"], ["journal"]])
-def test_without_arguments_there_is_plain_help(run: Run, arguments: list[str]) -> None:
+def test_without_arguments_the_help_is_printed(run: Run, arguments: list[str]) -> None:
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
     assert err.startswith("Usage: escrowmq")
@@ -138,7 +138,7 @@ def test_control_characters_do_not_reach_the_terminal(run: Run) -> None:
     assert err == "escrowmq: No such command 'no\\x1b[31mpe' (see escrowmq --help)\n"
 
 
-def test_a_reader_that_goes_away_is_no_failure(tmp_path: Path) -> None:
+def test_a_reader_that_closes_the_pipe_is_no_failure(tmp_path: Path) -> None:
     small_journal(tmp_path)
     reader, writer = os.pipe()
     os.close(reader)

@@ -21,7 +21,7 @@ from escrowmq.cli.tables import alarms_line, branches_line, show_connections, sh
         ("x", "x"),
     ],
 )
-def test_values(value: Any, text: str) -> None:
+def test_values_are_shown_as_text(value: Any, text: str) -> None:
     assert shown(value) == text
 
 
@@ -36,7 +36,7 @@ def test_values(value: Any, text: str) -> None:
         (2 << 40, "2.0 TiB"),
     ],
 )
-def test_sizes(count: int, text: str) -> None:
+def test_sizes_are_shown_in_suitable_units(count: int, text: str) -> None:
     assert size(count) == text
 
 
@@ -56,20 +56,20 @@ def test_unavailable_queues_are_shown_with_the_reason(capsys: pytest.CaptureFixt
     assert line.endswith("the journal cannot be read")
 
 
-def test_the_line_of_alarms() -> None:
+def test_alarms_are_shown_in_one_line() -> None:
     assert alarms_line([], 0) == "none"
     assert alarms_line(["memory", "disk"], 0) == "memory, disk: publishers are blocked"
     assert alarms_line([], 1) == "1 queue is unavailable: see `escrowmq queues`"
     assert alarms_line(["disk"], 2) == "disk: publishers are blocked; 2 queues are unavailable: see `escrowmq queues`"
 
 
-def test_an_empty_list_has_its_head(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_list_has_a_head(capsys: pytest.CaptureFixture[str]) -> None:
     show_queues([])
     show_connections([])
     assert "ready" in capsys.readouterr().out
 
 
-def test_messages_in_doubt_have_columns_where_there_are_any(capsys: pytest.CaptureFixture[str]) -> None:
+def test_columns_for_messages_in_doubt_appear_only_if_necessary(capsys: pytest.CaptureFixture[str]) -> None:
     queue = {"vhost": "/", "name": "q", "type": "classic", "durable": True, "ready": 1, "unsettled": 3, "consumers": 0}
     show_queues([{**queue, "locked": 0, "withheld": 0}])
     assert "locked" not in capsys.readouterr().out
@@ -93,7 +93,7 @@ def test_branches_are_counted(branches: int, in_doubt: int, heuristic: int, text
     assert branches_line(counts) == text
 
 
-def test_the_longest_queue_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_longest_queue_is_listed_first(capsys: pytest.CaptureFixture[str]) -> None:
     queue = {"vhost": "/", "type": "classic", "durable": True, "unsettled": 0, "consumers": 0}
     show_queues([{**queue, "name": "short", "ready": 1}, {**queue, "name": "long", "ready": 9}])
     out = capsys.readouterr().out
@@ -119,6 +119,6 @@ def test_lines_end_without_blanks(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.splitlines() == ["name  note", "a", "long  x"]
 
 
-def test_numbers_stand_to_the_right_and_words_to_the_left(capsys: pytest.CaptureFixture[str]) -> None:
+def test_numbers_are_aligned_right_and_words_left(capsys: pytest.CaptureFixture[str]) -> None:
     show_rows([{"durable": True, "ready": 7}, {"durable": False, "ready": 1234}], ["durable", "ready"])
     assert capsys.readouterr().out.splitlines() == ["durable  ready", "yes          7", "no       1,234"]

@@ -17,27 +17,27 @@ def heads(key: str, properties: SomeProperties = None) -> Heads:
     return ENCODER.heads("e", key, octets(properties), False)
 
 
-def test_one_for_all() -> None:
+def test_one_address_can_serve_all_messages() -> None:
     addresses = Addresses(ENCODER, "e", "k", PROPS, False)
     assert addresses.next(5) is heads("k", PROPS)
     assert addresses.next(7) is heads("k", PROPS.encode())
     addresses.finish()
 
 
-def test_one_for_each() -> None:
+def test_each_message_can_have_its_own_address() -> None:
     addresses = Addresses(ENCODER, "e", ["a", "b", "a", "a"], iter([PROPS, None, PROPS, PROPS]), False)
     assert addresses.next(2) == [heads("a", PROPS), heads("b")]
     assert addresses.next(2) is heads("a", PROPS)  # both messages share their heads
     addresses.finish()
 
 
-def test_keys_for_each_with_the_same_properties_and_the_other_way_round() -> None:
+def test_keys_and_properties_can_vary_independently() -> None:
     assert Addresses(ENCODER, "e", ["a", "b"], PROPS, False).next(2) == [heads("a", PROPS), heads("b", PROPS)]
     given: list[SomeProperties] = [None, PROPS, b"\x00\x00"]
     assert Addresses(ENCODER, "e", "k", given, False).next(3) == [heads("k"), heads("k", PROPS), heads("k")]
 
 
-def test_any_number_of_keys() -> None:
+def test_any_number_of_keys_is_encoded() -> None:
     keys = [str(number % 20_000) for number in range(40_000)]
     addresses = Addresses(ENCODER, "e", keys, PROPS, False)
     found: list[Heads] = []
@@ -50,7 +50,7 @@ def test_any_number_of_keys() -> None:
 
 
 @pytest.mark.parametrize(("keys", "message"), [(["a"], "fewer"), (["a", "b", "c"], "more")])
-def test_as_many_as_there_are_bodies(keys: list[str], message: str) -> None:
+def test_the_numbers_of_addresses_and_bodies_must_be_equal(keys: list[str], message: str) -> None:
     def publish(addresses: Addresses) -> None:
         addresses.next(2)
         addresses.finish()
@@ -61,7 +61,7 @@ def test_as_many_as_there_are_bodies(keys: list[str], message: str) -> None:
         publish(Addresses(ENCODER, "e", "k", [None] * len(keys), False))
 
 
-def test_what_does_not_fit() -> None:
+def test_values_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ProgrammingError, match="cannot be published"):
         Addresses(ENCODER, "e", "k" * 256, None, False).next(1)
     with pytest.raises(ProgrammingError, match="cannot be published"):

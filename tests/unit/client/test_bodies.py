@@ -21,12 +21,12 @@ def flat(bodies: Any) -> list[bytes]:
 
 
 @pytest.mark.parametrize("count", [0, 1, COUNT - 1, COUNT, COUNT + 1, 3 * COUNT])
-def test_lists_and_iterators_of_any_length(count: int) -> None:
+def test_lists_and_iterators_of_any_length_are_divided_into_chunks(count: int) -> None:
     bodies = [b"%d" % i for i in range(count)]
     assert flat(bodies) == flat(tuple(bodies)) == flat(iter(bodies)) == flat(body for body in bodies) == bodies
 
 
-def test_buffers_and_text() -> None:
+def test_buffers_and_text_are_converted() -> None:
     numbers = array.array("i", [1, 2])
     assert flat([b"a", bytearray(b"b"), memoryview(b"c"), "ü", numbers]) == [
         b"a",
@@ -62,7 +62,7 @@ class TestArrow:
 
     @pytest.mark.parametrize("kind", ["binary", "large_binary", "string", "large_string"])
     @pytest.mark.parametrize("count", [0, 1, COUNT, 2 * COUNT + 5])
-    def test_columns(self, kind: str, count: int) -> None:
+    def test_arrow_columns_are_read(self, kind: str, count: int) -> None:
         pa = pytest.importorskip("pyarrow")
         texts = [str(i) * (i % 5) for i in range(count)]
         column = pa.array([text if "string" in kind else text.encode() for text in texts], getattr(pa, kind)())
@@ -70,7 +70,7 @@ class TestArrow:
         assert flat(column.slice(1, 7)) == [text.encode() for text in texts[1:8]]
         assert flat(pa.chunked_array([column, column[:3]])) == [text.encode() for text in texts + texts[:3]]
 
-    def test_fixed_width(self) -> None:
+    def test_columns_of_fixed_width_are_read(self) -> None:
         pa = pytest.importorskip("pyarrow")
         column = pa.array([b"%04d" % i for i in range(COUNT + 3)], pa.binary(4))
         assert flat(column.slice(2)) == [b"%04d" % i for i in range(2, COUNT + 3)]

@@ -15,7 +15,7 @@ def confirms(published: int) -> Confirms:
 
 
 @given(st.permutations(range(1, 13)), st.sets(st.integers(1, 12)))
-def test_one_by_one_in_any_order(order: list[int], refused: set[int]) -> None:
+def test_confirms_may_arrive_individually_in_any_order(order: list[int], refused: set[int]) -> None:
     found = confirms(12)
     for tag in order:
         assert not found.complete
@@ -26,7 +26,7 @@ def test_one_by_one_in_any_order(order: list[int], refused: set[int]) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 20), st.booleans(), st.booleans())))
-def test_as_a_set_of_numbers_would_have_it(answers: list[tuple[int, bool, bool]]) -> None:
+def test_confirms_agree_with_a_set_of_numbers(answers: list[tuple[int, bool, bool]]) -> None:
     found = confirms(20)
     left, nacked = set(range(1, 21)), set()
     for tag, multiple, refused in answers:

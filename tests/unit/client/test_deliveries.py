@@ -25,7 +25,7 @@ def run(tags: range, consumer: str = "c") -> Run:
     st.lists(st.integers(1, 6), max_size=6),
     st.lists(st.one_of(st.none(), st.integers(0, 9), st.just("pop")), max_size=12),
 )
-def test_first_in_first_out(sizes: list[int], takes: list[int | str | None]) -> None:
+def test_deliveries_are_taken_in_order(sizes: list[int], takes: list[int | str | None]) -> None:
     inbox, wanted, start = Inbox(), [], 1
     for size in sizes:
         inbox.add(run(range(start, start + size)))
@@ -49,13 +49,13 @@ def test_first_in_first_out(sizes: list[int], takes: list[int | str | None]) -> 
     assert got == wanted[: len(got)]
 
 
-def test_nothing_in_it() -> None:
+def test_an_empty_inbox_returns_nothing() -> None:
     assert Inbox().take(None) == []
     with pytest.raises(IndexError):
         Inbox().pop()
 
 
-def test_a_cancelled_consumers_are_taken_out() -> None:
+def test_the_deliveries_of_a_cancelled_consumer_are_removed() -> None:
     inbox = Inbox()
     for start, consumer in ((1, "a"), (11, "b"), (21, "a")):
         inbox.add(run(range(start, start + 3), consumer))

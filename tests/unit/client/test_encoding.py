@@ -47,7 +47,7 @@ def read(data: bytes, channel: int) -> list[Seen]:
     return seen
 
 
-def test_one() -> None:
+def test_a_single_publish_is_encoded() -> None:
     encoder = Encoder(7, FRAME_MAX)
     props = Properties(delivery_mode=2, headers={"a": 1}).encode()
     heads = encoder.heads("e", "k", props, True)
@@ -56,7 +56,7 @@ def test_one() -> None:
 
 
 @given(bodies_of_any_size)
-def test_alike_is_one_after_another(bodies: list[bytes]) -> None:
+def test_publishes_that_are_alike_equal_single_ones_in_sequence(bodies: list[bytes]) -> None:
     encoder = Encoder(1, FRAME_MAX)
     heads = encoder.heads("e", "k", NO_PROPERTIES, False)
     seen = read(encoder.alike(heads, bodies, list(map(len, bodies))), 1)
@@ -64,14 +64,14 @@ def test_alike_is_one_after_another(bodies: list[bytes]) -> None:
 
 
 @given(st.lists(st.binary(min_size=3, max_size=3), min_size=1))
-def test_alike_of_one_size(bodies: list[bytes]) -> None:
+def test_publishes_of_one_size_equal_single_ones_in_sequence(bodies: list[bytes]) -> None:
     encoder = Encoder(1, FRAME_MAX)
     heads = encoder.heads("", "k", NO_PROPERTIES, False)
     assert [body for _, _, body in read(encoder.alike(heads, bodies, [3] * len(bodies)), 1)] == bodies
 
 
 @given(bodies_of_any_size)
-def test_mixed_has_an_address_for_each(bodies: list[bytes]) -> None:
+def test_mixed_publishes_have_their_own_addresses(bodies: list[bytes]) -> None:
     encoder = Encoder(1, FRAME_MAX)
     keys = [f"k{i % 3}" for i in range(len(bodies))]
     heads = [encoder.heads("e", key, NO_PROPERTIES, False) for key in keys]
@@ -86,7 +86,7 @@ def test_a_header_is_one_frame() -> None:
         encoder.heads("e", "k", bytes(4077), False)
 
 
-def test_heads_are_found_again_and_not_for_ever() -> None:
+def test_heads_are_cached_with_a_limit() -> None:
     encoder = Encoder(1, 0)
     assert encoder.heads("e", "k", b"", False) is encoder.heads("e", "k", b"", False)
     assert encoder.heads("e", "k", b"", False) is not encoder.heads("e", "k", b"", True)
@@ -110,7 +110,7 @@ def test_a_method_has_the_octets_of_its_encoder(exchange: str, routing_key: str,
     assert encoder.heads(exchange, routing_key, b"", mandatory).method == expected
 
 
-def test_a_routing_key_that_is_too_long() -> None:
+def test_a_routing_key_that_is_too_long_is_refused() -> None:
     assert Encoder(1, 0).heads("e", "k" * 255, b"", False).method.endswith(b"k\x00\xce")
     with pytest.raises(ValueError, match="0 <= number <= 255"):
         Encoder(1, 0).heads("e", "k" * 256, b"", False)

@@ -27,12 +27,12 @@ NAMES = """Warning Error InterfaceError DatabaseError DataError OperationalError
 
 
 @pytest.mark.parametrize("name", NAMES.split())
-def test_they_are_attributes_of_connections(name: str) -> None:
+def test_exceptions_are_attributes_of_connections(name: str) -> None:
     assert getattr(mq.Connection, name) is getattr(mq, name) is getattr(errors, name)
 
 
 @pytest.mark.parametrize("code", REPLY_NAMES)
-def test_every_code_has_its_place(code: int) -> None:
+def test_every_reply_code_has_an_exception(code: int) -> None:
     error = channel_closed(code, "TEXT", "queue.declare", 3)
     assert isinstance(error, mq.ChannelClosed)
     assert (error.code, error.text, error.method) == (code, "TEXT", "queue.declare")
@@ -45,7 +45,7 @@ def test_every_code_has_its_place(code: int) -> None:
         assert len(type(error).__mro__) > len(mq.ChannelClosed.__mro__), "each error is also a class of PEP 249"
 
 
-def test_texts() -> None:
+def test_errors_have_readable_texts() -> None:
     assert str(mq.ConnectionClosed(0, "gone")) == "gone"
     returned = mq.Returned(BasicReturn(312, "NO_ROUTE", "e", "k"), Properties(), b"")
     assert str(mq.UnroutableError([returned])) == "312 NO_ROUTE: exchange 'e', key 'k'"
@@ -64,7 +64,7 @@ def test_texts() -> None:
         ("mixed", "commit", False),
     ],
 )
-def test_heuristic_outcomes_say_whether_they_are_what_was_asked_for(outcome: str, asked: str, as_asked: bool) -> None:
+def test_heuristic_outcomes_say_whether_they_equal_the_requested_one(outcome: str, asked: str, as_asked: bool) -> None:
     error = mq.HeuristicOutcome(XID, outcome, asked)
     assert error.as_asked is as_asked
     assert outcome in str(error)

@@ -11,7 +11,7 @@ from escrowmq.client.parameters import Parameters
 from escrowmq.wire.amqp091 import spec
 
 
-def test_login() -> None:
+def test_the_login_is_answered() -> None:
     start = spec.ConnectionStart(0, 9, {}, b"AMQPLAIN PLAIN EXTERNAL")
     wanted = Parameters(user="ü", password="p", name="n", client_properties={"product": "mine", "x": 1})
     answer = handshake.start_ok(start, wanted, "1.2")
@@ -36,11 +36,13 @@ def test_login() -> None:
         ((5, 5000, 0), {"heartbeat": 7}, (5, 5000, 7)),
     ],
 )
-def test_tuning(offered: tuple[int, int, int], wanted: dict[str, int], agreed: tuple[int, int, int]) -> None:
+def test_the_lower_limits_are_chosen(
+    offered: tuple[int, int, int], wanted: dict[str, int], agreed: tuple[int, int, int]
+) -> None:
     assert handshake.tune_ok(spec.ConnectionTune(*offered), Parameters(**wanted)) == Tuned(*agreed)  # type: ignore[arg-type]
 
 
-def test_refusals() -> None:
+def test_refusals_become_exceptions() -> None:
     login = handshake.refused(spec.ConnectionClose(403, "ACCESS_REFUSED - no", 0, 0), "there")
     assert isinstance(login, AuthenticationError)
     vhost = handshake.refused(spec.ConnectionClose(530, "NOT_ALLOWED - no", 0, 0), "there")

@@ -89,24 +89,24 @@ others: st.SearchStrategy[Event] = st.one_of(
 
 
 @given(st.lists(st.one_of(deliveries, deliveries, others), max_size=20), st.lists(st.integers(0, 3000), max_size=8))
-def test_read_as_written_whatever_the_segments(events: list[Event], cuts: list[int]) -> None:
+def test_messages_are_read_as_written_for_any_segmentation(events: list[Event], cuts: list[int]) -> None:
     assert Reader().feed(b"".join(map(encode, events)), cuts) == events
 
 
-def test_byte_by_byte() -> None:
+def test_frames_may_arrive_byte_by_byte() -> None:
     events = [delivery(1), delivery(2), (1, spec.BasicAck(1, False), None), delivery(3, body=bytes(5000))]
     data = b"".join(map(encode, events))
     assert Reader().feed(data, list(range(len(data)))) == events
 
 
-def test_like_deliveries_come_as_one_run() -> None:
+def test_similar_deliveries_form_one_run() -> None:
     reader = Reader()
     events = [delivery(tag, body=b"x" * (1 + tag // 50)) for tag in range(1, 101)]
     assert reader.feed(b"".join(map(encode, events))) == events
     assert reader.channels[1].runs == 2  # the first delivery, from which the form is learned, and the rest
 
 
-def test_heartbeats_are_passed_over() -> None:
+def test_heartbeats_are_skipped() -> None:
     assert Reader().feed(HEARTBEAT + encode(delivery(1)) + HEARTBEAT) == [delivery(1)]
 
 
@@ -148,7 +148,7 @@ BROKEN: dict[str, tuple[int, Broken]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_is_no_amqp_is_a_fault(name: str) -> None:
+def test_invalid_bytes_are_an_error(name: str) -> None:
     code, make = BROKEN[name]
     with pytest.raises(SyntaxFault) as caught:
         Reader().feed(make())

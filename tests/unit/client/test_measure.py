@@ -16,7 +16,7 @@ def test_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     assert "example: python -m escrowmq.client.measure amqp://" in capsys.readouterr().out
 
 
-def test_without_a_broker_it_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_broker_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))  # the port is bound, but nobody listens
         assert main([f"amqp://guest:secret@127.0.0.1:{free.getsockname()[1]}/"]) == 1
@@ -27,6 +27,6 @@ def test_without_a_broker_it_is_one_line(capsys: pytest.CaptureFixture[str]) -> 
     assert "secret" not in said
 
 
-def test_a_url_that_is_none_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_url_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["localhost"]) == 1
     assert "the scheme must be amqp or amqps" in capsys.readouterr().err

@@ -33,11 +33,11 @@ from escrowmq.client.parameters import Parameters, parameters, parse_url
         ("amqp://?heartbeat_thread", {"heartbeat_thread": True}),
     ],
 )
-def test_urls(url: str, expected: dict[str, Any]) -> None:
+def test_urls_are_parsed(url: str, expected: dict[str, Any]) -> None:
     assert parse_url(url) == Parameters(**expected)
 
 
-def test_tls_urls() -> None:
+def test_tls_urls_are_parsed() -> None:
     found = parse_url("amqps://host/v?verify=verify_none&server_name_indication=other")
     assert (found.port, found.server_name) == (5671, "other")
     assert found.ssl_context is not None
@@ -70,14 +70,14 @@ def test_tls_urls() -> None:
         ("amqps://host?cacertfile=/nonexistent", "certificates"),
     ],
 )
-def test_what_is_wrong_is_named_and_no_password(url: str, message: str) -> None:
+def test_errors_name_the_cause_and_never_the_password(url: str, message: str) -> None:
     with_password = url.replace("host", "user:secret@host")
     with pytest.raises(ProgrammingError, match=message) as caught:
         parse_url(with_password)
     assert "secret" not in str(caught.value)
 
 
-def test_keywords_come_before_the_url() -> None:
+def test_keywords_override_the_url() -> None:
     assert parameters("amqp://a:b@host/v", user="c", timeout=3) == Parameters(
         host="host", user="c", password="b", virtual_host="v", timeout=3
     )

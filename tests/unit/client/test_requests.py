@@ -18,7 +18,7 @@ def test_every_synchronous_request_has_its_answers_and_no_other_method_has_any()
                 assert not names or method.NAME == "basic.recover", method.NAME
 
 
-def test_answers_come_in_the_order_of_the_requests() -> None:
+def test_answers_are_assigned_in_the_order_of_the_requests() -> None:
     requests = Requests()
     first, second = requests.add(spec.QueueDeclare("a")), requests.add(spec.BasicGet("a"))
     assert first is not None
@@ -35,7 +35,7 @@ def test_answers_come_in_the_order_of_the_requests() -> None:
     assert not requests.expects(spec.BasicGetEmpty.INDEX)
 
 
-def test_some_have_no_answer() -> None:
+def test_some_requests_have_no_answer() -> None:
     requests = Requests()
     assert requests.add(spec.BasicAck(1)) is None
     assert requests.add(spec.QueueDeclare("a", no_wait=True)) is None

@@ -51,7 +51,7 @@ def readable(sock: socket.socket) -> bool:
     return bool(select.select([sock], [], [], 0)[0])
 
 
-def test_send_and_receive(pair: Pair) -> None:
+def test_data_is_sent_and_received(pair: Pair) -> None:
     pair.transport.send(b"hello", 1)
     assert read(pair.other, 5) == b"hello"
     pair.other.sendall(b"answer")
@@ -64,7 +64,7 @@ def test_send_and_receive(pair: Pair) -> None:
     assert pair.received == b"answer!"
 
 
-def test_it_reads_what_comes_while_it_writes(pair: Pair) -> None:
+def test_data_is_read_while_other_data_is_written(pair: Pair) -> None:
     size = 8 << 20
 
     def peer() -> None:
@@ -80,7 +80,7 @@ def test_it_reads_what_comes_while_it_writes(pair: Pair) -> None:
     assert not pair.transport.writing
 
 
-def test_what_is_queued_goes_first_and_in_order(pair: Pair) -> None:
+def test_queued_data_is_sent_first_and_in_order(pair: Pair) -> None:
     pair.transport.queue(b"1")
     pair.transport.queue(b"")
     pair.transport.queue(b"2")
@@ -89,12 +89,12 @@ def test_what_is_queued_goes_first_and_in_order(pair: Pair) -> None:
     assert read(pair.other, 3) == b"123"
 
 
-def test_a_peer_that_does_not_read(pair: Pair) -> None:
+def test_a_peer_that_does_not_read_causes_a_timeout(pair: Pair) -> None:
     with pytest.raises(Timeout, match=r"accepted no data for 0\.05 s"):
         pair.transport.send(bytes(32 << 20), 0.05)
 
 
-def test_the_end(pair: Pair) -> None:
+def test_the_end_of_the_stream_is_an_error(pair: Pair) -> None:
     pair.other.sendall(b"last words")
     pair.other.close()
     assert pair.transport.turn(1)
@@ -103,7 +103,7 @@ def test_the_end(pair: Pair) -> None:
         pair.transport.turn(1)
 
 
-def test_what_the_peer_said_before_it_went_is_read_when_writing_fails(pair: Pair) -> None:
+def test_the_peers_last_data_is_read_when_writing_fails(pair: Pair) -> None:
     pair.other.sendall(b"why")
     pair.other.close()
     with pytest.raises(ConnectionClosed):
@@ -133,7 +133,7 @@ def test_heartbeats_are_sent_while_only_the_peer_sends(pair: Pair) -> None:
     assert read(pair.other, len(HEARTBEAT)) == HEARTBEAT
 
 
-def test_a_silent_peer_is_given_up_but_not_if_only_nobody_looked(pair: Pair) -> None:
+def test_a_silent_peer_is_given_up_but_not_because_of_unread_heartbeats(pair: Pair) -> None:
     pair.transport.set_heartbeat(1)
     pair.other.sendall(HEARTBEAT)
     pair.transport._received_at -= 100
@@ -150,7 +150,7 @@ def test_the_thread_sends_heartbeats(pair: Pair) -> None:
     assert read(pair.other, 2 * len(HEARTBEAT)) == 2 * HEARTBEAT
 
 
-def test_waking(pair: Pair) -> None:
+def test_a_turn_can_be_woken_from_another_thread(pair: Pair) -> None:
     thread = threading.Thread(target=pair.transport.wake)
     thread.start()
     assert pair.transport.turn(20)

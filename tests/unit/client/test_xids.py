@@ -13,7 +13,7 @@ from escrowmq.core.branches.xid import Xid
 XID = Xid(5, b"gt", b"bq")
 
 
-def test_text_and_bytes_are_the_same() -> None:
+def test_text_and_bytes_give_the_same_xid() -> None:
     assert make_xid(5, "gt", "bq") == make_xid(5, b"gt", bytearray(b"bq")) == XID == (5, b"gt", b"bq")  # type: ignore[arg-type]
     assert make_xid(0, "ü", "").gtrid == "ü".encode()
 
@@ -22,7 +22,7 @@ def test_text_and_bytes_are_the_same() -> None:
     "given",
     [XID, (5, "gt", "bq"), [5, b"gt", b"bq"], "5:6774:6271", SimpleNamespace(format_id=5, gtrid="gt", bqual="bq")],
 )
-def test_other_forms(given: object) -> None:
+def test_xids_of_other_drivers_are_converted(given: object) -> None:
     assert as_xid(given) == XID
 
 
@@ -46,6 +46,6 @@ def test_other_forms(given: object) -> None:
         SimpleNamespace(format_id=5, gtrid="gt"),
     ],
 )
-def test_what_is_no_xid(given: object) -> None:
+def test_invalid_xids_are_refused(given: object) -> None:
     with pytest.raises(ProgrammingError):
         as_xid(given)

@@ -20,7 +20,7 @@ DL,6,-5
 """
 
 
-def test_the_data_set_says_what_must_come_out(tmp_path: Path) -> None:
+def test_expected_results_are_computed_from_the_data_set(tmp_path: Path) -> None:
     archive = tmp_path / "flights.zip"
     with zipfile.ZipFile(archive, "w") as file:
         file.writestr(MEMBER, ROWS)
@@ -29,7 +29,7 @@ def test_the_data_set_says_what_must_come_out(tmp_path: Path) -> None:
     assert expected(archive, 4).flights == 4
 
 
-def test_what_is_as_it_must_be_has_no_faults() -> None:
+def test_correct_results_have_no_errors() -> None:
     assert faults(GOOD, replace(GOOD, files=3)) == []
 
 
@@ -46,11 +46,11 @@ def test_what_is_as_it_must_be_has_no_faults() -> None:
         (replace(GOOD, in_doubt=2), "2 branches in doubt"),
     ],
 )
-def test_each_fault_is_named(outcome: Outcome, words: str) -> None:
+def test_each_error_is_named(outcome: Outcome, words: str) -> None:
     found = faults(GOOD, outcome)
     assert any(words in fault for fault in found), found
 
 
-def test_the_worst_place_is_one_of_which_enough_is_known() -> None:
+def test_the_worst_delay_requires_enough_flights() -> None:
     assert worst(GOOD.table, 1) == (("UA", 5), 35.5)
     assert worst(GOOD.table, 3) is None

@@ -11,7 +11,7 @@ from escrowmq.demo import display as module
 from escrowmq.demo.display import Bars, Lines, display, progress_line
 
 
-def test_a_line_tells_how_far_each_of_them_is() -> None:
+def test_a_line_shows_the_progress_of_each_part() -> None:
     line = progress_line(6000, 5500, 5000, 20_000)
     assert line == "published 6,000, consumed 5,500, by Spark 5,000 of 20,000 (25%)"
 
@@ -24,7 +24,7 @@ def test_without_a_terminal_there_are_lines(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == "word      first\n          second\n"
 
 
-def test_where_nothing_moves_no_line_is_repeated(
+def test_without_progress_no_line_is_repeated(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "EVERY", 0.0)
@@ -37,7 +37,7 @@ def test_where_nothing_moves_no_line_is_repeated(
     ]
 
 
-def test_on_a_terminal_there_is_a_bar_for_each_of_them() -> None:
+def test_a_terminal_shows_a_bar_for_each_part() -> None:
     shown = io.StringIO()
     bars = Bars(Console(file=shown, force_terminal=True, width=100), 10)
     with bars:

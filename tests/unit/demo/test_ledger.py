@@ -30,7 +30,7 @@ def test_messages_count_when_their_acknowledgement_is_committed() -> None:
     assert (ledger.twice, ledger.out_of_order, ledger.repeated) == (0, 0, 0)
 
 
-def test_a_message_that_comes_back_after_its_commit_is_a_fault() -> None:
+def test_a_message_redelivered_after_its_commit_is_an_error() -> None:
     ledger = Ledger(3)
     deliver(ledger, [0, 1])
     commit(ledger)
@@ -47,7 +47,7 @@ def test_a_repeat_or_an_older_one_on_the_same_connection_is_out_of_order() -> No
     assert ledger.out_of_order == 2
 
 
-def test_acknowledgements_in_doubt_whose_messages_stay_away_were_committed() -> None:
+def test_acknowledgements_in_doubt_without_redelivery_were_committed() -> None:
     ledger = Ledger(3)
     deliver(ledger, [0, 1])
     ledger.committing()
@@ -58,7 +58,7 @@ def test_acknowledgements_in_doubt_whose_messages_stay_away_were_committed() -> 
     assert (ledger.settled, ledger.missing(), ledger.digest) == (3, 0, 3003)
 
 
-def test_acknowledgements_in_doubt_whose_messages_come_back_were_not_committed() -> None:
+def test_acknowledgements_in_doubt_with_redelivery_were_not_committed() -> None:
     ledger = Ledger(2)
     deliver(ledger, [0, 1])
     ledger.committing()
@@ -69,7 +69,7 @@ def test_acknowledgements_in_doubt_whose_messages_come_back_were_not_committed()
     assert (ledger.settled, ledger.twice, ledger.repeated, ledger.digest) == (2, 0, 2, 2001)
 
 
-def test_half_a_transaction_of_acknowledgements_is_seen() -> None:
+def test_a_partly_committed_transaction_of_acknowledgements_is_detected() -> None:
     ledger = Ledger(2)
     deliver(ledger, [0, 1])
     ledger.committing()
@@ -78,7 +78,7 @@ def test_half_a_transaction_of_acknowledgements_is_seen() -> None:
     assert ledger.resolve() == Resolution(2, 1, 0, 0)
 
 
-def test_deliveries_without_acknowledgement_must_come_back() -> None:
+def test_unacknowledged_deliveries_must_be_redelivered() -> None:
     ledger = Ledger(3)
     deliver(ledger, [0, 1, 2])
     ledger.interrupted()
@@ -88,7 +88,7 @@ def test_deliveries_without_acknowledgement_must_come_back() -> None:
     assert ledger.missing() == 1
 
 
-def test_what_was_resolved_is_not_resolved_again() -> None:
+def test_a_resolved_transaction_is_not_resolved_again() -> None:
     ledger = Ledger(2)
     deliver(ledger, [0])
     ledger.interrupted()
@@ -97,7 +97,7 @@ def test_what_was_resolved_is_not_resolved_again() -> None:
     assert ledger.resolve() == Resolution(0, 0, 0, 0)
 
 
-def test_found_counts_what_has_arrived_whether_settled_or_not() -> None:
+def test_found_counts_all_arrived_messages() -> None:
     ledger = Ledger(6)
     deliver(ledger, [1, 2])
     commit(ledger)

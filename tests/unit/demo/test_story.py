@@ -19,7 +19,7 @@ GOOD = Result(Published(10, 99, 0), Tally(10, 99, 0, 0, 0, 3, 0), kills=1, doubt
 LOST = Interrupted(7, 3000, 500, commit_sent=True)
 
 
-def test_a_right_count_has_no_faults() -> None:
+def test_a_correct_count_has_no_errors() -> None:
     assert GOOD.faults() == []
 
 
@@ -34,12 +34,12 @@ def test_a_right_count_has_no_faults() -> None:
         (replace(GOOD.tally, digest=98), "the checksums of"),
     ],
 )
-def test_each_fault_is_named(tally: Tally, words: str) -> None:
+def test_each_error_is_named(tally: Tally, words: str) -> None:
     faults = replace(GOOD, tally=tally).faults()
     assert any(words in fault for fault in faults), faults
 
 
-def test_what_spark_has_not_processed_is_a_fault() -> None:
+def test_messages_that_spark_has_not_processed_are_an_error() -> None:
     assert replace(GOOD, processed=9).faults() == ["10 published, but 9 processed by Spark"]
 
 

@@ -25,11 +25,11 @@ def streaming(tmp_path: Path) -> Streaming:
         (Decided(8, 30, before=False), "epoch 7 was complete and is not run again"),
     ],
 )
-def test_the_epoch_in_which_somebody_died_is_resolved(event: Decided, words: str) -> None:
+def test_the_epoch_of_a_kill_is_resolved(event: Decided, words: str) -> None:
     assert words in verdict(7, event)
 
 
-def test_an_epoch_that_is_told_twice_counts_once(streaming: Streaming) -> None:
+def test_an_epoch_reported_twice_counts_once(streaming: Streaming) -> None:
     first, again, next_one = Decided(0, 30, before=False), Decided(0, 30, before=True), Decided(1, 5, before=False)
     for event in (Begun(0), first, Begun(0), again, next_one):
         streaming.told(event)
@@ -37,7 +37,7 @@ def test_an_epoch_that_is_told_twice_counts_once(streaming: Streaming) -> None:
     assert streaming.known == 1
 
 
-def test_a_query_that_was_lost_in_an_epoch_is_told_with_its_outcome(
+def test_a_query_lost_in_an_epoch_is_reported_with_its_outcome(
     streaming: Streaming, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for event in (Begun(3), Lost("the broker has gone"), Begun(3), Decided(3, 30, before=True)):
@@ -47,24 +47,24 @@ def test_a_query_that_was_lost_in_an_epoch_is_told_with_its_outcome(
     assert "epoch 3 had been decided by the broker" in out
 
 
-def test_a_query_that_only_fails_ends_the_programme(streaming: Streaming) -> None:
+def test_a_query_that_fails_without_a_kill_ends_the_program(streaming: Streaming) -> None:
     for _ in range(FAILURES):
         streaming.told(Lost("no"))
     with pytest.raises(Broken, match="keeps failing: no"):
         streaming.told(Lost("no"))
 
 
-def test_a_driver_that_cannot_go_on_ends_the_programme(streaming: Streaming) -> None:
+def test_a_driver_that_cannot_continue_ends_the_program(streaming: Streaming) -> None:
     with pytest.raises(Broken, match=r"driver: no Java; Spark's log: .*spark\.log"):
         streaming.told(Failed("driver: no Java"))
 
 
-def test_its_end_is_known(streaming: Streaming) -> None:
+def test_the_end_of_the_driver_is_detected(streaming: Streaming) -> None:
     streaming.told(Stopped())
     assert streaming.stopped
 
 
-def test_of_sparks_failures_the_line_that_is_ours_is_told() -> None:
+def test_the_line_of_our_own_error_is_shown_for_a_failure_in_spark() -> None:
     text = (
         "[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted\n"
         "  File spark/pool.py, line 1\n"

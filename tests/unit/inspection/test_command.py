@@ -18,7 +18,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, st
     return code, captured.out if code < 2 else captured.err
 
 
-def test_a_whole_journal_in_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_journal_is_shown_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     small_journal(tmp_path)
     code, out = run(capsys, tmp_path)
     assert code == 0
@@ -28,7 +28,7 @@ def test_a_whole_journal_in_a_table(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "Intact: every checksum and every record is valid." in out
 
 
-def test_records_one_on_each_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_record_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lsns = small_journal(tmp_path)
     _, out = run(capsys, tmp_path, "--records", "--from", hex(lsns[1]))
     lines = out.splitlines()
@@ -36,7 +36,7 @@ def test_records_one_on_each_line(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "COMMIT       branch=7 operations=[{kind=PUBLISH" in lines[2]
 
 
-def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_output_can_be_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lsns = small_journal(tmp_path)
     code, out = run(capsys, tmp_path, "--json", "--records")
     *records, document = map(json.loads, out.splitlines())
@@ -62,7 +62,7 @@ def test_damage_is_named_with_file_and_offset_and_is_exit_code_1(
     assert json.loads(out)["damaged"] is True
 
 
-def test_a_torn_tail_is_told_as_what_it_may_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_torn_tail_is_reported_as_possibly_harmless(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lsns = small_journal(tmp_path)
     [file] = tmp_path.glob("*.log")
     os.truncate(file, 64 + lsns[-1] + 1)
@@ -73,7 +73,7 @@ def test_a_torn_tail_is_told_as_what_it_may_be(tmp_path: Path, capsys: pytest.Ca
     assert out.endswith("Intact: every checksum and every record before that frame is valid.\n")
 
 
-def test_from_beyond_the_end_says_that_nothing_lies_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_start_beyond_the_end_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     small_journal(tmp_path)
     _, out = run(capsys, tmp_path)
     end = out.splitlines()[1].split()[2]
@@ -93,7 +93,7 @@ def test_lines_are_not_folded(
     assert row.endswith("sealed")
 
 
-def test_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, tmp_path / "absent")[0] == 2
     code, err = run(capsys, tmp_path, "--from", "here")
     assert code == 2

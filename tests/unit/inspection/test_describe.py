@@ -31,7 +31,7 @@ from tests.unit.core.xa_site import X, XaSite, Y
 from tests.unit.inspection.journals import publish
 
 
-def test_a_publish() -> None:
+def test_a_publish_is_described() -> None:
     fields = describe(Kind.PUBLISH, b"".join(publish([b"a", b"bcd"], queue=9, first=40)))
     assert fields == {
         "queues": [[9, 40]],
@@ -49,7 +49,7 @@ def test_a_publish() -> None:
 
 
 @pytest.mark.parametrize(("count", "more"), [(MOST_KEYS, []), (MOST_KEYS + 1, ["…"])])
-def test_messages_with_routing_keys_of_their_own(count: int, more: list[str]) -> None:
+def test_messages_with_different_routing_keys_are_described(count: int, more: list[str]) -> None:
     contents = [keyed.join(b"k.%d" % (n % count), pack(b"\0\0", b"body")) for n in range(2 * count)]
     fields = describe(Kind.PAGE, b"".join(encode_block(0, Envelope("x", "", protocol=keyed.KEYED), contents)))
     assert keyed.KEYED == KEYED
@@ -57,26 +57,26 @@ def test_messages_with_routing_keys_of_their_own(count: int, more: list[str]) ->
     assert fields["routing_keys"] == [f"k.{n}" for n in range(MOST_KEYS)] + more
 
 
-def test_a_message_that_died_says_where() -> None:
+def test_a_dead_letter_is_described_with_its_history() -> None:
     death = Death("orders", "expired", 3, 0, "", ("orders",), None)
     block = b"".join(encode_block(0, Envelope("", "k", deaths=(death,)), [b""]))
     assert describe(Kind.PAGE, block)["died"] == ["orders: expired (3)"]
 
 
-def test_settlements_returns_and_deliveries() -> None:
+def test_settlements_returns_and_deliveries_are_described() -> None:
     settle = encode_settle(3, Outcome.REJECTED, [Range(1, 2), Range(8, 1)])
     assert describe(Kind.SETTLE, settle) == {"queue": 3, "outcome": "rejected", "positions": [[1, 2], [8, 1]]}
     assert describe(Kind.RETURNED, encode_returned(3, [(1, 4)])) == {"queue": 3, "positions": [[1, 4]]}
     assert describe(Kind.DELIVERED, encode_delivered(3, 99)) == {"queue": 3, "below": 99}
 
 
-def test_marks() -> None:
+def test_marks_are_described() -> None:
     record = encode_marked(3, [(7, Marks(2, {"x": b"\x01"}, frozenset({"b", "a"})))])
     marks = {"position": 7, "failures": 2, "annotations": {"x": "01"}, "excluded": ["a", "b"]}
     assert describe(Kind.MARKED, record) == {"queue": 3, "messages": [marks]}
 
 
-def test_moves_of_a_compaction() -> None:
+def test_moves_of_a_compaction_are_described() -> None:
     moves = [Move(3, array("Q", [7, 8]), array("I", [0, 1])), Move(4, array("Q", [1]), array("I", [1]))]
     block = b"".join(encode_block(0, Envelope("", "k"), [b"a", b"b"]))
     fields = describe(Kind.RELOCATE, encode_moves(moves) + block)
@@ -133,7 +133,7 @@ def test_a_shortened_publish_is_refused(cut: int) -> None:
         describe(Kind.PUBLISH, record[:-cut])
 
 
-def test_branches() -> None:
+def test_branches_are_described() -> None:
     """Covers every record of a prepared and decided branch, as a broker writes it."""
     site = XaSite()
     branch = site.prepared(X, publish=(b"a", b"bc"))
@@ -159,6 +159,6 @@ def test_branches() -> None:
     assert describe(Kind.ROLLBACK, encode_number(3)) == {"branch": 3}
 
 
-def test_holds() -> None:
+def test_reservations_are_described() -> None:
     released = describe(Kind.RELEASED, encode_released(3, "group", 5, 7))
     assert released == {"queue": 3, "group": "group", "settled": 5, "first": 7}

@@ -23,7 +23,7 @@ def read(folder: Path, start: int = 0) -> tuple[list[Record], list[FileReport], 
     return [item for item in items if isinstance(item, Record)], reports, gap_faults(gaps, reports)
 
 
-def test_a_whole_journal(tmp_path: Path) -> None:
+def test_an_undamaged_journal_has_no_findings(tmp_path: Path) -> None:
     lsns = small_journal(tmp_path)
     records, [report], _ = read(tmp_path)
     assert [(record.lsn, record.kind) for record in records] == list(
@@ -33,14 +33,14 @@ def test_a_whole_journal(tmp_path: Path) -> None:
     assert report.messages == {"published": 6, "accepted": 3}
 
 
-def test_from_an_lsn(tmp_path: Path) -> None:
+def test_the_scan_can_begin_at_an_lsn(tmp_path: Path) -> None:
     lsns = small_journal(tmp_path)
     records, _, _ = read(tmp_path, start=lsns[2])
     assert [record.lsn for record in records] == lsns[2:]
 
 
 @pytest.mark.rule("DUR-3")
-def test_a_flipped_bit_costs_its_frame_and_reading_goes_on(tmp_path: Path) -> None:
+def test_a_flipped_bit_loses_its_frame_and_reading_continues(tmp_path: Path) -> None:
     lsns = small_journal(tmp_path)
     [file] = tmp_path.glob("*.log")
     flip(file, 64 + lsns[1])
@@ -52,7 +52,7 @@ def test_a_flipped_bit_costs_its_frame_and_reading_goes_on(tmp_path: Path) -> No
     assert "the frame's checksum does not match (" in fault.why
 
 
-def test_a_broken_file_header_is_a_fault(tmp_path: Path) -> None:
+def test_a_broken_file_header_is_reported(tmp_path: Path) -> None:
     small_journal(tmp_path)
     [file] = tmp_path.glob("*.log")
     flip(file, 20)
@@ -63,7 +63,7 @@ def test_a_broken_file_header_is_a_fault(tmp_path: Path) -> None:
 
 
 @pytest.mark.rule("DUR-3")
-def test_a_torn_tail_is_no_damage(tmp_path: Path) -> None:
+def test_a_torn_tail_is_not_damage(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     [first] = writer.sync((Kind.PUBLISH, publish([b"a"])))
     [second] = writer.sync((Kind.PUBLISH, publish([b"b" * 100])))
@@ -89,7 +89,7 @@ def test_a_short_file_before_another_is_damage(tmp_path: Path) -> None:
     assert "the frame is cut off" in reports[0].faults[0].why
 
 
-def test_a_record_of_an_unknown_kind_is_a_fault_and_the_next_one_is_read(tmp_path: Path) -> None:
+def test_a_record_of_an_unknown_kind_is_reported_and_the_next_one_is_read(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     lsns = writer.sync((200, [b"?"]), (Kind.SETTLE, [b"short"]), (Kind.PUBLISH, publish([b"a"])))
     writer.journal.close()
@@ -101,7 +101,7 @@ def test_a_record_of_an_unknown_kind_is_a_fault_and_the_next_one_is_read(tmp_pat
     ]
 
 
-def test_segments_that_are_missing_are_a_fault_unless_a_snapshot_stands_for_them(tmp_path: Path) -> None:
+def test_missing_segments_are_reported_unless_a_snapshot_covers_them(tmp_path: Path) -> None:
     writer = Writer(tmp_path, segment_bytes=1)
     for _ in range(3):
         writer.sync((Kind.PUBLISH, publish([b"a"])))

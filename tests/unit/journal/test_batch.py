@@ -71,7 +71,7 @@ def test_payload_is_joined_once() -> None:
     assert batch.read(batch.first_lsn + 41, 2) == b"bc"
 
 
-def test_large_parts_are_written_from_where_they_lie_and_read_across() -> None:
+def test_large_parts_are_written_without_a_copy_and_read_across() -> None:
     storage = memory()
     journal = start(storage)
     large = bytes(i % 251 for i in range(LARGE))
@@ -114,7 +114,7 @@ def test_a_failed_write_is_never_tried_again() -> None:
 
 
 @pytest.mark.rule("DUR-2")
-def test_errors_that_are_none_of_the_disk_poison_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_other_than_the_disks_poison_too(monkeypatch: pytest.MonkeyPatch) -> None:
     storage = memory()
     journal = start(storage)
     journal.append(1, b"x")

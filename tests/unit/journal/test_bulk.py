@@ -44,7 +44,7 @@ def test_windows_hold_the_frames_that_the_walk_finds(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [400, 1 << 20])
-def test_a_broken_frame_is_told_behind_those_before_it(size: int) -> None:
+def test_a_broken_frame_is_reported_after_the_frames_before_it(size: int) -> None:
     storage, reader, end, frames = sealed(4)
     storage.flip(FIRST, 8 * (frames[2].lsn + fmt.FILE_HEADER_SIZE + 50))
     windows = reader.windows(FIRST, 0, end, size)
@@ -56,7 +56,7 @@ def test_a_broken_frame_is_told_behind_those_before_it(size: int) -> None:
 
 @pytest.mark.parametrize("size", [1, 400, 1 << 20])
 @pytest.mark.parametrize("broken", [0, 2, 3])
-def test_broken_frames_are_left_out_and_told(size: int, broken: int) -> None:
+def test_broken_frames_are_skipped_and_reported(size: int, broken: int) -> None:
     storage, reader, end, frames = sealed(4)
     wanted = [bytes(frame.payload) for i, frame in enumerate(frames) if i != broken]
     storage.flip(FIRST, 8 * (frames[broken].lsn + fmt.FILE_HEADER_SIZE + 50))

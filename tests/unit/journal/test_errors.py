@@ -29,6 +29,6 @@ def test_lock_names_directory_and_process() -> None:
     assert "another process" in str(DataDirLocked("/d", ""))
 
 
-def test_a_full_disk_is_a_failure_like_others() -> None:
+def test_a_full_disk_is_a_journal_failure() -> None:
     assert issubclass(JournalFull, JournalFailed)
     assert issubclass(JournalFailed, JournalError)

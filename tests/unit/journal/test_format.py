@@ -69,7 +69,7 @@ def test_documented_constants_are_those_of_the_code(name: str) -> None:
     assert row[1] == (value.decode() if isinstance(value, bytes) else str(value))
 
 
-def test_documented_example_is_what_the_code_writes() -> None:
+def test_documented_example_equals_the_output_of_the_code() -> None:
     section = PAGE.read_text(encoding="utf-8").split("## Example\n")[1]
     shown = bytes.fromhex("".join(re.findall(r"^[0-9a-f]{4}  ((?:[0-9a-f]{2} ?)+)", section, re.MULTILINE)))
     header = fmt.FileHeader(fmt.TYPE_SEGMENT, b"0123456789abcdef", 0, 1)
@@ -77,7 +77,7 @@ def test_documented_example_is_what_the_code_writes() -> None:
     assert shown == header.pack() + b"".join(parts)
 
 
-def test_file_header_comes_back() -> None:
+def test_file_header_is_decoded_as_it_was_encoded() -> None:
     assert fmt.read_file_header("f", HEADER.pack()) == HEADER
     assert HEADER.origin == 4096
     assert replace(HEADER, type=fmt.TYPE_SNAPSHOT).origin == 0
@@ -104,14 +104,14 @@ def test_a_short_file_header_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("type_", "size"), [(3, 64), (1, 80)])
-def test_unknown_type_or_size_is_refused_though_the_checksum_holds(type_: int, size: int) -> None:
+def test_unknown_type_or_size_is_refused_even_if_the_checksum_matches(type_: int, size: int) -> None:
     head = fmt.FILE_HEADER.pack(fmt.FILE_MAGIC, 1, type_, size, bytes(16), 0, 0, bytes(12), 0)[:-4]
     with pytest.raises(JournalDamaged, match="unknown file type"):
         fmt.read_file_header("f", head + struct.pack("<I", zlib.crc32(head)))
 
 
 @given(st.lists(st.tuples(st.binary(max_size=40), st.integers(0, 255)), min_size=1, max_size=20), st.integers(0, 2**60))
-def test_a_frame_comes_back(records: list[tuple[bytes, int]], place: int) -> None:
+def test_a_frame_is_decoded_as_it_was_encoded(records: list[tuple[bytes, int]], place: int) -> None:
     lsn = 8 * place
     offsets = array("I", (0,))
     for payload, _ in records:
@@ -128,7 +128,7 @@ def test_a_frame_comes_back(records: list[tuple[bytes, int]], place: int) -> Non
 
 
 @given(st.data())
-def test_any_flipped_bit_in_a_frame_is_seen(data: st.DataObject) -> None:
+def test_any_flipped_bit_in_a_frame_is_detected(data: st.DataObject) -> None:
     frame = bytearray(b"".join(fmt.pack_frame(0, 1, [b"payload"], array("I", (0, 7)), b"\x01", HEADER.seed)))
     bit = data.draw(st.integers(0, 8 * len(frame) - 1))
     frame[bit >> 3] ^= 1 << (bit & 7)
@@ -136,7 +136,7 @@ def test_any_flipped_bit_in_a_frame_is_seen(data: st.DataObject) -> None:
     assert header is None or not fmt.body_is_whole(header, bytes(frame[fmt.FRAME_HEADER_SIZE :]))
 
 
-def test_a_frame_counts_only_at_its_place_and_in_its_file() -> None:
+def test_a_frame_is_valid_only_at_its_address_and_in_its_file() -> None:
     frame = b"".join(fmt.pack_frame(8, 1, [b"payload"], array("I", (0, 7)), b"\x01", HEADER.seed))
     other = replace(HEADER, lsn=8192)
     assert fmt.read_frame_header(frame, 8, HEADER.seed) is not None
@@ -145,7 +145,7 @@ def test_a_frame_counts_only_at_its_place_and_in_its_file() -> None:
     assert fmt.read_frame_header(frame[:39], 8, HEADER.seed) is None
 
 
-def test_a_footer_comes_back() -> None:
+def test_a_footer_is_decoded_as_it_was_encoded() -> None:
     footer = fmt.Footer(((0, 5, 0), (70_000, 6, 12)), 0, 90_000, 30, 44, 5, 8, 17)
     data = footer.pack(3)
     assert fmt.read_footer_end(data[-fmt.FOOTER_END_SIZE :]) == (len(data), 90_000)
@@ -154,7 +154,7 @@ def test_a_footer_comes_back() -> None:
 
 
 @given(st.data())
-def test_any_flipped_bit_in_a_footer_is_seen(data: st.DataObject) -> None:
+def test_any_flipped_bit_in_a_footer_is_detected(data: st.DataObject) -> None:
     footer = bytearray(fmt.Footer(((0, 5, 0),), 0, 90, 30, 44, 5, 8, 17).pack(3))
     bit = data.draw(st.integers(0, 8 * len(footer) - 1))
     footer[bit >> 3] ^= 1 << (bit & 7)
@@ -163,7 +163,7 @@ def test_any_flipped_bit_in_a_footer_is_seen(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", ["lock", "0.log", "000000000000000G.log", "0000000000000000.txt", "0000000000000000"])
-def test_other_names_are_not_ours(name: str) -> None:
+def test_other_file_names_are_ignored(name: str) -> None:
     assert fmt.parse_name(name) is None
 
 

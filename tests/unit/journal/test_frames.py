@@ -29,7 +29,7 @@ def segment(sizes: list[int], *, sealed: bool = False, reserve: int = 0) -> Memo
     return storage
 
 
-def test_frames_and_records_come_back() -> None:
+def test_frames_and_records_are_read_as_they_were_written() -> None:
     storage = memory()
     file = FileWriter(storage, NAME, fmt.FileHeader(fmt.TYPE_SEGMENT, IDENTITY, 800, 1))
     file.create()
@@ -49,7 +49,7 @@ def test_frames_and_records_come_back() -> None:
 
 
 @pytest.mark.parametrize("chunk", [64, 1000, 1 << 20])
-def test_windows_do_not_matter(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+def test_the_size_of_windows_makes_no_difference(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     sizes = [1, 50, 3000, 7, 900, 0, 2]
     storage = segment(sizes, reserve=9000)
     monkeypatch.setattr(module, "CHUNK", chunk)
@@ -58,7 +58,7 @@ def test_windows_do_not_matter(monkeypatch: pytest.MonkeyPatch, chunk: int) -> N
     assert JournalFile(storage, NAME).tail(walk.lsn).size == 0
 
 
-def test_walk_begins_and_ends_where_told() -> None:
+def test_walk_begins_and_ends_at_the_given_addresses() -> None:
     file = JournalFile(segment([10, 20, 30]), NAME)
     ends = [frame.end_lsn for frame in file.walk()]
     walk = file.walk(ends[0], ends[1])
@@ -69,7 +69,7 @@ def test_walk_begins_and_ends_where_told() -> None:
     assert "extends beyond LSN" in beyond.why
 
 
-def test_a_missing_end_is_told() -> None:
+def test_a_missing_end_is_reported() -> None:
     walk = JournalFile(segment([10]), NAME).walk(end=5000)
     assert len(list(walk)) == 1
     assert walk.why == "the file ends"
@@ -96,7 +96,7 @@ def test_unchecked_walks_trust_the_body() -> None:
     assert len(list(file.walk(check=False))) == 1
 
 
-def test_a_frame_cut_short_is_told() -> None:
+def test_a_truncated_frame_is_reported() -> None:
     storage = segment([100])
     storage.shorten(NAME, fmt.FILE_HEADER_SIZE + 60)
     file = JournalFile(storage, NAME)
@@ -119,7 +119,7 @@ def test_later_frames_are_found_across_windows(monkeypatch: pytest.MonkeyPatch, 
     assert tail.size == file.offset_of(third) + 40 + 16 + 8 + 1 - file.offset_of(second)
 
 
-def test_a_body_that_looks_like_a_frame_is_none() -> None:
+def test_a_body_that_looks_like_a_frame_is_not_one() -> None:
     inner = b"".join(fmt.pack_frame(848, 1, [b"x"], array("I", (0, 1)), b"\1", seed=0))
     storage = memory()
     file = FileWriter(storage, NAME, fmt.FileHeader(fmt.TYPE_SEGMENT, IDENTITY, 800, 1))
@@ -146,7 +146,7 @@ def test_unsealed_files_have_no_footer() -> None:
     assert JournalFile(segment([100], reserve=5000), NAME).footer is None
 
 
-def test_a_file_under_another_name_is_refused() -> None:
+def test_a_file_with_a_wrong_name_is_refused() -> None:
     storage = segment([1])
     storage.replace(NAME, fmt.segment_name(808))
     with pytest.raises(JournalDamaged, match="header belongs to another file"):

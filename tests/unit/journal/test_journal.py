@@ -31,7 +31,7 @@ def test_lsns_are_addresses_of_payloads() -> None:
 
 
 @pytest.mark.rule("DUR-1")
-def test_end_lsn_is_what_an_answer_waits_for() -> None:
+def test_an_answer_waits_for_the_end_lsn() -> None:
     journal = start(memory())
     assert journal.end_lsn == journal.synced_lsn == 0
     journal.append(1)
@@ -79,7 +79,7 @@ def test_large_batches_are_divided() -> None:
     assert [(lsn, len(payload)) for lsn, _, payload, _ in replayed] == list(zip(lsns, sizes, strict=True))
 
 
-def test_replay_gives_what_was_appended() -> None:
+def test_replay_returns_the_appended_records() -> None:
     storage = memory()
     journal = start(storage)
     lsns = []
@@ -90,7 +90,7 @@ def test_replay_gives_what_was_appended() -> None:
     assert replayed == [(lsn, i % 20, b"p" * (i % 20) + b"q", i // 20) for i, lsn in enumerate(lsns)]
 
 
-def test_replay_comes_first_and_once() -> None:
+def test_replay_is_allowed_once_before_appending() -> None:
     storage = memory()
     fill(start(storage), 1)
     journal = Journal.open(storage)
@@ -102,7 +102,7 @@ def test_replay_comes_first_and_once() -> None:
         list(journal.replay())
 
 
-def test_reading_pending_in_flight_and_written() -> None:
+def test_pending_in_flight_and_written_records_can_be_read() -> None:
     journal = start(memory(), segment_bytes=200)
     lsns = [journal.append(1, b"%03d" % i * 10) for i in range(5)]
 
@@ -139,7 +139,7 @@ def test_a_read_that_fails_is_tried_again() -> None:
 
 
 @pytest.mark.rule("DUR-4")
-def test_damage_behind_what_is_needed_only_shortens_what_is_read_ahead() -> None:
+def test_damage_after_the_needed_bytes_only_shortens_the_read_ahead() -> None:
     storage = memory()
     journal = start(storage, segment_bytes=1 << 20)
     lsns = fill(journal, 40)
@@ -150,7 +150,7 @@ def test_damage_behind_what_is_needed_only_shortens_what_is_read_ahead() -> None
         journal.read_ahead(lsns[30] // 512 * 512, 1 << 20)
 
 
-def test_reading_what_is_not_there() -> None:
+def test_reading_beyond_the_log_is_refused() -> None:
     journal = start(memory())
     lsn = journal.append(1, b"abc")
     with pytest.raises(ValueError, match="no record holds"):
@@ -186,7 +186,7 @@ def test_too_large_records_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         journal.append(1, bytes(101))
 
 
-def test_segments_begin_when_the_one_before_is_full() -> None:
+def test_a_new_segment_begins_when_the_previous_one_is_full() -> None:
     storage = memory()
     journal = start(storage, segment_bytes=1000)
     lsns = fill(journal, 7)
@@ -200,7 +200,7 @@ def test_segments_begin_when_the_one_before_is_full() -> None:
 
 @pytest.mark.rule("DUR-2")
 @pytest.mark.parametrize("after", [1, 2, 3])
-def test_a_failed_sync_poisons(after: int) -> None:
+def test_a_failed_sync_poisons_the_journal(after: int) -> None:
     storage = memory()
     journal = start(storage, segment_bytes=100)
     fill(journal, 1)
@@ -240,7 +240,7 @@ def test_a_full_disk_is_a_clean_error() -> None:
     assert journal.recovery.cut_file is None
 
 
-def test_live_counts() -> None:
+def test_living_messages_are_counted() -> None:
     journal = start(memory(), segment_bytes=700)
     lsns = fill(journal, 8)
     journal.retain(lsns[0], 9)
@@ -294,7 +294,7 @@ def test_dead_segments_can_be_kept_for_audit() -> None:
     assert sum(name.endswith(".log") for name in storage.names()) == 3
 
 
-def test_a_first_start_makes_nothing_but_the_lock(tmp_path: Path) -> None:
+def test_before_the_first_batch_only_the_lock_file_exists(tmp_path: Path) -> None:
     journal = start(on_disk(tmp_path))
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["lock"]
     journal.append(1, b"x")
@@ -346,7 +346,7 @@ while True:
 
 @pytest.mark.rule("DUR-1")
 @pytest.mark.rule("DUR-3")
-def test_killed_writers_lose_nothing_that_they_reported(tmp_path: Path) -> None:
+def test_killed_writers_lose_no_reported_batch(tmp_path: Path) -> None:
     reported = 0
     for lines in (1, 40, 7, 90, 3):
         with subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE) as writer:
@@ -365,7 +365,7 @@ def test_killed_writers_lose_nothing_that_they_reported(tmp_path: Path) -> None:
 
 @pytest.mark.rule("DUR-3")
 @pytest.mark.parametrize("sealed", [True, False])
-def test_a_flipped_bit_below_the_snapshot_is_seen_however_it_is_read(sealed: bool) -> None:
+def test_a_flipped_bit_below_the_snapshot_is_detected_by_any_read(sealed: bool) -> None:
     """Covers reads that begin in an intact frame, and the part of a segment that the replay skips."""
     storage = memory()
     journal = start(storage, segment_bytes=300_000 if sealed else 10_000_000)

@@ -30,13 +30,13 @@ def outcomes(size: int = 4 * SECTOR) -> set[bytes]:
     return found
 
 
-def test_a_crash_keeps_any_sectors_of_what_was_not_synced() -> None:
+def test_a_crash_keeps_any_unsynced_sectors() -> None:
     found = outcomes()
     assert len(found) == 16
     assert all(data[i : i + SECTOR] in (bytes(SECTOR), b"x" * SECTOR) for data in found for i in range(0, 2048, SECTOR))
 
 
-def test_a_crash_keeps_what_was_synced() -> None:
+def test_a_crash_keeps_synced_data() -> None:
     for seed in range(50):
         storage = disk(seed)
         storage.write("f", 100, b"a" * 1000)
@@ -72,7 +72,7 @@ def test_after_a_failed_sync_a_second_one_succeeds_without_the_data() -> None:
     assert lost > 0
 
 
-def test_a_full_disk_takes_what_fits() -> None:
+def test_a_full_disk_accepts_the_part_that_fits() -> None:
     storage = disk(capacity=100)
     storage.write("f", 0, b"a" * 60)
     assert storage.free_bytes() == 40
@@ -84,7 +84,7 @@ def test_a_full_disk_takes_what_fits() -> None:
         storage.reserve("f", 101)
 
 
-def test_dead_machines_do_nothing_more_until_power_is_back() -> None:
+def test_dead_machines_do_nothing_until_power_returns() -> None:
     storage = disk()
     storage.faults.dies_in = 2
     storage.write("f", 0, b"a")
@@ -117,7 +117,7 @@ def test_replace_makes_earlier_deletions_durable() -> None:
         assert storage.names() == ["g"]
 
 
-def test_write_errors_come_by_chance() -> None:
+def test_write_errors_occur_at_random() -> None:
     storage = MemoryStorage(random.Random(3), Faults(write_fails=0.5))
     storage.create("f")
     failed = 0
@@ -129,7 +129,7 @@ def test_write_errors_come_by_chance() -> None:
     assert 25 < failed < 75
 
 
-def test_sync_errors_come_by_chance() -> None:
+def test_sync_errors_occur_at_random() -> None:
     storage = MemoryStorage(random.Random(3), Faults(sync_fails=1.0))
     storage.create("f")
     with pytest.raises(OSError, match="sync error"):

@@ -52,7 +52,7 @@ def test_the_last_frame_may_not_be_synced() -> None:
     assert payloads(reader, synced_only=True) == [0, 1, 2]
 
 
-def test_a_segment_sealed_while_it_is_read_is_no_damage() -> None:
+def test_a_segment_sealed_during_the_read_is_not_damaged() -> None:
     storage = memory()
     journal = start(storage, segment_bytes=1 << 20)
     fill(journal, 3)
@@ -121,7 +121,7 @@ def test_broken_headers_and_foreign_versions_are_findings() -> None:
         payloads(JournalReader(storage))
 
 
-def test_records_carry_their_place() -> None:
+def test_records_have_their_address() -> None:
     storage = memory()
     journal = start(storage)
     journal.append(3, b"one")
@@ -150,7 +150,7 @@ def test_snapshots_and_gaps_are_findings() -> None:
     assert shape(list(JournalReader(storage).findings(3 * FRAME))) == ["fFrfFr"]
 
 
-def test_resuming_where_the_log_is_gone_is_refused() -> None:
+def test_resuming_in_a_deleted_part_of_the_log_is_refused() -> None:
     storage, third = with_hole()
     reader = JournalReader(storage)
     assert payloads(reader) == [0, 2, 3]
@@ -161,7 +161,7 @@ def test_resuming_where_the_log_is_gone_is_refused() -> None:
         payloads(reader, 10)
 
 
-def test_a_segment_deleted_meanwhile_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_segment_deleted_meanwhile_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     storage = memory()
     fill(start(storage, segment_bytes=300), 3)
     names = storage.names()
@@ -199,7 +199,7 @@ def test_a_damaged_split_is_refused() -> None:
         list(reader.read_split(split))
 
 
-def test_directories_and_single_files_on_disk(tmp_path: Path) -> None:
+def test_directories_and_single_files_can_be_read(tmp_path: Path) -> None:
     journal = start(on_disk(tmp_path), segment_bytes=700)
     fill(journal, 4)
     snapshot(journal, (9, b"state"))

@@ -43,7 +43,7 @@ def test_an_empty_directory_is_a_new_journal() -> None:
     assert str(journal.recovery) == "journal: 0 segments, log ends at LSN 0x0, 0 records in 0 frames replayed"
 
 
-def test_a_clean_unsealed_end_is_no_damage() -> None:
+def test_a_clean_unsealed_end_is_not_damaged() -> None:
     storage = filled()
     journal, replayed = reopen(storage)
     assert len(replayed) == 3
@@ -81,7 +81,7 @@ def test_a_damaged_earlier_frame_is_refused(at: int) -> None:
 @pytest.mark.parametrize("size", [100, 3000, 20_000])
 @pytest.mark.parametrize("failures", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(6))
-def test_failed_syncs_of_the_repair_leave_no_frame_in_the_cache_alone(size: int, failures: int, seed: int) -> None:
+def test_failed_syncs_of_the_repair_leave_no_frame_only_in_the_cache(size: int, failures: int, seed: int) -> None:
     storage = MemoryStorage(random.Random(seed))
     journal = start(storage, segment_bytes=1 << 20)
     fill(journal, 2, size)
@@ -126,7 +126,7 @@ def test_garbage_in_the_reserve_is_cut_off() -> None:
     assert journal.recovery.cut_bytes == 1001
 
 
-def test_the_log_goes_on_in_a_new_segment() -> None:
+def test_the_log_continues_in_a_new_segment() -> None:
     storage = filled(2)
     storage.flip(FIRST, 8 * (offset_of_frame(1) + 50))
     journal, _ = reopen(storage)
@@ -138,7 +138,7 @@ def test_the_log_goes_on_in_a_new_segment() -> None:
     assert [payload for _, _, payload, _ in replayed] == [bytes(300), b"new"]
 
 
-def test_a_segment_without_a_whole_frame_is_written_anew() -> None:
+def test_a_segment_without_a_whole_frame_is_rewritten() -> None:
     storage = filled(1)
     storage.flip(FIRST, 8 * (offset_of_frame(0) + 50))
     journal, replayed = reopen(storage)
@@ -167,7 +167,7 @@ def test_damage_before_a_later_segment_is_refused() -> None:
     assert (error.file, error.offset) == (FIRST, offset_of_frame(1))
 
 
-def test_a_broken_footer_costs_nothing_but_is_told() -> None:
+def test_a_broken_footer_is_harmless_and_reported() -> None:
     storage = filled(6, segment_bytes=700)
     storage.flip(FIRST, 8 * (storage.size(FIRST) - 1))
     journal, replayed = reopen(storage)
@@ -175,7 +175,7 @@ def test_a_broken_footer_costs_nothing_but_is_told() -> None:
     assert journal.recovery.notes == [f"{FIRST}: the footer is missing or damaged; all frames are intact"]
 
 
-def test_the_file_after_one_with_a_broken_footer_stays_as_long_as_that() -> None:
+def test_the_file_after_one_with_a_broken_footer_stays_until_that_is_deleted() -> None:
     storage = filled(8, segment_bytes=700)
     first, second, third = storage.names()[:3]
     storage.flip(first, 8 * (storage.size(first) - 1))
@@ -263,7 +263,7 @@ def test_a_damaged_snapshot_without_its_log_is_refused() -> None:
     assert refused(storage, "there is no log").file == name, "it is not a new journal"
 
 
-def test_a_damaged_snapshot_with_its_log_costs_time_only() -> None:
+def test_a_damaged_snapshot_is_replaced_by_its_log() -> None:
     storage = memory()
     journal = start(storage)
     fill(journal, 2)
@@ -287,7 +287,7 @@ def test_a_log_that_does_not_reach_the_snapshot_is_refused() -> None:
     refused(storage, "the log ends at LSN 0x0")
 
 
-def test_life_in_a_deleted_segment_is_refused() -> None:
+def test_living_messages_in_a_deleted_segment_are_refused() -> None:
     storage = with_snapshot()
     journal = Journal.open(storage)
     records = journal.replay()
@@ -297,7 +297,7 @@ def test_life_in_a_deleted_segment_is_refused() -> None:
         list(records)
 
 
-def test_what_is_below_the_snapshot_is_checked_when_it_is_read() -> None:
+def test_frames_below_the_snapshot_are_checked_when_they_are_read() -> None:
     storage = memory()
     journal = start(storage, segment_bytes=700)
     lsns = fill(journal, 6)
@@ -311,7 +311,7 @@ def test_what_is_below_the_snapshot_is_checked_when_it_is_read() -> None:
             journal.read(lsn, 300)
 
 
-def test_leftovers_of_interrupted_work_vanish() -> None:
+def test_leftovers_of_interrupted_work_are_deleted() -> None:
     storage = filled(1)
     for name in ("x.tmp", fmt.snapshot_name(5) + ".tmp"):
         storage.create(name)
@@ -337,7 +337,7 @@ def test_after_a_failed_sync_a_restart_does_not_trust_the_cache() -> None:
         assert len(reopen(storage)[1]) == 4
 
 
-def test_totals_for_compaction_survive() -> None:
+def test_totals_for_compaction_survive_a_restart() -> None:
     storage = memory()
     journal = start(storage, segment_bytes=700)
     lsns = fill(journal, 4)

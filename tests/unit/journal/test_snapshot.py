@@ -17,7 +17,7 @@ from escrowmq.journal.snapshot import Snapshot, read_snapshot
 from tests.unit.journal.journals import IDENTITY, fill, flush, memory, reopen, snapshot, start, tidy
 
 
-def test_records_come_back_in_order_over_many_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_of_many_frames_are_read_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FRAME_BYTES", 100)
     storage = memory()
     records = [(i, bytes([i]) * (i * 7 % 150)) for i in range(60)]
@@ -34,7 +34,7 @@ def test_records_come_back_in_order_over_many_frames(monkeypatch: pytest.MonkeyP
     ]
 
 
-def test_an_empty_snapshot_is_one_too() -> None:
+def test_a_snapshot_may_be_empty() -> None:
     storage = memory()
     taken = Snapshot(storage, IDENTITY, 0, 5, [])
     taken.write()
@@ -42,7 +42,7 @@ def test_an_empty_snapshot_is_one_too() -> None:
     assert list(read_snapshot(JournalFile(storage, taken.name))) == []
 
 
-def test_recovery_starts_from_it() -> None:
+def test_recovery_starts_from_the_snapshot() -> None:
     storage = memory()
     journal = start(storage)
     journal.append(1, b"before")
@@ -63,7 +63,7 @@ def test_recovery_starts_from_it() -> None:
     assert journal.recovery.log_records == 1
 
 
-def test_it_waits_until_the_log_has_reached_it() -> None:
+def test_a_snapshot_takes_effect_once_the_log_has_reached_it() -> None:
     storage = memory()
     journal = start(storage)
     journal.append(1, b"not yet on disk")
@@ -76,7 +76,7 @@ def test_it_waits_until_the_log_has_reached_it() -> None:
     assert taken.name in storage.names()
 
 
-def test_older_snapshots_and_dead_segments_go() -> None:
+def test_older_snapshots_and_dead_segments_are_deleted() -> None:
     storage = memory()
     journal = start(storage, segment_bytes=500)
     lsns = fill(journal, 6)
@@ -103,7 +103,7 @@ def overhead(names: list[str], segments: int) -> int:
     return segments * fmt.FILE_HEADER_SIZE + (segments - 1) * (fmt.FOOTER_ENTRY_SIZE + fmt.FOOTER_END_SIZE) + 140
 
 
-def test_one_at_a_time() -> None:
+def test_only_one_snapshot_is_written_at_a_time() -> None:
     journal = start(memory())
     taken = journal.begin_snapshot([], 1)
     with pytest.raises(RuntimeError, match="in progress"):
@@ -117,7 +117,7 @@ def test_one_at_a_time() -> None:
         journal.snapshot_done(taken)
 
 
-def test_a_failed_one_costs_only_itself() -> None:
+def test_a_failed_snapshot_affects_nothing_else() -> None:
     storage = memory()
     journal = start(storage)
     fill(journal, 1)
@@ -149,7 +149,7 @@ def test_errors_of_the_state_pass_through() -> None:
     assert storage.names() == []
 
 
-def test_failed_housekeeping_costs_only_itself() -> None:
+def test_failed_housekeeping_affects_nothing_else() -> None:
     storage = memory()
     journal = start(storage)
     fill(journal, 1)

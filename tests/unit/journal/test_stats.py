@@ -5,7 +5,7 @@ from __future__ import annotations
 from escrowmq.journal.stats import JournalStats
 
 
-def test_batches_add_up() -> None:
+def test_batches_are_summed() -> None:
     stats = JournalStats()
     stats.batch(3, 200, 50)
     stats.batch(1, 100, 5000)

@@ -29,7 +29,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]
     made.close()
 
 
-def test_what_was_written_is_read(storage: Storage) -> None:
+def test_written_data_is_read(storage: Storage) -> None:
     storage.create("f")
     storage.write("f", 0, b"ab", b"", b"cde")
     storage.write("f", 3, b"XY")
@@ -40,7 +40,7 @@ def test_what_was_written_is_read(storage: Storage) -> None:
     assert storage.size("f") == 5
 
 
-def test_writing_through_is_writing(storage: Storage) -> None:
+def test_writing_through_writes(storage: Storage) -> None:
     storage.create("f")
     storage.write_through("f", 0, b"ab", b"", b"cde")
     storage.write_through("f", 3, b"XY")
@@ -48,7 +48,7 @@ def test_writing_through_is_writing(storage: Storage) -> None:
 
 
 @pytest.mark.parametrize("error", [errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS])
-def test_writing_through_syncs_where_the_system_has_no_call_for_it(
+def test_writing_through_syncs_if_the_system_has_no_call_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
 ) -> None:
     storage = FileStorage(tmp_path / "d")
@@ -70,7 +70,7 @@ def test_writing_through_syncs_where_the_system_has_no_call_for_it(
     storage.close()
 
 
-def test_writing_through_syncs_what_a_short_write_has_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writing_through_syncs_after_a_short_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = FileStorage(tmp_path / "d")
     storage.create("f")
     syncs: list[int] = []
@@ -96,7 +96,7 @@ def test_a_failed_write_through_is_an_error(tmp_path: Path, monkeypatch: pytest.
     storage.close()
 
 
-def test_reserved_room_reads_as_zeros(storage: Storage) -> None:
+def test_reserved_space_reads_as_zeros(storage: Storage) -> None:
     storage.create("f")
     storage.reserve("f", 4096)
     storage.write("f", 0, b"a")
@@ -129,14 +129,14 @@ def test_replace_takes_the_name_over_also_from_open_readers(storage: Storage) ->
     assert storage.read("f", 0, 9) == b"newer"
 
 
-def test_create_empties(storage: Storage) -> None:
+def test_create_truncates_an_existing_file(storage: Storage) -> None:
     storage.create("f")
     storage.write("f", 0, b"old")
     storage.create("f")
     assert storage.size("f") == 0
 
 
-def test_deleted_is_gone(storage: Storage) -> None:
+def test_a_deleted_file_does_not_exist(storage: Storage) -> None:
     storage.create("f")
     storage.write("f", 0, b"abc")
     storage.read("f", 0, 1)
@@ -146,11 +146,11 @@ def test_deleted_is_gone(storage: Storage) -> None:
         storage.read("f", 0, 1)
 
 
-def test_there_is_room(storage: Storage) -> None:
+def test_free_space_is_reported(storage: Storage) -> None:
     assert storage.free_bytes() > 1 << 20
 
 
-def test_names_are_files_only_without_the_lock(tmp_path: Path) -> None:
+def test_names_contain_only_files_and_not_the_lock(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "b").touch()
     (tmp_path / "a").touch()
@@ -168,7 +168,7 @@ sys.stdin.read()
 """
 
 
-def test_a_second_opener_is_told_who_has_the_directory(tmp_path: Path) -> None:
+def test_a_second_opener_gets_the_process_id_of_the_first(tmp_path: Path) -> None:
     holder = subprocess.Popen(
         [
             sys.executable,
@@ -195,7 +195,7 @@ def test_a_second_opener_is_told_who_has_the_directory(tmp_path: Path) -> None:
 
 @pytest.mark.rule("DUR-4")
 @pytest.mark.parametrize("change", ["removed", "replaced", "renamed"])
-def test_a_lock_file_that_is_gone_lets_nobody_in(tmp_path: Path, change: str) -> None:
+def test_a_deleted_lock_file_does_not_release_the_lock(tmp_path: Path, change: str) -> None:
     storage = FileStorage(tmp_path)
     lock = tmp_path / "lock"
     if change == "renamed":
@@ -212,7 +212,7 @@ def test_a_lock_file_that_is_gone_lets_nobody_in(tmp_path: Path, change: str) ->
 
 
 @pytest.mark.parametrize("error", [errno.EBADF, errno.ENOLCK])
-def test_without_locks_of_directories_the_lock_file_serves(
+def test_without_locks_of_directories_the_lock_file_is_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
 ) -> None:
     flock = fcntl.flock
@@ -242,7 +242,7 @@ def test_a_lock_that_fails_for_another_reason_is_an_error(tmp_path: Path, monkey
         assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_the_lock_is_given_up_on_close(tmp_path: Path) -> None:
+def test_the_lock_is_released_on_close(tmp_path: Path) -> None:
     first = FileStorage(tmp_path)
     with pytest.raises(DataDirLocked, match=f"process {os.getpid()}"):
         FileStorage(tmp_path)
@@ -287,7 +287,7 @@ def test_a_file_that_could_not_be_read_is_opened_again(tmp_path: Path, monkeypat
     assert fd > 0
 
 
-def test_few_files_stay_open_for_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limited_number_of_files_stays_open_for_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_READERS", 3)
     before = len(os.listdir("/proc/self/fd"))
     storage = FileStorage(tmp_path, read_only=True)
@@ -322,7 +322,7 @@ def test_short_reads_are_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     storage.close()
 
 
-def test_files_can_be_opened_when_clients_have_taken_all_descriptors(tmp_path: Path) -> None:
+def test_files_can_be_opened_when_clients_use_all_descriptors(tmp_path: Path) -> None:
     """The log must keep working although connections that are not accepted yet use up descriptors."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     storage = FileStorage(tmp_path)
@@ -350,7 +350,7 @@ def test_files_can_be_opened_when_clients_have_taken_all_descriptors(tmp_path: P
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o277])
-def test_all_files_are_private_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+def test_all_files_are_private_for_any_umask(tmp_path: Path, umask: int) -> None:
     (tmp_path / "left.tmp").touch(0o644)
     before = os.umask(umask)
     try:

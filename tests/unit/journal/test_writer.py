@@ -40,7 +40,7 @@ def test_without_a_limit_nothing_is_reserved() -> None:
     assert record(file, 10) == storage.size(NAME) - fmt.FILE_HEADER_SIZE
 
 
-def test_a_published_file_is_whole_after_a_crash() -> None:
+def test_a_published_file_is_complete_after_a_crash() -> None:
     for seed in range(30):
         storage = MemoryStorage(random.Random(seed))
         file = FileWriter(storage, NAME + ".tmp", HEADER, reserve_limit=4096)
@@ -66,7 +66,7 @@ def test_a_sealed_file_survives_a_crash_and_has_no_reserve() -> None:
     assert storage.size(NAME) == total == fmt.FILE_HEADER_SIZE + size + fmt.FOOTER_ENTRY_SIZE + fmt.FOOTER_END_SIZE
 
 
-def test_a_frame_can_be_durable_at_once() -> None:
+def test_a_frame_can_be_made_durable_immediately() -> None:
     for seed in range(30):
         storage = MemoryStorage(random.Random(seed))
         file = FileWriter(storage, NAME + ".tmp", HEADER)
@@ -77,7 +77,7 @@ def test_a_frame_can_be_durable_at_once() -> None:
         assert len(list(JournalFile(storage, NAME).walk())) == 1
 
 
-def test_footers_keep_times_and_counts() -> None:
+def test_footers_contain_times_and_counts() -> None:
     builder = FooterBuilder(100)
     assert builder.build(0) == fmt.Footer((), 100, 100, 0, 0, 0, 0, 0)
     builder.add(100, 200, 7, 3)
@@ -86,7 +86,7 @@ def test_footers_keep_times_and_counts() -> None:
     assert builder.build(4) == fmt.Footer(((100, 7, 0), (100_000, 9, 4)), 100, 100_100, 3, 6, 7, 9, 4)
 
 
-def test_a_full_disk_is_met_before_writing() -> None:
+def test_a_full_disk_is_detected_before_writing() -> None:
     storage = memory()
     storage.faults.capacity = 2 * FIRST_RESERVE
     file = FileWriter(storage, NAME, HEADER, reserve_limit=8 * FIRST_RESERVE)
@@ -98,7 +98,7 @@ def test_a_full_disk_is_met_before_writing() -> None:
     assert storage.writes == writes
 
 
-def test_the_last_room_on_the_disk_can_be_written_to() -> None:
+def test_the_last_space_on_the_disk_can_be_used() -> None:
     """One preallocation takes more space than a settlement needs, and settlements may free space."""
     storage = memory()
     storage.faults.capacity = FIRST_RESERVE // 2

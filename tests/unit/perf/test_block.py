@@ -26,7 +26,7 @@ def test_slices_are_whole_publishes() -> None:
     assert publishes.slice(0, 3) == publishes.view
 
 
-def test_as_many_as_fill_a_write_go_out_together() -> None:
+def test_publishes_that_fill_a_write_are_sent_together() -> None:
     assert block([995] * 1000).write_count == WRITE_BYTES // 1000
     assert block([2 * WRITE_BYTES]).write_count == 1
 
@@ -37,7 +37,7 @@ def test_as_many_as_fill_a_write_go_out_together() -> None:
     time=st.integers(1, 2**63),
     data=st.data(),
 )
-def test_a_time_goes_into_the_chosen_bodies_and_nowhere_else(
+def test_a_time_is_written_only_into_the_chosen_bodies(
     heads: list[int], first: int, time: int, data: st.DataObject
 ) -> None:
     publishes = block([30] * 9, heads)

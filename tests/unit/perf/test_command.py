@@ -40,7 +40,7 @@ def null_sink() -> Iterator[str]:
         (["--url", "amqp://nowhere.invalid"], "cannot connect to the broker at nowhere.invalid:5672"),
     ],
 )
-def test_what_goes_wrong_is_one_line(options: list[str], complaint: str) -> None:
+def test_an_error_is_one_line(options: list[str], complaint: str) -> None:
     result = invoke(*options)
     assert result.exit_code == 1
     assert result.output.startswith("Error: ")
@@ -84,7 +84,7 @@ def test_consuming_is_counted_and_ends(null_sink: str) -> None:
     assert json.loads(result.output)["consumed"] == 5000
 
 
-def test_the_summary_for_people_names_the_counts(null_sink: str) -> None:
+def test_the_readable_summary_contains_the_counts(null_sink: str) -> None:
     result = invoke("--url", null_sink, "--producers", "0", "--queue", "null")
     assert result.exit_code == 0, result.output
     assert "5,000" in result.output
@@ -92,7 +92,7 @@ def test_the_summary_for_people_names_the_counts(null_sink: str) -> None:
     assert "the best case" in result.output
 
 
-def test_ctrl_c_shows_what_was_measured(null_sink: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_shows_the_results_so_far(null_sink: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def show(_display: LiveDisplay, sample: Sample, *_: object) -> None:
         if sample.published:
             raise KeyboardInterrupt
@@ -174,7 +174,7 @@ BLOCKED = frames.method(0, frames.CONNECTION_BLOCKED, frames.shortstr("low on me
         (NACK + frames.method(1, frames.BASIC_RETURN, bytes(5)), "the broker returned 1 messages"),
     ],
 )
-def test_a_run_ends_whatever_the_broker_does(serve: Serve, answer: bytes, complaint: str) -> None:
+def test_a_run_ends_for_any_behaviour_of_the_broker(serve: Serve, answer: bytes, complaint: str) -> None:
     url = serve(Script(answer))
     result = invoke("--url", url, "--consumers", "0", "--confirms", "--count", "10", "--stall", "4")
     assert result.exit_code == 1
@@ -182,7 +182,7 @@ def test_a_run_ends_whatever_the_broker_does(serve: Serve, answer: bytes, compla
     assert len(result.output.splitlines()) == 1
 
 
-def test_a_run_of_refused_messages_tells_so(serve: Serve) -> None:
+def test_a_run_reports_refused_messages(serve: Serve) -> None:
     url = serve(Script(NACK))
     result = invoke("--url", url, "--consumers", "0", "--confirms", "--count", "10", "--json")
     assert result.exit_code == 0, result.output

@@ -11,7 +11,7 @@ from escrowmq.perf.errors import PerfError
 
 
 @given(st.data())
-def test_it_agrees_with_a_set_of_tags(data: st.DataObject) -> None:
+def test_confirms_agree_with_a_set_of_tags(data: st.DataObject) -> None:
     published = data.draw(st.integers(1, 40))
     tracker = ConfirmTracker()
     open_tags = set(range(1, published + 1))

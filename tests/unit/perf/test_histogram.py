@@ -35,7 +35,7 @@ def test_small_values_are_exact(values: list[int]) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**9), st.integers(1, 50)), min_size=1, max_size=20))
-def test_a_value_counted_often_is_as_that_many_values(pairs: list[tuple[int, int]]) -> None:
+def test_a_value_counted_n_times_equals_n_values(pairs: list[tuple[int, int]]) -> None:
     together, apart = Histogram(), Histogram()
     for value, times in pairs:
         together.record(value, times)
@@ -48,7 +48,7 @@ def test_an_empty_histogram_has_nothing() -> None:
     assert set(Histogram().summary().values()) == {0}
 
 
-def test_a_time_before_the_publish_counts_as_none() -> None:
+def test_a_negative_time_counts_as_zero() -> None:
     histogram = Histogram()
     histogram.record(-5)
     assert (histogram.count, histogram.maximum) == (1, 0)

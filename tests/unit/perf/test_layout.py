@@ -13,7 +13,7 @@ def keys_of(workload: Workload, publisher: int = 0, number: int = 6) -> list[str
     return list(islice(keys, number))
 
 
-def test_one_named_queue_is_called_so() -> None:
+def test_a_single_named_queue_has_its_name() -> None:
     assert layout_of(Workload(queue="q")).queues == ["q"]
 
 
@@ -41,13 +41,13 @@ def test_every_routing_key_matches_exactly_one_binding() -> None:
     assert all(sum(key.startswith(pattern) for pattern in patterns) == 1 for key in layout.keys)
 
 
-def test_queues_are_shared_out_and_take_turns() -> None:
+def test_queues_are_distributed_and_used_in_turn() -> None:
     load = Workload(queues=4, producers=2, queue="q")
     assert keys_of(load, 0, 3) == ["q-0000", "q-0002", "q-0000"]
     assert keys_of(load, 1, 3) == ["q-0001", "q-0003", "q-0001"]
 
 
-def test_a_publisher_without_a_queue_of_its_own_shares_one() -> None:
+def test_publishers_share_queues_if_there_are_fewer_queues() -> None:
     assert keys_of(Workload(producers=3, queues=2, queue="q"), 2, 1) == ["q-0000"]
 
 

@@ -27,7 +27,7 @@ def test_uniform_messages_have_no_property_and_one_size() -> None:
     }
 
 
-def test_bodies_differ_behind_the_room_for_a_time() -> None:
+def test_bodies_differ_after_the_space_for_a_time() -> None:
     found = made(Variety())
     assert {message.body[:8] for message in found} == {bytes(8)}
     assert len({message.body for message in found}) == len(found)

@@ -19,5 +19,5 @@ def test_nothing_is_due_before_the_start() -> None:
     assert Pace(10, SECOND).due(SECOND) == 1
 
 
-def test_a_second_brings_the_rate() -> None:
+def test_one_second_makes_the_rates_number_of_messages_due() -> None:
     assert Pace(5000, 0).due(SECOND - 1) == 5000

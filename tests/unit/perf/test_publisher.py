@@ -25,7 +25,7 @@ def transacting(count: int | None, size: int = 3, totals: Totals | None = None) 
     return TransactingPublisher(1, block(6), totals or Totals(), count, False, size, COMMIT)
 
 
-def test_it_publishes_its_count_and_is_finished() -> None:
+def test_a_publisher_is_finished_after_its_count() -> None:
     totals = Totals()
     publisher = Publisher(1, block(4), totals, 10, stamped=False)
     taken = []
@@ -36,7 +36,7 @@ def test_it_publishes_its_count_and_is_finished() -> None:
     assert (totals.published, totals.published_at) == (10, 5)
 
 
-def test_without_a_count_it_goes_on_until_it_is_stopped() -> None:
+def test_without_a_count_a_publisher_continues_until_it_is_stopped() -> None:
     publisher = Publisher(1, block(4), Totals(), None, stamped=False)
     publisher.take(0)
     assert not publisher.finished
@@ -56,7 +56,7 @@ def test_a_window_is_never_exceeded() -> None:
     assert publisher.published == 8
 
 
-def test_it_is_finished_only_when_all_is_confirmed() -> None:
+def test_a_publisher_is_finished_only_when_everything_is_confirmed() -> None:
     totals = Totals()
     publisher = ConfirmingPublisher(1, block(4), totals, 2, stamped=False, window=5)
     publisher.take(100)
@@ -83,7 +83,7 @@ def test_a_transaction_is_followed_by_its_commit_and_nothing_until_the_answer() 
     assert publisher.finished
 
 
-def test_the_last_transaction_is_as_small_as_the_count_wants_it() -> None:
+def test_the_last_transaction_may_be_smaller() -> None:
     publisher = transacting(4)
     publisher.take(0)
     publisher.on_commit_ok(0)
@@ -113,7 +113,7 @@ def test_a_full_window_waits_for_a_confirm_and_not_for_the_time() -> None:
     assert publisher.due_at() == 1_000_000
 
 
-def test_answers_that_were_not_asked_for_are_errors() -> None:
+def test_unexpected_answers_are_errors() -> None:
     publisher = Publisher(1, block(1), Totals(), None, stamped=False)
     with pytest.raises(PerfError, match="is not in confirm mode"):
         publisher.on_confirm(1, multiple=False, now=0)
@@ -123,7 +123,7 @@ def test_answers_that_were_not_asked_for_are_errors() -> None:
         transacting(1).on_commit_ok(0)
 
 
-def test_one_write_takes_no_more_than_a_write_should() -> None:
+def test_the_size_of_one_write_is_limited() -> None:
     publisher = Publisher(1, block(5000), Totals(), None, stamped=False)
     data = publisher.take(0)
     assert data is not None

@@ -17,7 +17,7 @@ def outcome(seconds: float, spread: int = 0) -> Outcome:
     return Outcome(Workload(spread=spread), "test", "1.0", totals, 5000, seconds)
 
 
-def test_figures_stand_under_their_heads() -> None:
+def test_figures_are_aligned_with_their_heads() -> None:
     assert summary(outcome(2.0)).splitlines() == [
         "test 1.0",
         "           messages  messages/s",
@@ -32,7 +32,7 @@ def test_figures_stand_under_their_heads() -> None:
     ]
 
 
-def test_a_rate_over_next_to_no_time_is_not_shown() -> None:
+def test_a_rate_over_a_very_short_time_is_not_shown() -> None:
     assert summary(outcome(0.049)).splitlines()[2].split() == ["published", "5,000", "–"]
     assert summary(outcome(0.05)).splitlines()[2].split() == ["published", "5,000", "100,000"]
 

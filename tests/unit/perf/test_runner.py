@@ -71,7 +71,7 @@ def test_priorities_are_declared_and_delivered(rabbitmq: RabbitMQ) -> None:
 
 @pytest.mark.parametrize("ack_every", [0, 1, 7])
 @pytest.mark.parametrize("size", [0, 8, 200_000])
-def test_any_size_and_any_acknowledgement(rabbitmq: RabbitMQ, size: int, ack_every: int) -> None:
+def test_messages_of_any_size_are_acknowledged_in_any_way(rabbitmq: RabbitMQ, size: int, ack_every: int) -> None:
     outcome = load(rabbitmq, None, count=50, size=size, ack_every=ack_every, producers=2, consumers=3, queues=2)
     assert outcome.totals.consumed == 50
 
@@ -96,7 +96,7 @@ def test_a_backlog_stays_and_can_be_consumed_by_a_later_run(rabbitmq: RabbitMQ) 
         rabbitmq.depth("kept")
 
 
-def test_a_wrong_password_is_told(rabbitmq: RabbitMQ) -> None:
+def test_a_wrong_password_is_reported(rabbitmq: RabbitMQ) -> None:
     with pytest.raises(PerfError, match="403 ACCESS_REFUSED"):
         run(
             parse_url(rabbitmq.url.replace("guest:guest", "guest:wrong")),
@@ -108,6 +108,6 @@ def test_a_wrong_password_is_told(rabbitmq: RabbitMQ) -> None:
         )
 
 
-def test_a_wrong_virtual_host_is_told(rabbitmq: RabbitMQ) -> None:
+def test_a_wrong_virtual_host_is_reported(rabbitmq: RabbitMQ) -> None:
     with pytest.raises(PerfError, match="530 NOT_ALLOWED"):
         run(parse_url(rabbitmq.url + "nowhere"), workload_of(None, {}), 60.0, 20.0, lambda *_: None, 0.5)

@@ -20,7 +20,7 @@ from escrowmq.perf.url import Target, parse_url
         ("amqp://[::1]:7/v", Target("::1", 7, "guest", "guest", "v")),
     ],
 )
-def test_a_good_url(url: str, expected: Target) -> None:
+def test_a_valid_url_is_parsed(url: str, expected: Target) -> None:
     assert parse_url(url) == expected
 
 
@@ -38,7 +38,7 @@ def test_a_good_url(url: str, expected: Target) -> None:
         ("amqp://[::1/", "IPv6"),
     ],
 )
-def test_a_bad_url_gives_one_line_that_says_why(url: str, complaint: str) -> None:
+def test_an_invalid_url_gives_one_line_with_the_reason(url: str, complaint: str) -> None:
     with pytest.raises(PerfError, match=complaint) as caught:
         parse_url(url)
     assert "\n" not in str(caught.value)
@@ -50,5 +50,5 @@ def test_no_message_shows_the_password() -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_an_address_of_version_six_is_bracketed() -> None:
+def test_an_ipv6_address_is_in_brackets() -> None:
     assert parse_url("amqp://[::1]:7/").address == "[::1]:7"

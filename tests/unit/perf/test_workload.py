@@ -11,7 +11,7 @@ from escrowmq.perf.workload import DEFAULT_DURATION, SCENARIOS, workload_of
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_every_named_load_is_sound_and_ends(name: str) -> None:
+def test_every_scenario_is_valid_and_ends(name: str) -> None:
     workload = workload_of(name, {})
     assert workload.count is not None or workload.duration is not None
 
@@ -29,11 +29,11 @@ def test_a_duration_replaces_the_count_of_a_named_load() -> None:
     assert (workload.count, workload.duration) == (None, 2.0)
 
 
-def test_changes_change_a_named_load() -> None:
+def test_options_change_a_scenario() -> None:
     assert workload_of("confirms", {"size": 8}).size == 8
 
 
-def test_an_unknown_name_is_refused_with_those_there_are() -> None:
+def test_an_unknown_name_is_refused_with_a_list_of_the_known_ones() -> None:
     with pytest.raises(WrongUsage, match="unknown scenario 'x'; the scenarios are transient, acked"):
         workload_of("x", {})
 
@@ -65,6 +65,6 @@ def test_an_unknown_name_is_refused_with_those_there_are() -> None:
         ({"queues": 2, "queue": "q" * 250}, "too long"),
     ],
 )
-def test_figures_that_do_not_go_together_are_refused(changes: dict[str, Any], complaint: str) -> None:
+def test_contradictory_options_are_refused(changes: dict[str, Any], complaint: str) -> None:
     with pytest.raises(WrongUsage, match=complaint):
         workload_of(None, changes)

@@ -148,7 +148,7 @@ def test_a_snapshot_must_contain_the_branches_in_doubt(
         (["place 1 2 64"], ["fetch 1 2 128"], [], None),
     ],
 )
-def test_a_commit_that_differs_from_what_was_prepared_is_described(
+def test_a_commit_that_differs_from_its_preparation_is_described(
     prepared: list[str], applied: list[str], deleted: list[int], what: str | None
 ) -> None:
     assert difference(prepared, applied, deleted, prepare_lsn=60) == what

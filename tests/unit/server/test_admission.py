@@ -57,7 +57,7 @@ def test_the_oldest_that_has_not_logged_in_makes_room_for_the_newest() -> None:
 
 
 @pytest.mark.rule("FAIR-3")
-def test_thousands_of_sockets_that_never_log_in_keep_nobody_out() -> None:
+def test_sockets_that_never_log_in_exclude_no_client() -> None:
     door = Door(connections=10, unauthenticated_connections=100, unauthenticated_connections_per_address=20)
     flood = [door.arrive(f"10.0.{i % 50}.1")[0] for i in range(10_050)]
     assert door.admission.strangers == 100

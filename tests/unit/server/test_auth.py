@@ -141,7 +141,7 @@ def test_names_and_passwords_do_not_run_together() -> None:
 
 
 @pytest.mark.parametrize(("peer", "user"), [(LOCAL, "guest"), (REMOTE, None)])
-def test_guest_comes_from_this_machine_only(peer: Peer, user: str | None) -> None:
+def test_guest_may_log_in_from_this_machine_only(peer: Peer, user: str | None) -> None:
     assert Desk().login("guest", "guest", peer).user == user
     desk = Desk()
     desk.login("guest", "guest", LOCAL)
@@ -233,7 +233,7 @@ def test_a_right_first_login_gets_through_a_flood_of_wrong_ones_from_many_addres
     assert Verdict("alice") in desk.verdicts
 
 
-def test_a_client_that_has_gone_is_neither_checked_nor_told() -> None:
+def test_a_disconnected_client_is_neither_checked_nor_answered() -> None:
     desk = Desk()
     there = [True]
     for i in range(5):

@@ -69,7 +69,7 @@ def test_a_wrong_login_is_forgotten_after_a_while_or_by_a_right_one() -> None:
     assert [desk.next(), desk.next()] == ["a2", "c1"]
 
 
-def test_clients_that_have_gone_cost_no_check() -> None:
+def test_disconnected_clients_are_not_checked() -> None:
     desk = Desk()
     desk.put("a", "gone")
     desk.put("a", "late", patience=1)

@@ -48,7 +48,7 @@ def test_an_unknown_header_is_answered_and_closed(greeting: bytes, caplog: pytes
     assert ("TLS" in caplog.text) == greeting.startswith(b"\x16")
 
 
-def test_output_goes_out_once_at_the_end_of_the_turn() -> None:
+def test_output_is_sent_once_at_the_end_of_the_turn() -> None:
     async def test() -> None:
         scene = Scene()
         _, transport, endpoint = scene.connect()
@@ -158,7 +158,7 @@ def test_a_slow_reader_is_told_to_the_endpoint_and_not_read_when_it_owes_too_muc
     on_loop(test)
 
 
-def test_reading_goes_on_when_no_reason_against_it_is_left() -> None:
+def test_reading_resumes_when_no_reason_for_a_pause_is_left() -> None:
     async def test() -> None:
         scene = Scene()
         connection, transport, _ = scene.connect()
@@ -287,7 +287,7 @@ def test_bytes_over_the_number_of_events_wait_in_order_and_much_is_not_read_mean
     on_loop(test)
 
 
-def test_a_loss_over_the_number_of_events_comes_after_the_bytes_before_it() -> None:
+def test_a_deferred_loss_is_handled_after_the_bytes_before_it() -> None:
     async def test() -> None:
         scene = Scene()
         connection, _, endpoint = scene.connect()

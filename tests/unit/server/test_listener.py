@@ -70,7 +70,7 @@ def test_no_connection_is_accepted_before_the_broker_listens() -> None:
         socket.create_connection(("127.0.0.1", port_of(sock)), timeout=5)
 
 
-def test_the_address_for_tls_comes_second_and_leaves_nothing_open_when_it_is_refused() -> None:
+def test_the_tls_address_is_bound_second_and_its_refusal_leaves_nothing_open() -> None:
     section = ListenSection.model_validate({"address": "127.0.0.1:0", "tls_address": "127.0.0.1:0"})
     bound = bind_all(section)
     assert [each.scheme for each in bound] == ["amqp", "amqps"]

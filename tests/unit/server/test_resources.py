@@ -29,7 +29,7 @@ class Machine:
         return Alarms(memory, disk, lambda: self.resident, lambda: self.free)
 
 
-def test_an_alarm_comes_at_the_limit_and_goes_a_little_below() -> None:
+def test_an_alarm_starts_at_the_limit_and_ends_a_little_below() -> None:
     machine = Machine()
     alarms = machine.alarms()
     seen = []

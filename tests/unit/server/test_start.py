@@ -106,7 +106,7 @@ def test_a_record_of_a_later_version_is_refused() -> None:
         opened(storage)
 
 
-def test_damage_comes_with_advice() -> None:
+def test_errors_about_damage_contain_advice() -> None:
     text = str(advice(JournalDamaged("0000.log", 77, "the frame is broken"), "/data"))
     assert text.startswith("journal damaged: 0000.log at offset 77: the frame is broken; nothing was changed.")
     assert "escrowmq inspect /data" in text

@@ -67,7 +67,7 @@ def test_the_broker_s_clock_is_set_before_anything_happens() -> None:
     on_loop(test)
 
 
-def test_an_answer_waits_for_the_sync_and_goes_out_with_it() -> None:
+def test_an_answer_is_sent_after_the_sync() -> None:
     async def test() -> None:
         bench = Bench()
         endpoint, outlet = joined(bench)

@@ -91,7 +91,7 @@ def test_a_virtual_host_is_closed_to_users_without_permissions_in_it(name: str) 
     assert mine.vhost_name == ""
 
 
-def test_a_limit_on_connections_keeps_a_user_out_who_may_enter() -> None:
+def test_a_limit_on_connections_excludes_a_permitted_user() -> None:
     class Full(Desk):
         def check_room(self, endpoint: Endpoint, user: str, vhost: str) -> None:
             raise BrokerError(Condition.NOT_ALLOWED, f"no room for {user} in {vhost}")

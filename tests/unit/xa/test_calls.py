@@ -7,7 +7,7 @@ import threading
 from escrowmq.xa.calls import Callers, CallTimeout
 
 
-def test_they_run_side_by_side_and_answer_in_order() -> None:
+def test_calls_run_concurrently_and_results_are_in_order() -> None:
     barrier = threading.Barrier(3, timeout=30)
     callers = Callers()
 
@@ -19,12 +19,12 @@ def test_they_run_side_by_side_and_answer_in_order() -> None:
     assert callers.run([], 1) == []
 
 
-def test_an_error_is_an_answer() -> None:
+def test_an_error_is_a_result() -> None:
     (result,) = Callers().run([lambda: 1 // 0], None)
     assert isinstance(result, ZeroDivisionError)
 
 
-def test_one_that_hangs_is_left_behind() -> None:
+def test_a_call_that_hangs_is_abandoned() -> None:
     hang = threading.Event()
     callers = Callers()
     late, early = callers.run([hang.wait, lambda: True], 2)
@@ -34,7 +34,7 @@ def test_one_that_hangs_is_left_behind() -> None:
     hang.set()
 
 
-def test_threads_are_used_again() -> None:
+def test_threads_are_reused() -> None:
     callers = Callers()
     before = threading.active_count()
     for _ in range(50):

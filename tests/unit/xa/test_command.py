@@ -19,7 +19,7 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def test_list(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unfinished_decisions_are_listed(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", str(log)]) == 0
     first, *lines = capsys.readouterr().out.splitlines()
     assert first.startswith("manager shop, log ")
@@ -27,7 +27,7 @@ def test_list(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert all(line.endswith("  prepared") for line in lines)
 
 
-def test_list_while_a_manager_has_it(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_decisions_are_listed_while_a_manager_uses_the_log(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     held = DecisionLog(log, "shop")
     assert main(["list", str(log)]) == 0
     assert main(["recover", str(log), "-p", "bank=postgresql://127.0.0.1:1/x"]) == 1
@@ -48,7 +48,9 @@ def test_list_while_a_manager_has_it(log: Path, capsys: pytest.CaptureFixture[st
         (["nothing"], 2, "No such command"),
     ],
 )
-def test_refusals(log: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, said: str) -> None:
+def test_invalid_arguments_are_refused(
+    log: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, said: str
+) -> None:
     assert main([str(log) if argument == "LOG" else argument for argument in arguments]) == code
     error = capsys.readouterr().err
     assert said in error

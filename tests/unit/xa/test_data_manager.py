@@ -91,7 +91,7 @@ def test_an_error_in_the_block_aborts(manager: TransactionManager, vaults: tuple
     assert contents(vaults) == []
 
 
-def test_another_one_s_veto_rolls_back_what_is_prepared(
+def test_another_data_managers_veto_rolls_back_prepared_branches(
     manager: TransactionManager, vaults: tuple[Vault, Vault]
 ) -> None:
     work(manager, "tea")
@@ -101,7 +101,7 @@ def test_another_one_s_veto_rolls_back_what_is_prepared(
     assert contents(vaults) == []
 
 
-def test_a_participant_s_refusal_aborts_the_others(manager: TransactionManager, vaults: tuple[Vault, Vault]) -> None:
+def test_a_participants_refusal_aborts_the_others(manager: TransactionManager, vaults: tuple[Vault, Vault]) -> None:
     def refuse(name: str) -> None:
         if name == "right prepare":
             raise ValueError("no")
@@ -117,7 +117,7 @@ def test_a_participant_s_refusal_aborts_the_others(manager: TransactionManager, 
     assert contents(vaults) == []
 
 
-def test_a_transaction_manager_of_one_s_own(manager: TransactionManager, vaults: tuple[Vault, Vault]) -> None:
+def test_a_private_transaction_manager_can_be_used(manager: TransactionManager, vaults: tuple[Vault, Vault]) -> None:
     own = transaction.TransactionManager()
     with own:
         tx = manager.join("left", connections={"right": vaults[1].connect()}, transaction_manager=own)

@@ -36,7 +36,7 @@ def oracle(code: str) -> Exception:
         (ValueError(), Answer.UNCLEAR),
     ],
 )
-def test_answers(error: Exception, answer: Answer) -> None:
+def test_answers_of_drivers_are_classified(error: Exception, answer: Answer) -> None:
     assert answer_of(error) is answer
 
 
@@ -49,12 +49,12 @@ def test_answers(error: Exception, answer: Answer) -> None:
         ("hazard", BranchState.HEURISTIC_HAZARD),
     ],
 )
-def test_outcomes_by_hand(outcome: str, state: BranchState) -> None:
+def test_heuristic_outcomes_are_recognized(outcome: str, state: BranchState) -> None:
     assert heuristic_state(HeuristicOutcome(XID, outcome, "commit")) is state
     assert heuristic_state(ValueError()) is None
 
 
-def test_whether_the_participant_has_said_it() -> None:
+def test_errors_of_the_participant_are_distinguished_from_lost_connections() -> None:
     open_, closed = SimpleNamespace(closed=False), SimpleNamespace(closed=True)
     assert is_reply(open_, psycopg.errors.UniqueViolation())
     assert not is_reply(closed, psycopg.errors.AdminShutdown())
@@ -65,7 +65,7 @@ def test_whether_the_participant_has_said_it() -> None:
     assert not is_reply(SimpleNamespace(is_healthy=lambda: False), oracle("ORA-03113"))
 
 
-def test_connections() -> None:
+def test_closed_connections_are_recognized() -> None:
     assert is_closed(SimpleNamespace(is_open=False))
     assert not is_closed(SimpleNamespace())
     assert unsound(SimpleNamespace(info=SimpleNamespace(transaction_status=psycopg.pq.TransactionStatus.INERROR)))

@@ -36,7 +36,7 @@ def log(path: Path) -> Iterator[DecisionLog]:
     log.close()
 
 
-def test_a_decision_is_there_after_a_restart(path: Path, log: DecisionLog) -> None:
+def test_a_decision_survives_a_restart(path: Path, log: DecisionLog) -> None:
     log.write(commit_decision("shop.1.a", ["bank.1", "queue.2"]))
     log.close()
     again = DecisionLog(path, "shop")
@@ -49,7 +49,7 @@ def test_a_decision_is_there_after_a_restart(path: Path, log: DecisionLog) -> No
     again.close()
 
 
-def test_a_finished_decision_goes_with_the_next_write(path: Path, log: DecisionLog) -> None:
+def test_a_finished_decision_is_deleted_with_the_next_write(path: Path, log: DecisionLog) -> None:
     log.write(commit_decision("a", ["bank.1"]))
     log.finish("a")
     assert log.decisions() == {}
@@ -84,7 +84,7 @@ def test_decisions_of_many_threads_share_syncs(path: Path, log: DecisionLog) -> 
     assert len(read(path).decisions) == 80
 
 
-def test_what_is_no_log_is_refused(path: Path) -> None:
+def test_a_file_that_is_not_a_log_is_refused(path: Path) -> None:
     with sqlite3.connect(path) as other:
         other.execute("CREATE TABLE t (v)")
     other.close()
@@ -95,13 +95,13 @@ def test_what_is_no_log_is_refused(path: Path) -> None:
         DecisionLog(path, "shop")
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LogError, match="No such file"):
         DecisionLog(tmp_path / "nowhere" / "decisions.db", "shop")
 
 
 @pytest.mark.parametrize("statement", ["DELETE FROM decision WHERE id = 'b'", "UPDATE decision SET body = '[]'"])
-def test_a_log_that_lost_something_is_not_believed(path: Path, log: DecisionLog, statement: str) -> None:
+def test_a_log_that_lost_data_is_refused(path: Path, log: DecisionLog, statement: str) -> None:
     for gtrid in ("a", "b"):
         log.write(commit_decision(gtrid, ["bank.1"]))
     log.close()
@@ -240,7 +240,7 @@ def tried(lines: list[list[str]]) -> set[str]:
 
 
 @pytest.mark.parametrize("limit", [2_000_000, 2_000_700, 2_001_023, 2_004_096, 2_010_001])
-def test_a_full_disk(path: Path, limit: int) -> None:
+def test_a_full_disk_is_an_error(path: Path, limit: int) -> None:
     lines = decide(path, limit, 5000)
     kinds = [line[0] for line in lines]
     assert kinds[-4:] == ["failed", "still", "says", "reopened"], lines[-5:]
@@ -265,7 +265,7 @@ needs_strace = pytest.mark.skipif(not can_trace(), reason="strace is not install
 
 @needs_strace
 @pytest.mark.parametrize("number", range(1, 26, 3))
-def test_a_sync_that_fails(path: Path, number: int) -> None:
+def test_a_failed_sync_is_an_error(path: Path, number: int) -> None:
     """A failed sync is not simply retried: the log answers nothing until it has been read and rewritten."""
     fault = ("-e", "trace=fsync,fdatasync", "-e", f"inject=fsync,fdatasync:error=EIO:when={number}+")
     lines = decide(path, 0, 30, "strace", "-f", "-o", "/dev/null", *fault)
@@ -279,7 +279,7 @@ def test_a_sync_that_fails(path: Path, number: int) -> None:
 @needs_strace
 @pytest.mark.parametrize("call", ["pwrite64", "fsync,fdatasync", "unlink", "ftruncate"])
 @pytest.mark.parametrize("number", [1, 2, 4, 7, 11, 17, 29])
-def test_a_kill_at_any_call_of_the_system(path: Path, call: str, number: int) -> None:
+def test_a_kill_at_any_system_call_leaves_a_valid_log(path: Path, call: str, number: int) -> None:
     fault = ("-e", f"trace={call}", "-e", f"inject={call}:signal=SIGKILL:when={number}")
     lines = decide(path, 0, 30, "strace", "-f", "-o", "/dev/null", *fault)
     again = DecisionLog(path, "shop")
@@ -287,7 +287,7 @@ def test_a_kill_at_any_call_of_the_system(path: Path, call: str, number: int) ->
     again.close()
 
 
-def test_the_system_s_reason_is_said(tmp_path: Path) -> None:
+def test_the_error_contains_the_systems_reason(tmp_path: Path) -> None:
     (tmp_path / "decisions.db").mkdir()
     with pytest.raises(LogError, match=os.strerror(errno.EISDIR)):
         DecisionLog(tmp_path / "decisions.db", "shop")

@@ -49,7 +49,7 @@ for text in ("one", "two"):
 
 @pytest.mark.rule("DTX-15")
 @pytest.mark.parametrize("step", STEPS)
-def test_a_kill_at_any_step(tmp_path: Path, step: str) -> None:
+def test_recovery_completes_after_a_kill_at_any_step(tmp_path: Path, step: str) -> None:
     command = [sys.executable, "-c", PROGRAM, str(tmp_path), step]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=ROOT)
     assert done.returncode == -9, done.stderr
@@ -79,7 +79,7 @@ def plant(vault: Vault, gtrid: str, bqual: str = "left.1", format_id: int = FORM
     connection.close()
 
 
-def test_what_is_foreign_is_left_alone(tmp_path: Path, left: Vault) -> None:
+def test_foreign_branches_are_not_touched(tmp_path: Path, left: Vault) -> None:
     log = tmp_path / "decisions.db"
     with TransactionManager("site", log) as manager:
         identity = manager.log.identity
@@ -96,7 +96,7 @@ def test_what_is_foreign_is_left_alone(tmp_path: Path, left: Vault) -> None:
     assert not [name for name in left.in_doubt() if name.endswith(f"{FORMAT_ID},site.{identity}.1,left")]
 
 
-def test_a_new_log_decides_nothing_about_the_old_one_s(tmp_path: Path, left: Vault) -> None:
+def test_a_new_log_decides_no_branches_of_the_old_one(tmp_path: Path, left: Vault) -> None:
     """After the loss of a log, recovery must not presume that nothing was decided."""
     log = tmp_path / "decisions.db"
     with TransactionManager("site", log) as manager:
@@ -108,7 +108,7 @@ def test_a_new_log_decides_nothing_about_the_old_one_s(tmp_path: Path, left: Vau
     assert len(left.in_doubt()) == 1
 
 
-def test_a_participant_that_is_down_is_asked_again(tmp_path: Path, left: Vault) -> None:
+def test_an_unreachable_participant_is_retried(tmp_path: Path, left: Vault) -> None:
     log = tmp_path / "decisions.db"
     with TransactionManager("site", log) as manager:
         plant(left, f"site.{manager.log.identity}.1")
@@ -153,7 +153,7 @@ def test_a_decision_waits_for_participants_that_are_not_registered(tmp_path: Pat
 
 
 @pytest.mark.rule("DTX-11")
-def test_a_branch_completed_by_hand_while_nobody_looked(tmp_path: Path, left: Vault) -> None:
+def test_a_branch_completed_by_hand_before_recovery_is_reported(tmp_path: Path, left: Vault) -> None:
     log = tmp_path / "decisions.db"
     with TransactionManager("site", log) as manager:
         gtrid = f"site.{manager.log.identity}.1"
@@ -174,7 +174,7 @@ def test_a_branch_completed_by_hand_while_nobody_looked(tmp_path: Path, left: Va
     assert os.listdir(left.folder) == [f"{FORMAT_ID},{gtrid},left.1.committed"]
 
 
-def test_a_list_that_is_not_complete_finishes_no_decision(tmp_path: Path, left: Vault) -> None:
+def test_an_incomplete_list_of_branches_finishes_no_decision(tmp_path: Path, left: Vault) -> None:
     right = Vault(tmp_path / "right")
     log = tmp_path / "decisions.db"
     participants = {"left": left.connect, "right": right.connect}
@@ -196,6 +196,6 @@ def test_a_list_that_is_not_complete_finishes_no_decision(tmp_path: Path, left: 
     assert left.contents() == right.contents() == ["x"]
 
 
-def test_nothing_in_doubt(tmp_path: Path, left: Vault) -> None:
+def test_recovery_without_branches_in_doubt_does_nothing(tmp_path: Path, left: Vault) -> None:
     with TransactionManager("site", tmp_path / "decisions.db", {"left": left.connect}) as manager:
         assert str(manager.recover()) == "nothing was in doubt"

@@ -24,5 +24,5 @@ from escrowmq.xa.states import heuristic_outcome
         ([S.HEURISTIC_HAZARD, S.HEURISTIC_ROLLBACK], "hazard"),
     ],
 )
-def test_all_together(states: list[S], outcome: str | None) -> None:
+def test_the_outcome_follows_from_all_states_together(states: list[S], outcome: str | None) -> None:
     assert heuristic_outcome(states) == outcome

@@ -84,7 +84,7 @@ def work_slowly(tx: GlobalTransaction, seconds: float) -> None:
     wait_until(lambda: time.monotonic() > overdue)
 
 
-def test_both_or_none(site: Site, manager: TransactionManager) -> None:
+def test_both_participants_commit_or_none(site: Site, manager: TransactionManager) -> None:
     with manager.transaction("left", "right") as tx:
         work(tx)
     assert site.agree() == ["coffee"]
@@ -98,7 +98,7 @@ def test_both_or_none(site: Site, manager: TransactionManager) -> None:
     assert manager.unfinished() == []
 
 
-def test_connections_are_used_again_after_a_commit_only(site: Site, manager: TransactionManager) -> None:
+def test_connections_are_reused_only_after_a_commit(site: Site, manager: TransactionManager) -> None:
     with manager.transaction("left", "right") as tx:
         work(tx, "one")
         first = tx["left"]
@@ -111,7 +111,7 @@ def test_connections_are_used_again_after_a_commit_only(site: Site, manager: Tra
     assert site.agree() == ["one"]
 
 
-def test_one_s_own_connection_stays_open(site: Site, manager: TransactionManager) -> None:
+def test_a_passed_connection_stays_open(site: Site, manager: TransactionManager) -> None:
     own = site.left.connect()
     with manager.transaction("right", connections={"left": own}) as tx:
         work(tx)
@@ -130,7 +130,7 @@ def test_a_single_participant_commits_in_one_phase(site: Site, manager: Transact
     assert "left prepare" not in site.faults.seen
 
 
-def test_an_empty_transaction(manager: TransactionManager) -> None:
+def test_an_empty_transaction_commits(manager: TransactionManager) -> None:
     with manager.transaction() as tx:
         pass
     assert tx.phase is Phase.COMMITTED
@@ -146,7 +146,7 @@ def test_a_read_only_vote_needs_no_second_phase(site: Site, manager: Transaction
     assert manager.unfinished() == []
 
 
-def test_a_refused_vote_rolls_all_back(site: Site, manager: TransactionManager) -> None:
+def test_a_refused_vote_rolls_back_all_participants(site: Site, manager: TransactionManager) -> None:
     def refuse() -> None:
         raise ValueError("no money left")
 
@@ -163,7 +163,7 @@ def test_a_refused_vote_rolls_all_back(site: Site, manager: TransactionManager) 
 
 
 @pytest.mark.parametrize("when", ["right prepare", "right prepare done"])
-def test_a_participant_lost_while_it_votes(site: Site, manager: TransactionManager, when: str) -> None:
+def test_a_participant_lost_during_its_vote_rolls_back(site: Site, manager: TransactionManager, when: str) -> None:
     site.faults.lose(when)
     with (
         pytest.raises(RolledBack, match=r"left: rolled back, right: no answer") as caught,
@@ -176,7 +176,9 @@ def test_a_participant_lost_while_it_votes(site: Site, manager: TransactionManag
 
 
 @pytest.mark.parametrize("when", ["right commit", "right commit done"])
-def test_a_participant_lost_while_it_commits(site: Site, manager: TransactionManager, when: str) -> None:
+def test_a_participant_lost_during_its_commit_is_completed_later(
+    site: Site, manager: TransactionManager, when: str
+) -> None:
     site.faults.lose(when)
     site.faults.lose("right connect")
     with pytest.raises(ConnectionError):
@@ -193,7 +195,7 @@ def test_a_participant_lost_while_it_commits(site: Site, manager: TransactionMan
     assert site.agree() == ["coffee"]
 
 
-def test_a_participant_that_hangs_does_not_hold_the_others(site: Site) -> None:
+def test_a_participant_that_hangs_does_not_delay_the_others(site: Site) -> None:
     hang = threading.Event()
     site.faults.at["right prepare"] = hang.wait
     with site.manager(call_timeout=2) as manager:
@@ -233,7 +235,7 @@ def test_a_transaction_has_a_timeout(site: Site, manager: TransactionManager) ->
         ("committed", "committed", None),
     ],
 )
-def test_what_was_done_by_hand_is_told(
+def test_a_heuristic_outcome_is_reported(
     site: Site, manager: TransactionManager, left: str, right: str | None, outcome: str | None
 ) -> None:
     tx = manager.transaction("left", "right")
@@ -260,7 +262,7 @@ def test_what_was_done_by_hand_is_told(
 
 
 @pytest.mark.rule("DTX-11")
-def test_a_commit_by_hand_against_a_rollback(site: Site, manager: TransactionManager) -> None:
+def test_a_manual_commit_against_a_rollback_is_reported(site: Site, manager: TransactionManager) -> None:
     tx = manager.transaction("left", "right")
     work(tx)
     tx.prepare()
@@ -272,7 +274,7 @@ def test_a_commit_by_hand_against_a_rollback(site: Site, manager: TransactionMan
     assert kept.outcome == "rollback"
 
 
-def test_a_log_that_cannot_be_written_leaves_all_in_doubt_and_then_decides_for_all(
+def test_a_log_that_cannot_be_written_leaves_everything_in_doubt_until_recovery(
     site: Site, manager: TransactionManager
 ) -> None:
     tx = manager.transaction("left", "right")
@@ -290,7 +292,7 @@ def test_a_log_that_cannot_be_written_leaves_all_in_doubt_and_then_decides_for_a
     assert site.agree() == ["tea"]
 
 
-def test_an_interrupt_leaves_it_to_recovery(site: Site, manager: TransactionManager) -> None:
+def test_an_interrupted_transaction_is_completed_by_recovery(site: Site, manager: TransactionManager) -> None:
     tx = manager.transaction("left", "right")
     work(tx)
     tx.prepare()
@@ -306,7 +308,7 @@ def test_an_interrupt_leaves_it_to_recovery(site: Site, manager: TransactionMana
     assert site.agree() == ["coffee"]
 
 
-def test_many_threads_on_one_manager(site: Site, manager: TransactionManager) -> None:
+def test_many_threads_can_share_a_manager(site: Site, manager: TransactionManager) -> None:
     def run(number: int) -> None:
         for turn in range(10):
             with manager.transaction("left", "right") as tx:
@@ -326,7 +328,7 @@ def test_many_threads_on_one_manager(site: Site, manager: TransactionManager) ->
 
 
 @pytest.mark.parametrize("what", ["commit", "begin", "recover", "close"])
-def test_a_forked_child_cannot_use_what_is_its_parent_s(site: Site, manager: TransactionManager, what: str) -> None:
+def test_a_forked_child_cannot_use_its_parents_manager(site: Site, manager: TransactionManager, what: str) -> None:
     tx = manager.transaction("left", "right")
     work(tx)
     calls: dict[str, Callable[[], object]] = {
@@ -352,14 +354,14 @@ def test_a_forked_child_cannot_use_what_is_its_parent_s(site: Site, manager: Tra
 
 
 class TestUsage:
-    def test_it_is_over(self, manager: TransactionManager) -> None:
+    def test_a_finished_transaction_cannot_be_used(self, manager: TransactionManager) -> None:
         with manager.transaction("left") as tx:
             pass
         for call in (tx.commit, tx.rollback, tx.decide, lambda: tx.enlist("right")):
             with pytest.raises(UsageError, match=f"transaction {tx.id} is committed"):
                 call()
 
-    def test_twice_and_unknown(self, manager: TransactionManager) -> None:
+    def test_duplicate_and_unknown_participants_are_refused(self, manager: TransactionManager) -> None:
         with manager.transaction("left") as tx:
             with pytest.raises(UsageError, match="takes part in transaction"):
                 tx.enlist("left")
@@ -377,7 +379,7 @@ class TestUsage:
             manager.transaction("left", "right")
         assert site.left.open == 0
 
-    def test_a_block_may_end_it_itself(self, site: Site, manager: TransactionManager) -> None:
+    def test_a_block_may_end_the_transaction_itself(self, site: Site, manager: TransactionManager) -> None:
         with manager.transaction("left", "right") as tx:
             work(tx)
             tx.commit()

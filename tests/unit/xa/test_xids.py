@@ -19,7 +19,7 @@ def test_the_longest_names_fit() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a.b", "ä", "a/b", "a\n"])
-def test_names_that_would_not_be_found_again(name: str) -> None:
+def test_invalid_names_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="a manager's name must be"):
         xids.check_name("manager", name, 32)
 
@@ -32,12 +32,12 @@ def test_xids_of_all_drivers_are_understood() -> None:
     assert wanted.participant == "bank"
 
 
-def test_xids_of_others() -> None:
+def test_xids_of_other_managers_are_not_claimed() -> None:
     assert xids.parse(client_xid(1, "m.i.1", "bank.2")) is None
     assert xids.parse(psycopg.Xid.from_string("whatever somebody prepared")) is None
 
 
-def test_whose_it_is() -> None:
+def test_the_manager_of_an_xid_is_recognized() -> None:
     assert xids.is_of("m.i.1", "m", "i")
     assert not xids.is_of("m.j.1", "m", "i")
     assert xids.is_of_namesake("m.j.1", "m", "i")

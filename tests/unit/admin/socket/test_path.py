@@ -13,7 +13,7 @@ from escrowmq.admin.socket.client import AdminError, ask
 
 
 @pytest.mark.parametrize("length", [1, 150])
-def test_it_is_in_the_data_directory_however_long_the_path(tmp_path: Path, length: int) -> None:
+def test_the_socket_is_in_the_data_directory_for_any_length_of_path(tmp_path: Path, length: int) -> None:
     folder = tmp_path / ("d" * length)
     folder.mkdir()
     with socket_path.bind(folder) as sock:
@@ -32,7 +32,7 @@ def test_the_socket_of_a_killed_broker_is_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["", "absent"])
-def test_without_a_broker_the_client_says_what_to_do(tmp_path: Path, folder: str) -> None:
+def test_without_a_broker_the_error_gives_advice(tmp_path: Path, folder: str) -> None:
     advice = (
         r"no broker runs on .*; name the data directory .* with --data-dir, or start a broker with: escrowmq serve "
     )

@@ -90,7 +90,7 @@ def test_a_line_that_is_not_a_request_is_an_error(line: bytes) -> None:
     assert key == "error"
 
 
-def test_an_internal_error_is_logged_and_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_is_logged_and_reported(caplog: pytest.LogCaptureFixture) -> None:
     answer = answered(b'{"command": "fail"}')
     assert answer == {"error": "internal error: KeyError('broken'); see the broker's log"}
     assert "internal error in the admin operation fail" in caplog.text
@@ -116,7 +116,7 @@ def test_client_and_server_understand_each_other(tmp_path: Path) -> None:
     assert asked(tmp_path, lambda: ask(tmp_path, "add", a=1, b=2)) == 3
 
 
-def test_a_refusal_becomes_the_client_s_error(tmp_path: Path) -> None:
+def test_a_refusal_becomes_the_clients_error(tmp_path: Path) -> None:
     with pytest.raises(AdminError, match="not today"):
         asked(tmp_path, lambda: ask(tmp_path, "refuse", text="not today"))
 
@@ -134,7 +134,7 @@ def test_several_requests_may_share_a_connection(tmp_path: Path) -> None:
     assert asked(tmp_path, question) == [{"result": 1}, {"result": 2}]
 
 
-def test_an_endless_line_is_not_kept(tmp_path: Path) -> None:
+def test_an_endless_line_is_not_buffered(tmp_path: Path) -> None:
     def question() -> bytes:
         with socket_path.connect(tmp_path, 5) as sock:
             try:

@@ -86,7 +86,7 @@ def test_routing_keys_are_compared_with_topic_permissions() -> None:
         pytest.param(door(tags=("management",)), Thing("theirs"), False, False, id="another tag"),
     ],
 )
-def test_rights_on_what_belongs_to_a_user(made: Door, thing: Thing, sees: bool, decides: bool) -> None:
+def test_rights_follow_from_owner_permissions_and_tags(made: Door, thing: Thing, sees: bool, decides: bool) -> None:
     assert made.allows(Operation.LIST_BRANCH, branch=thing) is sees
     assert made.allows(Operation.COMMIT_BRANCH, branch=thing) is decides
 
@@ -105,7 +105,7 @@ def test_a_tag_does_not_cover_contents() -> None:
     assert door("owner").covers(Thing("theirs"))
 
 
-def test_what_does_not_exist_yet_belongs_to_nobody() -> None:
+def test_an_object_that_does_not_exist_yet_has_no_owner() -> None:
     door().check(Operation.SET_PROGRESS, progress=None)
 
 

@@ -185,7 +185,7 @@ def test_messages_that_cannot_be_read_do_not_expire() -> None:
     assert queue.ready == 0
 
 
-def test_dead_lettering_goes_on_where_it_stopped() -> None:
+def test_dead_lettering_continues_where_it_stopped() -> None:
     site = Site(resident_limit=1)
     queue, dead = dead_lettering(site, message_ttl=60_000)
     paged({**queue.arguments}, site)
@@ -203,7 +203,7 @@ def test_dead_lettering_goes_on_where_it_stopped() -> None:
     assert site.contents("dead") == BODIES
 
 
-def test_a_full_queue_keeps_what_it_cannot_drop() -> None:
+def test_a_full_queue_keeps_messages_that_it_cannot_drop() -> None:
     site = forget_what_was_read(paged()[0])
     queue = site.vhost.queue("q")
     damage(site, 2)
@@ -233,7 +233,7 @@ def test_a_stream_is_read_on_where_it_stopped() -> None:
     assert sink.contents == BODIES
 
 
-def test_compaction_leaves_what_cannot_be_read() -> None:
+def test_compaction_leaves_unreadable_messages() -> None:
     site = paged()[0]
     site.snapshot()
     site = forget_what_was_read(site)

@@ -346,7 +346,7 @@ class TestServing:
         for sink in sinks:
             assert sink.contents == sorted(sink.contents, key=int)
 
-    def test_nobody_gets_more_than_the_shared_window(self, site: Site) -> None:
+    def test_consumers_together_get_no_more_than_the_shared_window(self, site: Site) -> None:
         one, two = site.queue("one"), site.queue("two")
         window = Window(3)
         sinks = [site.consume(queue, credit=2, window=window)[1] for queue in (one, two)]

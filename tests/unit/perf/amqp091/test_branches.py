@@ -35,7 +35,7 @@ def methods(data: memoryview | None) -> list[int]:
     return found
 
 
-def test_two_phases() -> None:
+def test_a_branch_is_committed_in_two_phases() -> None:
     totals = Totals()
     work = publisher(TWO_PHASE, totals)
     publish = [frames.BASIC_PUBLISH] * 2
@@ -53,7 +53,7 @@ def test_two_phases() -> None:
     assert not work.finished
 
 
-def test_one_phase() -> None:
+def test_a_branch_is_committed_in_one_phase() -> None:
     work = publisher(ONE_PHASE)
     for _ in range(2):
         assert methods(work.take(0))[-2:] == [frames.DTX_END, frames.DTX_COMMIT]

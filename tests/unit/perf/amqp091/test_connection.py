@@ -32,7 +32,7 @@ def greet(connection: socket.socket) -> None:
     connection.recv(4096)
 
 
-def test_the_broker_tells_who_it_is(serve: Serve) -> None:
+def test_the_identity_of_the_broker_is_read(serve: Serve) -> None:
     def handler(connection: socket.socket) -> None:
         greet(connection)
         connection.sendall(TUNE + OPEN_OK)
@@ -43,22 +43,22 @@ def test_the_broker_tells_who_it_is(serve: Serve) -> None:
     opened.close()
 
 
-def test_nobody_listens(tmp_path: Path) -> None:
+def test_a_port_without_a_listener_is_an_error(tmp_path: Path) -> None:
     with socket.socket() as unused:  # bound and not listening: refused, and nobody else can take the port meanwhile
         unused.bind(("127.0.0.1", 0))
         assert "Connection refused" in failure(f"amqp://127.0.0.1:{unused.getsockname()[1]}")
 
 
-def test_the_host_does_not_exist() -> None:
+def test_an_unknown_host_is_an_error() -> None:
     assert failure("amqp://nowhere.invalid").startswith("cannot connect to the broker at nowhere.invalid:5672: ")
 
 
-def test_another_version_of_amqp(serve: Serve) -> None:
+def test_another_version_of_amqp_is_an_error(serve: Serve) -> None:
     message = failure(serve(lambda connection: connection.sendall(b"AMQP\x01\x01\x00\x0a")))
     assert "does not speak AMQP 0-9-1" in message
 
 
-def test_another_protocol(serve: Serve) -> None:
+def test_another_protocol_is_an_error(serve: Serve) -> None:
     def handler(connection: socket.socket) -> None:
         connection.recv(8)
         connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -67,7 +67,7 @@ def test_another_protocol(serve: Serve) -> None:
     assert "does not speak AMQP 0-9-1" in failure(serve(handler))
 
 
-def test_a_refusal_with_a_reason(serve: Serve) -> None:
+def test_a_refusal_is_reported_with_its_reason(serve: Serve) -> None:
     def handler(connection: socket.socket) -> None:
         greet(connection)
         connection.sendall(close(frames.CONNECTION_CLOSE, 0, 403, "ACCESS_REFUSED - Login was refused"))
@@ -76,11 +76,11 @@ def test_a_refusal_with_a_reason(serve: Serve) -> None:
     assert failure(serve(handler)) == "the broker closed the connection: 403 ACCESS_REFUSED - Login was refused"
 
 
-def test_a_refusal_without_a_word(serve: Serve) -> None:
+def test_a_refusal_without_a_reason_is_reported(serve: Serve) -> None:
     assert "without giving a reason" in failure(serve(greet))
 
 
-def test_silence(serve: Serve) -> None:
+def test_a_silent_server_is_an_error(serve: Serve) -> None:
     def handler(connection: socket.socket) -> None:
         while connection.recv(100):
             pass

@@ -71,7 +71,7 @@ def consuming() -> Iterator[Consuming]:
         yield Consuming(stack)
 
 
-def test_it_is_subscribed_when_the_broker_has_accepted_every_subscription(consuming: Consuming) -> None:
+def test_a_consumer_is_subscribed_once_the_broker_has_accepted_every_subscription(consuming: Consuming) -> None:
     consumer = consuming.consumer(ack_every=0)
     consumer.start(0)
     wanted = [frames.basic_consume(1, "q", f"perf-{number:04d}", auto_ack=True) for number in range(2)]

@@ -30,7 +30,7 @@ TEXT = st.none() | st.text(max_size=40)
     mode=st.sampled_from([1, 2]),
     frame_max=st.sampled_from([0, 20, 131072]),
 )
-def test_a_publish_is_what_pamqp_reads(
+def test_pamqp_reads_a_publish(
     message: LoadMessage, reply_to: str | None, exchange: str, key: str, mode: int, frame_max: int
 ) -> None:
     listed = properties(message, mode, reply_to)
@@ -68,7 +68,7 @@ def test_a_publish_is_what_pamqp_reads(
     expiration=TEXT,
     app_id=TEXT,
 )
-def test_the_ids_are_found_whatever_other_properties_there_are(
+def test_the_ids_are_found_among_any_other_properties(
     message_id: str | None, correlation_id: str | None, reply_to: str | None, **others: object
 ) -> None:
     names = {"message_id": message_id, "correlation_id": correlation_id, "reply_to": reply_to}

@@ -128,7 +128,7 @@ def test_a_stream_with_other_frames_counts_the_same_in_any_pieces(
     assert reader.others == [(item[0], item[7:-1]) for item in items if isinstance(item, bytes)]
 
 
-def test_frames_behind_the_last_delivery_are_not_overlooked() -> None:
+def test_frames_after_the_last_delivery_are_not_overlooked() -> None:
     reader = Reader(every=False)
     reader.feed(b"".join(varied(tag, message) for tag, message in enumerate(messages(VARIED, 100, 20), 1)) + CANCEL)
     assert [kind for kind, _ in reader.others] == [frames.METHOD]
@@ -153,7 +153,7 @@ def test_long_bodies_are_taken_frame_by_frame() -> None:
 
 
 @pytest.mark.parametrize("size", [100, 60_000, 70_000, 300_000])
-def test_what_is_left_to_be_given_again_stays_short(size: int) -> None:
+def test_the_unprocessed_rest_stays_short(size: int) -> None:
     reader = Reader(every=False)
     data = b"".join(delivery(tag, bytes(size)) for tag in range(1, 41))
     for at in range(0, len(data), 50_000):

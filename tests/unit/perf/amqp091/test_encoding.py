@@ -75,11 +75,11 @@ def test_uniform_messages_fill_one_large_write() -> None:
         (Workload(size=64 * 1024 * 1024, queues=3), 3, 3),
     ],
 )
-def test_how_many_messages_are_distinct(workload: Workload, keys: int, expected: int) -> None:
+def test_the_number_of_distinct_messages_is_bounded(workload: Workload, keys: int, expected: int) -> None:
     assert block_count(workload, keys) == expected
 
 
-def test_uniform_messages_come_in_whole_rounds_of_the_keys_and_whole_transactions() -> None:
+def test_uniform_messages_form_whole_rounds_of_the_keys_and_whole_transactions() -> None:
     count = block_count(Workload(queues=7, tx_size=10), 7)
     assert count % 10 == 0
     assert block_count(Workload(queues=7), 7) % 7 == 0

@@ -60,14 +60,14 @@ def decoded(data: bytes) -> tuple[int, base.Frame]:
         (frames.tx_commit(3), commands.Tx.Commit()),
     ],
 )
-def test_methods_are_what_pamqp_reads(data: bytes, expected: base.Frame) -> None:
+def test_pamqp_reads_the_methods(data: bytes, expected: base.Frame) -> None:
     channel, method = decoded(data)
     assert channel == (0 if expected.name.startswith("Connection") else 3)
     assert method.name == expected.name
     assert dict(method) == dict(expected)
 
 
-def test_start_ok_carries_the_credentials_and_what_the_tool_understands() -> None:
+def test_start_ok_contains_the_credentials_and_capabilities() -> None:
     _, method = decoded(frames.start_ok("user", "pässword", "me"))
     assert isinstance(method, commands.Connection.StartOk)
     assert method.mechanism == "PLAIN"
@@ -84,7 +84,7 @@ def test_channel_open_has_an_empty_reserved_string() -> None:
     assert frames.channel_open(3)[-2:] == b"\0\xce"
 
 
-def test_connection_close_says_200() -> None:
+def test_connection_close_has_the_code_200() -> None:
     _, method = decoded(frames.connection_close())
     assert isinstance(method, commands.Connection.Close)
     assert (method.reply_code, method.class_id, method.method_id) == (200, 0, 0)

@@ -70,7 +70,7 @@ def asked(*queues: str, auto_ack: bool = False) -> bytes:
 
 
 @pytest.mark.parametrize("fetching", [(1, 1)], indirect=True)
-def test_one_by_one(fetching: Fetching) -> None:
+def test_messages_are_fetched_one_by_one(fetching: Fetching) -> None:
     fetching.getter.start(0)
     assert fetching.sent() == asked("a")
     assert fetching.answer(got(1)) == frames.basic_ack(1, 1, multiple=False) + asked("b")
@@ -78,7 +78,7 @@ def test_one_by_one(fetching: Fetching) -> None:
 
 
 @pytest.mark.parametrize("fetching", [(0, 3)], indirect=True)
-def test_pipelined_without_acknowledgements(fetching: Fetching) -> None:
+def test_messages_are_fetched_pipelined_without_acknowledgements(fetching: Fetching) -> None:
     fetching.getter.start(0)
     assert fetching.sent() == asked("a", "b", "a", auto_ack=True)
     assert fetching.answer(got(1) + got(2)) == asked("b", "a", auto_ack=True)
@@ -98,7 +98,7 @@ def test_several_are_acknowledged_at_once_and_the_rest_at_the_end(fetching: Fetc
 
 
 @pytest.mark.parametrize("fetching", [(1, 1)], indirect=True)
-def test_an_empty_queue_is_asked_again(fetching: Fetching) -> None:
+def test_an_empty_answer_is_followed_by_another_request(fetching: Fetching) -> None:
     fetching.getter.start(0)
     fetching.sent()
     assert fetching.answer(EMPTY) == asked("b")

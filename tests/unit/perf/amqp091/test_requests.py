@@ -67,7 +67,7 @@ def test_no_more_requests_than_allowed_are_outstanding() -> None:
         assert asking.totals.answer.count > 0
 
 
-def test_a_reply_that_nobody_waits_for_is_an_error() -> None:
+def test_an_unexpected_reply_is_an_error() -> None:
     with Asking(window=1, count=3) as asking:
         asking.requester.wake(1)
         with pytest.raises(PerfError, match="no open request has it"):
@@ -83,7 +83,7 @@ def test_a_stopped_requester_waits_for_its_replies() -> None:
         assert [*finished, asking.requester.finished] == [False, True]
 
 
-def test_a_reply_goes_where_the_request_says_with_its_correlation_id() -> None:
+def test_a_reply_is_sent_to_the_reply_queue_with_the_correlation_id() -> None:
     reply = replies(0, 3)
     reply(Ids(None, "you", "there"))
     made = reply(Ids(None, "me", "there"))

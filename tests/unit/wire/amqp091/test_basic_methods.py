@@ -50,7 +50,7 @@ class TestConsume:
         assert bodies(made) == [b"b"]
         assert made.broker.directory.vhost("/").queue("q").unsettled == 1
 
-    def test_the_answer_comes_before_the_first_delivery(self) -> None:
+    def test_the_answer_precedes_the_first_delivery(self) -> None:
         _, client = pair()
         client.declare(1, "q")
         client.publish(1, "q", b"x")

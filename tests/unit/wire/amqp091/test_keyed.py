@@ -23,7 +23,7 @@ def test_key_and_packed_content_come_apart_again(key: bytes, props: bytes, body:
 
 
 @given(keys, octets, octets, st.integers(1, 65535))
-def test_it_is_what_a_delivery_has_from_the_routing_key_on(key: bytes, props: bytes, body: bytes, channel: int) -> None:
+def test_keyed_content_equals_the_end_of_a_delivery(key: bytes, props: bytes, body: bytes, channel: int) -> None:
     method = method_frame(channel, spec.BasicDeliver("t", 1, False, "x", key.decode()))
     frames = method + content_frames(channel, props, body, 0)
     assert frames.endswith(readdressed(join(key, pack(props, body)), channel.to_bytes(2, "big")))

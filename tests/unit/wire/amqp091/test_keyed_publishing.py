@@ -191,7 +191,7 @@ def test_a_transaction_takes_them() -> None:
     assert deliveries(client) == list(SOME)
 
 
-def test_mandatory_ones_come_back_if_their_queue_goes_before_the_commit() -> None:
+def test_mandatory_messages_are_returned_if_their_queue_is_deleted_before_the_commit() -> None:
     _, client = bound()
     client.call(1, spec.TxSelect(), spec.TxSelectOk)
     publish(client, *SOME[:5], mandatory=True)

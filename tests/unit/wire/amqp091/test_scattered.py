@@ -106,7 +106,7 @@ def test_all_of_them_are_confirmed() -> None:
     assert client.expect(1, spec.BasicAck) == spec.BasicAck(36, multiple=True)
 
 
-def test_a_queue_that_is_gone_gets_nothing() -> None:
+def test_a_deleted_queue_gets_nothing() -> None:
     made, client = warmed()
     client.call(1, spec.QueueDelete("bb"), spec.QueueDeleteOk)
     client.send_bytes(b"".join(publish(name, b"x") for name in NAMES))
