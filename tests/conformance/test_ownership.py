@@ -16,6 +16,7 @@ from escrowmq.wire.amqp091.method import Method
 from tests.conformance.test_versions import storage_of
 from tests.harness.client import SimClient
 from tests.harness.server import Options, SimServer
+from tests.pipeline.direct import audited, export
 from tests.unit.wire.amqp091.clients import fails_channel
 
 USERS = ("victim", "mallory", "friend", "admin", "monitor")
@@ -322,3 +323,42 @@ class TestJournalsWithoutOwners:
     def test_every_user_that_may_read_the_queue_settles_the_reservation(self) -> None:
         friend = client_of(self.server(), "friend")
         friend.call(1, spec.EscrowSettle("q", "etl", 2), spec.EscrowSettleOk)
+
+
+class TestAudit:
+    """Owners, resets and forced deletions are no violations, also with snapshots in between."""
+
+    def snapshot(self, server: SimServer) -> None:
+        server.begin_snapshot()
+        server.run_disk()
+
+    def test_a_life_of_branches_and_progress_is_clean(self, tmp_path: Path) -> None:
+        storage = MemoryStorage(random.Random(1))
+        server = started(storage)
+        victim = client_of(server, "victim")
+        prepared(victim)
+        victim.call(1, spec.EscrowDecide(1, b"g", {"bqual": []}, "app", 7), spec.EscrowDecideOk)
+        progress = server.broker.coordinator.progress
+        progress.assign("/\0app", "friend")
+        progress.assign("/\0new", "friend")
+        server.end_turn()
+        server.run_disk()
+        self.snapshot(server)
+        progress.reset("/\0app")
+        victim.call(1, spec.EscrowDecide(1, b"g", {"bqual": []}, "app", 1), spec.EscrowDecideOk)
+        self.snapshot(server)
+        victim.lose()
+        server.broker.directory.delete_vhost("/")
+        server.end_turn()
+        server.run_disk()
+        self.snapshot(server)
+        assert audited(export(storage, tmp_path / "journal")).wrong == []
+
+    def test_a_journal_without_owners_is_clean(self, tmp_path: Path) -> None:
+        storage = storage_of(Path(__file__).parent / "unowned")
+        server = started(storage)
+        server.broker.coordinator.progress.assign("/\0app", "victim")
+        server.end_turn()
+        server.run_disk()
+        self.snapshot(server)
+        assert audited(export(storage, tmp_path / "journal")).wrong == []

@@ -15,7 +15,7 @@ LOGGED: Final[Mapping[str, tuple[str, ...]]] = {
     "user.password": ("name",),
     "user.tags": ("name", "tags"),
     "vhost.add": ("name",),
-    "vhost.delete": ("name",),
+    "vhost.delete": ("name", "force"),
     "permission.set": ("user", "vhost", "configure", "write", "read"),
     "permission.clear": ("user", "vhost"),
     "topic.set": ("user", "vhost", "exchange", "write", "read"),

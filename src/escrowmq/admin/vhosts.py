@@ -37,30 +37,51 @@ class VhostAdmin:
 
         await self._process.durably(change)
 
-    async def delete_vhost(self, name: str) -> None:
-        """Delete a virtual host with its queues and their messages, exchanges, permissions and connections.
+    async def delete_vhost(self, name: str, force: bool = False) -> None:
+        """Delete a virtual host with its queues and their messages, exchanges, permissions, branches, progress and
+        connections.
 
-        Connections are closed first and queues deleted next, both piece by piece. Connections and queues that appear
-        meanwhile are removed in one piece with the virtual host. A crash in between leaves the virtual host with the
-        remaining queues.
+        It is refused if branches are in doubt, unless `force` is given, which rolls them back. Connections are closed
+        first, then branches ended and queues deleted, all piece by piece. Those that appear meanwhile are removed in
+        one piece with the virtual host. A crash in between leaves the virtual host with the remaining ones.
         """
         self._broker.access.vhost(name)
+        self._check_decided(name, force=force)
 
         def on_it(connection: OpenConnection) -> bool:
             return connection.vhost == name
 
         def change() -> None:
+            self._check_decided(name, force=force)
             self._connections.close_now(on_it, reason)
             self._broker.directory.delete_vhost(name)
 
         reason = f"vhost '{name}' was deleted"
         await self._connections.close_those(on_it, reason)
+        self._check_decided(name, force=force)  # a branch may have been prepared meanwhile
+        await self._pieces.result(self._ending_branches(name))
         await self._pieces.result(self._deleting_queues(name))
         await self._process.durably(change)
 
     def _rows(self) -> Iterator[Row | None]:
         for vhost in list(self._broker.directory.vhosts.values()):
             yield {"name": vhost.name, "queues": len(vhost.queues)}
+
+    def _check_decided(self, name: str, *, force: bool) -> None:
+        count = len(self._broker.branches.in_doubt(name))
+        if count and not force:
+            raise OperationRefused(
+                f"vhost '{name}' has {count} transaction {'branch' if count == 1 else 'branches'} in doubt, see "
+                "`escrowmq tx list --in-doubt`; decide or forget them first, or roll them back with --force"
+            )
+
+    def _ending_branches(self, name: str) -> Generator[None, None, None]:
+        branches = self._broker.branches
+        for branch in branches.of_vhost(name):
+            if branches.by_xid.get(branch.xid) is branch:
+                self._process.begin()
+                self._broker.coordinator.abandon(branch)
+            yield
 
     def _deleting_queues(self, name: str) -> Generator[None, None, None]:
         for queue in list(self._broker.directory.vhost(name).queues.values()):

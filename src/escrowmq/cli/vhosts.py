@@ -43,13 +43,18 @@ def add_vhost(data_dir: Path, name: str) -> None:
 @vhost.command("delete")
 @data_dir_option
 @click.argument("name")
+@click.option("--force", is_flag=True, help="Also roll back transaction branches that are in doubt.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @asks
-def delete_vhost(data_dir: Path, name: str, yes: bool) -> None:
-    """Delete a virtual host with its queues, messages, exchanges and permissions, and close its connections."""
+def delete_vhost(data_dir: Path, name: str, force: bool, yes: bool) -> None:
+    """Delete a virtual host with its queues, messages, exchanges and permissions, and close its connections.
+
+    Transaction branches and the progress of applications are deleted, too. The command is refused while branches are
+    in doubt; their transaction managers may have committed the other participants.
+    """
     if not yes:
         if name not in names(data_dir, "vhost.list"):
             raise click.ClickException(f"no such vhost '{name}'")
         if not confirmed(f"Delete vhost '{printable(name)}' with everything in it?"):
             raise click.ClickException("aborted")
-    ask(data_dir, "vhost.delete", name=name)
+    ask(data_dir, "vhost.delete", name=name, force=force)

@@ -40,3 +40,4 @@ class Broker:
         self.demarcations = Demarcations(self.branches)
         self.coordinator = Coordinator(self.engine, self.branches, self.transactions)
         self.reservations = Reservations(self.engine)
+        self.directory.before_vhost_deletion(self.coordinator.drop_vhost)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 from escrowmq.admin.operation import Listing, Operation
 from escrowmq.admin.pieces import Pieces
 from escrowmq.core.broker import Broker
-from tests.unit.wire.amqp091.clients import Server
+from tests.harness.server import SimServer
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class FakeConnection:
 class FakeProcess:
     """Implements `BrokerProcess`."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: SimServer) -> None:
         self.server = server
         self.broker: Broker = server.broker
         self.connections: dict[FakeConnection, None] = {}

@@ -196,6 +196,28 @@ class Coordinator:
             self._return_later(branch, branch.lsn)
         return XaResult(_HEURISTIC[branch.state], branch.lsn, tuple(returned))
 
+    def abandon(self, branch: XaBranch) -> None:
+        """End a branch, whatever its state, because its virtual host is deleted. A branch that is not decided is rolled
+        back.
+        """
+        if branch.state is State.PREPARED:
+            self._engine.log.append(Kind.ROLLBACK, encode_number(branch.number))
+            branch.step(Input.ROLLBACK)
+            self._return_later(branch, self._engine.log.end_lsn)
+            self._registry.forget(branch)
+        elif branch.state in _HEURISTIC:
+            self.forget(branch.xid)
+        else:
+            branch.step(Input.ROLLBACK)
+            branch.undo()
+            self._registry.over(branch)
+
+    def drop_vhost(self, vhost: str) -> None:
+        """End all branches of a virtual host that is deleted, and forget the progress of its applications."""
+        for branch in self._registry.of_vhost(vhost):
+            self.abandon(branch)
+        self.progress.drop_vhost(vhost)
+
     def _ended(self, xid: Xid) -> XaBranch:
         """Return a branch that no channel is associated with any more, so that it can be decided (DTX-4)."""
         branch = self._registry.find(xid)

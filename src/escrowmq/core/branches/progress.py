@@ -112,6 +112,14 @@ class ProgressTable:
         del self._found[key]
         return found
 
+    def drop_vhost(self, vhost: str) -> None:
+        """Forget the progress of all applications of a virtual host that is deleted."""
+        for key in self._of_vhost(vhost):
+            self.reset(key)
+
+    def _of_vhost(self, vhost: str) -> list[str]:
+        return [key for key, progress in self._found.items() if progress.vhost == vhost]
+
     def _own(self, key: str, user: str) -> None:
         self._log.append(Kind.PROGRESS_OWNED, encode_change(application=key, user=user))
         self.restore_owner(key, user)
@@ -135,6 +143,11 @@ class ProgressTable:
     def restore_reset(self, application: str) -> None:
         """Apply a PROGRESS_RESET record."""
         self._found.pop(application, None)
+
+    def restore_vhost_deleted(self, vhost: str) -> None:
+        """Apply a VHOST_DELETED record. Older versions did not reset the progress first."""
+        for key in self._of_vhost(vhost):
+            del self._found[key]
 
     def records(self) -> Iterator[tuple[Kind, list[bytes]]]:
         """Return the records of a snapshot."""

@@ -52,6 +52,11 @@ class FoundBranches:
         state = State.HEURISTIC_COMMITTED if commit else State.HEURISTIC_ROLLED_BACK
         self._found[number] = self._found[number]._replace(state=state, runs=[], settlements=[], reservations=())
 
+    def vhost_deleted(self, vhost: str) -> None:
+        """Remove the branches of a deleted virtual host. Older versions did not roll them back first."""
+        for number in [number for number, found in self._found.items() if found.vhost == vhost]:
+            del self._found[number]
+
     # -- at the end
 
     def begin(self) -> None:

@@ -86,6 +86,10 @@ class Registry:
             branch for branch in self._branches.values() if branch.state in IN_DOUBT and vhost in {None, branch.vhost}
         ]
 
+    def of_vhost(self, vhost: str) -> list[XaBranch]:
+        """Return all branches of a virtual host."""
+        return [branch for branch in self._branches.values() if branch.vhost == vhost]
+
     def recover(self, vhost: str | None = None) -> list[Xid]:
         """Return the xids of `in_doubt`."""
         return [branch.xid for branch in self.in_doubt(vhost)]

@@ -87,6 +87,7 @@ class Recovery:
             Kind.PROGRESS_RESET: self._progress_reset,
             Kind.COUNTERS: self._counters,
             Kind.QUEUE_DELETED: self._queue_deleted,
+            Kind.VHOST_DELETED: self._vhost_deleted,
         }
 
     def apply(self, lsn: int, kind: int, payload: Payload) -> None:
@@ -215,6 +216,12 @@ class Recovery:
         references.firsts, references.lsns = state.firsts, state.lsns
         references.counts, references.indexes = state.counts, state.indexes
         references.messages = sum(state.counts)
+
+    def _vhost_deleted(self, lsn: int, payload: Payload) -> None:
+        fields = decode_change(payload)
+        self._branches.vhost_deleted(fields["name"])
+        self._broker.coordinator.progress.restore_vhost_deleted(fields["name"])
+        self._broker.directory.restore(Kind.VHOST_DELETED, fields)
 
     def _queue_deleted(self, lsn: int, payload: Payload) -> None:
         fields = decode_change(payload)

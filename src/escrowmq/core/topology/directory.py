@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -64,6 +64,7 @@ class Directory:
         self._engine = engine
         self._random = random
         self._next_queue = 1
+        self._before_vhost_deletion: list[Callable[[str], None]] = []
 
     # -- virtual hosts
 
@@ -82,9 +83,17 @@ class Directory:
         self.vhosts[name] = VirtualHost(name)
         return True
 
+    def before_vhost_deletion(self, drop: Callable[[str], None]) -> None:
+        """Call `drop` with the name of each virtual host that is to be deleted, for objects that it contains."""
+        self._before_vhost_deletion.append(drop)
+
     def delete_vhost(self, name: str) -> None:
-        """Delete a virtual host with everything in it, including permissions. Raises NOT_FOUND."""
+        """Delete a virtual host with everything in it, including permissions, branches and progress. Raises
+        NOT_FOUND.
+        """
         vhost = self.vhost(name)
+        for drop in self._before_vhost_deletion:
+            drop(name)
         for queue in list(vhost.queues.values()):
             self.delete_queue(queue)
         del self.vhosts[name]
