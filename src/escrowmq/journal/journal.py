@@ -409,6 +409,7 @@ class Journal:
         if segment.first_lsn == batch.first_lsn:
             batch.begins_segment = True
             batch.sealed_messages = self._table.before_current
+            batch.read_file = self._table.take_read()
         self._closed.append(batch)
         self._start = segment.end_lsn = batch.end_lsn
         self._payload_lsn = self._start + fmt.FRAME_HEADER_SIZE

@@ -129,6 +129,9 @@ class MemoryStorage:
     def finish(self, name: str) -> None:
         self._file(name)
 
+    def uncache(self, name: str) -> None:
+        """There is no second copy."""
+
     def replace(self, tmp: str, name: str) -> None:
         self._step()
         self._files[name] = self._files.pop(tmp)

@@ -6,11 +6,15 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Final
 
 from escrowmq.journal import format as fmt
 from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.frames import JournalFile
 from escrowmq.journal.storage import Storage
+
+_LIVE: Final = 4
+"""A segment will hardly be read again if at most one in so many of its messages lives."""
 
 
 @dataclass(slots=True, eq=False)
@@ -32,6 +36,8 @@ class Segment:
     unchecked: JournalFile | None = None
     """The file, if its frames lie below the snapshot and were not checked at startup. Reads check them once."""
     checked: set[int] = field(default_factory=set)
+    cached: bool = True
+    """The system may still have a copy of the file in memory."""
 
     @property
     def name(self) -> str:
@@ -69,6 +75,17 @@ class SegmentTable:
     def before_current(self) -> int:
         """The number of messages that the second-to-last segment ever held."""
         return self._segments[-2].total if len(self._segments) > 1 else 0
+
+    def take_read(self) -> str:
+        """The name of a file that will hardly be read again, because few of its messages live; empty if there is none.
+
+        Each name is returned only once.
+        """
+        for segment in self._segments[:-1]:
+            if segment.cached and not segment.missing and segment.live <= segment.total // _LIVE:
+                segment.cached = False
+                return segment.name
+        return ""
 
     def begin(self, lsn: int) -> None:
         """Begin a new segment at `lsn`."""

@@ -68,6 +68,9 @@ class Storage(Protocol):
     def finish(self, name: str) -> None:
         """Release the resources for writing this file. No more writes follow."""
 
+    def uncache(self, name: str) -> None:
+        """Let the system reuse the memory in which it keeps a copy of the file. The file stays readable."""
+
     def replace(self, tmp: str, name: str) -> None:
         """Rename `tmp` to `name`, atomically and durably."""
 
@@ -243,6 +246,14 @@ class FileStorage:
         fd = self._writers.pop(name, None)
         if fd is not None:
             self._close(fd)
+
+    def uncache(self, name: str) -> None:
+        if hasattr(os, "posix_fadvise"):
+            fd = self._open(self.directory / name, os.O_RDONLY)
+            try:
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                self._close(fd)
 
     def replace(self, tmp: str, name: str) -> None:
         self._forget(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from escrowmq.journal import format as fmt
 from escrowmq.journal.errors import JournalDamaged, JournalFailed, JournalFull, JournalUnreadable
 from escrowmq.journal.journal import READ_ATTEMPTS, SNAPSHOT_LSN, Journal
+from escrowmq.journal.memory import MemoryStorage
 from escrowmq.journal.storage import FileStorage
 from tests.unit.journal.journals import fill, flush, memory, on_disk, reopen, snapshot, start, tidy
 
@@ -222,6 +224,23 @@ def test_a_failed_sync_poisons_the_journal(after: int) -> None:
     syncs = storage.syncs
     journal.close()
     assert storage.syncs == syncs
+
+
+def test_files_of_which_few_messages_live_leave_the_memory_of_the_system() -> None:
+    gone: list[str] = []
+
+    class Cached(MemoryStorage):
+        def uncache(self, name: str) -> None:
+            gone.append(name)
+            raise FileNotFoundError(name)  # deleted meanwhile
+
+    journal = start(Cached(random.Random(1)))
+    lsns = fill(journal, 4)
+    assert gone == []
+    for lsn in lsns:
+        journal.release(lsn, 1)
+    fill(journal, 8)
+    assert gone == [fmt.segment_name(lsns[0] - fmt.FRAME_HEADER_SIZE)]
 
 
 def test_a_full_disk_is_a_clean_error() -> None:

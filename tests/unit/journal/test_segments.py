@@ -99,3 +99,18 @@ def test_reading_an_address_without_a_segment_is_refused() -> None:
     for lsn in (50, 195):
         with pytest.raises(JournalDamaged, match="no segment holds"):
             made.read(memory(), lsn, 10)
+
+
+def test_a_file_of_which_few_messages_live_is_named_once() -> None:
+    made = table(3, 2, 10, 0)
+    assert [made.take_read() for _ in range(3)] == ["0000000000000064.log", "000000000000012c.log", ""]
+    segment = made.find(0)
+    assert segment is not None
+    segment.live = 1
+    assert [made.take_read() for _ in range(2)] == ["0000000000000000.log", ""]
+
+
+def test_the_file_that_is_written_is_not_named() -> None:
+    made = table()
+    assert made.current.live == 0
+    assert made.take_read() == ""

@@ -106,6 +106,15 @@ def test_reserved_space_reads_as_zeros(storage: Storage) -> None:
     assert storage.size("f") == 4096
 
 
+def test_a_file_can_be_read_after_its_copy_in_memory_is_gone(storage: Storage) -> None:
+    storage.create("f")
+    storage.write_through("f", 0, b"abc")
+    storage.uncache("f")
+    assert storage.read("f", 0, 100) == b"abc"
+    storage.write_through("f", 3, b"def")
+    assert storage.read("f", 0, 100) == b"abcdef"
+
+
 def test_truncate_cuts(storage: Storage) -> None:
     storage.create("f")
     storage.write("f", 0, b"abcdef")
