@@ -87,6 +87,7 @@ class Engine:
         """`resident_limit` is the number of bytes of messages that each queue keeps in memory."""
         self.log = log
         self.now = 0
+        self.behind_ms = 0  # how far `now` is behind the machine's time, as recorded in the log; negative if ahead
         self.resident_limit = self._roomy_limit = resident_limit
         self.deadlines = Deadlines()
         self.settlements = Settlements(log)
@@ -432,24 +433,6 @@ class Engine:
                     found = equal.setdefault(living, living)
                 routes[entry.position] = found
         return routes
-
-    def place_routed(
-        self,
-        decision: Decision,
-        queue: Queue,
-        entries: list[Entry],
-        outcome: Outcome,
-        routes: Mapping[int, tuple[Queue, ...]],
-    ) -> None:
-        """Add the dead-lettering of `entries` of `queue` to `decision`, to queues that were settled before. Those that
-        were deleted meanwhile are left out.
-        """
-        for envelope, alike in groupby(entries, _envelope):
-            dead = dead_envelope(envelope, queue, outcome, self.now)
-            for targets, group in groupby(alike, lambda entry: routes.get(entry.position, ())):
-                living = tuple(target for target in targets if not target.deleted)
-                if living:
-                    decision.place(dead, [entry.content for entry in group], living)
 
     def place_dead(self, decision: Decision, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
         """Add the dead-lettering of `entries` of `queue` to `decision`."""

@@ -150,7 +150,7 @@ class Maintenance:
     def _begin_snapshot(self, records: Iterable[tuple[int, bytes]]) -> None:
         self.stage = Stage.SNAPSHOT
         self._base = self._journal.end_lsn
-        snapshot = self._snapshot = self._journal.begin_snapshot(records, time.time_ns() // 1000)
+        snapshot = self._snapshot = self._journal.begin_snapshot(records, self._broker.engine.now * 1000)
         self._executor.submit(snapshot.write).add_done_callback(partial(self._post, self._snapshot_written))
 
     def _snapshot_written(self, future: Future[None]) -> None:

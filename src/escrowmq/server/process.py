@@ -85,6 +85,7 @@ class ServerProcess:
             "listeners": self.listeners,
             "uptime_seconds": round(time.monotonic() - self._started, 1),
             "turns": self._turns.count,
+            "clock_behind_seconds": round(self.broker.engine.behind_ms / 1000, 1),
             "connections": len(runtime.connections),
             "connections_accepted": runtime.accepted,
             "alarms": [name for name in ("memory", "disk") if getattr(alarms, name)],

@@ -15,6 +15,7 @@ from escrowmq.core.recovery.replay import Recovery, RecoveryError
 from escrowmq.journal.errors import JournalDamaged, JournalError
 from escrowmq.journal.journal import Journal
 from escrowmq.server.auth import hash_password
+from escrowmq.server.clock import resume
 from escrowmq.wire.formats import FORMATS
 
 _log = logging.getLogger("escrowmq.journal")
@@ -27,10 +28,12 @@ def recover(journal: Journal, broker: Broker) -> None:
     broker.engine.now = time.time_ns() // 1_000_000
     broker.formats.update(FORMATS)
     recovery = Recovery(broker)
-    lsn = 0
+    lsn = newest_us = 0
     try:
-        for lsn, kind, payload, _ in journal.replay():
+        for lsn, kind, payload, time_us in journal.replay():
             recovery.apply(lsn, kind, payload)
+            newest_us = max(newest_us, time_us)
+        resume(broker.engine, newest_us // 1000)
         recovery.finish()
     except RecoveryError as error:
         raise JournalError(str(error)) from error

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-import time
 from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -20,6 +19,7 @@ from escrowmq.core.broker import Broker
 from escrowmq.journal.batch import Batch
 from escrowmq.journal.errors import JournalError
 from escrowmq.journal.journal import Journal
+from escrowmq.server.clock import Clock, ClockRecorder
 from escrowmq.server.fatal import die
 from escrowmq.server.writer import Writer
 from escrowmq.wire.endpoint import Endpoint
@@ -27,17 +27,6 @@ from escrowmq.wire.endpoint import Endpoint
 LAZY_SECONDS: Final = 0.01
 LAZY_BYTES: Final = 1 << 20
 """Bytes in the pending batch above which it is written although no client waits for it."""
-
-
-def steady_clock() -> Callable[[], int]:
-    """Return a clock of nanoseconds since the epoch that ignores changes of the machine's time.
-
-    Heartbeats, login times and the age of messages must not depend on such changes: a step back would delay them, and
-    a step forward would let all of them end at once.
-    """
-    kind = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # also counts the time while the machine is suspended
-    offset = time.time_ns() - time.clock_gettime_ns(kind)
-    return lambda: time.clock_gettime_ns(kind) + offset
 
 
 class Outlet(Protocol):
@@ -54,7 +43,7 @@ class Turns:
     def __init__(
         self, loop: AbstractEventLoop, broker: Broker, journal: Journal, clock: Callable[[], int] | None = None
     ) -> None:
-        """`clock` returns nanoseconds since the epoch (default: `steady_clock`)."""
+        """`clock` returns nanoseconds since the epoch (default: a `Clock` for which records are kept)."""
         self.broker = broker
         self.journal = journal
         self.outlets: dict[Endpoint, Outlet] = {}
@@ -64,7 +53,7 @@ class Turns:
         """Called at the end of each turn, after its records have been appended."""
         self.count = 0
         self._loop = loop
-        self._clock = clock or steady_clock()
+        self._clock = clock or self._own_clock()
         self._begun = False
         self._committed = False  # the broker has not been told of the latest sync
         self._waiting: list[tuple[int, int, Callable[[], None]]] = []
@@ -73,6 +62,11 @@ class Turns:
         self._timer_due = 0
         self._lazy: TimerHandle | None = None
         self._writer = Writer(self._report, _write_failed)
+
+    def _own_clock(self) -> Clock:
+        clock = Clock(self.broker.engine.behind_ms)
+        self.after.append(ClockRecorder(self.broker.engine, clock))
+        return clock
 
     def begin(self) -> None:
         """Begin a turn, unless one has begun. The turn ends when everything that is ready has been handled."""

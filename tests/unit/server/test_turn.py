@@ -6,13 +6,11 @@ import asyncio
 import os
 import random
 import threading
-import time
 
 import pytest
 
 from escrowmq.journal.memory import Faults, MemoryStorage
 from escrowmq.server import fatal
-from escrowmq.server.turn import steady_clock
 from tests.unit.server.benches import Bench, FakeEndpoint, on_loop, until
 
 
@@ -296,14 +294,3 @@ def test_a_fault_in_the_broker_ends_the_process(
     assert codes == [fatal.EXIT_CODE]
     assert "internal error in the broker; the broker stops" in caplog.text
     assert "KeyError" in caplog.text
-
-
-def test_a_step_of_the_machine_s_clock_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = steady_clock()
-    before = clock()
-    monkeypatch.setattr(time, "time_ns", lambda: 0)
-    assert 0 <= clock() - before < 60 * 10**9
-
-
-def test_the_steady_clock_starts_at_the_time_of_the_machine() -> None:
-    assert abs(steady_clock()() - time.time_ns()) < 60 * 10**9

@@ -110,13 +110,15 @@ class Registry:
     def restore(self, found: Prepared, xid: Xid) -> XaBranch:
         """Restore a branch from a PREPARE record, without its work."""
         user = found.belongs.user if found.belongs is not None else ""
-        branch = self._branch(found.number, xid, Limits(), found.started, found.owner, found.vhost, user)
+        branch = self._branch(
+            found.number, xid, Limits(), min(found.started, self._engine.now), found.owner, found.vhost, user
+        )
         if found.belongs is not None:
             branch.concerns = Concerns.restored(found.belongs.concerns, complete=found.belongs.complete)
         branch.state = State(found.state)
         self._shares.prepare(branch)
         branch.timeout = found.timeout
-        branch.prepared_at = found.time
+        branch.prepared_at = min(found.time, self._engine.now)  # the machine's time may have been set back
         if branch.state is not State.PREPARED:
             self.let_go(branch)
         return branch

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from escrowmq.core.branches import decision
 from escrowmq.core.branches.branch import CommitResult, Input, Publication
 from escrowmq.core.branches.decision import Decision, check_room, decide, gather
 from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.queues.dead_letter import place_routed
 from escrowmq.core.queues.outcome import Disposition, Outcome
 from escrowmq.core.records.unreadable import LogUnreadable
 
@@ -33,17 +34,6 @@ class Host(decision.Host, Protocol):
 
     def dead_routes(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> dict[int, tuple[Queue, ...]]:
         """Return the queues that would receive `entries` of `queue` as dead letters now, by position."""
-        ...
-
-    def place_routed(
-        self,
-        decision: Decision,
-        queue: Queue,
-        entries: list[Entry],
-        outcome: Outcome,
-        routes: Mapping[int, tuple[Queue, ...]],
-    ) -> None:
-        """Add the dead-lettering of `entries` of `queue`, to queues that were settled before, to `decision`."""
         ...
 
     def spent(self, queue: Queue, entries: list[Entry]) -> tuple[list[Entry], list[Entry]]:
@@ -138,7 +128,7 @@ class BranchEffects:
                 if settlement.routes is None:
                     engine.place_dead(self.decision, queue, entries, outcome)
                 else:
-                    engine.place_routed(self.decision, queue, entries, outcome, settlement.routes)
+                    place_routed(self.decision, queue, entries, outcome, settlement.routes, engine.now)
             self.decision.remove(queue, entries, outcome)
 
     def check(self) -> None:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from escrowmq.core.messages.envelope import Death, Envelope
 from escrowmq.core.queues.outcome import DEATH_REASONS, Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from escrowmq.core.branches.decision import Decision
+    from escrowmq.core.messages.entry import Entry
     from escrowmq.core.queues.queue import Queue
+
+_envelope = attrgetter("run.envelope")
 
 
 def dead_envelope(envelope: Envelope, queue: Queue, outcome: Outcome, now: int) -> Envelope:
@@ -48,3 +56,22 @@ def circular(deaths: tuple[Death, ...], queue: str) -> bool:
     if queue not in names:
         return False
     return all(death.reason != "rejected" for death in deaths[: names.index(queue) + 1])
+
+
+def place_routed(
+    decision: Decision,
+    queue: Queue,
+    entries: list[Entry],
+    outcome: Outcome,
+    routes: Mapping[int, tuple[Queue, ...]],
+    now: int,
+) -> None:
+    """Add the dead-lettering of `entries` of `queue` to `decision`, to queues that were settled before: `routes` names
+    them by position. Those that were deleted meanwhile are left out.
+    """
+    for envelope, alike in groupby(entries, _envelope):
+        dead = dead_envelope(envelope, queue, outcome, now)
+        for targets, group in groupby(alike, lambda entry: routes.get(entry.position, ())):
+            living = tuple(target for target in targets if not target.deleted)
+            if living:
+                decision.place(dead, [entry.content for entry in group], living)

@@ -233,7 +233,8 @@ class Queue:
             self.ttl_possible = True
             if ttl is None or envelope.ttl < ttl:
                 ttl = envelope.ttl
-        return 0 if ttl is None else max(time + ttl, 1)
+        # A time in the future is from before the machine's time was set back.
+        return 0 if ttl is None else max(min(time, self._host.now) + ttl, 1)
 
     def enqueue(self, run: Run, contents: Sequence[bytes], after: int = 0) -> None:
         """Give a run the next positions. With `after` it stays invisible until the log is synced up to that LSN."""

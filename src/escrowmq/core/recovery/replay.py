@@ -165,7 +165,9 @@ class Recovery:
     def _counters(self, lsn: int, payload: Payload) -> None:
         fields = decode_change(payload)
         self._broker.transactions.seen(fields.pop("next_branch", 1) - 1)
-        self._broker.directory.restore(Kind.COUNTERS, fields)
+        self._broker.engine.behind_ms = fields.pop("behind_ms", self._broker.engine.behind_ms)
+        if fields:
+            self._broker.directory.restore(Kind.COUNTERS, fields)
 
     def _relocate(self, lsn: int, payload: Payload) -> None:
         moves, offset = decode_moves(payload)

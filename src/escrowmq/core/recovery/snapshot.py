@@ -111,7 +111,8 @@ class Capture:
     def _finish(self) -> None:
         broker = self._broker
         broker.engine.uncaptured = None
-        counters = Kind.COUNTERS, dict[str, Any](broker.directory.counters() | broker.transactions.counters())
+        behind = {"behind_ms": broker.engine.behind_ms} if broker.engine.behind_ms else {}
+        counters = Kind.COUNTERS, dict[str, Any](broker.directory.counters() | broker.transactions.counters() | behind)
         names = broker.directory.topology_records(_in_order(self._taken))
         held = [some for holder in broker.engine.holders for some in holder.held()]
         branches = list(broker.coordinator.records())

@@ -1,0 +1,114 @@
+"""The broker's time: it runs steadily, and follows the machine's time slowly.
+
+Heartbeats, times to live and ages must not depend on changes of the machine's time: a step back would delay them, and a
+step forward would let all of them end at once. The broker's time therefore never goes back, and it approaches the
+machine's time by at most a tenth of the time that passes. The difference is kept in the journal, so that a restart does
+not change the broker's time either.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from escrowmq.core.engine import Engine
+from escrowmq.core.records.changes import encode_change
+from escrowmq.core.records.kinds import Kind
+
+SLOWNESS: Final = 10
+"""The broker's time is faster or slower than real time by at most this part of it: times to live are off by a tenth."""
+STEP_MS: Final = 24 * 3600 * 1000
+"""How far the broker's time may be behind. It would take more than ten days to make up for more, so that is done at
+once; the time of a running broker never goes back."""
+JUMP_MS: Final = 1000
+"""A change of the machine's time that is worth a line in the log, and a difference that is worth a record."""
+
+_STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # counts while the machine is suspended, too
+_log = logging.getLogger("escrowmq.server")
+
+
+def _steady() -> int:
+    return time.clock_gettime_ns(_STEADY)
+
+
+def _wall() -> int:
+    return time.time_ns()
+
+
+class Clock:
+    """Returns nanoseconds since the epoch when it is called."""
+
+    __slots__ = ("_now", "_seen", "_steady", "_steady_seen", "_wall", "behind_ns")
+
+    def __init__(
+        self, behind_ms: int = 0, *, wall: Callable[[], int] = _wall, steady: Callable[[], int] = _steady
+    ) -> None:
+        """Begin `behind_ms` behind the machine's time `wall`. `steady` counts nanoseconds from any point on."""
+        self._wall = wall
+        self._steady = steady
+        self._seen = wall()
+        self._steady_seen = steady()
+        self.behind_ns = behind_ms * 1_000_000
+        """The difference to the machine's time, negative if that is behind."""
+        self._now = self._seen - self.behind_ns
+
+    def __call__(self) -> int:
+        steady, wall = self._steady(), self._wall()
+        elapsed = steady - self._steady_seen
+        jump = wall - self._seen - elapsed
+        self._steady_seen, self._seen = steady, wall
+        behind = wall - self._now - elapsed
+        if abs(jump) >= JUMP_MS * 1_000_000:
+            _tell(jump, behind)
+        if behind < STEP_MS * 1_000_000:
+            most = elapsed // SLOWNESS
+            self._now += elapsed + max(-most, min(behind, most))
+        else:
+            self._now = wall
+        self.behind_ns = wall - self._now
+        return self._now
+
+
+def _tell(jump: int, behind: int) -> None:
+    direction = "forward" if jump > 0 else "back"
+    seconds = abs(behind) / 1e9
+    if behind >= STEP_MS * 1_000_000:
+        follows = "the broker's time is set at once, which may end times to live and other periods"
+    else:
+        duration = f"in about {SLOWNESS * seconds:.0f} s"
+        follows = f"the broker's time differs from it by {seconds:.1f} s now, and makes up for that {duration}"
+    _log.warning("the machine's time was set %s by %.1f s: %s", direction, abs(jump) / 1e9, follows)
+
+
+def resume(engine: Engine, newest_ms: int) -> None:
+    """Set the time of a broker whose journal was replayed and has records up to `newest_ms`.
+
+    The broker's time goes on from where it was in relation to the machine's time (`Engine.behind_ms`). It does not go
+    back behind the newest record, unless that is more than `STEP_MS` ahead.
+    """
+    wall_ms = _wall() // 1_000_000
+    engine.now = max(wall_ms - engine.behind_ms, newest_ms)
+    if abs(wall_ms - engine.now) >= STEP_MS:
+        engine.now = wall_ms
+    engine.behind_ms = wall_ms - engine.now
+    if abs(engine.behind_ms) >= JUMP_MS:
+        where = "behind" if engine.behind_ms > 0 else "ahead of"
+        _log.warning(
+            "the broker's time is %.1f s %s the machine's, and follows slowly", abs(engine.behind_ms) / 1000, where
+        )
+
+
+class ClockRecorder:
+    """Records the difference between the broker's time and the machine's while it changes, at the end of turns."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+
+    def __call__(self) -> None:
+        behind_ms = self._clock.behind_ns // 1_000_000
+        if abs(behind_ms - self._engine.behind_ms) >= JUMP_MS:
+            self._engine.behind_ms = behind_ms
+            self._engine.log.append(Kind.COUNTERS, encode_change(behind_ms=behind_ms))
