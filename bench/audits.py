@@ -26,7 +26,7 @@ _BUSY = "silver"
 
 
 class Audit:
-    """`escrowmq audit` as a process of its own, whose memory is measured."""
+    """`escrowmq audit` in a separate process, whose memory is measured."""
 
     def __init__(self, journal: Path, out: Path, *options: str) -> None:
         self.peak_bytes = 0

@@ -30,7 +30,7 @@ class Measurement:
 
 
 def perf(broker: Broker, *options: str) -> dict[str, Any]:
-    """Run `escrowmq perf` in a process of its own. Return its JSON document and the broker's resource usage.
+    """Run `escrowmq perf` in a separate process. Return its JSON document and the broker's resource usage.
 
     Raises MeasureError with the tool's message.
     """

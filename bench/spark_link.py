@@ -182,7 +182,7 @@ def measure(url: str, count: int, folder: Path) -> dict[str, float]:
 
 
 def measured(url: str, count: int) -> dict[str, float]:
-    """Run `measure` in a process of its own, whose Spark session ends with it."""
+    """Run `measure` in a separate process, whose Spark session ends with it."""
     command = [sys.executable, str(Path(__file__).resolve()), url, str(count)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     if done.returncode:

@@ -29,7 +29,7 @@ from escrowmq.units import (
 CONTENT_BYTES = 896 << 20
 """The limit for bodies and headers in one record of the journal. The rest of a record holds their metadata."""
 LEAST_WATERMARK = 1 << 20
-"""The least watermark in bytes. A smaller number was probably meant as something else, such as a percentage."""
+"""The lowest watermark in bytes. A smaller number is probably a mistake, such as a percentage."""
 WATERMARK_FORM = 'a share of this machine\'s memory like 0.4, or a size of at least 1 MiB like "1GiB"'
 
 
@@ -174,8 +174,7 @@ class LimitsSection(Section):
     )
     unread_seconds: Duration = Field(
         default=120.0,
-        description="How long a client may read nothing of what waits to be sent to it, until its connection is "
-        "closed; 0 means no limit.",
+        description="How long a client may leave all output unread before its connection is closed; 0 means no limit.",
     )
     transaction_operations: int = Field(
         default=1_000_000,

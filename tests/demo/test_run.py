@@ -71,7 +71,7 @@ def test_every_record_arrives_once_although_broker_and_driver_are_killed(tmp_pat
     ):
         assert re.search(rf"^{line}$", text, re.MULTILINE), f"no line like {line} in:\n{text}"
     assert "\n          \n" not in text, "there are no empty lines with a label"
-    assert "the broker completes what it has confirmed" in text
+    assert "the broker syncs everything that it has confirmed" in text
     assert text.endswith(f"data      {data} is kept\n")
     assert "CLEAN" in (out / "audit" / "report.html").read_text()
     with running_broker(tmp_path) as broker:  # the journal was closed cleanly and can be used again

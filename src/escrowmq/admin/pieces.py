@@ -26,7 +26,7 @@ class Pieces:
         self._turn = asyncio.Lock()
 
     async def piece(self, work: Iterator[T]) -> list[T] | None:
-        """Do the next piece of `work` in an iteration of the event loop of its own; its yields, or None at the end."""
+        """Do the next piece of `work` in a separate iteration of the loop. Return its yields, or None at the end."""
         async with self._turn:
             await asyncio.sleep(0)
             return list(islice(work, self._steps)) or None

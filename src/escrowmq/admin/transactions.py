@@ -1,4 +1,4 @@
-"""Operations on XA branches: show what they hold, and decide those that no transaction manager decides."""
+"""Operations on XA branches: show their messages, and decide branches that no transaction manager decides."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def connections(ctx: click.Context, data_dir: Path, as_json: bool) -> None:
 @data_dir_option
 @click.argument("peer", metavar="HOST:PORT")
 @click.option(
-    "--reason", default="closed by an operator", show_default=True, help="The reason that the client is told."
+    "--reason", default="closed by an operator", show_default=True, help="The reason that is sent to the client."
 )
 @asks
 def close_connection(data_dir: Path, peer: str, reason: str) -> None:

@@ -49,8 +49,8 @@ def holds(ctx: click.Context, data_dir: Path, as_json: bool, every: bool) -> Non
 def release(data_dir: Path, queue: str, group: str, vhost: str, yes: bool) -> None:
     """Return the messages that GROUP holds to their places in QUEUE, marked as redelivered.
 
-    Use this for a reader that will not come back. A reader that is still there, or comes back, fails with an error
-    that the messages are gone. Messages that it has processed without settling them are then processed twice.
+    Use this for a reader that will not return. A reader that is still running, or returns, fails with an error that the
+    messages no longer exist. Messages that it has processed without settling them are then processed twice.
     """
     if not yes and not confirmed(f"Return the messages that '{printable(group)}' holds to queue '{printable(queue)}'?"):
         raise click.ClickException("nothing was released")

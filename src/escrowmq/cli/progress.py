@@ -57,7 +57,7 @@ def reset(data_dir: Path, application: str, vhost: str, yes: bool) -> None:
     """Forget the progress of APPLICATION and its owner.
 
     Stop the application first. An epoch that it repeats afterwards is decided again, so its messages take effect a
-    second time unless the application starts anew.
+    second time unless the application starts from the beginning.
     """
     if not yes and not confirmed(f"Forget the progress of application '{printable(application)}'?"):
         raise click.ClickException("nothing was reset")

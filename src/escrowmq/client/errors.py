@@ -53,7 +53,7 @@ class NotSupportedError(DatabaseError):
 
 
 class Timeout(OperationalError, TimeoutError):
-    """A call took longer than its timeout. The text says what it was waiting for."""
+    """A call took longer than its timeout. The text names the awaited event."""
 
 
 # ---- closed by the broker ----
@@ -75,7 +75,7 @@ class Closed(DatabaseError):
         self.where = where
 
     def again(self) -> Closed:
-        """Return a copy, so that each call that raises it gets a traceback of its own."""
+        """Return a copy, so that each call that raises it has a separate traceback."""
         return type(self)(self.code, self.text, self.method, self.where)
 
     def __str__(self) -> str:
@@ -170,7 +170,7 @@ class Returned(NamedTuple):
 
 
 class UnroutableError(OperationalError):
-    """Mandatory messages were unroutable and came back; they are in `messages`."""
+    """Mandatory messages were unroutable and were returned; they are in `messages`."""
 
     def __init__(self, messages: Sequence[Returned]) -> None:
         super().__init__(messages)

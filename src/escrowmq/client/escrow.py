@@ -76,8 +76,8 @@ class Settle(NamedTuple):
 class Escrow:
     """Bulk reading and deciding on a connection.
 
-    Every method can raise what `Channel.rpc` raises, and NotSupportedError if the broker lacks this class. Methods that
-    name a queue raise NotFound or AccessRefused if it does not exist or the user has no permission for it.
+    Every method can raise the errors of `Channel.rpc`, and NotSupportedError if the broker lacks this class. Methods
+    that name a queue raise NotFound or AccessRefused if it does not exist or the user has no permission for it.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -123,9 +123,9 @@ class Escrow:
     def blocks(self, queue: str, group: str, first: int, end: int, most_bytes: int = MOST_BYTES) -> Iterator[Block]:
         """Yield the messages `first` to `end` - 1 that `group` holds, or those at these positions of a stream.
 
-        `most_bytes` limits the bodies in one block. Messages that are gone are skipped, as the numbers of the blocks
-        show. The next block is requested before the current one is yielded, so that client and broker work at the same
-        time.
+        `most_bytes` limits the bodies in one block. Messages that no longer exist are skipped, as the numbers of the
+        blocks show. The next block is requested before the current one is yielded, so that client and broker work at
+        the same time.
         """
         channel = self._channel()
         request = channel.begin(spec.EscrowRead(queue, group, first, end, most_bytes))

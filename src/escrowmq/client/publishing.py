@@ -44,8 +44,8 @@ class Publishing(ChannelBase):
     ) -> None:
         """Publish one message. Text is encoded as UTF-8.
 
-        After `confirm_delivery` the call waits for the confirm unless `wait` is false, and then raises what
-        `wait_for_confirms` raises. While the broker blocks the connection, the call waits too.
+        After `confirm_delivery` the call waits for the confirm unless `wait` is false, and then raises the errors of
+        `wait_for_confirms`. While the broker blocks the connection, the call waits too.
 
         Raises:
             ProgrammingError: The message cannot be encoded, or the branch is prepared.
@@ -146,7 +146,7 @@ class Publishing(ChannelBase):
 
         Raises:
             NackError: The broker refused messages.
-            UnroutableError: Mandatory messages came back, and no return callback is registered.
+            UnroutableError: Mandatory messages were returned, and no return callback is registered.
             ChannelClosed: The channel was closed meanwhile; the outcome of unconfirmed messages is unknown.
             Timeout: The confirms did not arrive within `timeout` seconds.
         """
@@ -168,14 +168,14 @@ class Publishing(ChannelBase):
                 raise UnroutableError(self.take_returned())
 
     def add_on_return_callback(self, callback: ReturnCallback) -> None:
-        """Have `callback(channel, method, properties, body)` called for mandatory messages that come back.
+        """Have `callback(channel, method, properties, body)` called for mandatory messages that are returned.
 
         `connection.process_data_events` calls it.
         """
         self._on_return.append(callback)
 
     def take_returned(self) -> list[Returned]:
-        """Return the mandatory messages that came back and were not passed to a callback."""
+        """Return the returned mandatory messages that were not passed to a callback."""
         returned, self._returned = self._returned, []
         return returned
 

@@ -33,8 +33,8 @@ class Budget:
         self.left = TURN
 
     def charge(self, entries: list[Entry], consumers: int = 1) -> None:
-        """Charge `entries`, at least one, that were delivered to so many consumers. The two in the middle show whether
-        runs are long.
+        """Charge `entries`, at least one, that were delivered to this number of consumers. The two in the middle show
+        whether runs are long.
         """
         size = len(entries)
         middle = size >> 1

@@ -41,7 +41,7 @@ class BrokerError(Exception):
 
 
 def check_growth(scarcity: str, what: str) -> None:
-    """Raises LIMIT_EXCEEDED if a resource is scarce: what is left of it is for operations that set it free (FAIR-3).
+    """Raises LIMIT_EXCEEDED if a resource is scarce: the rest of it is for operations that free some of it (FAIR-3).
 
     `scarcity` names the resource, and is empty if there is enough. `what` names the object that would be new.
     """

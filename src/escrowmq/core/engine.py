@@ -148,7 +148,7 @@ class Engine:
         return self._publish(envelope, contents, queues)
 
     def publish_each(self, publishes: Iterable[tuple[Envelope, list[bytes], Sequence[Queue]]]) -> int:
-        """Publish runs in order, each to queues of its own that do not refuse messages, outside any transaction. Return
+        """Publish runs in order, each to its own queues, which do not refuse messages, outside any transaction. Return
         the LSN up to which the log must be synced before the confirm (0: no wait).
         """
         last = 0

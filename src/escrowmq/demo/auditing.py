@@ -1,4 +1,4 @@
-"""Runs the audit as a user does: `escrowmq audit`, in a process of its own, over the journal of the running broker."""
+"""Runs the audit as a user does: `escrowmq audit`, in a separate process, over the journal of the running broker."""
 
 from __future__ import annotations
 

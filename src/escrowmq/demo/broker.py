@@ -1,4 +1,4 @@
-"""Runs the broker as a user does: `escrowmq serve`, in a process of its own."""
+"""Runs the broker as a user does: `escrowmq serve`, in a separate process."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Broker:
         ]
         self._config.write_text(CONFIG, encoding="utf-8")
         with self.log_file.open("ab") as log:
-            # A session of its own keeps Ctrl-C away from the broker; this process then stops it cleanly.
+            # A separate session keeps Ctrl-C away from the broker; this process then stops it cleanly.
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True
             )

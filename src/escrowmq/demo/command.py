@@ -175,7 +175,7 @@ def _stay(shown: Display, broker: Broker) -> None:
     except KeyboardInterrupt:
         if sys.stdout.isatty():
             click.echo()  # so that the next line does not follow the terminal's ^C
-        shown.say("end", "the broker completes what it has confirmed, and stops")
+        shown.say("end", "the broker syncs everything that it has confirmed, and stops")
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -96,4 +96,4 @@ def run(pipe: Connection, url: str, total: int, size: int) -> None:
     except AMQPError as error:
         pipe.send(Failed(f"consumer: {error or type(error).__name__}"))
     except BrokenPipeError:
-        pass  # the parent process has gone
+        pass  # the parent process has ended

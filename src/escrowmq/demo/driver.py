@@ -9,10 +9,10 @@ The query has two outputs, of which only one is the broker's. Each message takes
 3. The late flights are prepared as branches of one global transaction. One decision, which is one record in the
    broker's journal, commits them, settles the range, and records that the application has reached epoch N.
 
-A crash before step 3 leaves reserved messages, branches that nobody sees, and possibly a folder; the epoch is run again
-and replaces it. After step 3 the broker reports epoch N as decided. Its range is settled and cannot be read again,
-which is not necessary either, because its folder was complete before. So each message is in one folder, and its late
-flight is on the queue once.
+A crash before step 3 leaves reserved messages, invisible branches, and possibly a folder; the epoch is run again and
+replaces it. After step 3 the broker reports epoch N as decided. Its range is settled and cannot be read again, which is
+not necessary either, because its folder was complete before. So each message is in one folder, and its late flight is
+on the queue once.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class Driver:
                 return
 
     def _listen(self) -> None:
-        """Stop the query on any message from the parent process, or when that process has gone."""
+        """Stop the query on any message from the parent process, or when that process has ended."""
         with suppress(EOFError, OSError):
             self._pipe.recv()
         self._stop.set()
@@ -207,7 +207,7 @@ def run(pipe: Connection, job: Job) -> None:
     try:
         Driver(pipe, job).run()
     except BrokenPipeError:
-        pass  # the parent process has gone
+        pass  # the parent process has ended
     except Exception as error:  # noqa: BLE001 - any failure is reported
         _log.exception("the driver failed")
         pipe.send(Failed(f"driver: {reason(str(error)) or type(error).__name__}"))

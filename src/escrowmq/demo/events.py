@@ -56,7 +56,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """How many of the deliveries that were unsettled when the connection was lost came back."""
+    """The number of deliveries, unsettled when the connection was lost, that were redelivered."""
 
     doubtful: int
     doubtful_back: int

@@ -1,7 +1,7 @@
 """The consumer's ledger, which tracks every message by its number.
 
 A message counts when the transaction with its acknowledgement is committed. Nothing is filtered: every delivery is
-recorded, and a message that comes back after it counted is an error.
+recorded, and a message that is redelivered after it counted is an error.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _MASK = (1 << 64) - 1
 
 
 class Ledger:
-    """Tracks deliveries, settlements, and what is in doubt after a lost connection."""
+    """Tracks deliveries, settlements, and acknowledgements in doubt after a lost connection."""
 
     def __init__(self, total: int) -> None:
         self.settled = 0
@@ -71,7 +71,7 @@ class Ledger:
     def interrupted(self) -> None:
         """Record that the connection was lost.
 
-        Unsettled deliveries are in doubt if a commit was sent; otherwise they must come back.
+        Unsettled deliveries are in doubt if a commit was sent; otherwise they must be redelivered.
         """
         if self._sent:
             self._doubtful.update(self._batch)
@@ -82,10 +82,10 @@ class Ledger:
         self._last = -1
 
     def resolve(self) -> Resolution:
-        """Determine which deliveries came back, once all messages from before the lost connection have arrived.
+        """Determine which messages were redelivered, once all messages from before the lost connection have arrived.
 
-        An acknowledgement in doubt was committed if its message did not come back. A delivery without an
-        acknowledgement must come back.
+        An acknowledgement in doubt was committed if its message was not redelivered. A message without an
+        acknowledgement must be redelivered.
         """
         back = self._back
         result = Resolution(

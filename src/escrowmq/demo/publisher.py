@@ -92,7 +92,7 @@ def run(pipe: Connection, url: str, path: Path, limit: int, size: int) -> None:
     except (AMQPError, Broken) as error:
         pipe.send(Failed(f"publisher: {error or type(error).__name__}"))
     except (BrokenPipeError, EOFError):
-        pass  # the parent process has gone
+        pass  # the parent process has ended
 
 
 def _run(pipe: Connection, url: str, path: Path, limit: int, size: int) -> None:

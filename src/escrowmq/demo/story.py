@@ -30,7 +30,7 @@ from escrowmq.demo.streaming import Broken, Streaming
 
 STALL_SECONDS: Final = 180.0
 EPOCHS: Final = 2
-"""The number of epochs after which the broker may be killed, because the query is well under way."""
+"""The number of epochs after which the broker may be killed, because the query then makes steady progress."""
 LATEST: Final = 0.7
 """The share of all transactions after which the broker is killed in any case."""
 HURRY: Final = 4
@@ -218,7 +218,7 @@ class Story:
                 raise Broken(event.reason)
 
     def _resolve(self, marked: Marked, publisher_pipe: Connection) -> None:
-        """Resolve what was in doubt: a marker has arrived, so everything before it in the queue has too."""
+        """Resolve acknowledgements in doubt: a marker has arrived, so everything before it in the queue has too."""
         lost, self._interrupted = self._interrupted, None
         if lost is None:
             return

@@ -1,6 +1,6 @@
 """Bulk reading: large windows of a file with a table of the frames in them, for readers that work on columns.
 
-Each frame costs a few microseconds, however many records it has. Parsing its payload is up to the reader.
+Each frame costs a few microseconds, for any number of records. Parsing its payload is up to the reader.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ class JournalError(Exception):
 
 
 class JournalDamaged(JournalError, LogUnreadable):  # noqa: N818 - named after the event
-    """The journal is damaged in a place that is not the tail of the log (DUR-3), so starting would lose what follows.
+    """The journal is damaged in a place that is not the tail of the log (DUR-3), so starting would lose the data after
+    it.
 
     `file` is the name in the data directory, `offset` the byte in it, `why` a text without file and offset.
     """

@@ -109,7 +109,7 @@ def _read_all(fd: int, offset: int, length: int) -> bytes:
 class FileStorage:
     """A directory of the operating system.
 
-    Unless it is read-only, it holds two exclusive locks: that of the directory itself, which nobody can remove while it
+    Unless it is read-only, it holds two exclusive locks: that of the directory itself, which cannot be removed while it
     is in use, and that of the file `lock`, which contains the process id. The second one serves where a file system
     cannot lock directories (NFS), and keeps out older versions of this program.
     """

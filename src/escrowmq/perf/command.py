@@ -47,10 +47,10 @@ def _arguments(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -
 )
 @click.option("--size", type=click.IntRange(0, MAX_SIZE), help="Body size in bytes, at most 64 MiB.")
 @click.option("--size-spread", "spread", type=_COUNT, help="Spread sizes by up to this many bytes around --size.")
-@click.option("--ids/--no-ids", default=None, help="Give each message a message-id of its own.")
+@click.option("--ids/--no-ids", default=None, help="Give each message a unique message-id.")
 @click.option("--correlation-ids/--no-correlation-ids", default=None, help="Give each message a correlation-id too.")
 @click.option("--timestamps/--no-timestamps", default=None, help="Give each message a timestamp.")
-@click.option("--headers/--no-headers", default=None, help="Give each message a header table of its own.")
+@click.option("--headers/--no-headers", default=None, help="Give each message a different header table.")
 @click.option(
     "--priorities",
     type=click.IntRange(0, 255),

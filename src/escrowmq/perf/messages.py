@@ -16,11 +16,11 @@ class Variety:
     """The ways in which the messages of a load differ from each other, besides the content of their bodies."""
 
     spread: int = 0
-    """Body sizes are spread evenly over so many bytes on either side of the load's body size."""
+    """Body sizes are spread evenly over this many bytes on either side of the load's body size."""
     message_ids: bool = False
-    """Each message has a message-id of its own, of 36 characters."""
+    """Each message has a unique message-id of 36 characters."""
     correlation_ids: bool = False
-    """Each message has a correlation-id of its own, of 36 characters."""
+    """Each message has a unique correlation-id of 36 characters."""
     timestamps: bool = False
     """Each message has a timestamp; it advances by one second every 1,000 messages."""
     headers: bool = False

@@ -40,7 +40,7 @@ class Peer(ABC):
         """Send everything that can be sent, and set `wants_write` if there is more."""
 
     def on_readable(self, now: int) -> None:
-        """Read once. Raises PerfError if the broker is gone or has closed the connection."""
+        """Read once. Raises PerfError if the broker cannot be reached or has closed the connection."""
         try:
             received = self.socket.recv_into(self._view[self._filled :])
         except BlockingIOError:

@@ -22,11 +22,11 @@ class Workload:
     size: int = 100
     """Body bytes."""
     spread: int = 0
-    """Body sizes are spread evenly over so many bytes on either side of `size`."""
+    """Body sizes are spread evenly over this many bytes on either side of `size`."""
     ids: bool = False
-    """Each message has a message-id of its own."""
+    """Each message has a unique message-id."""
     correlation_ids: bool = False
-    """Each message has a correlation-id of its own."""
+    """Each message has a unique correlation-id."""
     timestamps: bool = False
     """Each message has a timestamp."""
     headers: bool = False

@@ -181,7 +181,7 @@ class Audit:
         return verdict
 
     def before(self, table: str, schema: str | None = None) -> DataFrame | None:
-        """What the previous run wrote for a table; None in the first run, or if it wrote nothing."""
+        """Return the rows that the previous run wrote for a table; None in the first run, or if there are none."""
         return self.store.read(self.spark, table, run=self.state.run, schema=schema) if self.state.run else None
 
     def history(self, table: str, schema: str) -> DataFrame | None:
@@ -237,7 +237,7 @@ class Audit:
     # -- silver
 
     def facts(self) -> MessageFacts:
-        """Facts that apply to all messages, gathered from the scan and from earlier runs."""
+        """Return the facts that apply to all messages, gathered from the scan and from earlier runs."""
         queues = self.state.queues
         known = set(self.store.state.holes)
         return MessageFacts(

@@ -13,7 +13,7 @@ POOL = "spark.scheduler.pool"
 
 
 def at_once(spark: SparkSession, *works: Callable[[], Any]) -> list[Any]:
-    """Call each of `works` in a thread of its own, and return their results in order.
+    """Call each of `works` in a separate thread, and return their results in order.
 
     Each thread has its own pool in Spark's scheduler. With the scheduling mode FAIR, small jobs then need not wait for
     large ones.

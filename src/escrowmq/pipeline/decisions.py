@@ -219,7 +219,7 @@ def _compared(
 def _judged(
     step: dict[str, Any], before: list[str], prepared: list[str] | None, deleted: Collection[int], prepare_lsn: int
 ) -> str | None:
-    """What is wrong with an outcome, given the outcomes `before` it; None if nothing is."""
+    """Describe the fault of an outcome, given the outcomes `before` it; None if there is none."""
     name = str(step["step"])
     if not step["whole"]:
         return "torn"

@@ -73,13 +73,13 @@ def _end_spark() -> None:
 
     gateway = SparkContext._gateway
     if gateway is not None:
-        gateway.proc.kill()  # it ignores SIGINT, and would run on until it noticed that its parent is gone
+        gateway.proc.kill()  # it ignores SIGINT, and would continue until it noticed that its parent has ended
 
 
 def _end_what_starts(frame: FrameType | None) -> None:
     """End the processes that the interrupted functions have started.
 
-    PySpark has a gateway only after Java has answered. A Java that starts after its parent has gone would never end.
+    PySpark has a gateway only after Java has answered. A Java that starts after its parent has ended would never end.
     """
     while frame is not None:
         for value in list(frame.f_locals.values()):

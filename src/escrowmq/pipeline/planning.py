@@ -153,7 +153,7 @@ def _plan(reader: JournalReader, path: Path, begin: int, start: int, compared: i
 
 
 def _end(file: JournalFile, following: int | None, *, hold_back: bool) -> tuple[int, bool, Damage | None]:
-    """Where the file's frames end, whether the last one was held back, and the damage after them, if any."""
+    """Return the end of the file's frames, whether the last one was held back, and the damage after them, if any."""
     if file.footer is not None:
         return file.footer.end_lsn, False, None
     walk = file.walk(end=following)

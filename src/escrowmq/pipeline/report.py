@@ -34,7 +34,7 @@ def write_report(audit: Audit, verdict: Verdict) -> Path:
     """Write the report into the folder of the tables, and return its path."""
 
     def rows(table: str, query: str) -> list[dict[str, Any]]:
-        """Return the result of a query over `{table}`. Queries limit their results to what a page can show."""
+        """Return the result of a query over `{table}`. Queries limit their results to the size of a page."""
         frame = audit.store.written[table]
         return [row.asDict() for row in audit.spark.sql(query, table=frame).collect()]
 

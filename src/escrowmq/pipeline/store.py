@@ -1,4 +1,4 @@
-"""Store the audit's tables and state in a folder. A run takes effect when its state is written, and not before.
+"""Store the audit's tables and state in a folder. A run takes effect only when its state is written.
 
 Every table is partitioned by `run`. A killed run leaves partitions with its number. The next run has the same number
 and replaces them, so a second attempt produces the same tables as the first.

@@ -97,9 +97,9 @@ class Authenticator:
         done: Callable[[Verdict], None],
         wanted: Callable[[], bool] = _always,
     ) -> None:
-        """Call `done` with the verdict, either immediately or later in a turn of its own.
+        """Call `done` with the verdict, either immediately or later in a separate turn.
 
-        A password is not checked when `wanted` says that the client has gone; `done` is then not called.
+        A password is not checked if `wanted` says that the client has disconnected; `done` is then not called.
         """
         if credentials.mechanism == "EXTERNAL":
             done(self._judged(peer, credentials.authcid, self._external(peer, credentials)))

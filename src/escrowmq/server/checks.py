@@ -16,7 +16,7 @@ SUSPECT_SECONDS: Final = 60.0
 SUSPECTS: Final = 100_000
 """Addresses that are remembered for it; the oldest are forgotten first."""
 EVERY: Final = 4
-"""One of so many checks is made for an address with wrong logins, even while others wait."""
+"""One in this number of checks is made for an address with wrong logins, even while others wait."""
 _FEW: Final = 1000
 
 

@@ -93,7 +93,7 @@ class Maintenance:
     def snapshot_now(self, done: Callable[[str], None], *, compact: bool = False) -> None:
         """Take a snapshot soon. `done` is called with the reason of a failure, or an empty text after success.
 
-        With `compact`, every segment with dead messages is compacted first, however few they are.
+        With `compact`, every segment with dead messages is compacted first, even if they are few.
         """
         self._turns.begin()
         self._wanted = True

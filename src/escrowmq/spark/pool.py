@@ -34,7 +34,7 @@ def escrow(endpoint: Endpoint, role: str) -> Escrow:
 
     Args:
         endpoint: the source of the broker's URL.
-        role: the purpose; each role has a connection of its own.
+        role: the purpose; each role has a separate connection.
 
     Raises:
         BrokerUnavailableError: the broker does not answer, or refuses the login.

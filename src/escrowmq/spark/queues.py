@@ -141,11 +141,11 @@ class Queues:
 
 
 def report_loss(options: SourceOptions, text: str, onwards: str = "to continue without them") -> None:
-    """Report that planned messages are gone: as an error, or as a warning in the log if the options permit it.
+    """Report that planned messages no longer exist: as an error, or as a warning in the log if the options permit it.
 
     Args:
         options: the options of the source.
-        text: what is gone, and why.
+        text: the missing messages, and the reason.
         onwards: what the query does if option failOnDataLoss is set to false.
 
     Raises:

@@ -76,7 +76,7 @@ def _enlist(broker: Escrow, options: SourceOptions, epoch: Epoch, part: Part) ->
         try:
             broker.enlist(epoch.settle, part.settlements, options.seconds)
         except (NotFound, PreconditionFailed) as error:  # the queue was deleted, or the range released
-            broker.rollback(epoch.settle)  # Spark's commit settles what can still be settled
+            broker.rollback(epoch.settle)  # Spark's commit settles the rest
             text = f"epoch {epoch.number} of {epoch.application} cannot settle the messages that it reads: {error.text}"
             report_loss(options, text)
             return

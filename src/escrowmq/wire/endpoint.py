@@ -1,4 +1,4 @@
-"""The interface between a protocol and the server: what each may call on the other."""
+"""The interface between a protocol and the server: the calls that each may make on the other."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 EXTERNAL = "EXTERNAL"
 
 
-class LoginFault(Exception):  # noqa: N818 - a fault of the client, which is told about it
+class LoginFault(Exception):  # noqa: N818 - a fault of the client, which gets the text
     """A login that cannot be tried. The text names the fault and never contains the client's response."""
 
 

@@ -1,8 +1,8 @@
 """The output of a connection: sent at once, or when the log is on disk far enough. All protocols share it.
 
 Each output belongs to a lane: a channel of AMQP 0-9-1, a session of AMQP 1.0, or a stream of HTTP/2. Order is kept
-within a lane. An output that waits for the log holds back later outputs of its own lane, and nothing in other lanes.
-Lane 0 belongs to the connection as a whole, so its outputs wait for everything that was put into any lane before them.
+within a lane. An output that waits for the log holds back later outputs of its lane, but no other lane. Lane 0 belongs
+to the connection as a whole, so its outputs wait for everything that was put into any lane before them.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Unsettled:
     def __init__(self) -> None:
         self.next_tag = 1
         self.count = 0
-        # In order of their tags. The runs before `_head` are gone; some of the others may be empty.
+        # In order of their tags. The runs before `_head` were removed; some of the others may be empty.
         self._runs: list[_Run] = []
         self._firsts: list[int] = []  # the first tags of the runs, for searching
         self._head = 0

@@ -51,7 +51,7 @@ class Branch:
     """A call on the connection still hangs, so nothing else may use it."""
 
     def begin(self, seconds: float | None) -> None:
-        """Begin the branch; a broker also gets its timeout in seconds. Raises what the driver raises."""
+        """Begin the branch; a broker also gets its timeout in seconds. Raises the driver's errors."""
         begin(self.connection, self.connection.xid(FORMAT_ID, *self.id), seconds)
 
     def take(self, result: Result | BaseException) -> None:

@@ -1,4 +1,4 @@
-"""The differences between PEP 249 drivers: how they report that a branch is gone, rolled back or failed.
+"""The differences between PEP 249 drivers: how they report that a branch is unknown, rolled back or failed.
 
 Nothing here imports a driver other than escrowmq.client. Drivers are recognised by the attributes of their errors and
 connections: `sqlstate` (psycopg), `code` and `outcome` (escrowmq.client), `full_code` (oracledb).

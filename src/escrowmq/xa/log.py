@@ -197,7 +197,7 @@ class DecisionLog:
             self._lock = -1
 
     def leave_to_parent(self) -> None:
-        """In a forked child: stop using the log, without closing what the parent uses too."""
+        """In a forked child: stop using the log, without closing files that the parent uses too."""
         _left.append(self._database)
         self._database = None
         self._mutex = threading.Lock()  # a thread of the parent may hold the old ones

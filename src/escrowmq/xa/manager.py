@@ -219,7 +219,7 @@ class TransactionManager:
     # ---- recovery ----
 
     def recover(self) -> Report:
-        """Ask all participants now, and complete what is in doubt there. Recovery also runs in the background.
+        """Ask all participants now, and complete the branches in doubt there. Recovery also runs in the background.
 
         Raises:
             LogError: The log has failed and still cannot be used. Nothing is completed then.

@@ -20,7 +20,7 @@ class BranchState(StrEnum):
     HEURISTIC_COMMIT = "committed by hand"
     HEURISTIC_ROLLBACK = "rolled back by hand"
     HEURISTIC_MIXED = "partly committed by hand"
-    HEURISTIC_HAZARD = "completed by hand, nobody knows how"
+    HEURISTIC_HAZARD = "completed by hand, with an unknown outcome"
 
 
 HEURISTIC: Final = frozenset(

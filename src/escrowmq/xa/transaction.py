@@ -95,7 +95,7 @@ class GlobalTransaction:
     # ---- outcome ----
 
     def commit(self) -> None:
-        """Commit at all participants. On return, the decision is on disk and will be carried out whatever happens.
+        """Commit at all participants. On return, the decision is on disk and will be carried out even after a crash.
 
         A participant that could not be reached after its vote is listed in `unfinished` and commits when it is back.
 
@@ -252,7 +252,7 @@ class GlobalTransaction:
         raise InDoubt(text, self.id, self.states) from cause
 
     def _over(self, decided: str) -> None:
-        """Finish after every branch was told the outcome, or could not be reached."""
+        """Finish after every participant has the outcome, or could not be reached."""
         problems = {branch.name: branch.problem for branch in self._branches if branch.problem is not None}
         self._manager.record(self._decision(decided))
         self._manager.leave(self.id, self._branches)

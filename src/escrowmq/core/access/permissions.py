@@ -57,7 +57,7 @@ Entry: TypeAlias = User | Vhost | Permission | TopicPermission
 class Pattern:
     """A compiled pattern. It is searched for anywhere in a name; the empty one is found only in an empty name.
 
-    RE2 needs time linear in the length of the name, whatever the pattern (SEC-1).
+    RE2 needs time linear in the length of the name, for any pattern (SEC-1).
     """
 
     __slots__ = ("_search",)

@@ -252,7 +252,7 @@ class TransactionBranch:
         self.settlements.append(work)
 
     def settle_reservation(self, work: ReservationSettlement) -> None:
-        """Enlist the settlement of reserved messages. They count as one operation, however many they are."""
+        """Enlist the settlement of reserved messages. They count as one operation, for any number of messages."""
         if self.step(Input.ENLIST) is State.ACTIVE:
             self._grow(1, 0)
             self.reservations.append(work)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 INLINE_BYTES: Final = 64 * 1024
 """Bytes of blocks that the record of an outcome holds for one prepared branch. Further blocks precede it in records of
-their own, so that the record stays within its limit however many branches are decided at once."""
+their own, so that the record stays within its limit for any number of branches decided at once."""
 BLOCK_BYTES: Final = 16 * 1024 * 1024
 """Bytes of bodies in one such record of dead letters. One more message may exceed it."""
 
@@ -94,7 +94,7 @@ class Decision:
         self._reservations: list[ReservationSettlement] = []
 
     def place(self, envelope: Envelope, contents: Sequence[bytes], queues: Sequence[Queue]) -> None:
-        """Add a run to `queues`, after the messages that are there and the runs placed earlier."""
+        """Add a run to `queues`, after the existing messages and the runs placed earlier."""
         if not envelope.durable and any(queue.persists_all for queue in queues):
             envelope = envelope.lasting()
         for part in _in_blocks(contents) if self._short else (contents,):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Format(Protocol):
     """Reads the content of stored messages of one form.
 
-    With `keyed`, each content has a routing key of its own, and that of the envelope is empty.
+    With `keyed`, each content has its own routing key, and that of the envelope is empty.
     """
 
     keyed: bool

@@ -81,7 +81,7 @@ class Backlog:
         return max(bisect_right(self.firsts, position, self._head) - 1, self._head)
 
     def within(self, first: int, length: int) -> Iterator[Reference]:
-        """Yield the parts of the references that lie in the `length` positions from `first` on."""
+        """Yield the parts of the references within the `length` positions from `first` on."""
         i, behind = self.find(first), first + length
         while i is not None and i < len(self.firsts) and self.firsts[i] < behind:
             begin, count, lsn, start = self.at(i)
@@ -218,8 +218,7 @@ class Backlog:
     def substitute(self, changes: list[tuple[int, int, list[Reference]]]) -> None:
         """For each (`i`, `j`, others), replace references `i` to `j` - 1 by `others`, which name the same positions.
 
-        The changes are in order and disjoint. Later references are shifted at most once, however many changes there
-        are.
+        The changes are in order and disjoint. Later references are shifted at most once, for any number of changes.
         """
         if all(j - i == len(others) for i, j, others in changes):
             for i, _, others in changes:

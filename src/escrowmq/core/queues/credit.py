@@ -75,7 +75,7 @@ class Credit:
         self.left += count
 
     def allow(self, count: int) -> None:
-        """Set the credit to `count` entries, whatever it was before."""
+        """Set the credit to `count` entries."""
         self.left = count
         self.used = 0
 

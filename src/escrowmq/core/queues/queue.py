@@ -412,8 +412,8 @@ class Queue:
         return head is not None and 0 < head.run.expires_at <= self._host.now
 
     def _deal(self, group: list[Consumer], waiting: int) -> None:
-        """Deliver one entry to each consumer in turn. Several such rounds are combined as long as no consumer gets less
-        than its share.
+        """Deliver one entry to each consumer in turn. Several such rounds are combined if no consumer gets less than
+        its share.
         """
         if any(consumer.window and consumer.window.limit for consumer in group):
             for consumer in group:

@@ -1,8 +1,8 @@
 """The order in which a queue serves its consumers: higher priority first, in turn within a priority.
 
 Only consumers that may be able to take an entry are in line. A consumer that turns out to be unable leaves the line,
-and joins its end again when it is woken. The cost of serving a message is therefore the same however many consumers
-wait.
+and joins its end again when it is woken. The cost of serving a message is therefore independent of the number of
+waiting consumers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Streams (`x-queue-type: stream`): entries stay when they are read, and every consumer has a cursor of its own."""
+"""Streams (`x-queue-type: stream`): entries stay when they are read, and every consumer has its own cursor."""
 
 from __future__ import annotations
 

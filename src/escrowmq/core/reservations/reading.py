@@ -19,7 +19,7 @@ from escrowmq.core.reservations.reservation import Row
 
 READ_AHEAD: Final = 1 << 20
 MOST_MESSAGES: Final = 50_000
-"""Maximum number of messages in a batch, however small they are, so that reading it does not delay other clients."""
+"""Maximum number of messages in a batch, even if they are small, so that reading it does not delay other clients."""
 _ENVELOPES: Final = 1024
 _HEAD: Final = BLOCK.size
 

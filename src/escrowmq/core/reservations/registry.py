@@ -271,9 +271,9 @@ class Reservations:
         """Return the messages of `group` from number `first` to `end` - 1; of a stream, the messages at these
         positions.
 
-        Messages that are gone are skipped, and the batch names its first number. It holds as many messages as fit into
-        `most_bytes`, but at least one. Without `end` it may extend to the last one. Raises UNAVAILABLE if one of them
-        cannot be read.
+        Messages that no longer exist are skipped, and the batch names its first number. It holds as many messages as
+        fit into `most_bytes`, but at least one. Without `end` it may extend to the last one. Raises UNAVAILABLE if one
+        of them cannot be read.
         """
         queue.touch()
         try:

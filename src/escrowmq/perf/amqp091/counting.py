@@ -44,7 +44,7 @@ _SHORT = 4096
 _AWAITED = 65536
 """A delivery of up to this size (bytes) is awaited whole; the frames of longer ones are taken one by one."""
 _SAMPLE_RUNS = 16
-"""One of so many runs ends with a delivery that is parsed."""
+"""One in this number of runs ends with a delivery that is parsed."""
 
 OnFrame = Callable[[int, memoryview], None]
 """Called with type and payload of each frame that is not part of a delivery."""

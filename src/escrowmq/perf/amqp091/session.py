@@ -178,7 +178,7 @@ class Amqp091Session:
                     deletes = [frames.queue_delete(1, name) for name in self._layout.queues]
                     control.calls(1, deletes, frames.QUEUE_DELETE_OK)
             except PerfError:
-                pass  # the broker is gone or has closed the connection; the run's own error, if any, reports it
+                pass  # the broker has closed the connection or stopped; the run's own error, if any, reports it
 
 
 def _depth(declare_ok: bytes) -> int:

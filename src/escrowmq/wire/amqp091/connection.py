@@ -72,7 +72,7 @@ class Connection:
         self.heartbeat = heartbeat
 
     def login_refused(self, text: str) -> None:
-        """Close. The client is told why if it can handle that; section 1.4.2.1 defines no answer to a failed login."""
+        """Close, with a reason if the client can handle it; section 1.4.2.1 defines no answer to a failed login."""
         capabilities = self.client.get("capabilities")
         if isinstance(capabilities, dict) and capabilities.get("authentication_failure_close") is True:
             self.send(spec.ConnectionClose(codes.ACCESS_REFUSED, reply_text(codes.ACCESS_REFUSED, text)))

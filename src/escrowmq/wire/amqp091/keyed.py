@@ -35,7 +35,7 @@ def packed_part(content: bytes) -> bytes:
 
 
 def routing_key_of(envelope: Envelope, content: bytes) -> str:
-    """The routing key of a message, whatever the form of its content."""
+    """Return the routing key of a message, for any form of its content."""
     return content[1 : 1 + content[0]].decode() if envelope.protocol == KEYED else envelope.routing_key
 
 

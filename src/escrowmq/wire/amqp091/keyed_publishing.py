@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from escrowmq.wire.amqp091.shape import Values
 
 FEW: Final = 4
-"""A run of so few messages does not pay for being told apart from those before and behind it."""
+"""A shorter run is not worth separating from the messages before and after it."""
 _PUBLISH: Final = b"\x00\x3c\x00\x28"
 _EXCHANGE_AT: Final = 13  # of the length of the exchange's name in a method frame
 _END: Final = codes.FRAME_END

@@ -99,7 +99,7 @@ class Address:
 
         A message for a queue that is limited in bytes is not kept as keyed content, because the limit counts its body
         only. Neither is one without a queue, which may have to be returned, or one for the default exchange, which
-        leads each routing key to a queue of its own.
+        leads each routing key to its own queue.
         """
         self.queues, self.version, self.allowed = queues, version, allowed
         limited = any(queue.options.max_length_bytes is not None for queue in queues)

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 class ReplyAddress(Queue):
     """The destination with a name `amq.rabbitmq.reply-to.…`: a queue that stores nothing.
 
-    A reply is delivered at once. It is lost if the channel cannot take it, as a reply to a client that has gone would
-    be.
+    A reply is delivered at once. It is lost if the channel cannot take it, like a reply to a disconnected client.
     """
 
     __slots__ = ("_consumer", "encoded")

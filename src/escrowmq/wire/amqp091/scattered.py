@@ -26,7 +26,7 @@ class Scattered:
     """Reads publishes to the default exchange on one channel, with the same properties as the last one.
 
     It knows the forms of these publishes by their method frames, for one version of the topology and of the access
-    rules. All of them are plain and not mandatory. Each has a queue of its own, which refuses no messages.
+    rules. All of them are plain and not mandatory. Each has its own queue, which refuses no messages.
     """
 
     __slots__ = ("_channel", "_forms", "_head", "_middle", "_versions")
