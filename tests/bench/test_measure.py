@@ -1,4 +1,4 @@
-"""Measurements: what the tool says, how many commits shared a sync, what the disk gives."""
+"""Measurements: the tool's results, the number of commits that share a sync, the speed of the disk."""
 
 from __future__ import annotations
 

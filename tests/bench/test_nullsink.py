@@ -1,4 +1,4 @@
-"""What the load tool costs by itself."""
+"""The load tool's own cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the benchmark makes of its measurements: medians, ratios, targets, and what stays in the file."""
+"""The benchmark's report: medians, ratios, targets, and the entries that stay in the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each procedure of the benchmark, small, against a broker of our own."""
+"""Each procedure of the benchmark, at a small scale, against a separate broker."""
 
 from __future__ import annotations
 

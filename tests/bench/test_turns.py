@@ -12,14 +12,14 @@ from bench.turns import LongestTurn, TimedPolicy
 
 
 def busy(seconds: float) -> None:
-    """Use the processor for so long."""
+    """Use the processor for the given time."""
     end = time.thread_time() + seconds
     while time.thread_time() < end:
         pass
 
 
 def run(longest: LongestTurn, *turns: float) -> None:
-    """Run a loop whose turns use the processor for so many seconds each."""
+    """Run a loop whose turns use the processor for the given numbers of seconds."""
     loop = TimedPolicy(longest).new_event_loop()
 
     async def main() -> None:

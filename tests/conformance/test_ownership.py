@@ -295,7 +295,7 @@ class TestReservations:
 
 @pytest.mark.rule("SEC-2")
 class TestJournalsWithoutOwners:
-    """`unowned` was written by a version that knew no owners: a prepared branch as above, progress 7, a reservation."""
+    """`unowned` was written by a version without owners: a prepared branch as above, progress 7, a reservation."""
 
     def server(self) -> SimServer:
         return started(storage_of(Path(__file__).parent / "unowned"))

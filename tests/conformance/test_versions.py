@@ -1,4 +1,4 @@
-"""Journals of every version of the format open, go on, and are audited; one of each is kept beside this file.
+"""Journals of every version of the format can be opened, continued and audited; one of each is kept beside this file.
 
 Each was written by the broker of its version: three persistent messages with properties of their own, a run of five
 equal ones, one rejection into a dead-letter queue, one acknowledgement, and one transaction.

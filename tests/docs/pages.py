@@ -35,5 +35,5 @@ def with_blocks(pages: list[Path], *languages: str) -> list[Path]:
 
 
 def name(page: Path) -> str:
-    """What a test of this page is called."""
+    """Return the name of a page's test."""
     return page.relative_to(ROOT).as_posix()

@@ -1,4 +1,4 @@
-"""Configuration in the pages: every TOML block loads, every key that is named exists."""
+"""Configuration in the pages: every TOML block can be loaded, and every named key exists."""
 
 from __future__ import annotations
 

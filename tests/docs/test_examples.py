@@ -1,4 +1,4 @@
-"""Examples run: what README and guides show in Python and as commands works, and prints what is said."""
+"""The Python examples and commands of README and guides work, and print the documented output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.unit.sources import ROOT
 URL = "amqp://guest:guest@127.0.0.1:5672/"
 COMMAND = re.compile(r"(?:echo .*\| )?escrowmq (.*)")
 PRINT = re.compile(r"^\s*print\(.*\)  # (.+)$", re.MULTILINE)
-# These run until they are stopped, or for long; that they are accepted is tested with all other commands.
+# These run until they are stopped, or for a long time. Another test checks that all commands are accepted.
 NOT_RUN = ("serve", "perf", "inspect /")
 
 
@@ -30,7 +30,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def program(page: Path, broker: BrokerProcess) -> str:
-    """Return all Python blocks of a page as one program, on the lines where they stand."""
+    """Return all Python blocks of a page as one program with the page's line numbers."""
     lines: list[str] = []
     for block in blocks(page, "python"):
         lines += [""] * (block.line - 1 - len(lines))
@@ -58,7 +58,7 @@ def test_python_examples_print_the_documented_output(page: Path, broker: BrokerP
 
 
 def commands(page: Path) -> list[str]:
-    """Return the `escrowmq` commands of a page that end by themselves, with what is piped into them."""
+    """Return the `escrowmq` commands of a page that end by themselves, with their input."""
     lines = [line for block in blocks(page, "sh") for line in block.text.replace("\\\n", " ").splitlines()]
     return [line for line in lines if (found := COMMAND.match(line)) and not found[1].startswith(NOT_RUN)]
 

@@ -57,7 +57,7 @@ def test_the_pages_are_fresh() -> None:
 
 
 def test_no_rate_is_quoted_outside_of_the_marks() -> None:
-    """Only figures that the benchmark wrote may be quoted; a rate in the prose would grow old unseen."""
+    """Only figures that the benchmark wrote may be quoted; a rate in the prose would become outdated unnoticed."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     prose = text.partition(BEGIN)[0] + text.partition(END)[2]
     assert not re.search(r"\d(?: ?messages/s|[\d.,]*×)", prose)

@@ -1,4 +1,4 @@
-"""No page is an island: guides and decisions are linked from the page that lists them."""
+"""Guides and decisions are linked from the page that lists them."""
 
 from __future__ import annotations
 

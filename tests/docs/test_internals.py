@@ -1,4 +1,4 @@
-"""The pages for developers: every file and every name of the core that they mention is there."""
+"""The pages for developers: every file and every name of the core that they mention exists."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ HOWTO = [ROOT / "docs" / "internals" / f"adding-a-{what}.md" for what in ("proto
 
 
 def found(word: str) -> list[object]:
-    """What the core and the wire call so."""
+    """Return the objects of the core and the wire with this name."""
     return [vars(module)[word] for module in MODULES if word in vars(module)] + [
         other for key, other in OTHERS.items() if key == word
     ]

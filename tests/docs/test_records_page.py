@@ -131,7 +131,7 @@ def numbers(title: str) -> dict[str, int]:
 
 
 def hexdump(data: bytes) -> str:
-    """As the page shows bytes: address, sixteen of them, and what is printable."""
+    """Format bytes like the page: the address, sixteen bytes, and the printable characters."""
     lines = []
     for at in range(0, len(data), 16):
         row = data[at : at + 16]
@@ -199,7 +199,7 @@ def test_what_stands_behind_the_envelope_head() -> None:
 
 
 class Recorder:
-    """A log that only remembers what was appended."""
+    """A log that only stores the appended records."""
 
     end_lsn = 0
     synced_lsn = 0

@@ -27,7 +27,7 @@ M = TypeVar("M", bound=Method)
 
 
 def login_frames(user: str = "guest", vhost: str = "/") -> bytes:
-    """Return all that a client says until its connection is open; it need not wait in between."""
+    """Return everything that a client sends until its connection is open; it need not wait in between."""
     response = f"\0{user}\0{user}".encode()
     return frames.PROTOCOL_HEADER + b"".join(
         frames.method_frame(0, method)
@@ -45,9 +45,9 @@ def connect(server: SimServer, name: str = "client") -> Port[Connection]:
 
 
 class SimClient:
-    """Connected and logged in when it is made. What the server says gathers in `inbox`.
+    """A client that is connected and logged in. The server's messages are collected in `inbox`.
 
-    With `piece`, the server receives everything in pieces of so many bytes.
+    With `piece`, the server receives everything in pieces of this number of bytes.
     """
 
     def __init__(
@@ -65,11 +65,13 @@ class SimClient:
 
     @property
     def closed(self) -> bool:
-        """The server has ended the connection, or it was lost."""
+        """Whether the server has ended the connection, or it was lost."""
         return self.port.closed
 
     def send_bytes(self, data: bytes, *, disk: bool = True) -> None:
-        """The server gets these bytes in one turn of its own. Without `disk`, nothing is written or synced after it."""
+        """Send bytes to the server, which handles them in a separate turn. Without `disk`, nothing is written or synced
+        after it.
+        """
         step = self.piece or max(1, len(data))
         for at in range(0, len(data), step):
             self.server.receive(self.port, data[at : at + step])
@@ -79,12 +81,12 @@ class SimClient:
         self.collect()
 
     def collect(self) -> None:
-        """Read what the server has said."""
+        """Read the server's output."""
         data, self.port.sent = bytes(self.port.sent), bytearray()
         self.inbox.extend(self._reader.feed(data))
 
     def send(self, channel: int, *methods: Method, disk: bool = True) -> None:
-        """Methods without content, in one turn."""
+        """Send methods without content, in one turn."""
         self.send_bytes(b"".join(frames.method_frame(channel, method) for method in methods), disk=disk)
 
     def publish(
@@ -97,12 +99,12 @@ class SimClient:
         mandatory: bool = False,
         disk: bool = True,
     ) -> None:
-        """Messages in one turn."""
+        """Publish messages in one turn."""
         method = spec.BasicPublish(exchange, key, mandatory)
         self.send_bytes(b"".join(publish_frames(channel, method, header, body) for body in bodies), disk=disk)
 
     def expect(self, channel: int, kind: type[M]) -> M:
-        """Return the next thing that was said, which must be this. AssertionError if it is not."""
+        """Return the next message of the server, which must be this method. Raises AssertionError if it is not."""
         self.collect()
         assert self.inbox, f"nothing was said; {kind.NAME} is missing"
         message = self.inbox.popleft()
@@ -111,12 +113,12 @@ class SimClient:
         return message.method
 
     def call(self, channel: int, method: Method, answer: type[M]) -> M:
-        """Ask and get the answer."""
+        """Send a method and return the answer."""
         self.send(channel, method)
         return self.expect(channel, answer)
 
     def open_channel(self, number: int, *, mode: str = "", prefetch: int = 0) -> None:
-        """A new channel; `mode` is "tx", "confirm" or nothing."""
+        """Open a channel; `mode` is "tx", "confirm" or empty."""
         self.call(number, spec.ChannelOpen(), spec.ChannelOpenOk)
         if mode == "tx":
             self.call(number, spec.TxSelect(), spec.TxSelectOk)
@@ -126,33 +128,33 @@ class SimClient:
             self.call(number, spec.BasicQos(0, prefetch), spec.BasicQosOk)
 
     def declare(self, channel: int, queue: str, *, durable: bool = True, **options: Any) -> spec.QueueDeclareOk:
-        """Return a queue; keyword arguments as of queue.declare."""
+        """Declare a queue; keyword arguments are those of queue.declare."""
         return self.call(channel, spec.QueueDeclare(queue, durable=durable, **options), spec.QueueDeclareOk)
 
     def count(self, channel: int, queue: str) -> int:
-        """Return how many messages wait in a queue."""
+        """Return the number of ready messages in a queue."""
         answer = self.call(channel, spec.QueueDeclare(queue, passive=True), spec.QueueDeclareOk)
         return answer.message_count
 
     def get(self, channel: int, queue: str, *, no_ack: bool = False) -> Message | None:
-        """basic.get; None if the queue is empty."""
+        """Return the answer to basic.get; None if the queue is empty."""
         self.send(channel, spec.BasicGet(queue, no_ack))
         message = self.inbox.popleft()
         return None if isinstance(message.method, spec.BasicGetEmpty) else message
 
     def deliveries(self) -> list[Message]:
-        """Take what was delivered out of the inbox, and leave the rest."""
+        """Take the deliveries out of the inbox, and leave the rest."""
         self.collect()
         found = [message for message in self.inbox if isinstance(message.method, spec.BasicDeliver)]
         self.inbox = deque(message for message in self.inbox if not isinstance(message.method, spec.BasicDeliver))
         return found
 
     def bodies(self) -> list[bytes]:
-        """Return the bodies of what was delivered, taken out of the inbox."""
+        """Take the deliveries out of the inbox, and return their bodies."""
         return [message.body for message in self.deliveries()]
 
     def lose(self) -> None:
-        """The connection breaks."""
+        """Lose the connection."""
         self.server.lose(self.port)
         self.server.end_turn()
         self.server.run_disk()

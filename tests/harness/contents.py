@@ -1,4 +1,4 @@
-"""Messages as the core keeps them, in the terms of AMQP 0-9-1."""
+"""Messages in the core, in the terms of AMQP 0-9-1."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from escrowmq.wire.amqp091.packed import PACKED, unpack
 
 
 def parts(envelope: Envelope, content: bytes) -> tuple[bytes, bytes]:
-    """The properties and the body of a message, whichever form they are kept in."""
+    """Return the properties and the body of a message, for any form of its content."""
     if envelope.protocol == KEYED:
         return unpack(packed_part(content))
     return unpack(content) if envelope.protocol == PACKED else (envelope.header, content)

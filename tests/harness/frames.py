@@ -1,4 +1,4 @@
-"""AMQP 0-9-1 bytes as messages: what clients, transcripts and the simulator's oracle read."""
+"""Parses AMQP 0-9-1 bytes into messages, for clients, transcripts and the simulator's oracle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from escrowmq.wire.amqp091.method import Method
 
 @dataclass(slots=True)
 class Message:
-    """One method; with content, its properties (as on the wire) and body."""
+    """One method. If it has content: its properties (in wire format) and body."""
 
     channel: int
     method: Method
@@ -19,7 +19,7 @@ class Message:
 
 
 class FrameReader:
-    """Gathers bytes of one direction into whole messages. `heartbeats` counts frames that belong to none."""
+    """Collects bytes of one direction into whole messages. `heartbeats` counts heartbeat frames."""
 
     def __init__(self, *, from_client: bool = False) -> None:
         self._expects_protocol_header = from_client
@@ -29,7 +29,7 @@ class FrameReader:
         self.protocol_header: bytes | None = None
 
     def feed(self, data: bytes) -> list[Message]:
-        """Return the messages that are whole now. Raises SyntaxFault for what is no AMQP 0-9-1."""
+        """Return the messages that are now complete. Raises SyntaxFault for bytes that are not AMQP 0-9-1."""
         data = self._rest + data
         at = 0
         if self._expects_protocol_header:
@@ -39,7 +39,7 @@ class FrameReader:
             self._expects_protocol_header = False
             at = 8
         elif self.protocol_header is None and data.startswith(b"AMQP") and len(data) >= 8:
-            self.protocol_header = data[:8]  # a server that speaks another version says so
+            self.protocol_header = data[:8]  # a server of another version answers with its header
             at = 8
         found: list[Message] = []
         while (frame := frames.next_frame(data, at, 0)) is not None:

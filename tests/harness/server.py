@@ -1,8 +1,8 @@
 """The whole server core in one process without sockets, threads or a clock: every step of it is a call.
 
-What the real server does with an event loop, a writer's thread and an executor is done here by whoever drives: bytes
-come in (`receive`), a turn ends (`end_turn`), the writer takes a batch, writes it and reports it, each at a moment of
-its own; so do snapshots, compaction and the tidying of files.
+The real server has an event loop, a writer's thread and an executor. Here the caller does their work step by step:
+bytes arrive (`receive`), a turn ends (`end_turn`), the writer takes a batch, writes it and reports it. Snapshots,
+compaction and the deletion of files have separate steps too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from escrowmq.wire.sasl import Credentials
 
 @dataclass(frozen=True)
 class Options:
-    """Sizes in bytes, small ones make for many segments and much paging."""
+    """Sizes in bytes. Small ones cause many segments and much paging."""
 
     segment_bytes: int = SEGMENT_BYTES
     batch_bytes: int = 16 << 20
@@ -48,7 +48,7 @@ E = TypeVar("E", bound=Endpoint)
 
 @dataclass(eq=False)
 class Port(Generic[E]):
-    """A connection as the server holds it. `sent` contains its output that nobody has taken yet."""
+    """The server's side of a connection. `sent` contains the output that has not been taken yet."""
 
     endpoint: E
     name: str
@@ -65,7 +65,7 @@ def with_transaction_limits(**limits: int) -> EndpointLimits:
 
 
 class SimServer:
-    """One life of the server process, from recovery on. Raises what the journal raises."""
+    """One life of the server process, beginning with recovery. Raises the journal's errors."""
 
     mechanisms: tuple[str, ...] = ("PLAIN",)
 
@@ -124,17 +124,17 @@ class SimServer:
         self.end_turn()
         self.run_disk()
 
-    # -- what endpoints ask (wire.endpoint.Host)
+    # -- called by endpoints (wire.endpoint.Host)
 
     def authenticate(self, endpoint: Endpoint, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
         known = credentials.authcid in self.broker.access.users
         done(Verdict(credentials.authcid) if known else Verdict(None, "no such user"))
 
     def check_room(self, endpoint: Endpoint, user: str, vhost: str) -> None:
-        """There is always room in here."""
+        """Return nothing: there is always room here."""
 
     def admitted(self, endpoint: Endpoint, user: str, vhost: str) -> None:
-        """Nobody asks who is connected in here."""
+        """Do nothing: no list of connections is kept here."""
 
     def stir(self, endpoint: Endpoint) -> None:
         self._stirred[endpoint] = None
@@ -143,16 +143,16 @@ class SimServer:
         self._holding[endpoint] = None
 
     def publishing(self, endpoint: Endpoint) -> None:
-        """Nothing runs short in here."""
+        """Do nothing: no resource is short here."""
 
     def waiting(self, endpoint: Endpoint) -> None:
-        """Nobody is blocked in here."""
+        """Do nothing: no connection is blocked here."""
 
     def failed(self, endpoint: Endpoint, code: int, text: str) -> None:
-        """Nobody reads a log in here."""
+        """Do nothing: there is no log here."""
 
     def password_changed(self, endpoint: Endpoint, secret: bytes) -> None:
-        """Nobody has a password in here."""
+        """Do nothing: there are no passwords here."""
 
     # -- connections
 
@@ -163,13 +163,13 @@ class SimServer:
         return port
 
     def receive(self, port: AnyPort, data: bytes) -> None:
-        """Bytes come in, within the turn that the next `end_turn` ends."""
+        """Receive bytes in the turn that the next `end_turn` ends."""
         if not port.closed:
             self.broker.engine.now = self.now
             port.endpoint.receive(data)
 
     def lose(self, port: AnyPort) -> None:
-        """The connection is gone, whoever ended it."""
+        """Remove a connection that either side has ended."""
         if not port.closed:
             self.broker.engine.now = self.now
             port.endpoint.lost()
@@ -184,7 +184,7 @@ class SimServer:
     # -- turns
 
     def end_turn(self) -> None:
-        """What is due happens, deliveries are made, everybody says what there is to say."""
+        """Run due deadlines, make deliveries, and collect the output of all connections."""
         broker = self.broker
         broker.engine.now = self.now
         due = broker.engine.next_deadline()
@@ -210,7 +210,7 @@ class SimServer:
 
     @property
     def idle(self) -> bool:
-        """There is nothing left to do but wait for clients and for time to pass."""
+        """Whether the server can only wait for clients and for time to pass."""
         return (
             self.batch is None
             and self.journal.end_lsn == self.journal.synced_lsn
@@ -221,7 +221,7 @@ class SimServer:
     # -- the disk
 
     def take_batch(self) -> bool:
-        """The writer gets what has gathered, if it is idle and there is something."""
+        """Pass the pending batch to the writer, if the writer is idle and there is a batch."""
         if self.batch is None:
             self.batch = self.journal.take_batch(self.now * 1000)
             self.written = False
@@ -229,7 +229,7 @@ class SimServer:
         return False
 
     def write_batch(self) -> bool:
-        """The writer writes and syncs what it has. Raises JournalFailed."""
+        """Let the writer write and sync its batch. Raises JournalFailed."""
         if self.batch is not None and not self.written:
             self.batch.write()
             self.written = True
@@ -237,7 +237,7 @@ class SimServer:
         return False
 
     def report_batch(self) -> bool:
-        """The loop hears of it: answers go out in the turn that this begins."""
+        """Report the written batch to the loop, which sends the answers in the turn that this begins."""
         if self.batch is None or not self.written:
             return False
         batch, self.batch = self.batch, None
@@ -252,7 +252,7 @@ class SimServer:
         return True
 
     def run_disk(self) -> None:
-        """Write until all is on disk and everything that waited for it has been said."""
+        """Write until everything is on disk and all waiting answers are sent."""
         while True:
             self.take_batch()
             self.write_batch()
@@ -263,9 +263,9 @@ class SimServer:
     # -- maintenance, between turns
 
     def begin_snapshot(self) -> bool:
-        """A piece of the state is captured; not while another snapshot is under way or compaction moves what it names.
+        """Capture a piece of the state, unless another snapshot is in progress or compaction moves messages.
 
-        The snapshot begins with the last piece. It must say the same as one that is captured in one piece.
+        The snapshot begins with the last piece. It must equal one that is captured in one piece.
         """
         if self.snapshot is not None or self._relocation is not None:
             return False
@@ -297,7 +297,7 @@ class SimServer:
         """Ask the journal for file work, unless there is some already."""
         if self.files is not None:
             return False
-        if self._installing:  # what became of it, the journal learns in the call below
+        if self._installing:  # the journal learns the result in the call below
             self._installing = False
             self.snapshot = None
         snapshot = self.snapshot
@@ -307,7 +307,7 @@ class SimServer:
         return self.files is not None
 
     def run_files(self) -> bool:
-        """Rename and delete. Raises OSError."""
+        """Rename and delete files. Raises OSError."""
         if self.files is None:
             return False
         work, self.files = self.files, None
@@ -315,7 +315,7 @@ class SimServer:
         return True
 
     def relocate(self, ratio: float = 1.0) -> bool:
-        """One step of a compaction, begun if something is sparse; each waits until the one before it is on disk."""
+        """Do one step of a compaction, begun if a segment is sparse. A step waits until the previous one is on disk."""
         if self._relocation is None:
             if self.snapshot is not None or self.capture is not None:
                 return False
@@ -333,14 +333,14 @@ class SimServer:
         except LogUnreadable:
             unfinished = False
         if not unfinished:
-            if not self._relocation.moved:  # what lives there cannot move, like a branch that is in doubt
+            if not self._relocation.moved:  # living content that cannot move, such as a branch in doubt
                 self._in_vain.add(self._relocation.first_lsn)
             self._relocation = None
         self._relocated_to = self.journal.end_lsn
         return True
 
     def tidy(self) -> None:
-        """A whole snapshot, compaction and deletion, one after the other."""
+        """Do a whole snapshot, compaction and deletion, one after the other."""
         self.run_disk()
         while self.relocate():
             self.run_disk()
@@ -361,7 +361,7 @@ class SimServer:
             self.run_files()
 
     def close(self) -> None:
-        """The process ends in good order."""
+        """Stop the process cleanly."""
         for port in list(self.ports.values()):
             self.lose(port)
         self.end_turn()

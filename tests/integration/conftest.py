@@ -1,4 +1,4 @@
-"""What tests with real clients need."""
+"""Fixtures for tests with real clients."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def _left_behind() -> Iterator[None]:
-    """What a refused pika connection leaves is collected here, not in some later test."""
+    """Collect the remains of a refused pika connection here, so that no later test does."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)

@@ -200,7 +200,7 @@ def test_a_broker_that_does_not_read_is_waited_for_and_then_given_up(tmp_path: P
 
 
 def test_it_reads_while_it_writes(connection: Connection) -> None:
-    """Otherwise both sides would wait for each other: the broker stops reading while nobody reads its answers."""
+    """Otherwise both sides would wait for each other: the broker stops reading while its answers are not read."""
     channel = connection.channel()
     count = 60
     assert channel.publish_many("", "nowhere", [bytes(MIB)] * count, mandatory=True) == count

@@ -1,4 +1,4 @@
-"""Managing a broker while it runs, with the commands that an operator has."""
+"""Managing a running broker with the operator's commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.broker import BrokerProcess, running_broker, wait_until
 
 
 def command(broker: BrokerProcess, *args: str, stdin: str = "", code: int = 0) -> str:
-    """Run `escrowmq ARGS --data-dir …`; its output, or its error with another exit code than 0."""
+    """Run `escrowmq ARGS --data-dir …`, and return its output, or its error if the exit code is not 0."""
     done = subprocess.run(
         [sys.executable, "-m", "escrowmq", *args, "--data-dir", str(broker.data_dir)],
         input=stdin,

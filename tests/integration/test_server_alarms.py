@@ -27,7 +27,7 @@ def status(broker: BrokerProcess) -> Any:
 
 
 class Publisher(threading.Thread):
-    """Publishes messages of a megabyte, confirmed one by one; transient ones if they are not to be `durable`."""
+    """Publishes messages of a megabyte, confirmed one by one; transient ones unless `durable`."""
 
     def __init__(self, broker: BrokerProcess, count: int, *, durable: bool = False) -> None:
         super().__init__(daemon=True)
@@ -42,7 +42,7 @@ class Publisher(threading.Thread):
     def run(self) -> None:
         try:
             self._publish()
-        except pika.exceptions.AMQPError as error:  # told to the test
+        except pika.exceptions.AMQPError as error:  # reported to the test
             self.fault = error
 
     def _publish(self) -> None:
@@ -56,7 +56,7 @@ class Publisher(threading.Thread):
         for i in range(self._count):
             channel.basic_publish("", "q", i.to_bytes(4, "big") * (MIB // 4), properties)
             self.confirmed += 1
-        connection.sleep(0)  # pika tells of blocking only here
+        connection.sleep(0)  # pika reports blocking only here
         while self.unblocked < len(
             self.blocked
         ):  # messages on their way to the consumer may have exceeded the limit again
@@ -68,7 +68,7 @@ class Publisher(threading.Thread):
 
 
 class Holder(threading.Thread):
-    """Takes messages and settles none, until it leaves: deliveries stay in the broker's memory."""
+    """Consumes messages and settles none until it closes, so that deliveries stay in the broker's memory."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         super().__init__(daemon=True)
@@ -82,7 +82,7 @@ class Holder(threading.Thread):
         self._connection.close()
 
     def leave(self) -> None:
-        with suppress(pika.exceptions.ConnectionWrongStateError):  # its queue may be gone, and then it leaves by itself
+        with suppress(pika.exceptions.ConnectionWrongStateError):  # if its queue was deleted, it ends by itself
             self._connection.add_callback_threadsafe(self._channel.stop_consuming)
         self.join(60)
 
@@ -132,7 +132,7 @@ def test_the_memory_alarm_blocks_publishers_until_consumers_have_made_room(tmp_p
 
 
 def test_queues_alone_do_not_bring_the_memory_alarm(tmp_path: Path) -> None:
-    """What waits in them can wait on disk, whatever each of them may keep in memory."""
+    """The messages of many queues can be on disk, although each queue may keep some in memory."""
     with running_broker(tmp_path) as broker:
         base = status(broker)["memory"]["resident_bytes"]
     count = 300
@@ -175,7 +175,7 @@ def test_a_blocked_client_can_close_and_a_lost_one_is_noticed(tmp_path: Path) ->
         channel.basic_publish("", "of-the-dead", b"kept back")
         dead.process_data_events(0)
         wait_until(lambda: held_back(broker) == ["alarm"], what="the publish")
-        dead._impl._transport._sock.shutdown(socket.SHUT_RDWR)  # pika itself would first say goodbye
+        dead._impl._transport._sock.shutdown(socket.SHUT_RDWR)  # pika itself would first close the connection
         wait_until(lambda: status(broker)["connections"] == 1, what="the end of a connection that is not read")
         assert status(broker)["queues"]["count"] == 0
         polite.channel().queue_declare("left", exclusive=True)

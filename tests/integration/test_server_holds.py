@@ -40,7 +40,7 @@ def fill(connection: Connection, count: int) -> None:
 
 
 def again(broker: BrokerProcess) -> Connection:
-    """Kill it and start it."""
+    """Kill and restart the broker."""
     broker.kill()
     broker.start()
     return connect(broker)
@@ -52,14 +52,14 @@ def bodies(connection: Connection, first: int, end: int) -> list[bytes]:
 
 
 def begin(connection: Connection, *methods: object) -> None:
-    """Ask without waiting for the answer."""
+    """Send a request without waiting for the answer."""
     channel = connection.channel()
     for method in methods:
         channel.begin(method)  # type: ignore[arg-type]
 
 
 def counts(broker: BrokerProcess) -> tuple[int, int]:
-    """Ready messages, and held ones."""
+    """Return the numbers of ready and of reserved messages."""
     (row,) = [row for row in ask(broker.data_dir, "queue.list") if row["name"] == "q"]
     return row["ready"], row["held"]
 

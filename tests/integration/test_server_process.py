@@ -48,7 +48,7 @@ def drain(broker: BrokerProcess, queue: str = "q") -> list[bytes]:
 
 
 def refused(*args: str) -> tuple[int, str]:
-    """Exit code and stderr of a broker that should not start."""
+    """Return exit code and stderr of a broker that should not start."""
     done = subprocess.run(
         [sys.executable, "-m", "escrowmq", "serve", *args], capture_output=True, text=True, timeout=60, check=False
     )
@@ -70,7 +70,7 @@ def test_confirmed_messages_survive_a_restart(tmp_path: Path, end: str) -> None:
 
 
 class WithoutUvloop(BrokerProcess):
-    """As where uvloop is not installed."""
+    """Run the broker as if uvloop were not installed."""
 
     @property
     def command(self) -> list[str]:
@@ -124,7 +124,7 @@ def test_a_client_that_does_not_answer_cannot_keep_the_broker(tmp_path: Path) ->
 
 def test_a_second_signal_hurries(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
-        connection = connect(broker)  # which is not serviced, so it does not say goodbye
+        connection = connect(broker)  # which is not serviced, so it does not close
         broker.signal(signal.SIGINT)
         wait_until(lambda: "SIGINT: stopping" in broker.log())
         broker.signal(signal.SIGINT)
@@ -208,7 +208,7 @@ def test_in_a_directory_that_others_may_enter_files_are_private_and_it_warns(tmp
 
 @pytest.mark.rule("DUR-2")
 def test_a_disk_that_is_full_ends_the_process_without_an_answer(tmp_path: Path) -> None:
-    """The size of files is limited, which is an error of the write as a full disk is."""
+    """A limit on the size of files makes a write fail like a full disk."""
     with running_broker(tmp_path) as broker:
         publish(broker, 1)
         connection = connect(broker)
@@ -300,7 +300,7 @@ def test_the_descriptor_of_a_reset_connection_is_given_back(tmp_path: Path) -> N
 
 
 class FewFiles(BrokerProcess):
-    """A broker that the system allows no more than 260 open files."""
+    """A broker for which the system allows at most 260 open files."""
 
     @property
     def command(self) -> list[str]:

@@ -78,7 +78,7 @@ def test_external_takes_the_user_from_the_certificate(tmp_path: Path) -> None:
         assert told["user"] == "alice"
         connection.close()
         secured.connect().close()  # no certificate, but a password
-        with pytest.raises(pika.exceptions.AuthenticationError):  # without a certificate it is not even on offer
+        with pytest.raises(pika.exceptions.AuthenticationError):  # without a certificate it is not offered
             secured.connect(None, ExternalCredentials())
         with pytest.raises(pika.exceptions.ProbableAuthenticationError):
             secured.connect(secured.authority.issue("mallory"), ExternalCredentials())

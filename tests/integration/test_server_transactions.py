@@ -28,7 +28,7 @@ TIMEOUT = 20.0
 
 
 class WireClient:
-    """Blocking, over a socket; channel 1 is open."""
+    """A blocking client over a socket, with channel 1 open."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -85,7 +85,7 @@ def client(broker: BrokerProcess) -> Iterator[WireClient]:
 
 
 def prepare(broker: BrokerProcess) -> None:
-    """A branch that takes an order from `in` and brings a bill to `out`; its worker goes."""
+    """Make a branch that takes an order from `in` and publishes a bill to `out`; its worker disconnects."""
     with client(broker) as worker:
         assert worker.capabilities["dtx"] is True
         for queue in ("in", "out"):

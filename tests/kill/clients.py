@@ -1,4 +1,4 @@
-"""Clients of a kill test (pika). Each is a thread with a connection of its own, and runs until the broker is gone."""
+"""Clients of a kill test (pika). Each is a thread with its own connection, and runs until the broker has ended."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Ledger:
     kept: set[int] = field(default_factory=set)
 
     def check_confirmed(self, found: list[int]) -> None:
-        """DUR-1, ORD-1: every confirmed message is there once and in order, and no message that was never sent."""
+        """DUR-1, ORD-1: every confirmed message is present once and in order, and no message that was never sent."""
         _check_order(found)
         missing = self.confirmed - set(found)
         assert not missing, f"{len(missing)} confirmed messages are lost; the first is {min(missing)}"
@@ -76,7 +76,7 @@ class Ledger:
         assert not back, f"{len(back)} messages came back although their consumption was committed"
 
     def check_kept(self, found: list[int]) -> None:
-        """DUR-1, ORD-5: every message that was confirmed and never acknowledged is there once and in order."""
+        """DUR-1, ORD-5: every message that was confirmed and never acknowledged is present once and in order."""
         _check_order(found)
         lost = self.kept - self.acked - set(found)
         assert not lost, f"{len(lost)} messages that were never acknowledged are lost"

@@ -216,7 +216,7 @@ class World:
         if crash or self.storage.faults.dies_in is not None:
             self.storage.crash()
         self.storage.faults = Faults()
-        if self.trouble.random() < 0.4:  # the disk is no better yet
+        if self.trouble.random() < 0.4:  # the disk still fails
             self.storage.faults.fail_sync_in = self.trouble.randrange(1, 4)
         self.restart()
 

@@ -30,7 +30,7 @@ def join(routing_key: bytes, content: bytes) -> bytes:
 
 
 def packed_part(content: bytes) -> bytes:
-    """The packed content in keyed content."""
+    """Return the packed content in keyed content."""
     return content[1 + content[0] + len(BETWEEN) :]
 
 
@@ -40,7 +40,7 @@ def routing_key_of(envelope: Envelope, content: bytes) -> str:
 
 
 def readdressed(content: bytes, channel: bytes) -> bytes:
-    """Keyed content with another channel number (two octets) in its frames."""
+    """Return keyed content with another channel number (two octets) in its frames."""
     at = 1 + content[0] + len(BETWEEN)
     return content[: at - 2] + channel + packed.readdressed(content[at:], channel)
 
