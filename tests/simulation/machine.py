@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import random
 from collections.abc import Callable
 from typing import NamedTuple
@@ -27,6 +28,7 @@ class Machine:
 
     def __init__(self, seed: int, options: Options, make_broker: Callable[..., Broker] = Broker) -> None:
         self.storage = MemoryStorage(random.Random(f"disk {seed}"))
+        self._refuses = False
         self._trouble = random.Random(f"trouble {seed}")
         self.now = 1_700_000_000_000
         self._options = options
@@ -45,6 +47,7 @@ class Machine:
         if power_fails:
             self.storage.crash()
         self.storage.faults = Faults()
+        self._refuses = False
         self.before_restart()
         while self._trouble.random() < 0.25:
             self._boot_in_vain()
@@ -57,6 +60,33 @@ class Machine:
         with contextlib.suppress(JournalFailed):
             self._boot()
         self.storage.faults = Faults()
+
+    def refuse_append(self, number: int) -> None:
+        """Let the journal fail at the append with this number, counted from 1, in the middle of an operation."""
+        journal, append = self.server.journal, self.server.journal.append
+        self._refuses = True
+        left = number
+
+        def refusing(kind: int, *parts: bytes) -> int:
+            nonlocal left
+            left -= 1
+            if not left:
+                raise journal._health.fail(OSError(errno.EIO, "simulated refusal"))
+            return append(kind, *parts)
+
+        journal.append = refusing  # type: ignore[method-assign]
+
+    def end_trouble(self) -> None:
+        """Cancel all planned faults."""
+        self.storage.faults = Faults()
+        if self._refuses:
+            del self.server.journal.append
+            self._refuses = False
+
+    def fill_disk(self, room: int) -> None:
+        """Leave `room` bytes on the disk."""
+        storage = self.storage
+        storage.faults.capacity = sum(map(storage.size, storage.names())) + room
 
     def pass_time(self, ms: int) -> None:
         """Advance the clock."""
@@ -76,13 +106,15 @@ class Machine:
                 raise
             return Death("failed reads", power_fails=False, error=error)
         except (JournalFailed, SnapshotFailed, OSError) as error:
-            if not dying and faults.fail_sync_in is None:
+            full = faults.capacity is not None
+            if not (dying or full or self._refuses or faults.fail_sync_in is not None):
                 raise
             if isinstance(error, JournalFailed):
                 self._must_refuse()
             elif not dying:
                 return None  # maintenance of files may fail without harm to the log
-            return Death("power failures" if dying else "failed syncs", dying, error)
+            event = "full disks" if full else "refused appends" if self._refuses else "failed syncs"
+            return Death("power failures" if dying else event, dying, error)
         return None
 
     def _must_refuse(self) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import repeat
 from typing import Any, Final
 from unittest import mock
 
 from escrowmq.core.branches.decision import Decision
-from escrowmq.core.engine import Engine
+from escrowmq.core.engine import Engine, Receipt
 from escrowmq.core.messages.entry import Entry, Run
+from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues import settlement
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.fifo import Fifo
@@ -23,6 +24,7 @@ from escrowmq.core.recovery import relocation
 from escrowmq.core.recovery.replay import Recovery
 from escrowmq.journal import format as fmt
 from escrowmq.journal import journal, recovery
+from escrowmq.journal.errors import JournalFailed
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.journal.storage import Storage
 from escrowmq.wire.amqp091.channel import Channel
@@ -32,6 +34,7 @@ _put = Connection.put
 _write_through = MemoryStorage.write_through
 _enqueue = Queue.enqueue
 _requeue = Engine.requeue
+_publish = Engine._publish
 
 
 def answer_before_sync(self: Connection, channel: int, data: bytes, after: int = 0) -> None:
@@ -65,6 +68,19 @@ def taken_before_loaded(self: Fifo, share: int = 0) -> None:
     block = self._pager.load(reference)
     run = Run(block.envelope, reference.first, block.time, reference.lsn, reference.start)
     self.head.extend(map(Entry, range(run.first, run.first + reference.length), block.contents, repeat(run)))
+
+
+def full_disk_ignored(self: MemoryStorage, name: str, offset: int, *parts: bytes) -> None:
+    with suppress(OSError):
+        _write_through(self, name, offset, *parts)
+
+
+def refusal_ignored(self: Engine, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue]) -> Receipt:
+    """Confirm messages whose record the journal has refused."""
+    try:
+        return _publish(self, envelope, contents, queues)
+    except JournalFailed:
+        return Receipt()
 
 
 def two_records(self: Decision, operations: list[tuple[Kind, Sequence[bytes]]]) -> list[int]:
@@ -140,6 +156,8 @@ PLANTED: Final[dict[str, tuple[object, str, object]]] = {
     "a snapshot misses a change": (Queue, "change", change_not_noted),
     "rollback forgets deliveries": (Channel, "keep", rollback_forgets),
     "prefetch counted by half": (Consumer, "spend", prefetch_by_two),
+    "a full disk ignored": (MemoryStorage, "write_through", full_disk_ignored),
+    "a refused append ignored": (Engine, "_publish", refusal_ignored),
     "taken before it is loaded": (Fifo, "_fill", taken_before_loaded),
     "dead-lettered in two records": (Engine, "dead_letter", dead_lettered_in_two_records),
 }

@@ -46,6 +46,8 @@ WEIGHTS: Final[dict[str, int]] = {
     "restart": 1,
     "power fails in": 1,
     "sync fails in": 1,
+    "append refused in": 1,
+    "disk fills": 1,
     "reads fail": 4,
     "reads succeed": 6,
     "compare": 4,

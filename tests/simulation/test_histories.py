@@ -20,7 +20,16 @@ from tests.simulation.world import World
 KINDS = [kind for kind, weight in WEIGHTS.items() for _ in range(1 + weight // 8)]
 NUMBER = st.integers(0, 255)
 STEPS = st.lists(st.builds(Step, st.sampled_from(KINDS), NUMBER, NUMBER, NUMBER), max_size=80)
-TROUBLE = {"crash", "kill", "restart", "power fails in", "sync fails in", "reads fail"}
+TROUBLE = {
+    "crash",
+    "kill",
+    "restart",
+    "power fails in",
+    "sync fails in",
+    "reads fail",
+    "append refused in",
+    "disk fills",
+}
 
 NEVER_MISSING = {
     "ack",
@@ -36,6 +45,8 @@ NEVER_MISSING = {
     "dead-lettered by the broker",
     "delivered",
     "failed syncs",
+    "full disks",
+    "refused appends",
     "queues unavailable",
     "kill",
     "maintenance: files",

@@ -14,7 +14,6 @@ from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.availability import RETRY_MS
 from escrowmq.journal.errors import JournalFailed
-from escrowmq.journal.memory import Faults
 from escrowmq.wire.endpoint import EndpointLimits
 from tests.harness.contents import parts
 from tests.harness.holding import each_held
@@ -294,6 +293,10 @@ class World:
                 self.storage.faults.dies_in = 1 + step.what % 12
             case "sync fails in":
                 self.storage.faults.fail_sync_in = 1 + step.what % 4
+            case "append refused in":
+                self._machine.refuse_append(1 + step.what % 16)
+            case "disk fills":
+                self._machine.fill_disk(step.what * 40)
             case "reads fail":
                 self._fail_reads(step.how)
             case "reads succeed":
@@ -336,7 +339,7 @@ class World:
         """Bring everything to rest, compare, restart, and compare again."""
         self.note("finish")
         try:
-            self.storage.faults = Faults()
+            self._machine.end_trouble()
             self.heal()
             self.pump()
         except JournalFailed:

@@ -216,3 +216,17 @@ def test_the_times_of_a_stream_stay_in_order(machine: Machine, monkeypatch: pyte
     stream = life.site.vhost.queue("s")
     for i, at in enumerate(times):
         assert stream.log.first_at(at) == i + 1  # type: ignore[attr-defined]
+
+
+def anchored_once(self: Clock) -> int:
+    """Ignore all changes of the machine's time after the start."""
+    steady = self._steady()
+    self._now += steady - self._steady_seen
+    self._steady_seen = steady
+    return self._now
+
+
+def test_a_clock_that_is_anchored_once_is_found(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Clock, "__call__", anchored_once)
+    with pytest.raises(AssertionError):
+        test_a_time_to_live_lasts_as_long_as_it_says(machine, monkeypatch, 8 * HOUR)
