@@ -21,12 +21,16 @@ class Budget:
     The budget counts work and reads no clock, so that the same calls always divide into the same turns. Delivering and
     settling an entry costs 1, or a quarter of that for an entry within a longer part of its run. The last piece of a
     turn may overdraw the budget.
+
+    `outpaced` tells whether a queue had many messages for which its consumers had no room, in the last turn that
+    delivered anything.
     """
 
-    __slots__ = ("left",)
+    __slots__ = ("left", "outpaced")
 
     def __init__(self) -> None:
         self.left = TURN
+        self.outpaced = False
 
     def renew(self) -> None:
         """Start the budget of the next turn."""

@@ -541,6 +541,8 @@ class Engine:
         """
         budget = self.budget
         budget.renew()
+        if self.dirty:
+            budget.outpaced = False
         while (self.dirty and budget.left > 0) or (self._windows and not self.dirty):
             if self._windows:
                 self._windows = {window: None for window in self._windows if window.offer()}

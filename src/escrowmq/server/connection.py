@@ -20,6 +20,9 @@ UNSENT_LIMIT: Final = 4 << 20
 """Unsent bytes above which a client is not read, because it sends requests faster than it reads the answers."""
 READ: Final = 256 << 10
 """The most bytes of one read. Thousands of small messages fit into them."""
+PACED_READ: Final = 64 << 10
+"""The most bytes of one read while publishers outpace consumers. A consumer with a prefetch of 1,000 gets at most so
+many messages in a turn; if more are read, the queue outgrows its memory, and every message goes through the log."""
 LARGE_READ: Final = 1 << 20
 """The most bytes of one read while the client publishes large bodies: fewer turns, at a third less processor time."""
 SHARE: Final = 128 << 10
@@ -83,7 +86,10 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         endpoint, runtime = self.endpoint, self._runtime
-        self._buffer = runtime.large_buffer if endpoint is not None and endpoint.large_bodies else runtime.buffer
+        if endpoint is not None and endpoint.large_bodies:
+            self._buffer = runtime.large_buffer
+        else:
+            self._buffer = runtime.paced_buffer if runtime.broker.engine.budget.outpaced else runtime.buffer
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -128,10 +134,9 @@ class ClientConnection(asyncio.BufferedProtocol):
             die(str(error))
         except Exception:  # noqa: BLE001 - an internal error must end this connection only
             self._fail()
-        if len(data) >= SHARE and not self._pauses:
-            if len(data) == len(
-                self._buffer
-            ):  # the event loop would continue reading megabytes while all other clients wait
+        full = len(data) == len(self._buffer)
+        if (full or len(data) >= SHARE) and not self._pauses:
+            if full:  # the event loop would continue reading megabytes while all other clients wait
                 self.pause(Pause.SHARE, on=True)
                 self._turns.soon(self._rested)
             self._turns.end()

@@ -14,7 +14,7 @@ from escrowmq.core.broker import Broker
 from escrowmq.core.queues.queue import Queue
 from escrowmq.server.admission import Admission
 from escrowmq.server.auth import Authenticator
-from escrowmq.server.connection import LARGE_READ, READ, ClientConnection, Pause
+from escrowmq.server.connection import LARGE_READ, PACED_READ, READ, ClientConnection, Pause
 from escrowmq.server.faults import Faults
 from escrowmq.server.intake import Intake
 from escrowmq.server.pressure import Pressure
@@ -80,6 +80,8 @@ class Runtime:
         """Connections are read into this buffer while their clients publish large bodies."""
         self.buffer = self.large_buffer[:READ]
         """Other connections are read into this part of it."""
+        self.paced_buffer = self.large_buffer[:PACED_READ]
+        """They are read into this smaller part while publishers outpace consumers."""
         self.connections: dict[ClientConnection, None] = {}
         """Open connections, oldest first."""
         self.intake = Intake(asyncio.get_running_loop())

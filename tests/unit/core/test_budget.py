@@ -5,6 +5,7 @@ from __future__ import annotations
 from escrowmq.core.budget import TURN, Budget
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.queues.queue import CHUNK
 from tests.unit.core.site import Site
 
 
@@ -63,6 +64,21 @@ class TestTurns:
             turns += 1
         assert turns >= 3
         assert sink.contents == contents
+
+    def test_it_tells_whether_publishers_outpace_consumers(self) -> None:
+        site = Site()
+        queue, unread = site.queue(), site.queue("unread")
+        budget = site.broker.engine.budget
+        site.consume(queue, credit=10)
+        for name, count, outpaced in (("q", CHUNK + 10, False), ("q", 1, True), ("unread", 2 * CHUNK, True)):
+            site.publish(name, *[b"x"] * count)
+            site.turn()
+            assert budget.outpaced == outpaced, (name, count)
+        queue.order.take(2)
+        site.publish("q", b"x")
+        site.turn()
+        assert not budget.outpaced
+        assert len(unread.order) == 2 * CHUNK
 
     def test_queues_take_turns(self) -> None:
         site = Site()

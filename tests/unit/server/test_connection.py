@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from escrowmq.server.connection import CLOSING_MS, LARGE_READ, READ, SHARE, SMALL, UNSENT_LIMIT, Pause
+from escrowmq.server.connection import CLOSING_MS, LARGE_READ, PACED_READ, READ, SHARE, SMALL, UNSENT_LIMIT, Pause
 from escrowmq.server.intake import EVENTS
 from escrowmq.wire.sniff import REFUSAL
 from tests.unit.server.benches import FakeEndpoint, on_loop, until
@@ -224,6 +224,27 @@ def test_a_large_read_ends_the_turn_and_a_full_buffer_waits_for_the_others(size:
         assert transport.is_reading() != waits
         await asyncio.sleep(0)
         assert transport.is_reading()
+        await scene.bench.close()
+
+    on_loop(test)
+
+
+def test_less_is_read_at_once_while_publishers_outpace_consumers() -> None:
+    async def test() -> None:
+        scene = Scene()
+        connection, transport, _ = scene.connect()
+        await scene.bench.turns.synced()
+        scene.bench.broker.engine.budget.outpaced = True
+        receive(connection, bytes(PACED_READ - 1))
+        assert transport.is_reading()
+        before = scene.bench.turns.count
+        receive(connection, bytes(PACED_READ))
+        assert not transport.is_reading(), "the buffer was full"
+        assert scene.bench.turns.count == before + 1
+        await asyncio.sleep(0)
+        assert transport.is_reading()
+        scene.bench.broker.engine.budget.outpaced = False
+        assert len(connection.get_buffer(-1)) == READ
         await scene.bench.close()
 
     on_loop(test)

@@ -403,6 +403,7 @@ class Queue:
             elif group:
                 self._hand(group[0], self.take(min(group[0].room(), CHUNK)))
             else:
+                budget.outpaced = budget.outpaced or (waiting > CHUNK and bool(consumers))
                 break
         return True
 
