@@ -6,6 +6,7 @@ import json
 import random
 import re
 from array import array
+from collections.abc import Sequence
 from struct import Struct
 
 import pytest
@@ -217,6 +218,8 @@ class Recorder:
     read_ahead = read
 
     def retain(self, lsn: int, count: int) -> None: ...
+
+    def retain_each(self, lsns: Sequence[int], counts: Sequence[int]) -> None: ...
 
     def release(self, lsn: int, count: int) -> None: ...
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from escrowmq.core.messages.entry import Entry
     from escrowmq.core.queues.consumer import Consumer
 
@@ -38,6 +40,10 @@ class Log(Protocol):
 
     def retain(self, lsn: int, count: int) -> None:
         """Note that `count` more messages in the block at `lsn` are living, so its segment must stay."""
+        ...
+
+    def retain_each(self, lsns: Sequence[int], counts: Sequence[int]) -> None:
+        """Do `retain` for many blocks, which are best in order."""
         ...
 
     def release(self, lsn: int, count: int) -> None:

@@ -277,6 +277,23 @@ class Journal:
         segment.live += count
         segment.total += count
 
+    def retain_each(self, lsns: Sequence[int], counts: Sequence[int]) -> None:
+        """Do `retain` for many records, which are best in order.
+
+        Raises:
+            JournalDamaged: No segment contains one of the LSNs.
+        """
+        begin = end = total = 0
+        for lsn, count in zip(lsns, counts, strict=True):
+            if not begin <= lsn < end:
+                if total:
+                    self.retain(begin, total)
+                segment = self._table.find(lsn)
+                begin, end, total = lsn, lsn + 1 if segment is None else max(segment.end_lsn, lsn + 1), 0
+            total += count
+        if total:
+            self.retain(begin, total)
+
     def release(self, lsn: int, count: int) -> None:
         """Count `count` fewer live messages in the record at `lsn`.
 

@@ -259,6 +259,21 @@ def test_a_full_disk_is_a_clean_error() -> None:
     assert journal.recovery.cut_file is None
 
 
+def test_many_live_messages_are_counted_together() -> None:
+    one, several = start(memory(), segment_bytes=700), start(memory(), segment_bytes=700)
+    lsns = fill(one, 8)
+    assert fill(several, 8) == lsns
+    order = [lsns[n] for n in (0, 0, 1, 3, 2, 7, 5, 6, 6)]
+    counts = list(range(1, 10))
+    for lsn, count in zip(order, counts, strict=True):
+        one.retain(lsn, count)
+    several.retain_each(order, counts)
+    expected = [(segment.live, segment.total) for segment in one._table]
+    assert len(expected) > 2
+    assert [(segment.live, segment.total) for segment in several._table] == expected
+    several.retain_each([], [])
+
+
 def test_living_messages_are_counted() -> None:
     journal = start(memory(), segment_bytes=700)
     lsns = fill(journal, 8)

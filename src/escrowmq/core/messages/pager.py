@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from escrowmq.core.budget import LOAD, LOADED_BYTES, Budget
@@ -50,6 +50,20 @@ class LogPager:
             at = 0
         self._budget.left -= LOAD + length // LOADED_BYTES
         return decode_block(self._chunk, at, reference.start & ~TRANSIENT, reference.length, self._shared)
+
+    def envelopes(self, lsns: Iterable[int]) -> Iterator[Envelope]:
+        """Yield the envelopes of the blocks at `lsns`, which are best in order, without their contents."""
+        read, unpack, head = self._log.read_ahead, BLOCK.unpack_from, BLOCK.size
+        chunk, begin = b"", 0
+        for lsn in lsns:
+            at = lsn - begin
+            if not 0 <= at <= len(chunk) - head:
+                chunk, begin, at = read(lsn, READ_AHEAD), lsn, 0
+            size = unpack(chunk, at)[3]
+            encoded = chunk[at + head : at + head + size]
+            if len(encoded) < size:
+                encoded = self._log.read(lsn + head, size)
+            yield self._envelopes.get(encoded) or self._shared(encoded)
 
     def _turn_to(self, lsn: int) -> int:
         """Select the chunk that contains the start of the block at `lsn`, reading it if necessary; return its offset

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
-from itertools import accumulate
+from itertools import accumulate, compress
 from typing import Final
 
 from escrowmq.core.records.references import TRANSIENT, Range, Reference
@@ -240,6 +240,15 @@ class Backlog:
         """Return copies of the columns: first positions, LSNs of blocks, counts, numbers in the blocks."""
         head = self._head
         return self.firsts[head:], self.lsns[head:], self.counts[head:], self.indexes[head:]
+
+    def select(self, chosen: bytes) -> Backlog:
+        """Return a backlog of those references for which `chosen` has an octet other than 0, in their order."""
+        found = Backlog()
+        columns = zip((found.firsts, found.lsns, found.counts, found.indexes), self.columns(), strict=True)
+        for column, whole in columns:
+            column.extend(compress(whole, chosen))
+        found.messages = sum(found.counts)
+        return found
 
     def join(self, other: Backlog, begin: int) -> None:
         """Append the references of `other` from number `begin` on."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from escrowmq.core.messages.entry import Entry, Run
+from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.backlog import Backlog
 from escrowmq.core.queues.withdrawal import Withdrawal
 from escrowmq.core.records.blocks import Block
@@ -19,6 +20,8 @@ class Pager(Protocol):
     """Loads content from the log, and stores content there that is only in memory."""
 
     def load(self, reference: Reference) -> Block: ...
+
+    def envelopes(self, lsns: Iterable[int]) -> Iterator[Envelope]: ...
 
     def store(self, run: Run, contents: Sequence[bytes]) -> int: ...
 

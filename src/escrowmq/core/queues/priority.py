@@ -26,7 +26,9 @@ class Priority:
         self._levels: dict[int, Fifo] = {}
 
     def _level(self, envelope: Envelope) -> Fifo:
-        priority = min(envelope.priority, self._highest)
+        return self._at(min(envelope.priority, self._highest))
+
+    def _at(self, priority: int) -> Fifo:
         level = self._levels.get(priority)
         if level is None:
             level = self._levels[priority] = self._make()
@@ -91,11 +93,13 @@ class Priority:
         return {position: n for level in self._levels.values() for position, n in level.deliveries.items()}
 
     def restore(self, found: Backlog, deliveries: dict[int, int], delivered_below: int) -> None:
-        for reference in found:
-            level = self._level(self._pager.load(reference._replace(length=1)).envelope)
-            level.tail.append(*reference)
-            level.delivered_below = delivered_below
-            level.deliveries = deliveries
+        lsns = found.columns()[1]
+        priorities = bytes([min(envelope.priority, self._highest) for envelope in self._pager.envelopes(lsns)])
+        for priority in set(priorities):
+            chosen = bytearray(256)
+            chosen[priority] = 1
+            level = self._at(priority)
+            level.restore(found.select(priorities.translate(chosen)), deliveries, delivered_below)
 
     def limit_memory(self, limit: int) -> None:
         for level in self._levels.values():

@@ -248,8 +248,8 @@ class Recovery:
         queue.next_position = queue.restored_below = found.next_position
         queue.delivered_below = queue.delivered_recorded = found.delivered_below
         queue.logged = True
-        for reference in references:
-            self._broker.log.retain(reference.lsn, reference.length)
+        _, lsns, counts, _ = references.columns()
+        self._broker.log.retain_each(lsns, counts)
         queue.marks = {position: marks for position, marks in found.marks.items() if position in references}
         self._branches.lock(queue, references, found.deliveries)
         found.reservations.restore(queue, references)

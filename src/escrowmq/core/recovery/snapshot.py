@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
-from itertools import chain, groupby, pairwise
-from operator import attrgetter
+from itertools import chain, pairwise
+from operator import attrgetter, sub
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from escrowmq.core.messages.entry import Entry
@@ -169,7 +169,7 @@ class _Taken:
         deliveries = [(entry.position, entry.deliveries) for entry in entries if entry.deliveries]
         deliveries.extend(self._deliveries.items())
         escrow = [Reference(run.first, count, run.lsn, run.index) for run, count in self._unsynced]
-        parts = [_columns(_joined(entries)), *map(_without_transient, self._backlogs), _columns(escrow)]
+        parts = [_entry_columns(entries), *map(_without_transient, self._backlogs), _columns(escrow)]
         parts = [part for part in parts if part[0]]
         if self.reservations:
             parts.sort(key=lambda part: part[0][0])
@@ -202,7 +202,11 @@ def _without_transient(columns: Columns) -> Columns:
 def _concatenated(parts: list[Columns]) -> Columns:
     """Concatenate the parts if that is in order, as for all queues except priority queues; otherwise merge them."""
     if any(before[0][-1] > after[0][0] for before, after in pairwise(parts)):
-        return _columns(sorted(reference for part in parts for reference in _references(part)))
+        return _sorted(_chained(parts))
+    return _chained(parts)
+
+
+def _chained(parts: list[Columns]) -> Columns:
     whole = _columns(())
     for part in parts:
         for column, more in zip(whole, part, strict=True):
@@ -210,19 +214,32 @@ def _concatenated(parts: list[Columns]) -> Columns:
     return whole
 
 
-def _joined(entries: list[Entry]) -> Iterator[Reference]:
-    """Return references to the durable entries in order of position; neighbours in one run become one reference."""
-    for run, group in groupby(entries, _run):
-        if not run.envelope.durable:
-            continue
-        members = list(group)
-        begin = 0
-        while begin < len(members):
-            first = members[begin].position
-            end = len(members)
-            if members[-1].position - first != end - begin - 1:  # a part of the run has left
-                end = begin + 1
-                while end < len(members) and members[end].position == first + end - begin:
-                    end += 1
-            yield Reference(first, end - begin, run.lsn, members[begin].start)
-            begin = end
+def _sorted(columns: Columns) -> Columns:
+    """In order of position. Column by column, since a priority queue may have millions of references."""
+    firsts, lsns, counts, indexes = columns
+    order = sorted(range(len(firsts)), key=firsts.__getitem__)
+    return (
+        array("Q", map(firsts.__getitem__, order)),
+        array("Q", map(lsns.__getitem__, order)),
+        array("I", map(counts.__getitem__, order)),
+        array("I", map(indexes.__getitem__, order)),
+    )
+
+
+def _entry_columns(entries: list[Entry]) -> Columns:
+    """References to the durable ones of `entries`, which are in order of position. Neighbours in one run become one."""
+    entries = [entry for entry in entries if entry.run.envelope.durable]
+    runs, positions = list(map(_run, entries)), list(map(_position, entries))
+    neighbours = zip(runs, runs[1:], positions, positions[1:], strict=False)
+    begins = [0] if entries else []
+    begins += [
+        i
+        for i, (before, run, last, position) in enumerate(neighbours, 1)
+        if run is not before or position != last + 1  # part of a run may be gone
+    ]
+    return (
+        array("Q", [positions[i] for i in begins]),
+        array("Q", [runs[i].lsn for i in begins]),
+        array("I", map(sub, [*begins[1:], len(entries)], begins)),
+        array("I", [runs[i].index + positions[i] - runs[i].first for i in begins]),
+    )

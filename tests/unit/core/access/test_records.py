@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -44,6 +45,9 @@ class Tape:
         raise NotImplementedError
 
     def retain(self, lsn: int, count: int) -> None:
+        """This log contains no messages."""
+
+    def retain_each(self, lsns: Sequence[int], counts: Sequence[int]) -> None:
         """This log contains no messages."""
 
     def release(self, lsn: int, count: int) -> None:

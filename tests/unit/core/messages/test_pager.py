@@ -45,6 +45,22 @@ def test_blocks_are_read_at_any_address(monkeypatch: pytest.MonkeyPatch, ahead: 
         assert pager.load(Reference(1, 1, lsns[n], last)).contents == written[n][last:]
 
 
+@pytest.mark.parametrize("synced", [True, False])
+@pytest.mark.parametrize("ahead", [20, 64, 1000, 1 << 18])
+def test_envelopes_are_read_without_their_contents(monkeypatch: pytest.MonkeyPatch, ahead: int, synced: bool) -> None:
+    monkeypatch.setattr(content, "READ_AHEAD", ahead)
+    site = Site()
+    lsns = []
+    for n in range(60):
+        lsns.append(append(site, [bytes(n)], Envelope("x", "k" * n, durable=True, priority=n % 4)))
+        if synced:
+            site.sync()
+    order = [*range(60), 59, 0, 30, 29, 31]
+    found = list(LogPager(site.journal).envelopes([lsns[n] for n in order]))
+    assert [(envelope.routing_key, envelope.priority) for envelope in found] == [("k" * n, n % 4) for n in order]
+    assert found[59] is found[60]
+
+
 def test_a_block_larger_than_the_read_ahead_is_read() -> None:
     site = Site()
     contents = [b"a" * 300_000, b"b" * 300_000]

@@ -35,6 +35,18 @@ def check(backlog: Backlog, expected: list[Message]) -> None:
     assert len(backlog) == backlog.messages == len(expected)
 
 
+@given(runs, st.integers(0, 5), st.data())
+def test_selecting_references(plan: list[tuple[int, int, int, int]], taken: int, data: st.DataObject) -> None:
+    backlog = build(plan)
+    for _ in range(min(taken, len(plan))):
+        backlog.take(100)
+    references = list(backlog)
+    chosen = data.draw(st.lists(st.booleans(), min_size=len(references), max_size=len(references)))
+    expected = [reference for reference, is_chosen in zip(references, chosen, strict=True) if is_chosen]
+    check(backlog.select(bytes(chosen)), messages(Backlog.of(*expected)))
+    assert list(backlog) == references
+
+
 @given(runs, st.lists(st.integers(1, 5)))
 def test_taking_returns_the_first_messages(plan: list[tuple[int, int, int, int]], steps: list[int]) -> None:
     backlog = build(plan)

@@ -80,6 +80,19 @@ def test_messages_of_a_priority_queue_are_in_order_of_position() -> None:
     assert [position for position, _, _ in rows(states(site)[queue.ident])] == list(range(1, 31))
 
 
+def test_entries_that_are_alone_in_their_runs_have_a_reference_each() -> None:
+    site = Site()
+    queue = site.queue()
+    site.publish("q", b"a", b"b")
+    queue.order.take(1)  # so that the other one is not the first of its block
+    for i in range(5):
+        site.publish("q", b"x", durable=i != 2)
+    state = states(site)[queue.ident]
+    assert [(position, index) for position, _, index in rows(state)] == [(2, 1), (3, 0), (4, 0), (6, 0), (7, 0)]
+    assert list(state.counts) == [1] * 5
+    assert list(state.lsns) == [entry.run.lsn for entry in queue.order.in_memory() if entry.run.envelope.durable]
+
+
 def test_neighbours_become_one_reference() -> None:
     site = Site()
     queue = site.queue()
