@@ -33,6 +33,10 @@ class ConnectionAdmin:
         """Close the connections for which `which` is true, and return their number."""
         return await self._pieces.result(self._closing(which, reason))
 
+    async def permissions_changed(self, user: str) -> None:
+        """End the consumers of queues that `user` may no longer read, piece by piece."""
+        await self._pieces.result(self._checking(user))
+
     def close_now(self, which: Callable[[OpenConnection], bool], reason: str) -> None:
         """Like `close_those`, but in one piece, for a change that must find no such connection."""
         for _ in self._closing(which, reason):
@@ -42,6 +46,14 @@ class ConnectionAdmin:
         still_open = self._process.connections
         for connection in list(still_open):
             yield _row(connection, self._process.broker.engine.now) if connection in still_open else None
+
+    def _checking(self, user: str) -> Generator[None, None, None]:
+        still_open = self._process.connections
+        for connection in list(still_open):
+            if connection in still_open and connection.user == user:
+                self._process.begin()
+                connection.permissions_changed()
+            yield
 
     def _closing(self, which: Callable[[OpenConnection], bool], reason: str) -> Generator[None, None, int]:
         still_open, closed = self._process.connections, 0

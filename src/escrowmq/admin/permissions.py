@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 
+from escrowmq.admin.connections import ConnectionAdmin
 from escrowmq.admin.operation import Listing, Operation, Row
 from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.ports import BrokerProcess
@@ -14,8 +15,9 @@ from escrowmq.core.access.permissions import Entry, Permission, TopicPermission
 class PermissionAdmin:
     """The operations by name are in `operations`. A change is on disk when its operation returns."""
 
-    def __init__(self, process: BrokerProcess, pieces: Pieces) -> None:
+    def __init__(self, process: BrokerProcess, connections: ConnectionAdmin, pieces: Pieces) -> None:
         self._process = process
+        self._connections = connections
         self._broker = process.broker
         self._access = process.broker.access
         self._pieces = pieces
@@ -36,10 +38,12 @@ class PermissionAdmin:
     async def set_permission(self, user: str, vhost: str, configure: str, write: str, read: str) -> None:
         """Set a user's permissions on a virtual host, which replace earlier ones."""
         await self._set(lambda: self._access.set_permission(user, vhost, configure, write, read))
+        await self._connections.permissions_changed(user)
 
     async def clear_permission(self, user: str, vhost: str) -> None:
-        """Remove a user's permissions on a virtual host."""
+        """Remove a user's permissions on a virtual host, and end the user's consumers there."""
         await self._clear(lambda: self._access.clear_permission(user, vhost))
+        await self._connections.permissions_changed(user)
 
     async def list_topic_permissions(self, user: str | None = None, vhost: str | None = None) -> Listing:
         """Return topic permissions, like `list_permissions`."""

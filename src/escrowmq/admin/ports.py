@@ -47,6 +47,10 @@ class OpenConnection(Protocol):
         """Return protocol, state and other properties for a list of connections, for JSON."""
         ...
 
+    def permissions_changed(self) -> None:
+        """End the consumers of queues that the user may no longer read."""
+        ...
+
     def dismiss(self, reason: str) -> None:
         """Close the connection, and tell the client the reason if its protocol is already known."""
         ...

@@ -37,7 +37,7 @@ class AdminService:
             connections,
             UserAdmin(process, connections, pieces),
             VhostAdmin(process, connections, pieces),
-            PermissionAdmin(process, pieces),
+            PermissionAdmin(process, connections, pieces),
             JournalAdmin(process),
             self._transactions,
             ReservationAdmin(process, pieces),

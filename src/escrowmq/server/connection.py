@@ -307,6 +307,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         """See `OpenConnection.describe`."""
         return self.endpoint.describe() if self.endpoint is not None else {"state": "accepted"}
 
+    def permissions_changed(self) -> None:
+        """See `OpenConnection.permissions_changed`."""
+        if self.endpoint is not None:
+            self.endpoint.permissions_changed()
+
     def dismiss(self, reason: str) -> None:
         """See `OpenConnection.dismiss`."""
         if self.endpoint is None:

@@ -159,6 +159,10 @@ class Endpoint(Protocol):
         """Called about once a second, to send heartbeats and to give up on a silent peer."""
         ...
 
+    def permissions_changed(self) -> None:
+        """The permissions of the user were changed: end consumers of queues that the user may no longer read."""
+        ...
+
     def shut(self, text: str) -> None:
         """Close the connection in the protocol, because the server stops or an operator requests it."""
         ...

@@ -26,9 +26,13 @@ class FakeConnection:
     unsent: int = 0
     held_back_by: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
+    checks: int = 0
 
     def describe(self) -> dict[str, object]:
         return {"user": self.user, "vhost": self.vhost}
+
+    def permissions_changed(self) -> None:
+        self.checks += 1
 
     def dismiss(self, reason: str) -> None:
         self.reasons.append(reason)

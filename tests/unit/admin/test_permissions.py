@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from escrowmq.admin.connections import ConnectionAdmin
 from escrowmq.admin.permissions import PermissionAdmin
 from escrowmq.admin.pieces import Pieces
 from escrowmq.core.conditions import BrokerError
-from tests.unit.admin.processes import FakeProcess, perform
+from tests.unit.admin.processes import FakeConnection, FakeProcess, perform
 from tests.unit.wire.amqp091.clients import pair
 
 
@@ -17,7 +18,10 @@ class Bench:
     def __init__(self) -> None:
         process = FakeProcess(pair()[0])
         process.broker.access.add_user("bob", "")
-        self.operations = PermissionAdmin(process, Pieces()).operations
+        self.connections = [FakeConnection("a:1", user="bob"), FakeConnection("b:2", user="guest")]
+        process.connections = dict.fromkeys(self.connections)
+        pieces = Pieces()
+        self.operations = PermissionAdmin(process, ConnectionAdmin(process, pieces), pieces).operations
 
     def listed(self, operation: str, **filters: str) -> list[tuple[str, ...]]:
         return [tuple(row.values()) for row in perform(self.operations, operation, **filters)]
@@ -48,3 +52,11 @@ def test_topic_permissions_are_set_listed_and_cleared() -> None:
 def test_a_filter_for_an_unknown_name_is_refused(operation: str, filters: dict[str, str]) -> None:
     with pytest.raises(BrokerError, match="no such"):
         Bench().listed(operation, **filters)
+
+
+@pytest.mark.rule("SEC-3")
+def test_connections_of_the_user_are_told_of_each_change() -> None:
+    bench = Bench()
+    perform(bench.operations, "permission.set", user="bob", vhost="/", configure="", write="", read="")
+    perform(bench.operations, "permission.clear", user="bob", vhost="/")
+    assert [connection.checks for connection in bench.connections] == [2, 0]

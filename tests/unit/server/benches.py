@@ -60,6 +60,9 @@ class FakeEndpoint:
     def tick(self, now_ms: int, idle_in_ms: int, idle_out_ms: int) -> None:
         self.told.append(("tick", idle_in_ms, idle_out_ms))
 
+    def permissions_changed(self) -> None:
+        """It has no consumers."""
+
     def shut(self, text: str) -> None:
         self.told.append(("shut", text))
 

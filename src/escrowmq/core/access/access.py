@@ -25,6 +25,8 @@ TopicRight: TypeAlias = Literal["write", "read"]
 DEFAULT_EXCHANGE: Final = "amq.default"
 VERDICT_LIMIT: Final = 20_000
 """Number of verdicts that are remembered. Names can have 255 bytes."""
+EVERY_KEY: Final = frozenset((".*", "^.*", "^.*$", ".*$"))
+"""Patterns of topic permissions that are known to allow every routing key."""
 PATTERN_LIMIT: Final = 1000
 """Number of compiled patterns that are remembered."""
 
@@ -38,6 +40,7 @@ class Access:
 
     __slots__ = (
         "_patterns",
+        "_restricted",
         "_topic_verdicts",
         "_verdicts",
         "permissions",
@@ -55,6 +58,7 @@ class Access:
         self.version = 0
         self._verdicts: dict[tuple[str, str, str, Right], bool] = {}
         self._topic_verdicts: dict[tuple[str, str, str, str, TopicRight], bool] = {}
+        self._restricted: dict[tuple[str, str], bool] = {}
         self._patterns: dict[str, Pattern] = {}
 
     # -- questions
@@ -81,8 +85,23 @@ class Access:
         return allowed
 
     def restricted(self, user: str, vhost: str, exchange: str) -> bool:
-        """Return whether topic permissions restrict the routing keys that `user` may use on this exchange."""
-        return (user, vhost, exchange) in self.topic_permissions
+        """Return whether topic permissions restrict the routing keys with which `user` may publish to this exchange."""
+        permission = self.topic_permissions.get((user, vhost, exchange))
+        return permission is not None and permission.write not in EVERY_KEY
+
+    def restricted_anywhere(self, user: str, vhost: str) -> bool:
+        """Return whether `restricted` is true for some exchange of the virtual host."""
+        found = self._restricted.get((user, vhost))
+        if found is None:
+            if len(self._restricted) >= VERDICT_LIMIT:
+                self._restricted.clear()
+            found = any(
+                permission.write not in EVERY_KEY
+                for permission in self.topic_permissions.values()
+                if (permission.user, permission.vhost) == (user, vhost)
+            )
+            self._restricted[user, vhost] = found
+        return found
 
     def check_topic(self, user: str, vhost: str, exchange: str, routing_key: str, right: TopicRight) -> None:
         """Raises ACCESS_REFUSED if `user` has topic permissions for this exchange and they do not allow the key."""
@@ -284,4 +303,5 @@ class Access:
         self.version += 1
         self._verdicts.clear()
         self._topic_verdicts.clear()
+        self._restricted.clear()
         self._patterns.clear()

@@ -8,7 +8,7 @@ from escrowmq.core.access.table import TABLE, Need, Object, Operation, Right
 from escrowmq.core.conditions import BrokerError, Condition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from escrowmq.core.access.access import Access, Kind
     from escrowmq.core.access.access import Right as NameRight
@@ -55,9 +55,11 @@ class Door:
         for need in needs:
             self._check(need, objects)
 
-    def check_publish(self, exchange: str, keys: Iterable[str]) -> None:
-        """Check PUBLISH for each key. Without topic permissions for the exchange, the verdict holds for every key and
-        is remembered, since publishers may use a key of its own for each message.
+    def check_publish(self, exchange: str, keys: Sequence[str]) -> None:
+        """Check PUBLISH for each key, also on the exchanges to which bindings and alternate exchanges lead (SEC-3).
+
+        If no topic permission restricts the user, the verdict holds for every key and is remembered, since publishers
+        may use a key of its own for each message.
         """
         access = self._access
         if self._version != access.version:
@@ -67,8 +69,16 @@ class Door:
             return
         for key in keys:
             self.check(Operation.PUBLISH, exchange=exchange, key=key)
-        if len(self._publishes_to) < REMEMBERED and not access.restricted(self.user, self._vhost.name, exchange):
+        if access.restricted_anywhere(self.user, self._vhost.name):
+            self._check_way(exchange, keys)
+        elif len(self._publishes_to) < REMEMBERED:
             self._publishes_to[exchange] = None
+
+    def _check_way(self, exchange: str, keys: Sequence[str]) -> None:
+        if exchange in self._vhost.exchanges:
+            for passed in self._vhost.reached(exchange, keys):
+                for key in keys:
+                    self._check_key(passed.name, key, "write")
 
     def allows(self, operation: Operation, **objects: str | Owned | None) -> bool:
         """Return whether `check` would pass."""
@@ -92,6 +102,14 @@ class Door:
                 )
         elif need.object is Object.KEY:
             self._check_key(objects[Object.EXCHANGE], given, _PATTERNS[need.right])
+        elif need.right is Right.WRITE_EVERY_KEY:
+            self._check_every_key(given)
+        elif need.object is Object.DEAD_LETTER_KEY:
+            exchange = objects[Object.DEAD_LETTER]
+            if given is None:
+                self._check_every_key(exchange)
+            elif self._may_be_topic(exchange):
+                self._access.check_topic(self.user, self._vhost.name, exchange, given, "write")
         else:
             kind: Kind = "queue" if need.object is Object.QUEUE else "exchange"
             self._access.check(self.user, self._vhost.name, kind, given, _PATTERNS[need.right])
@@ -100,6 +118,20 @@ class Door:
         found = self._vhost.exchanges.get(exchange)
         if found is not None and found.kind == "topic" and right != "configure":
             self._access.check_topic(self.user, self._vhost.name, exchange, key, right)
+
+    def _check_every_key(self, exchange: str) -> None:
+        """Raises ACCESS_REFUSED if topic permissions restrict the keys for `exchange`."""
+        if self._may_be_topic(exchange) and self._access.restricted(self.user, self._vhost.name, exchange):
+            raise BrokerError(
+                Condition.ACCESS_REFUSED,
+                f"access with every routing key to exchange '{exchange}' in vhost '{self._vhost.name}' refused for "
+                f"user '{self.user}', whose topic permission restricts the keys",
+            )
+
+    def _may_be_topic(self, exchange: str) -> bool:
+        """Whether this is a topic exchange, or does not exist yet and may become one."""
+        found = self._vhost.exchanges.get(exchange)
+        return found is None or found.kind == "topic"
 
     def _has(self, owned: Owned, right: Right) -> bool:
         if owned.user == self.user:

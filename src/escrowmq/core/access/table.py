@@ -26,6 +26,8 @@ class Object(StrEnum):
     """The exchange that receives the dead letters of a queue."""
     KEY = "key"
     """The routing key. It is compared with the topic permissions of `EXCHANGE` if that is a topic exchange."""
+    DEAD_LETTER_KEY = "dead_letter_key"
+    """The routing key of dead letters, likewise for `DEAD_LETTER`. None stands for any key."""
     BRANCH = "branch"
     PROGRESS = "progress"
     """An application's progress."""
@@ -38,6 +40,8 @@ class Right(StrEnum):
     CONFIGURE = "configure"
     WRITE = "write"
     READ = "read"
+    WRITE_EVERY_KEY = "write with every routing key"
+    """No topic permission restricts the keys, because those of the messages are not known when a way is set up."""
     SEE = "see"
     DECIDE = "decide"
 
@@ -114,13 +118,26 @@ TABLE: Final[Mapping[Operation, tuple[Need, ...]]] = {
     Operation.SETTLE: (),
     Operation.TRANSACT: (),
     Operation.DECLARE_EXCHANGE: (_EXCHANGE_CONFIGURE,),
-    Operation.SET_ALTERNATE: (_EXCHANGE_READ, Need(Object.ALTERNATE, Right.WRITE)),
+    Operation.SET_ALTERNATE: (
+        _EXCHANGE_READ,
+        Need(Object.ALTERNATE, Right.WRITE),
+        Need(Object.ALTERNATE, Right.WRITE_EVERY_KEY),
+    ),
     Operation.LOOK_UP_EXCHANGE: (),
     Operation.DELETE_EXCHANGE: (_EXCHANGE_CONFIGURE,),
-    Operation.BIND_EXCHANGE: (_DESTINATION_WRITE, _EXCHANGE_READ, _KEY_READ),
+    Operation.BIND_EXCHANGE: (
+        _DESTINATION_WRITE,
+        _EXCHANGE_READ,
+        _KEY_READ,
+        Need(Object.DESTINATION, Right.WRITE_EVERY_KEY),
+    ),
     Operation.UNBIND_EXCHANGE: (_DESTINATION_WRITE, _EXCHANGE_READ),
     Operation.DECLARE_QUEUE: (_QUEUE_CONFIGURE,),
-    Operation.SET_DEAD_LETTER: (_QUEUE_READ, Need(Object.DEAD_LETTER, Right.WRITE)),
+    Operation.SET_DEAD_LETTER: (
+        _QUEUE_READ,
+        Need(Object.DEAD_LETTER, Right.WRITE),
+        Need(Object.DEAD_LETTER_KEY, Right.WRITE),
+    ),
     Operation.LOOK_UP_QUEUE: (),
     Operation.DELETE_QUEUE: (_QUEUE_CONFIGURE,),
     Operation.BIND_QUEUE: (_QUEUE_WRITE, _EXCHANGE_READ, _KEY_READ),

@@ -57,6 +57,27 @@ class Router(Generic[Q]):
                 return queues
         return self._resolve(exchange, routing_key, headers, more_keys)
 
+    def reached(self, exchange: str, routing_keys: Sequence[str]) -> list[Exchange[Q]]:
+        """Return the exchanges that a message with these routing keys passes on its way, the first one included.
+
+        An exchange that routes by headers counts as leading to all of its destinations. Raises NOT_FOUND.
+        """
+        reached = [self._exchange(exchange)]
+        names = {exchange}
+        for each in reached:  # grows during the loop, as in `_resolve`
+            if each.needs_headers:
+                matched: list[Q | Exchange[Q]] = [binding.destination for binding in each.bindings.values()]
+            else:
+                matched = [target for key in routing_keys for target in each.match(key, None)]
+            alternate = self._alternate(each)
+            if alternate is not None and (not matched or each.needs_headers):
+                matched.append(alternate)
+            for target in matched:
+                if isinstance(target, Exchange) and target.name not in names:
+                    names.add(target.name)
+                    reached.append(target)
+        return reached
+
     def needs_headers(self, exchange: str) -> bool:
         """Return whether routing through `exchange` currently depends on headers. Raises NOT_FOUND."""
         known = self._needing_headers.get(exchange)

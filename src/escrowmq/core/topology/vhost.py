@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Generic
@@ -67,6 +67,10 @@ class VirtualHost(Generic[Q]):
     def version(self) -> int:
         """A number that changes whenever a route may have changed."""
         return self._router.version
+
+    def reached(self, exchange: str, routing_keys: Sequence[str]) -> list[Exchange[Q]]:
+        """Return the exchanges that a message passes; see `Router.reached`."""
+        return self._router.reached(exchange, routing_keys)
 
     def needs_headers(self, exchange: str) -> bool:
         """Return whether `route` through `exchange` currently looks at the headers. Raises NOT_FOUND."""

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from escrowmq.core.access.table import Operation
 from escrowmq.core.branches.branch import RETURN, Keep, Publication, Settlement, TransactionBranch
 from escrowmq.core.branches.watch import Watch
 from escrowmq.core.broker import Broker
@@ -291,6 +292,16 @@ class Channel:
                 self.send(cancel)
             else:
                 self.cancels.append(cancel)
+
+    def drop_forbidden_consumers(self) -> None:
+        """End the consumers of queues that the user may no longer read, and tell the client as when a queue is deleted.
+        The client keeps the deliveries that it has not settled.
+        """
+        for consumer in list(self.consumers.values()):
+            queue = consumer.queue
+            if queue is not self.reply_address and not self.door.allows(Operation.CONSUME, queue=queue.name):
+                self.broker.engine.unsubscribe(consumer)
+                self.cancelled(consumer)
 
     def held(self) -> list[tuple[Consumer, list[Entry]]]:
         """Return every unsettled delivery. Deliveries that were settled in a branch belong to the branch."""

@@ -110,7 +110,13 @@ def queue_declare(channel: Channel, method: spec.QueueDeclare) -> None:
         channel.door.check(Operation.DECLARE_QUEUE, queue=name)
         dead_letter = method.arguments.get("x-dead-letter-exchange")
         if isinstance(dead_letter, str):
-            channel.door.check(Operation.SET_DEAD_LETTER, queue=name, dead_letter=dead_letter)
+            key = method.arguments.get("x-dead-letter-routing-key")
+            channel.door.check(
+                Operation.SET_DEAD_LETTER,
+                queue=name,
+                dead_letter=dead_letter,
+                dead_letter_key=key if isinstance(key, str) else None,
+            )
         declaration = Declaration(method.durable, method.exclusive, method.auto_delete, method.arguments)
         queue = channel.broker.directory.declare_queue(
             channel.vhost, name, declaration, channel.connection.session, generated=not method.queue
