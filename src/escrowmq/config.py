@@ -216,6 +216,12 @@ class MemorySection(Section):
         description="The size of the messages that one queue keeps in memory; the rest is read back from disk.",
     )
 
+    grace_seconds: Duration = Field(
+        default=30.0,
+        description="The time for which a channel may hold much memory (unacknowledged deliveries, an open "
+        "transaction) while publishers are blocked for lack of it. Then the channel is closed; 0 means never.",
+    )
+
     def high_watermark_bytes(self, total: int) -> int:
         """Return the high watermark in bytes on a machine with `total` bytes of memory."""
         mark = self.high_watermark

@@ -18,6 +18,7 @@ from escrowmq.server.connection import LARGE_READ, PACED_READ, READ, ClientConne
 from escrowmq.server.faults import Faults
 from escrowmq.server.intake import Intake
 from escrowmq.server.pressure import Pressure
+from escrowmq.server.relief import Relief
 from escrowmq.server.resources import Alarms, give_back_memory
 from escrowmq.server.ticking import Ticker
 from escrowmq.server.turn import Turns
@@ -69,7 +70,9 @@ class Runtime:
         alarms: Alarms,
         limits: LimitsSection,
         mechanisms: tuple[str, ...],
+        grace_seconds: float = 30.0,
     ) -> None:
+        """`grace_seconds` is `memory.grace_seconds`."""
         self.turns = turns
         self.broker: Broker = turns.broker
         self.broker.coordinator.limit(user_limits(limits))
@@ -93,6 +96,7 @@ class Runtime:
         self.all_closed = asyncio.Event()
         self._authenticator = authenticator
         self._admission = Admission(limits)
+        self._relief = Relief(turns.broker, alarms.memory_limit, int(grace_seconds * 1000))
         self._pressure = Pressure(turns, self.intake, alarms)
         self._by_endpoint: dict[Endpoint, ClientConnection] = {}
         self._faults = Faults()
@@ -218,5 +222,9 @@ class Runtime:
             connection.close()
 
     def _end_of_round(self) -> None:
+        if self.alarms.memory:
+            self._relief.look()
+        else:
+            self._relief.rest()
         if self.alarms.pressing:
             give_back_memory()

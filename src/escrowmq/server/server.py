@@ -58,7 +58,9 @@ class Server:
         )
         memory_limit = config.memory.high_watermark_bytes(memory_bytes())
         alarms = Alarms(memory_limit, config.disk.free_limit, resident_bytes, storage.free_bytes)
-        self._runtime = Runtime(self._turns, authenticator, alarms, config.limits, config.security.mechanisms)
+        self._runtime = Runtime(
+            self._turns, authenticator, alarms, config.limits, config.security.mechanisms, config.memory.grace_seconds
+        )
         self._maintenance = Maintenance(
             loop,
             self._turns,

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.queues.discipline import ENTRY_COST
 
 Stretch = tuple[int, list[Entry], Consumer]
 """Deliveries of one consumer with consecutive tags: the first tag, the entries, the consumer."""
@@ -75,6 +76,20 @@ class Unsettled:
     def copies(self) -> list[tuple[Consumer, list[Entry]]]:
         """Copies of the runs, in order. It takes a step for each run, not for each delivery."""
         return [(run.consumer, run.living()) for run in islice(self._runs, self._head, None) if run.count]
+
+    def bytes_before(self, tag: int) -> int:
+        """The size of the deliveries with tags less than `tag`, in memory. It is an estimate: a few of each run are
+        looked at.
+        """
+        size = 0
+        for run in islice(self._runs, self._head, None):
+            if run.first >= tag:
+                break
+            count = min(run.count, tag - run.first)
+            some = [entry for entry in islice(run.entries, _SHORT) if entry is not None]
+            if some:
+                size += count * (ENTRY_COST + sum([len(entry.content) for entry in some]) // len(some))
+        return size
 
     def part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
         """Return at most `most` deliveries from number `start` on, where the first delivery has number 0.

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.queues.discipline import ENTRY_COST
 from escrowmq.core.queues.queue import Queue
 from escrowmq.wire.unsettled import Stretch, Unsettled, by_consumer, entries_by_consumer
 from tests.unit.core.site import Sink, Site
@@ -235,3 +236,17 @@ def test_deliveries_of_many_runs_are_restored_in_one_call() -> None:
     unsettled.restore(consumer, tags, found)
     assert one_by_one(unsettled) == whole
     assert unsettled.take(2) is not None
+
+
+def test_the_size_of_deliveries_up_to_a_tag_is_estimated_from_a_few_of_each_run() -> None:
+    unsettled, one = Unsettled(), Consumer(queue(), Sink())
+    for size in (1000, 3000):
+        unsettled.add([Entry(1 + i, bytes(size), RUN) for i in range(100)], one)
+    assert unsettled.bytes_before(1) == 0
+    assert unsettled.bytes_before(51) == 50 * (1000 + ENTRY_COST)
+    assert unsettled.bytes_before(201) == 100 * (4000 + 2 * ENTRY_COST)
+    unsettled.take_through(100)
+    unsettled.take(150)
+    assert unsettled.bytes_before(1000) == 99 * (3000 + ENTRY_COST)
+    unsettled.clear()
+    assert unsettled.bytes_before(1000) == 0

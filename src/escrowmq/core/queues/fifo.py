@@ -135,12 +135,24 @@ class Fifo:
         return taken
 
     def put_back(self, entries: list[Entry]) -> None:
+        if sum([len(entry.content) for entry in entries]) + ENTRY_COST * len(entries) > self.resident_limit:
+            entries = self._page_out(entries)
         if len(entries) > len(self._returned):
             self._returned.extend(entries)
             heapq.heapify(self._returned)
             return
         for entry in entries:
             heapq.heappush(self._returned, entry)
+
+    def _page_out(self, entries: list[Entry]) -> list[Entry]:
+        """Return requeued entries to their places as references, and return those that are only in memory."""
+        logged = [entry for entry in entries if entry.run.lsn]
+        if not logged:
+            return entries
+        # A count of 1 is the default for the positions that `attach` notes as delivered.
+        deliveries = {entry.position: entry.deliveries for entry in logged if entry.deliveries != 1}
+        self.attach([Reference(entry.position, 1, entry.run.lsn, entry.start) for entry in logged], deliveries)
+        return [entry for entry in entries if not entry.run.lsn]
 
     def peek(self) -> Entry | None:
         if self._tail_is_next():

@@ -315,6 +315,21 @@ class Channel:
         """Make deliveries unsettled again, because their settlement was undone (TX-4)."""
         self.unsettled.restore(consumer, tags, entries)
 
+    # -- memory
+
+    @property
+    def next_tag(self) -> int:
+        """The tag of the next delivery."""
+        return self.unsettled.next_tag
+
+    def held_bytes(self, before: int) -> int:
+        """The bytes of the open transaction, and of unsettled deliveries with tags less than `before`, about."""
+        return (self.branch.bytes if self.branch is not None else 0) + self.unsettled.bytes_before(before)
+
+    def give_up(self, text: str) -> None:
+        """Close the channel, because memory is short and the channel has held much for long."""
+        self.fail(codes.RESOURCE_ERROR, text)
+
     # -- settlements
 
     def settle(self, tag: int, disposition: Disposition, *, multiple: bool) -> None:

@@ -1,0 +1,145 @@
+"""Memory is taken back from those that hold much of it for long."""
+
+from __future__ import annotations
+
+import random
+from typing import cast
+
+import pytest
+
+from escrowmq.core.broker import Broker
+from escrowmq.core.engine import TIGHT_LIMIT
+from escrowmq.core.ports import Holder
+from escrowmq.journal.memory import MemoryStorage
+from escrowmq.server.relief import Relief
+from escrowmq.wire.amqp091 import codes, spec
+from tests.harness.client import SimClient
+from tests.harness.server import SimServer
+from tests.unit.wire.amqp091.clients import fails_channel
+
+LIMIT = 20_000_000
+GRACE_MS = 30_000
+BODY = bytes(100_000)
+
+
+class Shortage:
+    """A broker with little memory, whose rounds a test calls."""
+
+    def __init__(self, grace_ms: int = GRACE_MS) -> None:
+        self.server = SimServer(MemoryStorage(random.Random(1)))
+        self.relief = Relief(self.server.broker, LIMIT, grace_ms)
+        self.client = self.open()
+        self.client.declare(1, "q")
+
+    def open(self, mode: str = "", prefetch: int = 0) -> SimClient:
+        client = SimClient(self.server)
+        client.open_channel(1, mode=mode, prefetch=prefetch)
+        return client
+
+    def open_transactions(self, *counts: int) -> list[SimClient]:
+        """Clients that have published so many messages each in a transaction."""
+        clients = [self.open("tx") for _ in counts]
+        for client, count in zip(clients, counts, strict=True):
+            client.publish(1, "q", *[BODY] * count)
+        return clients
+
+    def rounds(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.server.now += 1000
+            self.server.broker.engine.now = self.server.now
+            self.relief.look()
+            self.server.end_turn()
+            self.server.run_disk()
+
+
+def told(clients: list[SimClient]) -> list[bool]:
+    """Which of the clients were told something."""
+    for client in clients:
+        client.collect()
+    return [bool(client.inbox) for client in clients]
+
+
+@pytest.mark.rule("FAIR-3")
+def test_an_idle_transaction_is_rolled_back() -> None:
+    shortage = Shortage()
+    (idle,) = shortage.open_transactions(20)
+    shortage.rounds(30)
+    assert told([idle]) == [False]
+    shortage.rounds(1)
+    fails_channel(idle, 1, codes.RESOURCE_ERROR, "memory is short, and the channel has held about 20000")
+    assert shortage.client.count(1, "q") == 0
+
+
+@pytest.mark.rule("FAIR-3")
+def test_deliveries_that_are_never_acknowledged_return_to_their_queue_and_leave_memory() -> None:
+    shortage = Shortage()
+    shortage.client.publish(1, "q", *[BODY] * 50)
+    shortage.server.broker.engine.keep_less(on=True)
+    idle = shortage.open()
+    idle.send(1, spec.BasicConsume("q", "t"))
+    assert len(idle.deliveries()) == 50
+    idle.inbox.clear()
+    shortage.rounds(31)
+    fails_channel(idle, 1, codes.RESOURCE_ERROR, "unacknowledged deliveries")
+    queue = shortage.server.broker.directory.vhosts["/"].queues["q"]
+    assert queue.ready == 50
+    assert sum(len(entry.content) for entry in queue.order.in_memory()) <= TIGHT_LIMIT + len(BODY)
+    for _ in range(50):
+        message = shortage.client.get(1, "q")
+        assert message is not None
+        assert message.body == BODY
+        assert cast("spec.BasicGetOk", message.method).redelivered
+
+
+def test_a_consumer_that_works_is_left_alone() -> None:
+    shortage = Shortage()
+    busy = shortage.open(prefetch=20)
+    busy.send(1, spec.BasicConsume("q", "t"))
+    for _ in range(20):
+        shortage.client.publish(1, "q", *[BODY] * 20)
+        tags = [cast("spec.BasicDeliver", message.method).delivery_tag for message in busy.deliveries()]
+        shortage.rounds(5)
+        busy.send(1, spec.BasicAck(tags[-1], multiple=True))
+    busy.inbox.clear()
+    assert busy.count(1, "q") == 0
+
+
+def test_one_that_acknowledges_only_a_little_is_not() -> None:
+    shortage = Shortage()
+    shortage.client.publish(1, "q", *[BODY] * 50)
+    slow = shortage.open()
+    slow.send(1, spec.BasicConsume("q", "t"))
+    slow.deliveries()
+    slow.inbox.clear()
+    for tag in range(1, 4):
+        slow.send(1, spec.BasicAck(tag))
+        shortage.rounds(10)
+    shortage.rounds(1)
+    fails_channel(slow, 1, codes.RESOURCE_ERROR, "held about 4")
+
+
+def test_the_one_that_holds_most_comes_first_and_small_holders_never() -> None:
+    shortage = Shortage()
+    clients = shortage.open_transactions(9, 20, 30)
+    shortage.rounds(31)
+    assert told(clients) == [False, False, True]
+    shortage.rounds(1)
+    assert told(clients) == [False, True, True]
+    shortage.rounds(100)
+    assert told(clients) == [False, True, True]
+
+
+@pytest.mark.parametrize("grace_ms", [0, GRACE_MS])
+def test_without_a_grace_or_with_an_alarm_that_ended_in_between_nothing_is_closed(grace_ms: int) -> None:
+    shortage = Shortage(grace_ms)
+    (idle,) = shortage.open_transactions(20)
+    shortage.rounds(20)
+    shortage.relief.rest()
+    shortage.rounds(20)
+    assert told([idle]) == [False]
+
+
+def test_holders_of_other_kinds_are_passed_over() -> None:
+    broker = Broker(Shortage().server.journal, random.Random(1))
+    broker.engine.holders[cast("Holder", object())] = None
+    Relief(broker, LIMIT, GRACE_MS).look()
