@@ -12,7 +12,7 @@ from escrowmq.core import engine, ports
 from escrowmq.core.access.access import Access
 from escrowmq.core.access.door import Door
 from escrowmq.core.branches import branch, decision, transactions
-from escrowmq.core.messages import entry, envelope
+from escrowmq.core.messages import entry, envelope, formats
 from escrowmq.core.ports import Log, Receiver
 from escrowmq.core.queues import credit, discipline, fifo, outcome, priority, queue
 from escrowmq.core.records import blocks, commits, kinds, moves, publishing, queue_state, references, settling
@@ -41,6 +41,7 @@ MODULES = (
     decision,
     entry,
     envelope,
+    formats,
     discipline,
     fifo,
     priority,

@@ -29,7 +29,7 @@ class Module:
 
     @property
     def layer(self) -> str:
-        """`core`, `wire` …, or the name of a module that lies directly in the package."""
+        """`core`, `wire` …, or the name of a module directly in the package."""
         return self.name.split(".")[1] if "." in self.name else ""
 
     @property

@@ -1,4 +1,4 @@
-"""The pages are true: links lead somewhere, make targets and command lines exist, locks cover what is used."""
+"""The pages are correct: links have targets, make targets and command lines exist, locks cover all dependencies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The generated modules are what the generator writes, and `--check` says so."""
+"""The generated modules equal the generator's output, and `--check` verifies this."""
 
 from __future__ import annotations
 

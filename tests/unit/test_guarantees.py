@@ -1,4 +1,4 @@
-"""tools/guarantees.py finds rules and marks, refuses gaps, and lists what is tested."""
+"""tools/guarantees.py finds rules and marks, refuses gaps, and lists the tests of each rule."""
 
 from __future__ import annotations
 

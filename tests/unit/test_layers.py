@@ -1,4 +1,4 @@
-"""Who may import whom, and what the pure layers must not know. The table is the architecture."""
+"""The permitted imports of each layer, and the modules that pure layers must not use. The table is the architecture."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class FakeConnection:
-    """Notes why it was closed."""
+    """A fake connection that records why it was closed."""
 
     address: str
     user: str = "guest"
@@ -70,7 +70,7 @@ class FakeProcess:
 
 
 class CountingPieces(Pieces):
-    """Counts the pieces that it gave their turns."""
+    """Counts the pieces that were executed."""
 
     def __init__(self, steps: int = 100) -> None:
         super().__init__(steps)

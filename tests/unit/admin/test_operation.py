@@ -1,4 +1,4 @@
-"""Lists are made while they are read."""
+"""Rows of a list are created while the list is read."""
 
 from __future__ import annotations
 

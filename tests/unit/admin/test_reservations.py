@@ -1,4 +1,4 @@
-"""What operators see of holds, and release."""
+"""The operators' view of reservations, and their release."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.wire.amqp091.clients import bodies, pair
 
 
 class Bench:
-    """A broker with a queue of three, of which a group holds two."""
+    """A broker with a queue of three messages, of which a group has reserved two."""
 
     def __init__(self) -> None:
         self.server, self.client = pair()

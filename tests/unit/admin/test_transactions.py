@@ -1,4 +1,4 @@
-"""What operators see of branches, and decide."""
+"""The operators' view of branches, and their decisions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAME = "1:6f726465722d37:6d71"
 
 
 class Bench:
-    """A broker with a branch that takes `in` and brings two to `out`; channel 1 works for it."""
+    """A broker with a branch that settles messages of `in` and publishes two to `out`; channel 1 works for it."""
 
     def __init__(self, *, prepared: bool = True) -> None:
         self.server: Server

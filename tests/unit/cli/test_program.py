@@ -1,4 +1,4 @@
-"""The frame of the command line: help, version, exit codes, one line for each error, nothing imported too early."""
+"""The framework of the command line: help, version, exit codes, one line for each error, late imports."""
 
 from __future__ import annotations
 

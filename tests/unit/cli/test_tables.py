@@ -1,4 +1,4 @@
-"""Figures as people read them."""
+"""Readable tables of figures."""
 
 from __future__ import annotations
 

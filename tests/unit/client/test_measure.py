@@ -18,7 +18,7 @@ def test_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_missing_broker_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))  # the port is bound, but nobody listens
+        free.bind(("127.0.0.1", 0))  # the port is bound, but has no listener
         assert main([f"amqp://guest:secret@127.0.0.1:{free.getsockname()[1]}/"]) == 1
     said = capsys.readouterr().err
     assert said.startswith("python -m escrowmq.client.measure: ")

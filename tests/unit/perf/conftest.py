@@ -1,4 +1,4 @@
-"""Servers for the load tool to talk to."""
+"""Servers for the load tool."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ OPEN_OK = frames.method(0, frames.CONNECTION_OPEN_OK, b"\0")
 
 
 def close(method: int, channel: int, code: int, text: str) -> bytes:
-    """connection.close or channel.close."""
+    """Return connection.close or channel.close."""
     return frames.method(channel, method, pack(">H", code) + frames.shortstr(text) + pack(">HH", 0, 0))
 
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Answers each connection with a function; gives the URL."""
+    """Answer each connection with a function, and provide the URL."""
     with ExitStack() as stack:
 
         def start(handler: Handler) -> str:
@@ -46,11 +46,11 @@ def serve() -> Iterator[Serve]:
                         connection, _ = listener.accept()
                     except OSError:
                         return
-                    with connection, suppress(ConnectionError):  # who has heard enough may hang up
+                    with connection, suppress(ConnectionError):  # the client may disconnect after an answer
                         handler(connection)
 
             threading.Thread(target=accept, daemon=True).start()
-            # accept() does not notice close(): it wants to be shut down.
+            # accept() does not notice close(), so the socket must be shut down.
             stack.callback(listener.shutdown, socket.SHUT_RDWR)
             return f"amqp://127.0.0.1:{listener.getsockname()[1]}"
 

@@ -11,7 +11,7 @@ from escrowmq.perf.block import WRITE_BYTES, PublishBlock
 
 
 def block(sizes: list[int], heads: list[int] | None = None) -> PublishBlock:
-    """Units of a head of `n`s and a body of zeros."""
+    """Return units of a head of `n`s and a body of zeros."""
     heads = heads or [5] * len(sizes)
     return PublishBlock([b"n" * head + bytes(size) for head, size in zip(heads, sizes, strict=True)], heads)
 

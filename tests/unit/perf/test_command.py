@@ -1,4 +1,4 @@
-"""The command line: exit codes, one line for what goes wrong, and whole runs against a server that only counts."""
+"""The command line: exit codes, one line for each error, and whole runs against a server that only counts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def invoke(*options: str) -> Result:
 
 @pytest.fixture
 def null_sink() -> Iterator[str]:
-    """Says that there are 5000 messages, and counts what is published on top of them."""
+    """A server that reports 5000 messages, and counts further publishes."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=serve_null, args=(listener, 5000), daemon=True).start()
         yield f"amqp://127.0.0.1:{listener.getsockname()[1]}"
@@ -118,7 +118,7 @@ def test_ctrl_c_shows_the_results_so_far(null_sink: str, monkeypatch: pytest.Mon
 
 
 class Script:
-    """A broker that sets everything up, and then does one thing to whoever publishes."""
+    """A broker that accepts all declarations, and then reacts in one way to a publisher."""
 
     def __init__(self, after_publish: bytes) -> None:
         self._after_publish = after_publish
@@ -127,7 +127,11 @@ class Script:
         threading.Thread(target=self._serve, args=(connection.dup(),), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with suppress(ConnectionError), connection, connection.makefile("rb") as stream:  # the tool hangs up at will
+        with (
+            suppress(ConnectionError),
+            connection,
+            connection.makefile("rb") as stream,
+        ):  # the tool may disconnect at any time
             stream.read(8)
             connection.sendall(START)
             while head := stream.read(7):

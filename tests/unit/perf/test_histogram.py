@@ -1,4 +1,4 @@
-"""Percentiles within the promised error of the true ones."""
+"""Percentiles are within the documented error of the true ones."""
 
 from __future__ import annotations
 

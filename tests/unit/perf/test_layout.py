@@ -1,4 +1,4 @@
-"""Names and bindings of a load, and which routing keys a publisher uses."""
+"""Names and bindings of a load, and the routing keys of its publishers."""
 
 from __future__ import annotations
 

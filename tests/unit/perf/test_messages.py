@@ -1,4 +1,4 @@
-"""The messages of a load: reproducible, and different in the ways that were asked for and in no other."""
+"""The messages of a load are reproducible, and differ only in the requested ways."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A steady rate: as many due as the time allows, none early."""
+"""A steady rate: no message is due early, and none late."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a publishing channel sends when: all at once, within a window, by transaction, at a pace."""
+"""The sends of a publishing channel: without limit, within a window, by transaction, at a rate."""
 
 from __future__ import annotations
 

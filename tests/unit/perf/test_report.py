@@ -1,4 +1,4 @@
-"""The table at the end of a run: each figure under its own head, none that means nothing."""
+"""The table at the end of a run: figures are aligned with their heads, and meaningless ones are omitted."""
 
 from __future__ import annotations
 

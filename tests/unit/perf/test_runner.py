@@ -1,4 +1,4 @@
-"""Whole runs against a real RabbitMQ, where one is installed: a judge made neither for the tool nor for our broker."""
+"""Whole runs against a real RabbitMQ, if it is installed, which is independent of the tool and of our broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sampled checks of deliveries: what was published passes, anything else is an error."""
+"""Sampled checks of deliveries: published messages pass, all others are errors."""
 
 from __future__ import annotations
 

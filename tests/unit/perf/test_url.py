@@ -1,4 +1,4 @@
-"""AMQP URLs: what is left out, what is escaped, what is refused."""
+"""AMQP URLs: defaults, escapes and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Named loads, changes to them, and figures that do not go together."""
+"""Scenarios, changes to them, and contradictory options."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def as_endpoint(fake: FakeEndpoint) -> Endpoint:
 
 
 class Bench:
-    """Made within a running loop."""
+    """A broker with turns. It must be created within a running loop."""
 
     def __init__(self, storage: MemoryStorage | None = None) -> None:
         self.storage = storage or MemoryStorage(random.Random(1))
@@ -99,7 +99,7 @@ class Bench:
         )
 
     def publish(self, queue: Queue, *bodies: bytes) -> int:
-        """Publish persistent messages; the LSN for which their confirm waits."""
+        """Publish persistent messages, and return the LSN for which their confirm waits."""
         return self.broker.engine.publish(envelope(queue.name), list(bodies), (queue,)).lsn
 
     async def close(self) -> None:
@@ -112,7 +112,7 @@ def envelope(key: str) -> Envelope:
 
 
 def on_loop(test: Callable[[], Awaitable[T]]) -> T:
-    """Run a test's coroutine, in bounded time."""
+    """Run a test's coroutine with a time limit."""
 
     async def bounded() -> T:
         return await asyncio.wait_for(test(), TIMEOUT)
@@ -121,7 +121,7 @@ def on_loop(test: Callable[[], Awaitable[T]]) -> T:
 
 
 async def until(condition: Callable[[], object], what: str = "the condition") -> None:
-    """Give the loop turns until the condition holds."""
+    """Let the loop run until the condition holds."""
     deadline = asyncio.get_running_loop().time() + TIMEOUT / 2
     while not condition():
         assert asyncio.get_running_loop().time() < deadline, f"{what} did not come about"

@@ -21,7 +21,7 @@ class Door:
         self.admission = Admission(LimitsSection(**cast("Any", limits)))
 
     def arrive(self, host: str = "10.0.0.1") -> tuple[ClientConnection, ClientConnection | None]:
-        """A connection comes; the second one is closed for it."""
+        """Add a connection, for which the second one is closed."""
         connection = cast("ClientConnection", _Stub(host))
         closed = self.admission.arrive(connection)
         if closed is None:

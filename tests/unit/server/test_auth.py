@@ -21,7 +21,7 @@ REMOTE = Peer("10.0.0.1", 1)
 
 
 class Later(Executor):
-    """Work is done when the test says so."""
+    """An executor whose work is done on the test's request."""
 
     def __init__(self) -> None:
         self.work: list[Callable[[], Any]] = []

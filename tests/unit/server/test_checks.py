@@ -8,7 +8,7 @@ from escrowmq.server.checks import EVERY, SUSPECT_SECONDS, Check, Checks
 
 
 class Desk:
-    """Checks by name, and those that were given up."""
+    """Checks by name, and the abandoned ones."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -26,7 +26,7 @@ class Desk:
         self.checks.put(address, Check(self.now + patience, work, give_up, lambda: name not in self.gone))
 
     def next(self) -> str | None:
-        """The name of the next check."""
+        """Return the name of the next check."""
         check = self.checks.next()
         if check is None:
             return None

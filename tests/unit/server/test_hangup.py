@@ -1,4 +1,4 @@
-"""Clients that have gone while they are not read."""
+"""Clients that disconnect while they are not read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.broker import wait_until
 
 
 class Held:
-    """A connection as far as it matters here."""
+    """The part of a connection that matters here."""
 
     def __init__(self, sock: socket.socket | None, paused: Pause) -> None:
         self.descriptor = -1 if sock is None else sock.fileno()

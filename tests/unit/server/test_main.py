@@ -1,4 +1,4 @@
-"""What is settled before the broker starts."""
+"""Errors that are found before the broker starts."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Scene:
         self.queue = self.bench.queue()
 
     async def publish(self, count: int) -> None:
-        """Messages of a kilobyte, in runs of a hundred."""
+        """Publish messages of a kilobyte, in runs of a hundred."""
         for _ in range(count // 100):
             self.bench.turns.begin()
             self.bench.publish(self.queue, *[BODY] * 100)
@@ -50,7 +50,7 @@ class Scene:
         await self.bench.turns.synced()
 
     async def later(self, ms: int) -> None:
-        """A turn at a later time."""
+        """Run a turn at a later time."""
         self.bench.ahead_ms += ms
         await self.bench.turns.synced()
 
@@ -121,7 +121,7 @@ def test_dead_segments_go_after_the_snapshot() -> None:
 
 
 def test_while_the_disk_is_short_dead_segments_do_not_wait_for_more_log() -> None:
-    """Publishers are blocked then, so there would never be enough of it."""
+    """Publishers are blocked then, so the journal would never grow enough."""
 
     async def test() -> None:
         scene = Scene()

@@ -1,4 +1,4 @@
-"""Publishers wait while something runs short."""
+"""Publishers wait while a resource is short."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def test_the_limit_of_open_files_is_raised_as_far_as_the_system_allows() -> None
 
 
 def test_memory_that_is_freed_leaves_the_process() -> None:
-    # A process of its own: memory that other tests have freed would be reused, and no growth would be seen.
+    # A separate process, because memory freed by other tests would be reused, and no growth would be visible.
     script = """
 from escrowmq.server.resources import give_back_memory, resident_bytes, return_large_blocks
 return_large_blocks()

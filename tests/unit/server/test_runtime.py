@@ -1,4 +1,4 @@
-"""Who must wait while something runs short, limits, and the end."""
+"""Blocked publishers, limits, and the shutdown."""
 
 from __future__ import annotations
 

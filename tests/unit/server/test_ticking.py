@@ -19,7 +19,7 @@ def _fakes(fake_protocol: None) -> None:
 
 
 async def ticking() -> tuple[Scene, Any]:
-    """Return a connection that the clock has come by a few times."""
+    """Return a connection that the clock has visited a few times."""
     scene = Scene()
     _, _, endpoint = scene.connect()
     scene.runtime.admitted(endpoint, "alice", "/")
@@ -33,7 +33,7 @@ def test_a_broker_that_was_held_up_takes_no_client_for_silent(monkeypatch: pytes
 
     async def test() -> None:
         scene, endpoint = await ticking()
-        scene.bench.ahead_ms += 3_600_000  # the machine was asleep, say
+        scene.bench.ahead_ms += 3_600_000  # for example, the machine was suspended
         before = len(endpoint.told)
         await until(lambda: len(endpoint.told) > before + 2)
         assert max(silent for _, silent, _ in endpoint.told) < 60_000

@@ -1,4 +1,4 @@
-"""Turns: one end for all that is ready, the log written alongside, answers when it is on disk."""
+"""Turns: one end for all ready sockets, the log written concurrently, answers once the log is on disk."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_a_lost_endpoint_is_asked_nothing_more() -> None:
 
 
 class Ended(BaseException):
-    """Stands for the end of the process."""
+    """Represents the end of the process."""
 
 
 def die_noisily(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -56,7 +56,7 @@ OPERATIONS: dict[str, Operation] = {
 
 
 def answered(line: bytes) -> Any:
-    """Return the answer to a request, and that it is one line."""
+    """Return the answer to a request, after checking that it is one line."""
 
     async def parts() -> bytes:
         return b"".join([part async for part in AdminServer(OPERATIONS).answer(line)])
@@ -97,7 +97,7 @@ def test_an_internal_error_is_logged_and_reported(caplog: pytest.LogCaptureFixtu
 
 
 def asked(tmp_path: Path, question: Callable[[], Any]) -> Any:
-    """What a client on another thread gets from a server."""
+    """Return the answer that a client on another thread gets from a server."""
 
     async def test() -> Any:
         server = AdminServer(OPERATIONS)

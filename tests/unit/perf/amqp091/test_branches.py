@@ -1,4 +1,4 @@
-"""Publishing in branches: what goes out when, and that only xa-ok is taken for an answer."""
+"""Publishing in branches: the order of requests, and the refusal of any answer except xa-ok."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening a connection: what goes wrong is told in one line."""
+"""Opening a connection: each error is reported in one line."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def test_the_identity_of_the_broker_is_read(serve: Serve) -> None:
 
 
 def test_a_port_without_a_listener_is_an_error(tmp_path: Path) -> None:
-    with socket.socket() as unused:  # bound and not listening: refused, and nobody else can take the port meanwhile
+    with (
+        socket.socket() as unused
+    ):  # bound and not listening: connections are refused, and no other process can take the port
         unused.bind(("127.0.0.1", 0))
         assert "Connection refused" in failure(f"amqp://127.0.0.1:{unused.getsockname()[1]}")
 

@@ -1,4 +1,4 @@
-"""Consuming: how often a queue is subscribed to, what is acknowledged when, and what is answered."""
+"""Consuming: the number of subscriptions, the acknowledgements, and the replies."""
 
 from __future__ import annotations
 

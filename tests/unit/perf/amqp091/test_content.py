@@ -1,4 +1,4 @@
-"""Property lists and publishes against pamqp, which knows the whole specification."""
+"""Property lists and publishes, compared with pamqp, which implements the whole specification."""
 
 from __future__ import annotations
 

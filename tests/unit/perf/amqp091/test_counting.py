@@ -1,4 +1,4 @@
-"""Counting deliveries: the same count, times and other frames, however the stream is cut."""
+"""Counting deliveries: any segmentation of the stream gives the same count, times and other frames."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CANCEL = frames.method(1, frames.BASIC_CANCEL, frames.shortstr("perf-0000") + b"
 
 
 class Reader:
-    """Feeds a counter as a peer does: what was not used comes again in front of the next chunk."""
+    """Feeds a counter as a peer does: unprocessed bytes are passed again before the next chunk."""
 
     def __init__(self, every: bool = True) -> None:
         self.bodies: list[tuple[int, bytes]] = []
@@ -54,12 +54,12 @@ class Reader:
 
     def feed(self, chunk: bytes) -> None:
         data = self._rest + chunk
-        # What lies behind the end in a peer's buffer is left over from before.
+        # The bytes after the end of a peer's buffer are left from earlier reads.
         self._rest = data[self.counter.feed(bytearray(data + delivery(9999, b"stale")), len(data)) :]
 
     @property
     def left(self) -> int:
-        """How many bytes are to be given again."""
+        """Return the number of bytes to be passed again."""
         return len(self._rest)
 
     def feed_in_pieces(self, data: bytes, cuts: list[int]) -> None:

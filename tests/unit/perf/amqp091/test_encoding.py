@@ -1,4 +1,4 @@
-"""The publishes of a load: each a publish of its own, as many distinct ones as the load needs."""
+"""The publishes of a load: each is complete, and there are as many distinct ones as the load needs."""
 
 from __future__ import annotations
 

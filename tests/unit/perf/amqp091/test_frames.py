@@ -1,4 +1,4 @@
-"""The load tool's encoder against pamqp, which knows the whole specification."""
+"""The load tool's encoder, compared with pamqp, which implements the whole specification."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from escrowmq.perf.amqp091 import frames
 
 
 def decoded(data: bytes) -> tuple[int, base.Frame]:
-    """Channel and method of the one frame that the data is."""
+    """Return channel and method of data that is a single frame."""
     used, channel, method = frame.unmarshal(data)
     assert used == len(data)
     assert isinstance(method, base.Frame)

@@ -1,4 +1,4 @@
-"""Fetching messages: as many requests as allowed, an acknowledgement for what came, a new request for each answer."""
+"""Fetching messages: the number of requests, the acknowledgements, and a new request for each answer."""
 
 from __future__ import annotations
 

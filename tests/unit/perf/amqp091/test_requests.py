@@ -1,4 +1,4 @@
-"""Requests and replies: a window of requests, each reply to one that waits for it."""
+"""Requests and replies: a window of requests, and a reply for each of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MADE = list(messages(Variety(correlation_ids=True), 10, 4))
 
 
 def reply(number: int) -> bytes:
-    """What a requester is delivered in reply to a request; the delivery tag is always 1, as RabbitMQ has it."""
+    """Return the delivery of a reply to a request. The delivery tag is always 1, as with RabbitMQ."""
     deliver = frames.shortstr("perf-reply") + pack(">QB", 1, 0) + frames.shortstr("") + frames.shortstr("r")
     header = pack(">HHQ", 60, 0, 0) + properties(MADE[number], 1)
     return frames.method(1, frames.BASIC_DELIVER, deliver) + frames.frame(frames.HEADER, 1, header)

@@ -1,4 +1,4 @@
-"""Frames that are no part of the load: some block the run, some end it, the rest is ignored."""
+"""Frames that are not part of the load: some block the run, some end it, the others are ignored."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from escrowmq.perf.totals import Totals
 
 
 class Silent(Peer):
-    """A peer that sends and takes nothing by itself."""
+    """A peer that sends and reads nothing by itself."""
 
     def parse(self, data: bytearray, end: int) -> int:
         return end
 
     def pump(self, now: int) -> None:
-        """Nothing waits to be sent."""
+        """Do nothing: there is nothing to send."""
 
 
 @pytest.fixture
