@@ -49,7 +49,7 @@ class Right(StrEnum):
 class Operation(StrEnum):
     """An operation that a client can ask for, in the words of no particular protocol."""
 
-    OPEN_VHOST = "open a virtual host"
+    OPEN_VHOST = "open and close a connection to a virtual host"
     USE_CHANNEL = "open, close and configure a channel"
     PUBLISH = "publish"
     CONSUME = "consume"

@@ -1,0 +1,31 @@
+"""The table of rights on the page about security is the table that the broker enforces (SEC-1)."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from escrowmq.core.access.table import TABLE, Need, Operation
+from escrowmq.wire.amqp091 import spec
+from escrowmq.wire.amqp091.operations import OPERATIONS
+from tests.unit.sources import ROOT
+
+
+def need(each: Need) -> str:
+    words = each.object.replace("_", "-")
+    return f"{words}: {each.right}"
+
+
+def row(operation: Operation) -> str:
+    methods = [f"`{spec.METHODS[index].NAME}`" for index, asked in OPERATIONS.items() if operation in asked]
+    needs = ", ".join(map(need, TABLE[operation])) or "none"
+    return f"| {operation} | {', '.join(methods)} | {needs} |"
+
+
+@pytest.mark.rule("SEC-1")
+def test_every_operation_is_documented_as_it_is_checked() -> None:
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    section = page.partition("## Rights of each operation")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\|.*\|$", section, re.MULTILINE)[2:]
+    assert rows == [row(operation) for operation in TABLE]
