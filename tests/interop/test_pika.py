@@ -291,7 +291,7 @@ def test_a_shutdown_closes_connections_with_its_reason(own_broker: Start, name: 
 
 
 def test_confirmed_messages_survive_kills_in_order(own_broker: Start, name: str) -> None:
-    """The publisher uses the loop that pika's documentation recommends. Each message is there once."""
+    """The publisher uses the loop that pika's documentation recommends. Each message is present once."""
     broker = own_broker("")
     confirmed: list[bytes] = []
     stop = threading.Event()

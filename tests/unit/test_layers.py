@@ -35,8 +35,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "units",
     ),
     "java": (),
-    "perf": ("text", "urls", "__version__"),  # it measures any broker, so it knows none
-    # It is a user: the command line, real clients, Spark.
+    "perf": ("text", "urls", "__version__"),  # it measures any broker, so it imports none
+    # It uses only public interfaces: the command line, real clients, Spark.
     "demo": ("client", "java", "pipeline.session", "spark"),
     "units": (),
     "text": (),
@@ -65,7 +65,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 }
 
 PURE = ("core", "wire")
-# Whoever uses one of these cannot be run in a simulator with a seed: time, randomness and bytes are arguments.
+# Code that imports one of these cannot run in a simulator with a seed. It takes time, randomness and bytes as
+# arguments.
 IMPURE = frozenset(
     {
         "asyncio",
@@ -120,7 +121,7 @@ def layer_breaches(module: Module) -> Iterator[str]:
 
 
 def protocol_breaches(module: Module) -> Iterator[str]:
-    """A protocol (a folder of wire) never imports another one; what they share lies directly in wire."""
+    """A protocol (a folder of wire) never imports another one; shared code is directly in wire."""
     own = ".".join(module.name.split(".")[1:3])
     protocols = {
         other.name.partition(".")[2] for other in modules().values() if other.layer == "wire" and other.is_package

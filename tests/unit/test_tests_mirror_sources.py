@@ -1,4 +1,4 @@
-"""Whoever looks for the test of a module finds it under the same path: src/escrowmq/a/b.py ↔ tests/unit/a/test_b.py."""
+"""The test of a module has the same path as the module: src/escrowmq/a/b.py ↔ tests/unit/a/test_b.py."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ UNIT = ROOT / "tests" / "unit"
 # Layers in which every module has a unit test of its own; the others are also covered by tests against the process.
 COVERED = ("core", "journal", "wire")
 
-# Modules without a unit file of their own, and why.
+# Modules without a unit test file, with the reasons.
 WITHOUT_TEST: dict[str, str] = {
     "escrowmq.core.messages.formats": "a protocol only; the formats are tested with their wire protocols",
     "escrowmq.core.ports": "protocols only, nothing in it runs",
     "escrowmq.core.queues.discipline": "an interface; the disciplines are tested through it",
 }
 
-# Test files that mirror no module, and what they test instead.
+# Test files that mirror no module, and their subjects.
 ABOUT_THE_REPOSITORY = {
     "test_layers.py": "the imports of all modules",
     "test_tests_mirror_sources.py": "this rule",
@@ -34,7 +34,7 @@ ABOUT_THE_REPOSITORY = {
 
 
 def test_path_of(module: Module) -> Path:
-    """Where the unit test of a module lies."""
+    """Return the path of a module's unit test."""
     _, *folders, name = module.name.split(".")
     return UNIT.joinpath(*folders, f"test_{name}.py")
 

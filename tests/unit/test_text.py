@@ -1,4 +1,4 @@
-"""Columns and untrusted names as people see them."""
+"""Readable columns and untrusted names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sizes, durations and addresses: which texts are accepted and which are refused."""
+"""Sizes, durations and addresses: accepted and refused texts."""
 
 from __future__ import annotations
 

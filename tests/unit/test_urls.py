@@ -1,4 +1,4 @@
-"""URLs are split, and no message contains a part of the password, however malformed the URL is."""
+"""URLs are split, and no message contains a part of the password, for any malformed URL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The application of a kill test, in a process of its own: `transfer` moves orders, `recover` only recovers.
+"""The application of a kill test, in a separate process: `transfer` moves orders, `recover` only recovers.
 
 Before every step it prints the step's name and waits for a line on stdin, so that anything can be killed there.
 """

@@ -2,8 +2,8 @@
 
 Heartbeats, times to live and ages must not depend on changes of the machine's time: a step back would delay them, and a
 step forward would let all of them end at once. The broker's time therefore never goes back, and it approaches the
-machine's time by at most a tenth of the time that passes. The difference is kept in the journal, so that a restart does
-not change the broker's time either.
+machine's time by at most a tenth of the time that passes. The difference is stored in the journal, so that a restart
+does not change the broker's time either.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from escrowmq.core.records.kinds import Kind
 SLOWNESS: Final = 10
 """The broker's time is faster or slower than real time by at most this part of it: times to live are off by a tenth."""
 STEP_MS: Final = 24 * 3600 * 1000
-"""How far the broker's time may be behind. It would take more than ten days to make up for more, so that is done at
-once; the time of a running broker never goes back."""
+"""The maximum delay of the broker's time. A larger one would take more than ten days to catch up, so it is caught up at
+once. The time of a running broker never goes back.
+"""
 JUMP_MS: Final = 1000
-"""A change of the machine's time that is worth a line in the log, and a difference that is worth a record."""
+"""The smallest change of the machine's time that is logged, and the smallest difference that is recorded."""
 
-_STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # counts while the machine is suspended, too
+_STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # also counts while the machine is suspended
 _log = logging.getLogger("escrowmq.server")
 
 
@@ -45,7 +46,7 @@ class Clock:
     def __init__(
         self, behind_ms: int = 0, *, wall: Callable[[], int] = _wall, steady: Callable[[], int] = _steady
     ) -> None:
-        """Begin `behind_ms` behind the machine's time `wall`. `steady` counts nanoseconds from any point on."""
+        """Begin `behind_ms` behind the machine's time `wall`. `steady` counts nanoseconds from any point."""
         self._wall = wall
         self._steady = steady
         self._seen = wall()
@@ -85,8 +86,8 @@ def _tell(jump: int, behind: int) -> None:
 def resume(engine: Engine, newest_ms: int) -> None:
     """Set the time of a broker whose journal was replayed and has records up to `newest_ms`.
 
-    The broker's time goes on from where it was in relation to the machine's time (`Engine.behind_ms`). It does not go
-    back behind the newest record, unless that is more than `STEP_MS` ahead.
+    The broker's time keeps its difference to the machine's time (`Engine.behind_ms`). It does not precede the newest
+    record, unless that is more than `STEP_MS` ahead.
     """
     wall_ms = _wall() // 1_000_000
     engine.now = max(wall_ms - engine.behind_ms, newest_ms)

@@ -1,4 +1,4 @@
-"""What an object concerns is remembered up to a bound."""
+"""The queues and exchanges that an object concerns are recorded up to a limit."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def forget_chunks(site: Site) -> None:
 
 
 def damage(site: Site, number: int) -> None:
-    """The sectors with message `number` cannot be read."""
+    """Make the sectors with message `number` unreadable."""
     for name in site.storage.names():
         at = site.storage.read(name, 0, site.storage.size(name)).find(BODIES[number])
         if at >= 0:

@@ -87,4 +87,4 @@ def test_a_silent_server_is_an_error(serve: Serve) -> None:
         while connection.recv(100):
             pass
 
-    assert "did not answer in 0.1 s" in failure(serve(handler), timeout=0.1)
+    assert "did not answer within 0.1 s" in failure(serve(handler), timeout=0.1)
