@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
 from escrowmq.core.messages.envelope import Envelope
@@ -62,8 +63,6 @@ def decode_block(
     lengths = array("I", bytes(data[at : at + 4 * total]))
     at += 4 * total + sum(lengths[:first])
     stop = total if count is None else first + count
-    contents = []
-    for size in lengths[first:stop]:
-        contents.append(bytes(data[at : at + size]))
-        at += size
-    return Block(time, envelope, contents)
+    whole = data if isinstance(data, bytes) else bytes(data)
+    bounds = pairwise(accumulate(lengths[first:stop], initial=at))
+    return Block(time, envelope, [whole[begin:end] for begin, end in bounds])
