@@ -93,7 +93,7 @@ class Engine:
         self.settlements = Settlements(log)
         self.deliveries: Deliveries | None = None
         self.scarcity = ""
-        """The resource of which so little is left that only operations that set it free have room; empty if none."""
+        """The resource that is so scarce that only operations that free some of it are allowed; empty if none is."""
         self.budget = Budget()
         self.unavailable = Unavailable(self)
         self.pager: Pager = LogPager(log, self.budget)

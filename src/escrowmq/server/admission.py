@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def network_of(host: str) -> str:
-    """The address for which connections are counted: an IPv4 address, or the 64-bit prefix of an IPv6 address.
+    """Return the address for which connections are counted: an IPv4 address, or the 64-bit prefix of an IPv6 address.
 
     A single IPv6 host usually has all addresses of its prefix.
     """
@@ -90,16 +90,16 @@ class Admission:
             )
 
     def log_in(self, connection: ClientConnection) -> None:
-        """The connection has logged in."""
+        """Note that the connection has logged in."""
         self._forget_stranger(connection)
         self.logged_in += 1
 
     def evict(self, connection: ClientConnection) -> None:
-        """The connection is being closed for another one. It takes no room any more."""
+        """Stop counting a connection that is being closed for another one."""
         self._forget_stranger(connection)
 
     def leave(self, connection: ClientConnection) -> None:
-        """The connection is closed."""
+        """Note that the connection is closed."""
         network = network_of(connection.peer.host)
         self._of[network] -= 1
         if self._of[network] <= 0:

@@ -1,8 +1,8 @@
 """The password checks that wait for a thread, and the order in which they are made.
 
 A check takes 20 ms or more, so a flood of wrong logins can delay right ones. Addresses therefore take turns: one that
-guesses passwords does not delay others. Addresses from which a login was wrong lately wait behind all others, except
-for every fourth check: a flood from many addresses then delays only clients at these addresses, and these not forever.
+guesses passwords does not delay others. Addresses with a recent wrong login wait behind all others, except for every
+fourth check. A flood from many addresses therefore delays only clients at these addresses, and not without end.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 SUSPECT_SECONDS: Final = 60.0
-"""How long a wrong login counts against its address."""
+"""The time for which a wrong login counts against its address."""
 SUSPECTS: Final = 100_000
-"""Addresses that are remembered for it; the oldest are forgotten first."""
+"""The number of addresses with wrong logins that are stored; the oldest are forgotten first."""
 EVERY: Final = 4
 """One in this number of checks is made for an address with wrong logins, even while others wait."""
 _FEW: Final = 1000
 
 
 class Check(NamedTuple):
-    """A check that waits. `until` is the time at which the client is no longer there."""
+    """A waiting check. `until` is the time at which the client's connection is closed."""
 
     until: float
     work: Callable[[], None]
@@ -49,7 +49,7 @@ class AddressLines:
         line = self._lines.pop(address)
         check = line.popleft()
         if line:
-            self._lines[address] = line  # behind the other addresses
+            self._lines[address] = line  # after the other addresses
         return check
 
     def sweep(self) -> list[Check]:
@@ -80,7 +80,7 @@ class Checks:
         return self._count
 
     def put(self, address: str, check: Check) -> None:
-        """Add a check. Now and then, drop those of clients that have gone."""
+        """Add a check. From time to time, drop the checks of disconnected clients."""
         (self._behind if self._suspect(address) else self._first).put(address, check)
         self._count += 1
         if self._count >= self._sweep_at:
@@ -104,7 +104,7 @@ class Checks:
         return None
 
     def judged(self, address: str, *, right: bool) -> None:
-        """A login from this address was right or wrong."""
+        """Note whether a login from this address was right or wrong."""
         if right:
             self._wrong.pop(address, None)
             return

@@ -94,7 +94,7 @@ class Alarms:
         self.pressing = False
         """Whether so much memory is used that queues should keep new messages on disk only."""
         self.scarcity = ""
-        """The resource of which so little is left that clients may only set it free; empty if there is enough."""
+        """The resource that is so scarce that clients may only free some of it; empty if there is enough."""
         self._resident = resident
         self._free = free
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ADMINISTRATOR: Final = "administrator"
 MONITORING: Final = "monitoring"
 REMEMBERED: Final = 100
-"""Number of exchanges for which a door remembers that the user may publish to them."""
+"""Number of exchanges for which a door caches that the user may publish to them."""
 _OWNED: Final = frozenset((Object.BRANCH, Object.PROGRESS, Object.RESERVATION))
 _PATTERNS: Final[dict[Right, NameRight]] = {
     Right.CONFIGURE: "configure",
@@ -58,8 +58,8 @@ class Door:
     def check_publish(self, exchange: str, keys: Sequence[str]) -> None:
         """Check PUBLISH for each key, also on the exchanges to which bindings and alternate exchanges lead (SEC-3).
 
-        If no topic permission restricts the user, the verdict holds for every key and is remembered, since publishers
-        may use a key of its own for each message.
+        If no topic permission restricts the user, the verdict holds for every key and is cached, since publishers may
+        use a different key for each message.
         """
         access = self._access
         if self._version != access.version:

@@ -10,7 +10,7 @@ from escrowmq.core.access.access import Kind, Right
 Concern: TypeAlias = tuple[Kind, str, Right]
 """A queue or an exchange, and the right on it that the work needs."""
 MOST: Final = 100
-"""Number of queues and exchanges that are remembered for one object."""
+"""Number of queues and exchanges that are recorded for one object."""
 
 
 class Concerns:

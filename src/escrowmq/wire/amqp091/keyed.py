@@ -1,8 +1,8 @@
 """Keyed content: routing key, property list and body of one message together.
 
-Messages of one exchange whose routing keys differ, and which go to the same queues, are kept in this form, so that they
-share an envelope and form runs. The form is that of a delivery on channel 1, from the routing key on. It therefore ends
-with packed content.
+Messages of one exchange whose routing keys differ, and which go to the same queues, are stored in this form, so that
+they share an envelope and form runs. The form is that of a delivery on channel 1, from the routing key on. It therefore
+ends with packed content.
 
     octets   0        length of the routing key, k
              1–k      routing key
@@ -25,7 +25,7 @@ BETWEEN: Final = b"\xce\x02\x00\x01"
 
 
 def join(routing_key: bytes, content: bytes) -> bytes:
-    """The keyed content of a message. The routing key has at most 255 octets, and `content` is packed."""
+    """Return the keyed content of a message. The routing key has at most 255 octets, and `content` is packed."""
     return b"".join((bytes((len(routing_key),)), routing_key, BETWEEN, content))
 
 
@@ -46,7 +46,7 @@ def readdressed(content: bytes, channel: bytes) -> bytes:
 
 
 def single_out(envelope: Envelope, content: bytes) -> tuple[Envelope, bytes]:
-    """A message of a keyed run as a message with packed content, and with an envelope that has its routing key."""
+    """Convert a message of a keyed run to packed content, and an envelope that has its routing key."""
     own = Envelope(
         envelope.exchange,
         routing_key_of(envelope, content),

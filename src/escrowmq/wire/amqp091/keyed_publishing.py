@@ -104,9 +104,10 @@ def read_keyed(reader: PublishReader, channel: Channel, buf: bytes, at: int, end
 
 
 def _find(reader: PublishReader, channel: Channel, buf: bytes, at: int, header: int) -> Address | None:
-    """The address of the publish at `at`, whose header frame's size field is at `header`, with its present queues.
+    """Return the address of the publish at `at`, whose header frame's size field is at `header`, with its present
+    queues.
 
-    Returns None for a method that is not such a publish, and for a message that has to be read on its own: it may be
+    Returns None for a method that is not such a publish, and for a message that has to be read individually: it may be
     refused, go to the default exchange, or be routed by its headers.
     """
     number = channel.number.to_bytes(2, "big")

@@ -55,8 +55,8 @@ class Address:
 
     `start` is the method's frame, followed by the type and the channel of the header frame. `queues` are the queues of
     a message that has no further routing keys and no headers that routing reads. They are valid while `version` equals
-    the version of the topology and `allowed` that of the access rules. `keyed` tells whether, as long as they are
-    valid, messages to this address may be kept as keyed content.
+    the version of the topology and `allowed` that of the access rules. While they are valid, `keyed` tells whether
+    messages to this address may be stored as keyed content.
     """
 
     __slots__ = (
@@ -97,8 +97,8 @@ class Address:
     def lead_to(self, queues: tuple[Queue, ...], version: int, allowed: int) -> None:
         """Note the queues, as of these versions of the topology and of the access rules.
 
-        A message for a queue that is limited in bytes is not kept as keyed content, because the limit counts its body
-        only. Neither is one without a queue, which may have to be returned, or one for the default exchange, which
+        A message for a queue that is limited in bytes is not stored as keyed content, because the limit counts only its
+        body. Neither is one without a queue, which may have to be returned, or one for the default exchange, which
         leads each routing key to its own queue.
         """
         self.queues, self.version, self.allowed = queues, version, allowed
@@ -112,7 +112,7 @@ class Form:
     `queues` is valid while `version` equals the version of the topology and `allowed` that of the access rules. A form
     is `plain` if its properties affect neither routing nor permissions. Its messages are to be read `apart`, not
     packed, if routing reads their headers or a queue counts the bytes of their bodies. `direct` messages go to the
-    address of a client that waits for replies, until that is gone.
+    address of a client that waits for replies, until the client closes it.
     """
 
     __slots__ = (
@@ -188,8 +188,8 @@ class Forms:
         return form
 
     def keyed(self, address: Address, values: Values) -> Form:
-        """The form of publishes with these values to the exchange of `address` whose content is keyed. Its queues are
-        those of the messages that are being read. Raises the same error as `packed`.
+        """Return the form of publishes with these values to the exchange of `address` whose content is keyed. Its
+        queues are those of the messages that are being read. Raises the same error as `packed`.
         """
         group = address.group
         form = group.forms.get(values)
@@ -225,7 +225,7 @@ class Forms:
         return form
 
     def address(self, channel: int, method: bytes) -> Address:
-        """The address of a publish with this method payload. Raises SyntaxFault if it is malformed."""
+        """Return the address of a publish with this method payload. Raises SyntaxFault if it is malformed."""
         address = self.addresses.get(start_of(channel, method))
         if address is None:
             address = Address(channel, method, self._groups)
@@ -242,7 +242,7 @@ class Forms:
 
 
 def start_of(channel: int, method: bytes) -> bytes:
-    """The frame of a publish method, followed by the type and the channel of the header frame."""
+    """Return the frame of a publish method, followed by the type and the channel of the header frame."""
     return (
         _START.pack(codes.FRAME_METHOD, channel, len(method))
         + method
@@ -274,7 +274,7 @@ def make_form(channel: int, address: Address, props: bytes) -> Form:
 
 
 def _sender_keys(found: Scan, name: str) -> tuple[str, ...]:
-    """Further routing keys in the header `name` (sender-selected distribution)."""
+    """Return further routing keys from the header `name` (sender-selected distribution)."""
     if found.headers is None or name not in found.headers:
         return ()
     keys = found.headers[name]

@@ -165,7 +165,7 @@ class PublishReader:
                     break
             if reply_to:
                 if channel.reply_address is None:
-                    break  # reading this publish apart will refuse it
+                    break  # this publish is refused when it is read separately
                 contents.append(with_reply_address(buf[header : finish + 1], reply_to, channel.reply_address.encoded))
             elif canonical:
                 contents.append(buf[header : finish + 1])
@@ -181,8 +181,8 @@ class PublishReader:
         return at
 
     def survey(self, buf: bytes, header: int, last_stop: int) -> tuple[int, Values, int, Shape | None]:
-        """Length, values, offset of a reply-to that asks for a direct reply (or 0), and shape (if known) of the header
-        frame whose size field is at `header`.
+        """Return length, values, offset of a reply-to that asks for a direct reply (or 0), and shape (if known) of the
+        header frame whose size field is at `header`.
 
         The length is 0 if the frame ends after `last_stop`, or its properties have to be decoded.
         """
