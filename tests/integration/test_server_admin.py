@@ -60,7 +60,13 @@ def test_a_user_is_made_permitted_changed_and_deleted_while_the_broker_runs(tmp_
         assert {"user": "alice", "vhost": "orders", "configure": "^a", "write": "^a", "read": ""} in as_json(
             broker, "permission", "list", "--user", "alice"
         )
-        assert as_json(broker, "user", "list")[1] == {"name": "alice", "tags": ["ops"], "password": True}
+        assert as_json(broker, "user", "list")[1] == {
+            "name": "alice",
+            "tags": ["ops"],
+            "password": True,
+            "max_connections": None,
+            "max_channels": None,
+        }
         connection = connect(broker, "alice", "second", "orders")
         command(broker, "user", "delete", "alice")
         with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="was deleted"):

@@ -26,6 +26,7 @@ class UserAdmin:
             "user.delete": self.delete_user,
             "user.password": self.set_password,
             "user.tags": self.set_tags,
+            "user.limits": self.set_limits,
         }
 
     async def list_users(self) -> Listing:
@@ -55,6 +56,10 @@ class UserAdmin:
         """Set a user's tags, which replace earlier ones."""
         await self._set(lambda: self._access.set_tags(name, tuple(tags)))
 
+    async def set_limits(self, name: str, max_connections: int | None = None, max_channels: int | None = None) -> None:
+        """Set all limits of a user; None means no limit. Connections and channels that are open stay open."""
+        await self._set(lambda: self._access.set_user_limits(name, max_connections, max_channels))
+
     async def _set(self, change: Callable[[], User]) -> None:
         await self._process.durably(lambda: self._broker.directory.record_access(change()))
 
@@ -67,4 +72,10 @@ class UserAdmin:
 
 
 def _row(user: User) -> Row:
-    return {"name": user.name, "tags": list(user.tags), "password": bool(user.password_hash)}
+    return {
+        "name": user.name,
+        "tags": list(user.tags),
+        "password": bool(user.password_hash),
+        "max_connections": user.max_connections,
+        "max_channels": user.max_channels,
+    }

@@ -22,6 +22,7 @@ class VhostAdmin:
             "vhost.list": self.list_vhosts,
             "vhost.add": self.add_vhost,
             "vhost.delete": self.delete_vhost,
+            "vhost.limits": self.set_limits,
         }
 
     async def list_vhosts(self) -> Listing:
@@ -63,9 +64,22 @@ class VhostAdmin:
         await self._pieces.result(self._deleting_queues(name))
         await self._process.durably(change)
 
+    async def set_limits(self, name: str, max_connections: int | None = None, max_queues: int | None = None) -> None:
+        """Set all limits of a virtual host; None means no limit. What is there already stays."""
+        broker = self._broker
+        await self._process.durably(
+            lambda: broker.directory.record_access(broker.access.set_vhost_limits(name, max_connections, max_queues))
+        )
+
     def _rows(self) -> Iterator[Row | None]:
         for vhost in list(self._broker.directory.vhosts.values()):
-            yield {"name": vhost.name, "queues": len(vhost.queues)}
+            limits = self._broker.access.vhosts[vhost.name]
+            yield {
+                "name": vhost.name,
+                "queues": len(vhost.queues),
+                "max_connections": limits.max_connections,
+                "max_queues": limits.max_queues,
+            }
 
     def _check_decided(self, name: str, *, force: bool) -> None:
         count = len(self._broker.branches.in_doubt(name))

@@ -62,7 +62,8 @@ def _password(password: str | None, *, stdin: bool, none: bool, check: Callable[
 @asks
 def list_users(data_dir: Path, as_json: bool) -> None:
     """List users."""
-    show(ask(data_dir, "user.list"), ("name", "tags", "password"), as_json=as_json)
+    columns = ("name", "tags", "password", "max_connections", "max_channels")
+    show(ask(data_dir, "user.list"), columns, as_json=as_json)
 
 
 @user.command("add")
@@ -119,3 +120,14 @@ def change_password(data_dir: Path, name: str, password: str | None, password_st
 def set_tags(data_dir: Path, name: str, tags: Iterable[str]) -> None:
     """Set a user's tags. Without TAGS, the user has none."""
     ask(data_dir, "user.tags", name=name, tags=list(tags))
+
+
+@user.command("limits")
+@data_dir_option
+@click.argument("name")
+@click.option("--max-connections", type=click.IntRange(min=0), help="The number of connections; without it, no limit.")
+@click.option("--max-channels", type=click.IntRange(min=0), help="The number of channels; without it, no limit.")
+@asks
+def set_user_limits(data_dir: Path, name: str, max_connections: int | None, max_channels: int | None) -> None:
+    """Set a user's limits for open connections and channels. Without an option, there is no such limit."""
+    ask(data_dir, "user.limits", name=name, max_connections=max_connections, max_channels=max_channels)

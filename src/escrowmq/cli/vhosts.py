@@ -28,7 +28,7 @@ def vhost() -> None:
 @asks
 def list_vhosts(data_dir: Path, as_json: bool) -> None:
     """List virtual hosts."""
-    show(ask(data_dir, "vhost.list"), ("name", "queues"), as_json=as_json)
+    show(ask(data_dir, "vhost.list"), ("name", "queues", "max_connections", "max_queues"), as_json=as_json)
 
 
 @vhost.command("add")
@@ -58,3 +58,14 @@ def delete_vhost(data_dir: Path, name: str, force: bool, yes: bool) -> None:
         if not confirmed(f"Delete vhost '{printable(name)}' with everything in it?"):
             raise click.ClickException("aborted")
     ask(data_dir, "vhost.delete", name=name, force=force)
+
+
+@vhost.command("limits")
+@data_dir_option
+@click.argument("name")
+@click.option("--max-connections", type=click.IntRange(min=0), help="The number of connections; without it, no limit.")
+@click.option("--max-queues", type=click.IntRange(min=0), help="The number of queues; without it, no limit.")
+@asks
+def set_vhost_limits(data_dir: Path, name: str, max_connections: int | None, max_queues: int | None) -> None:
+    """Set a virtual host's limits for connections and queues. Without an option, there is no such limit."""
+    ask(data_dir, "vhost.limits", name=name, max_connections=max_connections, max_queues=max_queues)

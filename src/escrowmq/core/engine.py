@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -92,6 +92,7 @@ class Engine:
         self.deadlines = Deadlines()
         self.settlements = Settlements(log)
         self.deliveries: Deliveries | None = None
+        self.channels: Counter[str] = Counter()  # open ones, by user
         self.scarcity = ""
         """The resource that is so scarce that only operations that free some of it are allowed; empty if none is."""
         self.budget = Budget()

@@ -12,6 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from escrowmq.config import LimitsSection
+from escrowmq.core.access.access import Access
 from escrowmq.core.conditions import BrokerError, Condition
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class Admission:
         self._strangers: dict[ClientConnection, None] = {}  # those that have not logged in, oldest first
         self._strangers_of: dict[str, dict[ClientConnection, None]] = {}
         self._of: Counter[str] = Counter()
+        self._of_user: Counter[str] = Counter()
+        self._of_vhost: Counter[str] = Counter()
         self.logged_in = 0
         """The number of connections that have logged in."""
 
@@ -81,18 +84,21 @@ class Admission:
     def _oldest(connections: dict[ClientConnection, None]) -> ClientConnection:
         return next(iter(connections))
 
-    def check(self, user: str) -> None:
-        """Raises NOT_ALLOWED if no further connection can log in."""
+    def check(self, access: Access, user: str, vhost: str) -> None:
+        """Raises NOT_ALLOWED if `user` can log in to `vhost` with no further connection."""
         if self.logged_in >= self._most:
             raise BrokerError(
                 Condition.NOT_ALLOWED,
                 f"connection refused for user '{user}': node connection limit ({self._most}) is reached",
             )
+        access.check_connections(user, self._of_user[user], vhost, self._of_vhost[vhost])
 
     def log_in(self, connection: ClientConnection) -> None:
         """Note that the connection has logged in."""
         self._forget_stranger(connection)
         self.logged_in += 1
+        self._of_user[connection.user] += 1
+        self._of_vhost[connection.vhost] += 1
 
     def evict(self, connection: ClientConnection) -> None:
         """Stop counting a connection that is being closed for another one."""
@@ -101,12 +107,12 @@ class Admission:
     def leave(self, connection: ClientConnection) -> None:
         """Note that the connection is closed."""
         network = network_of(connection.peer.host)
-        self._of[network] -= 1
-        if self._of[network] <= 0:
-            del self._of[network]
+        _count_down(self._of, network)
         self._forget_stranger(connection)
         if connection.admitted:
             self.logged_in -= 1
+            _count_down(self._of_user, connection.user)
+            _count_down(self._of_vhost, connection.vhost)
 
     def _forget_stranger(self, connection: ClientConnection) -> None:
         self._strangers.pop(connection, None)
@@ -116,3 +122,9 @@ class Admission:
             of_address.pop(connection, None)
             if not of_address:
                 del self._strangers_of[network]
+
+
+def _count_down(counts: Counter[str], name: str) -> None:
+    counts[name] -= 1
+    if counts[name] <= 0:
+        del counts[name]

@@ -120,7 +120,7 @@ class Runtime:
 
     def check_room(self, endpoint: Endpoint, user: str, vhost: str) -> None:
         """See `Host.check_room`."""
-        self._admission.check(user)
+        self._admission.check(self.broker.access, user, vhost)
 
     def admitted(self, endpoint: Endpoint, user: str, vhost: str) -> None:
         """See `Host.admitted`."""

@@ -25,16 +25,36 @@ class Bench:
         self.users = self.process.broker.access.users
 
 
+def _row(**fields: Any) -> dict[str, Any]:
+    """Alice in the list of users."""
+    none = {"name": "alice", "tags": [], "password": False, "max_connections": None, "max_channels": None}
+    return none | fields
+
+
+def test_the_limits_of_a_user_are_set_shown_and_removed() -> None:
+    bench = Bench()
+    perform(bench.operations, "user.add", name="alice")
+    perform(bench.operations, "user.limits", name="alice", max_connections=0, max_channels=7)
+    assert perform(bench.operations, "user.list")[-1] == _row(max_connections=0, max_channels=7)
+    perform(bench.operations, "user.tags", name="alice", tags=["ops"])
+    kept = _row(tags=["ops"], max_connections=0, max_channels=7)
+    assert perform(bench.operations, "user.list")[-1] == kept, "another change keeps the limits"
+    perform(bench.operations, "user.limits", name="alice")
+    assert perform(bench.operations, "user.list")[-1] == _row(tags=["ops"])
+    with pytest.raises(BrokerError, match="no such user 'nobody'"):
+        perform(bench.operations, "user.limits", name="nobody")
+
+
 def test_a_user_is_added_changed_and_deleted() -> None:
     bench = Bench()
     perform(bench.operations, "user.add", name="alice", password="first", tags=["ops"])
-    assert perform(bench.operations, "user.list")[-1] == {"name": "alice", "tags": ["ops"], "password": True}
+    assert perform(bench.operations, "user.list")[-1] == _row(tags=["ops"], password=True)
     assert bench.users["alice"].password_hash == "hash of first"
     perform(bench.operations, "user.password", name="alice", password="second")
     assert bench.users["alice"].password_hash == "hash of second"
     perform(bench.operations, "user.password", name="alice")
     perform(bench.operations, "user.tags", name="alice", tags=[])
-    assert perform(bench.operations, "user.list")[-1] == {"name": "alice", "tags": [], "password": False}
+    assert perform(bench.operations, "user.list")[-1] == _row()
     perform(bench.operations, "user.delete", name="alice")
     assert "alice" not in bench.users
 

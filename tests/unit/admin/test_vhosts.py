@@ -38,7 +38,13 @@ def test_a_virtual_host_is_added_and_listed() -> None:
     bench = Bench()
     perform(bench.operations, "vhost.add", name="orders")
     bench.client.declare(1, "q")
-    assert perform(bench.operations, "vhost.list") == [{"name": "/", "queues": 1}, {"name": "orders", "queues": 0}]
+    perform(bench.operations, "vhost.limits", name="orders", max_connections=5, max_queues=0)
+    assert perform(bench.operations, "vhost.list") == [
+        {"name": "/", "queues": 1, "max_connections": None, "max_queues": None},
+        {"name": "orders", "queues": 0, "max_connections": 5, "max_queues": 0},
+    ]
+    with pytest.raises(BrokerError, match="no such vhost 'nowhere'"):
+        perform(bench.operations, "vhost.limits", name="nowhere")
     with pytest.raises(OperationRefused, match="vhost 'orders' already exists"):
         perform(bench.operations, "vhost.add", name="orders")
 

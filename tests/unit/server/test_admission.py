@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from escrowmq.config import LimitsSection
+from escrowmq.core.access.access import Access
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.server.admission import Admission, network_of
 from escrowmq.server.connection import ClientConnection
@@ -19,6 +20,11 @@ class Door:
 
     def __init__(self, **limits: int) -> None:
         self.admission = Admission(LimitsSection(**cast("Any", limits)))
+        self.access = Access()
+        self.access.add_user("alice", "")
+        self.access.add_user("bob", "")
+        self.access.add_vhost("/")
+        self.access.add_vhost("v")
 
     def arrive(self, host: str = "10.0.0.1") -> tuple[ClientConnection, ClientConnection | None]:
         """Add a connection, for which the second one is closed."""
@@ -29,8 +35,9 @@ class Door:
         self.admission.evict(closed[0])
         return connection, closed[0]
 
-    def log_in(self, connection: ClientConnection) -> None:
-        self.admission.check("alice")
+    def log_in(self, connection: ClientConnection, user: str = "alice", vhost: str = "/") -> None:
+        self.admission.check(self.access, user, vhost)
+        connection.user, connection.vhost = user, vhost
         connection.admitted = True
         self.admission.log_in(connection)
 
@@ -39,7 +46,7 @@ class _Stub(SimpleNamespace):
     __hash__ = object.__hash__  # type: ignore[assignment]
 
     def __init__(self, host: str) -> None:
-        super().__init__(peer=Peer(host, 1), admitted=False)
+        super().__init__(peer=Peer(host, 1), admitted=False, user="", vhost="")
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -90,6 +97,24 @@ def test_logins_over_the_limit_are_refused_until_a_client_leaves() -> None:
     assert raised.value.condition is Condition.NOT_ALLOWED
     door.admission.leave(first)
     door.log_in(second)
+
+
+@pytest.mark.rule("FAIR-3")
+def test_a_user_and_a_virtual_host_have_limits_of_their_own() -> None:
+    door = Door()
+    door.access.set_user_limits("alice", 1, None)
+    door.access.set_vhost_limits("v", 1, None)
+    first, second, third, fourth = (door.arrive()[0] for _ in range(4))
+    door.log_in(first)
+    with pytest.raises(BrokerError, match=r"for user 'alice': user connection limit \(1\) is reached") as raised:
+        door.log_in(second)
+    assert raised.value.condition is Condition.NOT_ALLOWED
+    door.log_in(second, "bob", "v")
+    with pytest.raises(BrokerError, match=r"access to vhost 'v' refused for user 'bob': connection limit \(1\)"):
+        door.log_in(third, "bob", "v")
+    door.log_in(third, "bob")
+    door.admission.leave(first)
+    door.log_in(fourth)
 
 
 def test_the_connections_of_an_address_can_be_limited() -> None:

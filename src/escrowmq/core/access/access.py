@@ -168,6 +168,10 @@ class Access:
         """Replace the user's tags. Raises NOT_FOUND."""
         return self._put_user(replace(self.user(name), tags=tags))
 
+    def set_user_limits(self, name: str, max_connections: int | None, max_channels: int | None) -> User:
+        """Set all limits of a user; None means no limit. Raises NOT_FOUND."""
+        return self._put_user(replace(self.user(name), max_connections=max_connections, max_channels=max_channels))
+
     def remove_user(self, name: str) -> tuple[Entry, ...]:
         """Remove the user and its permissions. Raises NOT_FOUND."""
         return self._remove(self.user(name))
@@ -188,6 +192,44 @@ class Access:
         if name in self.vhosts:
             raise BrokerError(Condition.PRECONDITION_FAILED, f"vhost '{name}' already exists")
         return self._put_vhost(Vhost(name))
+
+    def set_vhost_limits(self, name: str, max_connections: int | None, max_queues: int | None) -> Vhost:
+        """Set all limits of a virtual host; None means no limit. Raises NOT_FOUND."""
+        return self._put_vhost(replace(self.vhost(name), max_connections=max_connections, max_queues=max_queues))
+
+    def check_channels(self, name: str, count: int) -> None:
+        """Raises NOT_ALLOWED if a user who has `count` open channels may not open another one."""
+        user = self.users.get(name)
+        if user is not None and user.max_channels is not None and count >= user.max_channels:
+            raise BrokerError(
+                Condition.NOT_ALLOWED,
+                f"number of channels opened for user '{name}' has reached the maximum allowed limit of "
+                f"({user.max_channels})",
+            )
+
+    def check_queues(self, name: str, queue: str, count: int) -> None:
+        """Raises PRECONDITION_FAILED if `queue` may not be declared in a virtual host that has `count` queues."""
+        vhost = self.vhosts.get(name)
+        if vhost is not None and vhost.max_queues is not None and count >= vhost.max_queues:
+            raise BrokerError(
+                Condition.PRECONDITION_FAILED,
+                f"cannot declare queue '{queue}': queue limit in vhost '{name}' ({vhost.max_queues}) is reached",
+            )
+
+    def check_connections(self, name: str, of_user: int, vhost_name: str, of_vhost: int) -> None:
+        """Raises NOT_ALLOWED if a user with `of_user` connections may not enter a virtual host with `of_vhost`."""
+        user, vhost = self.users.get(name), self.vhosts.get(vhost_name)
+        if user is not None and user.max_connections is not None and of_user >= user.max_connections:
+            raise BrokerError(
+                Condition.NOT_ALLOWED,
+                f"connection refused for user '{name}': user connection limit ({user.max_connections}) is reached",
+            )
+        if vhost is not None and vhost.max_connections is not None and of_vhost >= vhost.max_connections:
+            raise BrokerError(
+                Condition.NOT_ALLOWED,
+                f"access to vhost '{vhost_name}' refused for user '{name}': connection limit "
+                f"({vhost.max_connections}) is reached",
+            )
 
     def remove_vhost(self, name: str) -> tuple[Entry, ...]:
         """Remove the virtual host and all permissions in it. Raises NOT_FOUND."""

@@ -12,18 +12,28 @@ from escrowmq.core.conditions import BrokerError, Condition
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """An account that can log in. The core does not look into the password hash."""
+    """An account that can log in. The core does not look into the password hash.
+
+    The limits are the numbers of open connections and channels that it may have together; None means no limit.
+    """
 
     name: str
     password_hash: str
     tags: tuple[str, ...] = ()
+    max_connections: int | None = None
+    max_channels: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Vhost:
-    """A virtual host as an administrator sees it."""
+    """A virtual host as an administrator sees it.
+
+    The limits are the numbers of connections to it, and of queues in it; None means no limit.
+    """
 
     name: str
+    max_connections: int | None = None
+    max_queues: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,15 +26,27 @@ def set_record(entry: Entry) -> tuple[Kind, dict[str, Any]]:
     """Return the record that adds or replaces `entry`."""
     match entry:
         case User(name, password_hash, tags):
-            return Kind.USER_SET, {"name": name, "password_hash": password_hash, "tags": list(tags)}
+            limits = _limits(max_connections=entry.max_connections, max_channels=entry.max_channels)
+            return Kind.USER_SET, {"name": name, "password_hash": password_hash, "tags": list(tags)} | limits
         case Vhost(name):
-            return Kind.VHOST_SET, {"name": name}
+            limits = _limits(max_connections=entry.max_connections, max_queues=entry.max_queues)
+            return Kind.VHOST_SET, {"name": name} | limits
         case Permission(user, vhost, configure, write, read):
             fields = {"user": user, "vhost": vhost, "configure": configure, "write": write, "read": read}
             return Kind.PERMISSION_SET, fields
         case TopicPermission(user, vhost, exchange, write, read):
             fields = {"user": user, "vhost": vhost, "exchange": exchange, "write": write, "read": read}
             return Kind.TOPIC_PERMISSION_SET, fields
+
+
+def _limits(**limits: int | None) -> dict[str, Any]:
+    """The fields of the limits that are set."""
+    return {name: limit for name, limit in limits.items() if limit is not None}
+
+
+def vhost_of(fields: Mapping[str, Any]) -> Vhost:
+    """The virtual host of a VHOST_SET record."""
+    return Vhost(fields["name"], fields.get("max_connections"), fields.get("max_queues"))
 
 
 def deleted_record(entry: Entry) -> tuple[Kind, dict[str, Any]]:
@@ -54,7 +66,15 @@ def restore(access: Access, kind: Kind, fields: Mapping[str, Any]) -> None:
     """Apply a record of ACCESS_KINDS at recovery. Raises NOT_FOUND if it removes an entry that does not exist."""
     match kind:
         case Kind.USER_SET:
-            access.put(User(fields["name"], fields["password_hash"], tuple(fields["tags"])))
+            access.put(
+                User(
+                    fields["name"],
+                    fields["password_hash"],
+                    tuple(fields["tags"]),
+                    fields.get("max_connections"),
+                    fields.get("max_channels"),
+                )
+            )
         case Kind.USER_DELETED:
             access.remove_user(fields["name"])
         case Kind.PERMISSION_SET:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from escrowmq.core.access.access import Access
 from escrowmq.core.access.permissions import Entry as AccessEntry
 from escrowmq.core.access.permissions import User, Vhost
-from escrowmq.core.access.records import ACCESS_KINDS, deleted_record, set_record
+from escrowmq.core.access.records import ACCESS_KINDS, deleted_record, set_record, vhost_of
 from escrowmq.core.access.records import restore as restore_access
 from escrowmq.core.conditions import BrokerError, Condition, check_growth
 from escrowmq.core.queues import queue as queues
@@ -214,6 +214,7 @@ class Directory:
             existing.refresh()  # so that messages beyond its limits do not count
             return existing
         check_growth(self._engine.scarcity, f"queue '{name}' in vhost '{vhost.name}'")
+        self.access.check_queues(vhost.name, name, len(vhost.queues))
         if not generated:
             vhost.check_queue_name(name)
         queue = self._make_queue(vhost, name, self._next_queue, declaration, session if declaration.exclusive else None)
@@ -352,7 +353,7 @@ class Directory:
         if kind is Kind.COUNTERS:
             self._next_queue = fields["next_queue"]
         elif kind is Kind.VHOST_SET:
-            self.access.put(Vhost(fields["name"]))
+            self.access.put(vhost_of(fields))
             if fields["name"] not in self.vhosts:
                 self.vhosts[fields["name"]] = VirtualHost(fields["name"])
                 self.vhosts[fields["name"]].restoring = True

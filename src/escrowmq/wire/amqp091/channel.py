@@ -89,6 +89,7 @@ class Channel:
         self._confirmed = 0
         self._confirm_after = 0
         self.broker.engine.holders[self] = None
+        self.broker.engine.channels[connection.user] += 1
 
     # -- output
 
@@ -465,6 +466,9 @@ class Channel:
             broker.engine.requeue(consumer, entries)
         self.drop_reply_address()
         broker.engine.holders.pop(self, None)
+        broker.engine.channels[self.connection.user] -= 1
+        if not broker.engine.channels[self.connection.user]:
+            del broker.engine.channels[self.connection.user]
         self._stalled.clear()
         self.connection.flow.forget(self)
         self.content = self.form = self.address = None

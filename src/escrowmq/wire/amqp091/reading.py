@@ -429,6 +429,11 @@ class Reader:
                 codes.NOT_ALLOWED,
                 f"number of channels opened ({count}) has reached the negotiated channel_max ({most})",
             )
+        try:
+            broker = connection.broker
+            broker.access.check_channels(connection.user, broker.engine.channels[connection.user])
+        except BrokerError as error:
+            raise SyntaxFault(codes.NOT_ALLOWED, error.text, method.INDEX) from None
         connection.channels[number] = channel = Channel(connection, number)
         channel.send(spec.ChannelOpenOk())
 

@@ -9,7 +9,7 @@ import pytest
 
 from escrowmq.core.access.access import Access
 from escrowmq.core.access.permissions import Entry, Permission, TopicPermission, User, Vhost
-from escrowmq.core.access.records import ACCESS_KINDS, deleted_record, restore, set_record
+from escrowmq.core.access.records import ACCESS_KINDS, deleted_record, restore, set_record, vhost_of
 from escrowmq.core.broker import Broker
 from escrowmq.core.records.changes import decode_change, encode_change
 from escrowmq.core.records.kinds import Kind
@@ -160,3 +160,18 @@ def test_removing_one_permission_keeps_the_others() -> None:
     assert not again.access.permissions
     assert not again.access.topic_permissions
     assert "alice" in again.access.users
+
+
+@pytest.mark.parametrize("entry", [User("bob", "", (), 0, 7), User("bob", "", (), None, 0)])
+def test_the_limits_of_a_user_survive_their_record(entry: User) -> None:
+    access = Access()
+    kind, fields = set_record(entry)
+    restore(access, kind, decode_change(encode_change(**fields)))
+    assert list(access.entries()) == [entry]
+
+
+@pytest.mark.parametrize("entry", [Vhost("v", 3, 0), Vhost("v", None, 9), Vhost("v")])
+def test_the_limits_of_a_virtual_host_survive_their_record(entry: Vhost) -> None:
+    kind, fields = set_record(entry)
+    assert kind is Kind.VHOST_SET
+    assert vhost_of(decode_change(encode_change(**fields))) == entry

@@ -9,9 +9,9 @@ from escrowmq.wire.amqp091.frames import HEARTBEAT, PROTOCOL_HEADER, method_fram
 from escrowmq.wire.amqp091.handshake import CAPABILITIES, State
 from escrowmq.wire.amqp091.method import Method
 from escrowmq.wire.amqp091.table import FieldTable, encode_table
-from tests.harness.client import connect
+from tests.harness.client import SimClient, connect
 from tests.harness.frames import FrameReader
-from tests.unit.wire.amqp091.clients import Server, opening, server
+from tests.unit.wire.amqp091.clients import Server, fails_channel, fails_connection, opening, server
 
 TELL_ME: FieldTable = {"capabilities": {"authentication_failure_close": True}}
 
@@ -257,3 +257,20 @@ class TestOpening:
         big: FieldTable = {"x": "y" * 5000}
         assert len(encode_table(big)) > 4096
         assert code_of(talk.say(spec.ConnectionStartOk(big, "PLAIN", b"", "en_US"))) == codes.FRAME_ERROR
+
+
+@pytest.mark.rule("FAIR-3")
+def test_a_user_has_no_more_channels_than_its_limit_on_all_connections_together() -> None:
+    made = server()
+    first, second = SimClient(made), SimClient(made)
+    made.broker.access.set_user_limits("guest", None, 2)
+    first.open_channel(1)
+    first.open_channel(2)
+    first.send(1, spec.BasicAck(7))
+    fails_channel(first, 1, codes.PRECONDITION_FAILED)
+    second.open_channel(1)
+    second.send(2, spec.ChannelOpen())
+    fails_connection(second, codes.NOT_ALLOWED, "number of channels opened for user 'guest'", "(2)")
+    first.open_channel(1)
+    first.lose()
+    assert not made.broker.engine.channels

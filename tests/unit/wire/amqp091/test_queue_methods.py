@@ -320,3 +320,16 @@ class TestGrowth:
         client.open_channel(1)
         assert client.count(1, "q") == 0
         client.call(1, spec.QueueDelete("q"), spec.QueueDeleteOk)
+
+
+@pytest.mark.rule("FAIR-3")
+def test_a_virtual_host_has_no_more_queues_than_its_limit() -> None:
+    made, client = pair()
+    client.declare(1, "q")
+    made.broker.directory.record_access(made.broker.access.set_vhost_limits("/", None, 1))
+    client.declare(1, "q")
+    client.send(1, spec.QueueDeclare("new"))
+    fails_channel(client, 1, codes.PRECONDITION_FAILED, "cannot declare queue 'new': queue limit in vhost '/' (1)")
+    client.open_channel(1)
+    client.call(1, spec.QueueDelete("q"), spec.QueueDeleteOk)
+    client.declare(1, "new")
