@@ -277,7 +277,8 @@ class Coordinator:
                 if branch.state is not State.PREPARED:
                     raise BrokerError(Condition.ILLEGAL_STATE, f"branch {branch.xid} is {words(branch)}, not prepared")
                 chosen.append(branch)
-        losers = [b for b in known if b not in chosen and b.state not in _HEURISTIC]
+        winning = set(chosen)
+        losers = [b for b in known if b not in winning and b.state not in _HEURISTIC]
         prepared = [b for b in losers if b.state is State.PREPARED]
         if epoch <= done and not prepared:
             self._drop(losers, lsn)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from escrowmq.core.messages.entry import Entry, Run
+from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.backlog import Backlog
 from escrowmq.core.queues.discipline import ENTRY_COST, Detached, Pager
 from escrowmq.core.queues.outcome import Outcome
@@ -22,6 +24,45 @@ if TYPE_CHECKING:
     from escrowmq.core.queues.consumer import Consumer
 
 _AGE_CHECK: Final = 1000  # milliseconds between two checks of the age of the oldest run
+_DROPPED: Final[tuple[Run, Sequence[bytes]]] = (Run(Envelope("", ""), 0, 0), ())
+
+
+class _Recent:
+    """The newest runs, which are found by position in few steps however many they are."""
+
+    __slots__ = ("_firsts", "_head", "_runs")
+
+    def __init__(self) -> None:
+        self._firsts = array("Q")
+        self._runs: list[tuple[Run, Sequence[bytes]]] = []
+        self._head = 0  # the runs before it have been dropped
+
+    def __len__(self) -> int:
+        return len(self._runs) - self._head
+
+    @property
+    def first(self) -> int:
+        """The first position. IndexError if there is no run."""
+        return self._firsts[self._head]
+
+    def append(self, run: Run, contents: Sequence[bytes]) -> None:
+        self._firsts.append(run.first)
+        self._runs.append((run, contents))
+
+    def drop(self) -> Sequence[bytes]:
+        """Remove the oldest run, and return its contents."""
+        head = self._head
+        _, contents = self._runs[head]
+        self._runs[head] = _DROPPED
+        self._head = head + 1
+        if self._head > 1024 and 2 * self._head > len(self._runs):
+            del self._runs[: self._head], self._firsts[: self._head]
+            self._head = 0
+        return contents
+
+    def find(self, position: int) -> tuple[Run, Sequence[bytes]]:
+        """The last run that begins at or before `position`, which is not before `first`."""
+        return self._runs[bisect_right(self._firsts, position, self._head) - 1]
 
 
 class StreamLog:
@@ -31,7 +72,7 @@ class StreamLog:
 
     def __init__(self, pager: Pager, resident_limit: int) -> None:
         self._pager = pager
-        self._recent: deque[tuple[Run, Sequence[bytes]]] = deque()
+        self._recent = _Recent()
         self._resident = 0
         self._resident_limit = resident_limit
         self.backlog = Backlog()
@@ -42,18 +83,18 @@ class StreamLog:
     def append(self, run: Run, contents: Sequence[bytes]) -> None:
         lsn = run.lsn or self._pager.store(run, contents)
         self.backlog.append(run.first, len(contents), lsn, run.index)
-        self._recent.append((run, contents))
+        self._recent.append(run, contents)
         self._resident += _size(contents)
         self._forget_old()
 
     def _forget_old(self) -> None:
         while self._resident > self._resident_limit and len(self._recent) > 1:
-            self._resident -= _size(self._recent.popleft()[1])
+            self._resident -= _size(self._recent.drop())
 
     def read(self, position: int, most: int) -> list[Entry]:
         """Return at most `most` entries from `position` on, and at least one if there is any."""
-        if self._recent and position >= self._recent[0][0].first:
-            run, contents = next(pair for pair in reversed(self._recent) if pair[0].first <= position)
+        if self._recent and position >= self._recent.first:
+            run, contents = self._recent.find(position)
             skip = position - run.first
             return list(map(Entry, range(position, position + most), contents[skip : skip + most], repeat(run)))
         found = self._find(position)
@@ -96,8 +137,8 @@ class StreamLog:
 
     def drop_oldest(self) -> Reference:
         reference = self.backlog.take(self.backlog.peek().length)
-        if self._recent and self._recent[0][0].first <= reference.first:
-            self._resident -= _size(self._recent.popleft()[1])
+        if self._recent and self._recent.first <= reference.first:
+            self._resident -= _size(self._recent.drop())
         return reference
 
     def take(self, most: int) -> list[Entry]:
@@ -112,7 +153,7 @@ class StreamLog:
 
     def withdraw(self) -> Withdrawal:
         gone = Withdrawal([], [self.backlog.withdraw()])
-        self._recent.clear()
+        self._recent = _Recent()
         self._resident = 0
         return gone
 

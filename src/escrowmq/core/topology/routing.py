@@ -21,6 +21,7 @@ class Router(Generic[Q]):
         "_cached",
         "_default_is_alternate",
         "_exchanges",
+        "_keyless",
         "_limit",
         "_needing_headers",
         "_routes",
@@ -34,6 +35,7 @@ class Router(Generic[Q]):
         self._limit = cache_limit
         self._routes: dict[str, dict[str, tuple[Q, ...]]] = {}
         self._cached = 0
+        self._keyless: dict[str, tuple[Q, ...]] = {}  # routes that are the same for every routing key
         self._needing_headers: dict[str, bool] = {}
         self._default_is_alternate = False
         self.version = 0
@@ -98,6 +100,7 @@ class Router(Generic[Q]):
     def changed(self) -> None:
         """Forget all routes, because exchanges or bindings changed."""
         self._routes.clear()
+        self._keyless.clear()
         self._needing_headers.clear()
         self._cached = 0
         self.version += 1
@@ -124,6 +127,9 @@ class Router(Generic[Q]):
     def _resolve(
         self, name: str, routing_key: str, headers: Mapping[str, object] | None, more_keys: Sequence[str]
     ) -> tuple[Q, ...]:
+        keyless = self._keyless.get(name)
+        if keyless is not None:
+            return keyless
         reached = [self._exchange(name)]
         names = {name}
         queues: dict[str, Q] = {}
@@ -145,7 +151,9 @@ class Router(Generic[Q]):
                     names.add(target.name)
                     reached.append(target)
         found = tuple([queues[queue] for queue in sorted(queues)])
-        if cacheable:
+        if not any(exchange.reads_key or exchange.needs_headers for exchange in reached):
+            self._keyless[name] = found
+        elif cacheable:
             self._remember(name, routing_key, found)
         return found
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -227,3 +229,39 @@ class TestRetention:
         assert site.live() == 0
         assert len(sink.gone) == 1
         assert site.broker.engine.next_deadline() is None
+
+
+class Counted(list[Any]):
+    """Counts how often a run is looked at."""
+
+    looks = 0
+
+    def __getitem__(self, index: Any) -> Any:
+        Counted.looks += 1
+        return super().__getitem__(index)
+
+
+def test_reading_single_messages_looks_at_each_run_once() -> None:
+    site = Site()
+    queue = stream(site)
+    for i in range(2000):
+        site.publish("s", b"%d" % i)
+    recent = queue.log._recent
+    recent._runs = Counted(recent._runs)
+    Counted.looks = 0
+    assert read(site, queue, "first", credit=3000).contents == numbered(2000)
+    assert Counted.looks <= 2 * 2000
+
+
+def test_recent_runs_are_found_after_thousands_were_dropped() -> None:
+    site = Site(resident_limit=400_000)
+    queue = stream(site)
+    for i in range(5000):
+        site.publish("s", b"%d" % i)
+    recent = queue.log._recent
+    assert 0 < len(recent) < 3000
+    assert len(recent._runs) < 2 * len(recent) + 1100
+    run, contents = recent.find(4990)
+    assert (run.first, contents) == (4990, [b"4989"])
+    assert queue.log.read(recent.first, 1)[0].position == recent.first
+    assert queue.log.read(recent.first - 1, 1)[0].position == recent.first - 1

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.topology.exchange import Exchange
+from escrowmq.core.topology.exchanges.fanout import FanoutExchange
 from escrowmq.core.topology.routing import Router
 from escrowmq.core.topology.vhost import VirtualHost
 from tests.unit.core.named_queue import NamedQueue
@@ -185,3 +188,35 @@ class TestMemory:
         router.route("x", "4")
         router.route("x", "1")
         assert calls == list("12341")
+
+
+def test_exchanges_that_read_no_key_are_walked_once_for_all_keys(
+    vhost: VirtualHost[NamedQueue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two", "three"):
+        vhost.declare_exchange(name, "fanout")
+    for source in ("one", "two", "three"):
+        for destination in ("one", "two", "three"):
+            vhost.bind_exchange(source, destination, "")
+    vhost.bind_queue("three", "q", "")
+    walked: list[str] = []
+    match = FanoutExchange.match
+
+    def counted(self: FanoutExchange[NamedQueue], key: str, headers: Mapping[str, object] | None) -> object:
+        walked.append(self.name)
+        return match(self, key, headers)
+
+    monkeypatch.setattr(FanoutExchange, "match", counted)
+    for i in range(100):
+        assert names(vhost.route("one", f"key {i}")) == ["q"]
+    assert len(walked) == 3
+    vhost.bind_queue("three", "p", "")
+    assert names(vhost.route("one", "key")) == ["p", "q"]
+
+
+def test_a_route_that_ends_in_a_direct_exchange_is_of_its_key(vhost: VirtualHost[NamedQueue]) -> None:
+    vhost.declare_exchange("one", "fanout")
+    vhost.bind_exchange("one", "amq.direct", "")
+    vhost.bind_queue("amq.direct", "q", "k")
+    assert names(vhost.route("one", "other")) == []
+    assert names(vhost.route("one", "k")) == ["q"]

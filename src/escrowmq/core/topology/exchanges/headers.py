@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.messages.values import canonical, canonical_table, shown, type_name
@@ -12,6 +12,11 @@ from escrowmq.core.topology.exchange import NO_ARGUMENTS, Binding, BindingKey, E
 _MATCH: Final = "x-match"
 _MODES: Final = ("all", "any", "all-with-x", "any-with-x")
 _PRESENT: Final = canonical(None)  # a binding's field without a value only requires the header to be present
+
+
+_Field: TypeAlias = tuple[str, Hashable]
+"""A header's name, and its canonical value or `_PRESENT`."""
+_NONE: Final[dict[BindingKey, None]] = {}
 
 
 class _Pattern(NamedTuple):
@@ -26,14 +31,17 @@ class _Pattern(NamedTuple):
 
 
 class HeadersExchange(Exchange[Q]):
-    """Compares the headers with each binding in turn.
+    """Compares with those bindings that have a field in common with the message.
+
+    A binding that wants all of its fields is kept under one of them: the one that fewest others are kept under. A
+    binding that wants any of its fields is kept under each.
 
     `x-match` says whether all fields must match (`all`, the default) or one of them (`any`). Fields whose names begin
     with `x-` count only in `all-with-x` and `any-with-x`. A binding without fields matches with `all` and does not
     match with `any`.
     """
 
-    __slots__ = ("_patterns",)
+    __slots__ = ("_by_field", "_patterns", "_unconditional")
 
     kind: ClassVar[str] = "headers"
     reads_key: ClassVar[bool] = False
@@ -49,6 +57,8 @@ class HeadersExchange(Exchange[Q]):
     ) -> None:
         super().__init__(name, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments)
         self._patterns: dict[BindingKey, tuple[_Pattern, Q | Exchange[Q]]] = {}
+        self._by_field: dict[_Field, dict[BindingKey, None]] = {}
+        self._unconditional: dict[BindingKey, None] = {}
 
     @property
     def needs_headers(self) -> bool:
@@ -57,13 +67,34 @@ class HeadersExchange(Exchange[Q]):
     def match(self, routing_key: str, headers: Mapping[str, object] | None) -> Iterable[Q | Exchange[Q]]:
         del routing_key
         seen = canonical_table(headers) if headers else {}
-        return [destination for pattern, destination in self._patterns.values() if pattern.matches(seen)]
+        candidates = dict(self._unconditional)
+        for name, value in seen.items():
+            candidates |= self._by_field.get((name, value), _NONE)
+            candidates |= self._by_field.get((name, _PRESENT), _NONE)
+        found = [self._patterns[key] for key in candidates]
+        return [destination for pattern, destination in found if pattern.matches(seen)]
 
     def _index(self, binding: Binding[Q]) -> None:
-        self._patterns[binding.key] = (_pattern(binding.arguments), binding.destination)
+        pattern = _pattern(binding.arguments)
+        self._patterns[binding.key] = (pattern, binding.destination)
+        if not pattern.fields:
+            self._unconditional[binding.key] = None
+            return
+        fields = pattern.fields
+        if pattern.every:
+            fields = (min(fields, key=lambda field: len(self._by_field.get(field, _NONE))),)
+        for field in fields:
+            self._by_field.setdefault(field, {})[binding.key] = None
 
     def _unindex(self, binding: Binding[Q]) -> None:
-        del self._patterns[binding.key]
+        pattern, _ = self._patterns.pop(binding.key)
+        self._unconditional.pop(binding.key, None)
+        for field in pattern.fields:
+            kept = self._by_field.get(field)
+            if kept is not None:
+                kept.pop(binding.key, None)
+                if not kept:
+                    del self._by_field[field]
 
 
 def _pattern(arguments: Mapping[str, object]) -> _Pattern:
