@@ -63,6 +63,7 @@ class Host:
         broker.directory.record_access(broker.access.set_permission("guest", "/", ".*", ".*", ".*"))
         self._stirred: dict[Endpoint, None] = {}
         self._holding: dict[Endpoint, None] = {}
+        self._unfinished: dict[Endpoint, None] = {}
 
     def authenticate(self, endpoint: Endpoint, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
         done(Verdict(credentials.authcid))
@@ -85,6 +86,9 @@ class Host:
     def waiting(self, endpoint: Endpoint) -> None:
         """No connection is blocked here."""
 
+    def carry_on(self, endpoint: Endpoint) -> None:
+        self._unfinished[endpoint] = None
+
     def failed(self, endpoint: Endpoint, code: int, text: str) -> None:
         """Raise the error that the client would get, because no load here causes one on purpose."""
         raise RuntimeError(f"{code} {text}")
@@ -96,6 +100,9 @@ class Host:
         """Run turns until everything is synced and all waiting bytes are sent."""
         while True:
             self.broker.engine.end_turn()
+            while self._unfinished:
+                self._unfinished.popitem()[0].receive(b"")
+                self.broker.engine.end_turn()
             batch = self.journal.take_batch(0)
             if batch is not None:
                 batch.write()

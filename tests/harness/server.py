@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from escrowmq.core.branches.branch import Limits
 from escrowmq.core.broker import Broker
 from escrowmq.core.engine import RESIDENT_LIMIT
+from escrowmq.core.queues.returning import PIECE
 from escrowmq.core.records.unreadable import LogUnreadable
 from escrowmq.core.recovery.relocation import Relocation
 from escrowmq.core.recovery.replay import Recovery
@@ -39,6 +40,8 @@ class Options:
     users: tuple[str, ...] = ("guest",)
     keep_dead_bytes: int = 0
     deliveries: bool = False
+    return_piece: int = PIECE
+    """Deliveries of a lost connection that return to their queues in one turn."""
     capture_piece: int = 1
     """Queues in the first piece of a snapshot's capture."""
 
@@ -90,6 +93,7 @@ class SimServer:
         self.files: Callable[[], None] | None = None
         self._installing = False
         self._stirred: dict[Endpoint, None] = {}
+        self._unfinished: dict[Endpoint, None] = {}
         self._holding: dict[Endpoint, None] = {}
         self._sparse: list[SparseSegment] = []
         self._relocation: Relocation | None = None
@@ -105,6 +109,7 @@ class SimServer:
         self.broker = make_broker(self.journal, random.Random(seed), resident_limit=self.options.resident_limit)
         self.broker.formats.update(FORMATS)
         self.broker.engine.now = now
+        self.broker.engine.returns.piece = self.options.return_piece
         recovery = Recovery(self.broker)
         for lsn, kind, payload, _ in self.journal.replay():
             recovery.apply(lsn, kind, payload)
@@ -148,6 +153,9 @@ class SimServer:
     def waiting(self, endpoint: Endpoint) -> None:
         """Do nothing: no connection is blocked here."""
 
+    def carry_on(self, endpoint: Endpoint) -> None:
+        self._unfinished[endpoint] = None
+
     def failed(self, endpoint: Endpoint, code: int, text: str) -> None:
         """Do nothing: there is no log here."""
 
@@ -179,6 +187,7 @@ class SimServer:
         port.closed = True
         self.ports.pop(port.endpoint, None)
         self._stirred.pop(port.endpoint, None)
+        self._unfinished.pop(port.endpoint, None)
         self._holding.pop(port.endpoint, None)
 
     # -- turns
@@ -191,6 +200,11 @@ class SimServer:
         if due is not None and due <= self.now:
             broker.engine.run_deadlines()
         broker.engine.end_turn()
+        while self._unfinished:
+            unfinished, self._unfinished = self._unfinished, {}
+            for endpoint in unfinished:
+                endpoint.receive(b"")
+            broker.engine.end_turn()
         while self._stirred:
             dirty, self._stirred = self._stirred, {}
             for endpoint in dirty:

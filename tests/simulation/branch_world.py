@@ -61,7 +61,7 @@ WEIGHTS: Final[dict[str, int]] = {
 }
 XIDS: Final = tuple(Xid(1, gtrid, bqual) for gtrid in (b"g", b"h") for bqual in (b"1", b"2", b"3"))
 WORKERS: Final = 4
-OPTIONS: Final = Options(segment_bytes=3000, batch_bytes=2000, resident_limit=1000)
+OPTIONS: Final = Options(segment_bytes=3000, batch_bytes=2000, resident_limit=1000, return_piece=2)
 DISPOSITIONS: Final = {"accept": Disposition.ACCEPTED, "reject": Disposition.REJECTED, "requeue": Disposition.MODIFIED}
 
 

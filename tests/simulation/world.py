@@ -28,7 +28,11 @@ from tests.simulation.topology import ARGUMENTS
 
 CLIENTS: Final = 3
 OPTIONS: Final = Options(
-    segment_bytes=12_000, batch_bytes=6000, resident_limit=3000, limits=EndpointLimits(frame_max=4096, outbox=16_000)
+    return_piece=2,
+    segment_bytes=12_000,
+    batch_bytes=6000,
+    resident_limit=3000,
+    limits=EndpointLimits(frame_max=4096, outbox=16_000),
 )
 
 

@@ -44,7 +44,7 @@ SHARED_CLASS_NAMES: Final[dict[str, Shared]] = {
     "Faults": Shared("journal server", "faults that a test injects, and those that the server reports"),
     "Found": Shared("demo journal", _LOCAL),
     "Host": Shared(
-        "core core core core core core core core core wire",
+        "core core core core core core core core core core wire",
         "narrow ports, each named after the role that the host has for its user",
     ),
     "Limits": Shared("core perf", _LOCAL),

@@ -1,4 +1,4 @@
-"""The work that one turn may do for queues, so that no turn makes other clients wait for long."""
+"""The work that one turn may do for requests and for queues, so that no turn makes other clients wait for long."""
 
 from __future__ import annotations
 
@@ -11,6 +11,14 @@ TURN: Final = 1000
 QUEUE: Final = 3  # a visit to a queue, including the records that it causes
 LOAD: Final = 3  # one block loaded from the log
 LOADED_BYTES: Final = 16 * 1024  # bytes of a loaded block that cost one unit
+METHOD: Final = 3  # a request, such as a declaration
+PUBLISH: Final = 2  # a run of messages; each queue that it is routed to costs 1 more
+COPIES: Final = 32  # messages of a run that cost one more unit for each of its queues
+HEADERS: Final = 6  # decoding a message's headers for its route
+STEPS: Final = 40  # bindings and exchanges visited on a route that cost one unit
+SETTLED_APART: Final = 4  # deliveries acknowledged one by one that cost one unit
+SETTLED: Final = 16  # deliveries acknowledged together that cost one unit
+DEAD_LETTERED: Final = 10  # a rejected delivery, which may go to another queue
 _HANDOVER: Final = 1
 _ALIKE: Final = 4
 

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from escrowmq.core.branches.decision import Decision
-from escrowmq.core.budget import QUEUE, Budget
+from escrowmq.core.budget import HEADERS, QUEUE, STEPS, Budget
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.deadlines import Deadlines
 from escrowmq.core.messages.entry import Entry, Run
@@ -23,6 +23,7 @@ from escrowmq.core.queues.dead_letter import circular, dead_envelope
 from escrowmq.core.queues.delivery_log import Deliveries
 from escrowmq.core.queues.discipline import Pager
 from escrowmq.core.queues.outcome import Disposition, Outcome
+from escrowmq.core.queues.returning import Returns
 from escrowmq.core.queues.settlement import Settlements, durable_positions, release
 from escrowmq.core.records.blocks import encode_block
 from escrowmq.core.records.kinds import Kind
@@ -95,7 +96,8 @@ class Engine:
         self.channels: Counter[str] = Counter()  # open ones, by user
         self.scarcity = ""
         """The resource that is so scarce that only operations that free some of it are allowed; empty if none is."""
-        self.budget = Budget()
+        self.budget = Budget()  # for deliveries
+        self.requests = Budget()  # for requests; protocols stop reading when it is used up
         self.unavailable = Unavailable(self)
         self.pager: Pager = LogPager(log, self.budget)
         self.dirty: dict[Queue, None] = {}
@@ -108,6 +110,7 @@ class Engine:
         self._vhosts = vhosts
         self._sealed: dict[Queue, None] = {}
         self._withdrawn: deque[Withdrawal] = deque()
+        self.returns = Returns(self)
         self._windows: dict[Window, None] = {}  # windows that have both credit and waiting consumers
         self._waiting_for_sync: list[Callable[[int], None]] = []
 
@@ -134,7 +137,11 @@ class Engine:
         headers = None
         if vhost.needs_headers(envelope.exchange):
             headers = self.formats[envelope.protocol].headers(envelope, content)
-        return vhost.route(envelope.exchange, envelope.routing_key, headers, envelope.extra_keys)
+            self.requests.left -= HEADERS
+        before = vhost.steps
+        found = vhost.route(envelope.exchange, envelope.routing_key, headers, envelope.extra_keys)
+        self.requests.left -= (vhost.steps - before) // STEPS
+        return found
 
     def publish(self, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue]) -> Receipt:
         """Publish a run of messages to `queues`, outside any transaction."""
@@ -268,6 +275,8 @@ class Engine:
         queue.touch()
         if queue.is_stream:
             return []
+        while queue.returning:
+            self.returns.step()
         queue.refresh()
         while len(queue.order):
             if queue.fault:
@@ -348,6 +357,10 @@ class Engine:
         counts = [(entry.position, entry.deliveries) for entry in entries if entry.run.envelope.durable]
         if counts and queue.durable:
             self.log.append(Kind.RETURNED, encode_returned(queue.ident, counts))
+
+    def give_back(self, deliveries: list[tuple[Consumer, list[Entry]]]) -> None:
+        """Requeue deliveries, in order. Many of them return in pieces, one in each turn, and nothing overtakes them."""
+        self.returns.add(deliveries)
 
     def release(self, consumer: Consumer, entries: list[Entry]) -> None:
         """Return deliveries that have not failed to their places. They do not count towards the delivery limit."""
@@ -542,6 +555,8 @@ class Engine:
         """
         budget = self.budget
         budget.renew()
+        self.requests.renew()
+        self.returns.step()
         if self.dirty:
             budget.outpaced = False
         while (self.dirty and budget.left > 0) or (self._windows and not self.dirty):
@@ -563,8 +578,8 @@ class Engine:
 
     @property
     def unfinished(self) -> bool:
-        """Whether another turn must follow at once: queues are still dirty, or more content must be released."""
-        return bool(self.dirty or self._withdrawn)
+        """Whether another turn must follow at once: for dirty queues, returning deliveries, or content to release."""
+        return bool(self.dirty or self._withdrawn or self.returns)
 
     def next_deadline(self) -> int | None:
         return self.deadlines.next()

@@ -214,6 +214,12 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.pause(Pause.ALARM, on=False)
             self._turns.soon(lambda: self._take(b""))
 
+    def carry_on(self) -> None:
+        """The endpoint continues in a later iteration of the event loop. Until then the client is not read."""
+        self.pause(Pause.SHARE, on=True)
+        self._late += 1
+        self._runtime.intake.defer(lambda: self._receive_late(b""))
+
     def tick(self, now_ms: int, login_ms: int) -> None:
         """Close a connection that is silent or not logged in for too long; called about once a second."""
         held_up_ms = self._runtime.ticker.held_up_ms

@@ -144,6 +144,10 @@ class Runtime:
         """See `Host.waiting`."""
         self._by_endpoint[endpoint].pause(Pause.ALARM, on=True)
 
+    def carry_on(self, endpoint: Endpoint) -> None:
+        """See `Host.carry_on`."""
+        self._by_endpoint[endpoint].carry_on()
+
     def failed(self, endpoint: Endpoint, code: int, text: str) -> None:
         """See `Host.failed`."""
         who = f"{endpoint.label}, user {self._by_endpoint[endpoint].user!r}"

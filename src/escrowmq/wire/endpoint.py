@@ -101,6 +101,13 @@ class Host(Protocol):
         """
         ...
 
+    def carry_on(self, endpoint: Endpoint) -> None:
+        """`endpoint` has done as much work as one turn allows (`Engine.requests`), and keeps bytes or a request back.
+
+        The server reads nothing more for it in this turn, and continues with `receive(b"")` in the next one.
+        """
+        ...
+
     def failed(self, endpoint: Endpoint, code: int, text: str) -> None:
         """Log that a channel or the connection was closed for a fault of the peer, or at a limit."""
         ...

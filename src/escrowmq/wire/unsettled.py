@@ -91,6 +91,31 @@ class Unsettled:
                 size += count * (ENTRY_COST + sum([len(entry.content) for entry in some]) // len(some))
         return size
 
+    def __contains__(self, tag: int) -> bool:
+        i = self._index(tag)
+        run = self._runs[i] if i >= self._head else None
+        return run is not None and tag - run.first < len(run.entries) and run.entries[tag - run.first] is not None
+
+    @property
+    def last_tag(self) -> int:
+        """The last tag that is outstanding; 0 if there is none."""
+        for run in reversed(self._runs):
+            if run.count:
+                return run.first + max(i for i, entry in enumerate(run.entries) if entry is not None)
+        return 0
+
+    def reach(self, tag: int, most: int) -> int:
+        """The tag of the `most`-th delivery, or `tag`, which must be outstanding, if that comes first."""
+        for run in islice(self._runs, self._head, None):
+            if run.first > tag:
+                break
+            if run.count < most:
+                most -= run.count
+                continue
+            living = (i for i, entry in enumerate(run.entries) if entry is not None)
+            return min(run.first + next(islice(living, most - 1, None)), tag)
+        return tag
+
     def part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
         """Return at most `most` deliveries from number `start` on, where the first delivery has number 0.
 

@@ -11,7 +11,7 @@ import pytest
 from escrowmq.server.connection import CLOSING_MS, LARGE_READ, PACED_READ, READ, SHARE, SMALL, UNSENT_LIMIT, Pause
 from escrowmq.server.intake import EVENTS
 from escrowmq.wire.sniff import REFUSAL
-from tests.unit.server.benches import FakeEndpoint, on_loop, until
+from tests.unit.server.benches import FakeEndpoint, as_endpoint, on_loop, until
 from tests.unit.server.scenes import HEADER, Scene, receive
 
 
@@ -277,6 +277,22 @@ def test_bytes_that_wait_are_not_overwritten_by_those_of_another_connection() ->
         receive(other, b"two")
         await until(lambda: len(second.heard) == 2)
         assert (first.heard, second.heard) == ([HEADER, b"one"], [HEADER, b"two"])
+        await scene.bench.close()
+
+    on_loop(test)
+
+
+def test_an_endpoint_with_unfinished_work_continues_later_and_is_not_read_meanwhile() -> None:
+    async def test() -> None:
+        scene = Scene()
+        _, transport, endpoint = scene.connect()
+        heard = len(endpoint.heard)
+        scene.runtime.carry_on(as_endpoint(endpoint))
+        assert not transport.is_reading()
+        assert len(endpoint.heard) == heard
+        await until(lambda: len(endpoint.heard) > heard)
+        assert endpoint.heard[heard:] == [b""]
+        assert transport.is_reading()
         await scene.bench.close()
 
     on_loop(test)

@@ -117,6 +117,7 @@ class Queue:
         "refuses",
         "reservations",
         "restored_below",
+        "returning",
         "ttl_possible",
         "unsettled",
         "unsynced",
@@ -161,6 +162,7 @@ class Queue:
         self.fault = ""
         self.marks: dict[int, Marks] = {}  # by position, for the few messages that have any
         self.deleted = False
+        self.returning = 0  # lists of deliveries that are on their way back: nothing may overtake them
         self.captured = False  # a snapshot in progress has the state of the queue as it is now
         self.had_consumer = False
         self.unsynced: deque[tuple[int, Run, Sequence[bytes]]] = deque()
@@ -393,6 +395,8 @@ class Queue:
 
     def _serve(self, *, whole: bool) -> bool:
         """Return False if the budget was used up before the entries or the consumers' room."""
+        if self.returning:
+            return True
         order, consumers, budget = self.order, self.consumers, self._host.budget
         while (waiting := len(order)) and not self.fault:
             if budget.left <= 0 and not whole and not self._passing():

@@ -26,6 +26,7 @@ class Router(Generic[Q]):
         "_needing_headers",
         "_routes",
         "_vhost",
+        "steps",
         "version",
     )
 
@@ -39,6 +40,7 @@ class Router(Generic[Q]):
         self._needing_headers: dict[str, bool] = {}
         self._default_is_alternate = False
         self.version = 0
+        self.steps = 0
 
     def route(
         self,
@@ -144,6 +146,7 @@ class Router(Generic[Q]):
                 alternate = self._alternate(exchange)
                 if alternate is not None:
                     matched.append(alternate)
+            self.steps += 1 + len(matched)
             for target in matched:
                 if not isinstance(target, Exchange):
                     queues[target.name] = target

@@ -46,12 +46,13 @@ class VirtualHost(Generic[Q]):
     because automatic deletions have records of their own.
     """
 
-    __slots__ = ("_inbound", "_router", "exchanges", "name", "queues", "restoring", "route")
+    __slots__ = ("_inbound", "_names", "_router", "exchanges", "name", "queues", "restoring", "route")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.restoring = False
         self.queues: dict[str, Q] = {}
+        self._names: list[str] | None = None  # of the queues, in order
         self.exchanges: dict[str, Exchange[Q]] = {"": DefaultExchange(self.queues)}
         for exchange, kind in PREDECLARED.items():
             self.exchanges[exchange] = KINDS[kind](exchange, durable=True)
@@ -71,6 +72,11 @@ class VirtualHost(Generic[Q]):
     def reached(self, exchange: str, routing_keys: Sequence[str]) -> list[Exchange[Q]]:
         """Return the exchanges that a message passes; see `Router.reached`."""
         return self._router.reached(exchange, routing_keys)
+
+    @property
+    def steps(self) -> int:
+        """How many exchanges and matches were visited on all routes that were not remembered."""
+        return self._router.steps
 
     def needs_headers(self, exchange: str) -> bool:
         """Return whether `route` through `exchange` currently looks at the headers. Raises NOT_FOUND."""
@@ -98,6 +104,12 @@ class VirtualHost(Generic[Q]):
         if queue is None:
             raise BrokerError(Condition.NOT_FOUND, f"no queue '{name}' in vhost '{self.name}'")
         return queue
+
+    def queue_names(self) -> list[str]:
+        """The names of all queues in order. The list does not change; it is made anew after the queues have changed."""
+        if self._names is None:
+            self._names = sorted(self.queues)
+        return self._names
 
     def bindings(self) -> Iterator[Binding[Q]]:
         """Return all bindings except the implicit ones of the default exchange."""
@@ -182,11 +194,13 @@ class VirtualHost(Generic[Q]):
     def add_queue(self, queue: Q) -> None:
         """Add a queue and bind it to the default exchange. The caller has checked that the name is free."""
         self.queues[queue.name] = queue
+        self._names = None
         self._router.queue_changed(queue.name)
 
     def remove_queue(self, name: str) -> Removal[Q]:
         """Remove a queue and its bindings. Raises NOT_FOUND."""
         del self.queues[self.queue(name).name]
+        self._names = None
         bindings = self._inbound.get((False, name))
         if bindings is None:
             self._router.queue_changed(name)

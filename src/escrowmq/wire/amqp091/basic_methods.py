@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.access.table import Operation
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from escrowmq.core.messages.entry import Entry
     from escrowmq.wire.amqp091.channel import Channel
 
+ACKED_AT_ONCE: Final = 8192
+"""Unsettled deliveries up to which one acknowledgement of several is a single piece of work."""
+_REJECTED_AT_ONCE: Final = 64
 _PROPERTIES: Final[dict[str, Callable[..., bytes]]] = {"stream": with_stream_offset, "quorum": with_delivery_count}
 
 
@@ -139,16 +142,22 @@ def basic_get(channel: Channel, method: spec.BasicGet, count: int = 1) -> None:
         raise refusal
 
 
-def basic_ack(channel: Channel, method: spec.BasicAck) -> None:
+def basic_ack(channel: Channel, method: spec.BasicAck) -> Iterator[None] | None:
+    if method.multiple and channel.unsettled.count > ACKED_AT_ONCE:
+        return channel.settle_in_pieces(method.delivery_tag, Disposition.ACCEPTED)
     channel.settle(method.delivery_tag, Disposition.ACCEPTED, multiple=method.multiple)
+    return None
 
 
 def _refused(*, requeue: bool) -> Disposition:
     return Disposition.MODIFIED if requeue else Disposition.REJECTED
 
 
-def basic_nack(channel: Channel, method: spec.BasicNack) -> None:
+def basic_nack(channel: Channel, method: spec.BasicNack) -> Iterator[None] | None:
+    if method.multiple and not method.requeue and channel.unsettled.count > _REJECTED_AT_ONCE:
+        return channel.settle_in_pieces(method.delivery_tag, Disposition.REJECTED)
     channel.settle(method.delivery_tag, _refused(requeue=method.requeue), multiple=method.multiple)
+    return None
 
 
 def basic_reject(channel: Channel, method: spec.BasicReject) -> None:

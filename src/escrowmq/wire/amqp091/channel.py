@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.access.table import Operation
 from escrowmq.core.branches.branch import RETURN, Keep, Publication, Settlement, TransactionBranch
 from escrowmq.core.branches.watch import Watch
 from escrowmq.core.broker import Broker
+from escrowmq.core.budget import COPIES, DEAD_LETTERED, PUBLISH, SETTLED
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 _ACK: Final = struct.Struct(">BHIHHQBB")
 _ACK_SIZE: Final = 13
+_LEAST: Final = 32  # deliveries that are settled in any case when a request goes on
 _BODY_START: Final = struct.Struct(">BBH")  # end of the header frame; type and channel of the body frame
 _ACCEPTED: Final = Disposition.ACCEPTED  # found sooner than a member of an enumeration
 
@@ -108,6 +110,7 @@ class Channel:
         """Publish a run of messages. Raises BrokerError for a fault that closes the channel (TX-6)."""
         self.resolve(form)
         envelope, queues = form.envelope, form.queues
+        self.broker.engine.requests.left -= PUBLISH + len(queues) * (1 + len(contents) // COPIES)
         if form.found.reply_to == REPLY_TO:
             envelope = self._with_reply_address(envelope)
         if self.branch is not None:
@@ -337,6 +340,9 @@ class Channel:
         """Execute basic.ack, nack or reject. Raises PRECONDITION_FAILED if the tag is not outstanding."""
         if multiple:
             taken = self.unsettled.take_through(tag)
+            if disposition is Disposition.MODIFIED and self.branch is None and taken:
+                self.broker.engine.give_back([(consumer, entries) for _, entries, consumer in taken])
+                return
         else:
             one = self.unsettled.take(tag)
             taken = [] if one is None else [one]
@@ -344,6 +350,22 @@ class Channel:
             self._settle(taken, disposition)
         elif tag or not multiple:
             raise _unknown_tag(tag)
+
+    def settle_in_pieces(self, tag: int, disposition: Disposition) -> Iterator[None]:
+        """Like `settle` with `multiple`, for many deliveries: a part of them at a time."""
+        unsettled, requests = self.unsettled, self.broker.engine.requests
+        tag = tag or unsettled.last_tag
+        if tag not in unsettled:
+            raise _unknown_tag(tag)
+        cost = 1 / SETTLED if disposition is Disposition.ACCEPTED else DEAD_LETTERED
+        while True:
+            reached = unsettled.reach(tag, max(int(requests.left / cost), _LEAST))
+            before = unsettled.count
+            self._settle(unsettled.take_through(reached), disposition)
+            requests.left -= int(cost * (before - unsettled.count))
+            if reached == tag:
+                return
+            yield
 
     def settle_each(self, tags: list[int]) -> None:
         """Settle single acknowledgements in order. Raises PRECONDITION_FAILED; tags before the fault stay settled."""
@@ -381,8 +403,11 @@ class Channel:
         If the client does not read its deliveries, they return to the queue and are delivered when the client reads
         again.
         """
+        if requeue:
+            self.broker.engine.give_back([(consumer, entries) for _, entries, consumer in self.unsettled.clear()])
+            return
         for consumer, _, entries in by_consumer(self.unsettled.clear()):
-            if requeue or consumer.receiver is None or consumer.tag not in self.consumers or not self.writable:
+            if consumer.receiver is None or consumer.tag not in self.consumers or not self.writable:
                 self.broker.engine.requeue(consumer, entries)
                 continue
             for entry in entries:
@@ -462,8 +487,7 @@ class Channel:
             broker.transactions.close(self.branch)
             self.branch = None
         self._watch.close()
-        for consumer, _, entries in by_consumer(self.unsettled.clear()):
-            broker.engine.requeue(consumer, entries)
+        broker.engine.give_back([(consumer, entries) for _, entries, consumer in self.unsettled.clear()])
         self.drop_reply_address()
         broker.engine.holders.pop(self, None)
         broker.engine.channels[self.connection.user] -= 1

@@ -55,6 +55,10 @@ class Connection:
         """Process bytes from the socket. Empty `data` means to continue with the bytes that were held back."""
         self._reader.receive(data)
 
+    def carry_on(self) -> None:
+        """Ask the server for another turn, in which the reader continues."""
+        self._host.carry_on(self)
+
     # -- called by the handshake
 
     def refuse_protocol(self) -> None:

@@ -5,6 +5,8 @@ It is an extension of AMQP 0-9-1; docs/internals/bulk.md describes its methods. 
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.access.table import Operation
@@ -128,13 +130,19 @@ def progress(channel: Channel, method: spec.EscrowProgress) -> None:
     channel.send(spec.EscrowProgressOk(epoch is not None, epoch or 0), channel.broker.log.end_lsn)
 
 
-def list_(channel: Channel, method: spec.EscrowList) -> None:
+def list_(channel: Channel, method: spec.EscrowList) -> Iterator[None]:
     """The queues that the user may read, in order of their names, from the first name after `after`; as many as fit
     into a frame.
     """
     room = channel.connection.frame_max - _LIST
     found: list[FieldValue] = []
-    for name in sorted(name for name in channel.vhost.queues if name > method.after):
+    names = channel.vhost.queue_names()
+    requests = channel.broker.engine.requests
+    for at in range(bisect_right(names, method.after), len(names)):
+        name = names[at]
+        requests.left -= 1
+        if requests.left <= 0:
+            yield
         try:
             queue_named(channel, name, Operation.LIST_QUEUE)
         except BrokerError:

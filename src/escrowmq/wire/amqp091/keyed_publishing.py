@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.conditions import BrokerError
@@ -30,6 +31,14 @@ _AROUND_BODY: Final = 8  # octets from the end of the header frame to the body
 _LEAST_CONTENT: Final = 4 + 14 + _AROUND_BODY + 2
 _LEAST: Final = 7 + 9 + _BEHIND_METHOD + _LEAST_CONTENT
 _CHANNEL: Final = CHANNEL.to_bytes(2, "big")
+_SPREAD_BYTES: Final = 2_000_000
+"""Bytes of publishes that are read together, multiplied by the number of their queues. The shortest messages then make
+about 25,000 entries. A read is of less than an eighth of that, so it is whole for up to eight queues."""
+
+
+def read_together(queues: Sequence[Queue]) -> int:
+    """Return how many bytes of publishes to `queues` may be read together, since each queue gets each of them."""
+    return _SPREAD_BYTES // (len(queues) or 1)
 
 
 def read_keyed(reader: PublishReader, channel: Channel, buf: bytes, at: int, end: int) -> int:
@@ -90,6 +99,7 @@ def read_keyed(reader: PublishReader, channel: Channel, buf: bytes, at: int, end
             if form is None:
                 break
             key_at = group.key_at
+            last = min(last, at + read_together(queues))
         if canonical:
             contents.append(buf[at + key_at : header - 5] + buf[header - 4 : finish + 1])
         else:

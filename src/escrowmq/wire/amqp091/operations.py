@@ -6,13 +6,14 @@ has needs, some of them only if an argument asks for it. A method without an ent
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from escrowmq.core.access.table import Operation
 from escrowmq.wire.amqp091 import spec
 
-Handler = Callable[[Any, Any], None]
+Handler = Callable[[Any, Any], Iterator[None] | None]
+"""Executes a method. For a method that may take long it is a generator, which yields after each bounded piece."""
 
 _CHANNEL: Final = (Operation.USE_CHANNEL,)
 _DIALOGUE: Final = (Operation.OPEN_VHOST,)

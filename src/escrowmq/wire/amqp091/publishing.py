@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from escrowmq.core.conditions import BrokerError
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.channel import Channel
-from escrowmq.wire.amqp091.keyed_publishing import FEW, read_keyed
+from escrowmq.wire.amqp091.keyed_publishing import FEW, read_keyed, read_together
 from escrowmq.wire.amqp091.packed import CHANNEL, properties, with_reply_address
 from escrowmq.wire.amqp091.publication import Address, Form, Forms
 from escrowmq.wire.amqp091.scattered import Scattered
@@ -91,6 +91,7 @@ class PublishReader:
         form = channel.form
         if form is None:
             return at
+        end = min(end, at + read_together(form.queues))
         prefix, middle, startswith = channel.prefix, channel.middle, buf.startswith
         size_at = len(prefix)
         frame_at = size_at + 8 + len(middle)
@@ -163,6 +164,7 @@ class PublishReader:
                 values, form = found, self._packed_form(channel, address, found)
                 if form is None:
                     break
+                last = min(last, at + read_together(form.queues))
             if reply_to:
                 if channel.reply_address is None:
                     break  # this publish is refused when it is read separately

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from escrowmq.core.budget import METHOD, SETTLED_APART
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.wire.amqp091 import basic_methods, codes, dtx_methods, escrow_methods, handshake, queue_methods, spec
@@ -64,10 +66,18 @@ _CHANNEL_HANDLERS: Final = admitted(
 )
 
 
+class Task(NamedTuple):
+    """A method that takes more than one turn. `rest` does a piece of its work in each step."""
+
+    channel: Channel
+    method: Method
+    rest: Iterator[None]
+
+
 class Reader:
     """Reads one connection. Closes it for a SyntaxFault; for a fault that concerns a channel, closes the channel."""
 
-    __slots__ = ("_connection", "_last", "_partial", "_publishes", "_unread")
+    __slots__ = ("_connection", "_last", "_partial", "_publishes", "_requests", "_task", "_unread")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -75,10 +85,17 @@ class Reader:
         self._last: Channel | None = None  # the channel of the last publish that came as three consecutive frames
         self._partial: PartialFrame | None = None
         self._unread = Unread()
+        self._requests = connection.broker.engine.requests
+        self._task: Task | None = None  # a method that is not finished; nothing is read until it is
 
     def receive(self, data: bytes) -> None:
         """Process bytes from the socket. Empty `data` means to continue with the bytes that were held back."""
         connection, unread = self._connection, self._unread
+        if self._task is not None:
+            unread.add(data)
+            data = b""
+            if not self._go_on(self._task):
+                return
         if connection.flow.is_crowded and connection.flow.crowded():
             unread.add(data)
             return
@@ -104,6 +121,10 @@ class Reader:
                 at = self._read(data, at)
             if at < len(data) and connection.state is not State.CLOSED:
                 self._keep(data, at)
+                if self._requests.left <= 0 and self._partial is None:
+                    connection.carry_on()
+            elif self._task is not None:
+                connection.carry_on()
         except SyntaxFault as fault:
             self._partial = None
             connection.fail(fault.code, fault.text, fault.index)
@@ -155,10 +176,11 @@ class Reader:
         connection = self._connection
         gate, channels, publishes = connection.gate, connection.channels, self._publishes
         most = connection.frame_max  # of payload: some clients do not count the overhead
-        committed = False
+        begin, requests, committed = at, self._requests, False
         while end - at >= 8:
-            last = self._last
-            if last is not None:
+            if requests.left <= 0 and at > begin:
+                break
+            if (last := self._last) is not None:
                 behind = publishes.go_on(last, buf, at, end)
                 if behind != at:
                     at = behind
@@ -201,7 +223,7 @@ class Reader:
                     continue
                 else:
                     self._method(channel, buf[at + 7 : stop])
-                    if connection.flow.crowded():
+                    if connection.flow.crowded() or self._task is not None:
                         at = stop + 1
                         break
             else:
@@ -283,10 +305,14 @@ class Reader:
                     if tags:
                         channel.settle_each(tags)
                         tags.clear()
+                    if channel.unsettled.count > basic_methods.ACKED_AT_ONCE:
+                        self._call(channel, basic_methods.basic_ack, spec.BasicAck(tag, True))
+                        return at
                     channel.settle(tag, _ACCEPTED, multiple=True)
                 else:
                     tags.append(tag)
             if tags:
+                self._requests.left -= len(tags) // SETTLED_APART
                 channel.settle_each(tags)
         except BrokerError as error:
             channel.refuse(error, spec.BasicAck())
@@ -372,6 +398,7 @@ class Reader:
             )
             return
         method = decode(payload)
+        self._requests.left -= METHOD
         handler = _CHANNEL_HANDLERS.get(method.INDEX)
         if handler is not None:
             self._call(channel, handler, method)
@@ -392,9 +419,11 @@ class Reader:
             )
 
     def _call(self, channel: Channel, handler: Handler, method: Method) -> None:
-        """Execute a method. A refusal closes the channel, or the connection if it is a hard one."""
+        """Execute a method, or begin it. A refusal closes the channel, or the connection if it is a hard one."""
         try:
-            handler(channel, method)
+            task = handler(channel, method)
+            if task is not None and self._works(task):
+                self._task = Task(channel, method, task)
         except BrokerError as error:
             if REPLIES[error.condition].hard:
                 raise SyntaxFault(REPLIES[error.condition].code, error.text, method.INDEX) from None
@@ -402,6 +431,28 @@ class Reader:
         except SyntaxFault as fault:
             fault.index = method.INDEX
             raise
+
+    def _works(self, task: Iterator[None]) -> bool:
+        """Do pieces of a task until the turn's work is done. False if the task is finished."""
+        requests = self._requests
+        return any(requests.left <= 0 for _ in task)
+
+    def _go_on(self, task: Task) -> bool:
+        """Go on with a method. True if it is finished, so that reading continues."""
+        self._task = None
+        if not task.channel.closing:
+            try:
+                self._call(task.channel, lambda *_: task.rest, task.method)
+            except SyntaxFault as fault:
+                self._connection.fail(fault.code, fault.text, fault.index)
+        if self._busy:
+            self._connection.carry_on()
+        return not self._busy
+
+    @property
+    def _busy(self) -> bool:
+        """Whether a method is not finished."""
+        return self._task is not None
 
     def _method_on_closing(self, channel: Channel, payload: bytes) -> None:
         """The broker has closed the channel: ignore everything but the methods that end it."""

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from escrowmq.core.budget import METHOD, TURN
+from escrowmq.core.queues.queue import Queue
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.frames import (
     CONTENT_HEADER,
@@ -17,8 +19,10 @@ from escrowmq.wire.amqp091.frames import (
     method_frame,
 )
 from escrowmq.wire.amqp091.handshake import State
+from escrowmq.wire.amqp091.method import Method
 from escrowmq.wire.amqp091.properties import Properties
 from tests.harness.client import SimClient, connect
+from tests.harness.frames import publish_frames
 from tests.unit.wire.amqp091.clients import (
     PERSISTENT,
     Server,
@@ -28,6 +32,7 @@ from tests.unit.wire.amqp091.clients import (
     message,
     opening,
     pair,
+    queue,
     server,
 )
 
@@ -279,3 +284,130 @@ def test_any_frames_after_the_start_are_tolerated(frames_: list[tuple[int, int, 
     made.end_turn()
     made.run_disk()
     assert body_frames(1, b"", 0) == b""
+
+
+# -- requests that take more work than one turn allows
+
+
+def named(server: Server, name: str) -> Queue:
+    return server.broker.directory.vhost("/").queues[name]
+
+
+def arrive(client: SimClient, *methods: Method) -> None:
+    """Methods on channel 1 arrive. The turn does not end."""
+    client.server.receive(client.port, b"".join(method_frame(1, method) for method in methods))
+
+
+def test_a_turn_handles_a_bounded_number_of_methods_and_the_next_ones_the_rest() -> None:
+    made, client = pair()
+    arrive(client, *[spec.QueueDeclare(f"q{i}", no_wait=True) for i in range(2000)])
+    queues = made.broker.directory.vhost("/").queues
+    assert len(queues) == -(-TURN // METHOD)
+    made.end_turn()
+    assert list(queues) == [f"q{i}" for i in range(2000)]
+
+
+def test_every_connection_handles_something_in_each_turn() -> None:
+    made, client = pair()
+    other = SimClient(made, "other")
+    other.open_channel(1)
+    arrive(client, *[spec.QueueDeclare(f"q{i}", no_wait=True) for i in range(2000)])
+    arrive(other, spec.QueueDeclare("first", no_wait=True), spec.QueueDeclare("second", no_wait=True))
+    assert "first" in made.broker.directory.vhost("/").queues
+    assert "second" not in made.broker.directory.vhost("/").queues
+    made.end_turn()
+    assert "second" in made.broker.directory.vhost("/").queues
+
+
+def test_publishes_to_many_queues_are_counted_by_queue() -> None:
+    made, client = pair()
+    for i in range(100):
+        queue(client, f"q{i}")
+        client.call(1, spec.QueueBind(f"q{i}", "amq.fanout", ""), spec.QueueBindOk)
+    messages = [publish_frames(1, spec.BasicPublish("amq.fanout", f"key {i}"), PERSISTENT, b"x") for i in range(2000)]
+    made.receive(client.port, b"".join(messages))
+    assert 0 < named(made, "q0").ready < 500
+    made.end_turn()
+    assert [named(made, f"q{i}").ready for i in range(100)] == [2000] * 100
+
+
+def test_bytes_that_arrive_behind_unfinished_work_are_handled_behind_it() -> None:
+    made, client = pair()
+    arrive(client, *[spec.QueueDeclare(f"q{i}", no_wait=True) for i in range(500)])
+    arrive(client, spec.QueueDeclare("q499", passive=True))
+    made.end_turn()
+    made.run_disk()
+    assert client.expect(1, spec.QueueDeclareOk).queue == "q499"
+
+
+def unacknowledged(count: int) -> tuple[Server, SimClient]:
+    """Channel 1 has so many messages of `q`, whose dead letters go to `dead`."""
+    made, client = pair()
+    queue(client, "dead")
+    queue(client, "q", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
+    client.publish(1, "q", *[b"%d" % i for i in range(count)])
+    client.call(1, spec.BasicConsume("q", "t"), spec.BasicConsumeOk)
+    assert len(client.deliveries()) == count
+    return made, client
+
+
+def test_many_rejections_by_one_method_are_divided_and_reading_waits_for_them() -> None:
+    made, client = unacknowledged(1000)
+    client.call(1, spec.BasicCancel("t"), spec.BasicCancelOk)
+    arrive(client, spec.BasicNack(900, True, False), spec.QueueDeclare("late", no_wait=True))
+    rejected = named(made, "dead").ready
+    assert 0 < rejected <= TURN // 10 + 32
+    assert "late" not in made.broker.directory.vhost("/").queues
+    made.end_turn()
+    assert named(made, "dead").ready == 900
+    assert "late" in made.broker.directory.vhost("/").queues
+    assert [entry.content for entry in named(made, "dead").order.take(900)] == [b"%d" % i for i in range(900)]
+    assert named(made, "q").unsettled == 100
+
+
+def test_a_client_that_is_lost_in_the_middle_gives_back_the_rest() -> None:
+    made, client = unacknowledged(1000)
+    arrive(client, spec.BasicNack(0, True, False))
+    rejected = named(made, "dead").ready
+    assert rejected < 1000
+    client.lose()
+    assert named(made, "dead").ready == rejected
+    assert named(made, "q").ready == 1000 - rejected
+
+
+def test_an_unknown_tag_is_refused_before_anything_is_rejected() -> None:
+    made, client = unacknowledged(1000)
+    client.send(1, spec.BasicNack(1001, True, False))
+    fails_channel(client, 1, 406, "unknown delivery tag 1001")
+    assert named(made, "dead").ready == 0
+    assert named(made, "q").ready == 1000
+
+
+@pytest.mark.parametrize("tag", [0, 20_000])
+def test_many_acknowledgements_by_one_method_are_divided(tag: int) -> None:
+    made, client = pair()
+    queue(client)
+    client.publish(1, "q", *[b"x"] * 20_000)
+    client.call(1, spec.BasicConsume("q", "t"), spec.BasicConsumeOk)
+    assert len(client.deliveries()) == 20_000
+    arrive(client, spec.BasicAck(tag, True))
+    assert 0 < named(made, "q").unsettled < 20_000
+    made.end_turn()
+    assert named(made, "q").unsettled == 0
+
+
+def test_a_list_of_queues_that_the_user_may_not_read_is_made_in_pieces() -> None:
+    made, client = pair()
+    for i in range(5000):
+        client.server.receive(client.port, method_frame(1, spec.QueueDeclare(f"q{i:04d}", no_wait=True)))
+        if i % 100 == 0:
+            made.end_turn()
+    made.broker.directory.record_access(made.broker.access.set_permission("guest", "/", ".*", ".*", "q4999"))
+    made.end_turn()
+    arrive(client, spec.EscrowList(""))
+    assert made.broker.engine.requests.left <= 0
+    client.collect()
+    assert not client.inbox
+    made.end_turn()
+    made.run_disk()
+    assert client.expect(1, spec.EscrowListOk).queues == {"name": ["q4999"]}
