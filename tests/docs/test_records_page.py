@@ -243,6 +243,9 @@ def changes() -> list[tuple[Kind, bytes]]:
     ]
     for entry in entries:
         broker.directory.record_access(entry)
+    broker.directory.record_access(access.set_vhost_limits("/", 1, 1))
+    broker.directory.record_access(access.set_user_limits("u", 1, 1))
+    broker.engine.behind_ms = 1
     broker.coordinator.progress.assign("app", "u")
     log.records += [(kind, b"".join(parts)) for kind, parts in snapshot(broker)]
     broker.coordinator.progress.reset("app")
@@ -263,9 +266,10 @@ def test_fields_of_changes() -> None:
         for kind in re.findall(r"`(\w+)`", kinds)
     }
     found = changes()
+    fields: dict[str, set[str]] = {}  # some fields are absent without a value
     for kind, payload in found:
-        assert set(json.loads(payload)) == documented[kind.name], kind.name
-    assert {kind.name for kind, _ in found} == documented.keys()
+        fields.setdefault(kind.name, set()).update(json.loads(payload))
+    assert fields == documented
 
 
 def test_bytes_in_json() -> None:

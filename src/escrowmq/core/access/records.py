@@ -40,12 +40,12 @@ def set_record(entry: Entry) -> tuple[Kind, dict[str, Any]]:
 
 
 def _limits(**limits: int | None) -> dict[str, Any]:
-    """The fields of the limits that are set."""
+    """Return the fields of the limits that are set."""
     return {name: limit for name, limit in limits.items() if limit is not None}
 
 
 def vhost_of(fields: Mapping[str, Any]) -> Vhost:
-    """The virtual host of a VHOST_SET record."""
+    """Return the virtual host of a VHOST_SET record."""
     return Vhost(fields["name"], fields.get("max_connections"), fields.get("max_queues"))
 
 
