@@ -270,17 +270,17 @@ class Reader:
                         return past
                     form = publishes.find_form(channel, method, props)
                 if form is not None:
-                    used = form.version >= 0 and len(props) <= LONGEST_RUN
+                    used = form.version >= 0
                     channel.lone = True
                     publishes.publish(channel, form, [buf[body + 7 : behind]])
-                    if used and not channel.closing:  # so that a run may begin
-                        channel.prefix = buf[at : header + 11]
-                        channel.middle = buf[header + 19 : body + 3]
-                        channel.form = form
-                        self._last = channel
-                        publishes.scattered.learn(
-                            channel, form, buf[at:header], buf[header : header + 11], channel.middle
-                        )
+                    if form.version >= 0 and len(props) <= LONGEST_RUN and not channel.closing:
+                        head, middle = buf[header : header + 11], buf[header + 19 : body + 3]
+                        publishes.scattered.learn(channel, form, buf[at:header], head, middle)
+                        if used:  # a run may begin
+                            channel.prefix = buf[at:header] + head
+                            channel.middle = middle
+                            channel.form = form
+                            self._last = channel
                 return int(behind) + 1
         if self._last is channel:
             self._last = None  # while content is awaited, bytes that look like a publish are not one
