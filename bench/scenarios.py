@@ -9,6 +9,7 @@ from bench.backlogs import Backlog, DeadLetters, History, LongBacklog, PriorityB
 from bench.brokers import Broker
 from bench.idle import LoneMessage
 from bench.measure import MeasureError, Measurement
+from bench.neighbours import NEIGHBOURS
 from bench.publish_many import PublishMany
 from bench.rates import Branches, Fetch, KeptQueues, Latency, Rate, Volume
 from bench.scenario import Figure, Scenario, Settings
@@ -117,6 +118,7 @@ SCENARIOS: dict[str, Scenario] = {
         PriorityBacklog(),
         DeadLetters(),
         *STALLS,
+        *NEIGHBOURS,
         JournalAudit(),
     )
 }

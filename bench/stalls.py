@@ -109,7 +109,7 @@ class RemovedBacklog(Stalls):
             ("delete", frames.queue_delete(1, BACKLOG), frames.QUEUE_DELETE_OK),
         ):
             fill(broker, count, load="varied-backlog")
-            with _channel(broker) as connection:
+            with channel_of(broker) as connection:
                 self._watched(broker, short, partial(connection.call, 1, request, answer))
 
 
@@ -130,7 +130,7 @@ class ManyQueues(Stalls):
     def _measure(self, broker: Broker, settings: Settings) -> None:
         count = int(50_000 * settings.scale)
         requests = [frames.queue_declare(1, f"many-{number:06d}", durable=True) for number in range(count)]
-        with _channel(broker) as connection:
+        with channel_of(broker) as connection:
             self._watched(broker, "declare", lambda: connection.calls(1, requests, frames.QUEUE_DECLARE_OK))
         self._watched(broker, "snapshot", lambda: command(broker, "journal", "snapshot"))
         self._watched(broker, "status", lambda: command(broker, "status"))
@@ -152,10 +152,10 @@ class Unacknowledged(Stalls):
     def _measure(self, broker: Broker, settings: Settings) -> None:
         count = int(500_000 * settings.scale)
         fill(broker, count, load="varied-backlog")
-        with _channel(broker) as connection:
-            _take(connection, count)
+        with channel_of(broker) as connection:
+            take(connection, count)
             self._watched(broker, "snapshot", lambda: command(broker, "journal", "snapshot"))
-            self._watched(broker, "lost", lambda: _lose(broker, connection, count))
+            self._watched(broker, "lost", lambda: lose(broker, connection, count))
 
 
 class Connections(Stalls):
@@ -181,7 +181,7 @@ class Connections(Stalls):
             self._watched(broker, "close", lambda: _close_all(connections))
 
 
-def _channel(broker: Broker) -> Connection:
+def channel_of(broker: Broker) -> Connection:
     """Return a connection with channel 1 open, to be used as a context."""
     connection = Connection(parse_url(broker.url), "bench", _TIMEOUT)
     connection.call(1, frames.channel_open(1), frames.CHANNEL_OPEN_OK)
@@ -198,7 +198,7 @@ def command(broker: Broker, *arguments: str) -> None:
         raise MeasureError(f"escrowmq {' '.join(arguments)}: {done.stderr.strip()}")
 
 
-def _take(connection: Connection, count: int) -> None:
+def take(connection: Connection, count: int) -> None:
     """Get all messages of the backlog delivered without acknowledging any."""
     connection.socket.sendall(frames.basic_consume(1, BACKLOG, f"{CONSUMER_TAG}0000", auto_ack=False))
     counter = DeliveryCounter(lambda *_: None, lambda *_: None)
@@ -214,7 +214,7 @@ def _take(connection: Connection, count: int) -> None:
         filled -= used
 
 
-def _lose(broker: Broker, connection: Connection, count: int) -> None:
+def lose(broker: Broker, connection: Connection, count: int) -> None:
     """Cut the connection, and wait until the messages are in their queue again."""
     connection.socket.close()
     give_up = time.monotonic() + _TIMEOUT

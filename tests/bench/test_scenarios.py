@@ -10,6 +10,7 @@ import pytest
 from bench.backlogs import PriorityBacklog
 from bench.brokers import Broker, EscrowMQ, TimedEscrowMQ
 from bench.idle import cpu_of_lone_messages
+from bench.neighbours import NEIGHBOURS
 from bench.publish_many import PublishMany
 from bench.rates import Fetch, KeptQueues, Rate, Volume
 from bench.scenario import Scenario, Settings
@@ -50,6 +51,18 @@ def test_a_lone_message_costs_little(broker: Broker) -> None:
 @pytest.mark.parametrize("scenario", STALLS, ids=lambda scenario: scenario.name)
 def test_a_stall_is_measured_in_every_situation(tmp_path: Path, scenario: Scenario) -> None:
     broker = TimedEscrowMQ(tmp_path)
+    broker.start()
+    try:
+        figures = scenario.measure(broker, SMALL).figures
+    finally:
+        broker.stop()
+    assert figures.keys() == {figure.name for figure in scenario.figures}
+    assert all(value > 0 for value in figures.values())
+
+
+@pytest.mark.parametrize("scenario", NEIGHBOURS, ids=lambda scenario: scenario.name)
+def test_a_neighbour_is_measured_beside_every_operation(tmp_path: Path, scenario: Scenario) -> None:
+    broker = EscrowMQ(tmp_path)
     broker.start()
     try:
         figures = scenario.measure(broker, SMALL).figures
