@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -141,6 +143,12 @@ def _first_line(stream: IO[bytes], timeout: float) -> str:
                     break
                 data += chunk
     return data.partition(b"\n")[0].decode()
+
+
+def low_on_disk() -> str:
+    """A configuration with which the disk alarm is on, and clients may still declare queues."""
+    free = shutil.disk_usage(tempfile.gettempdir()).free
+    return f"[disk]\nfree_limit = {free * 3 // 2}\n"
 
 
 def wait_until(condition: Callable[[], object], timeout: float = 30.0, what: str = "the condition") -> None:

@@ -18,7 +18,7 @@ import escrowmq.client as mq
 from escrowmq.admin.socket.client import ask
 from escrowmq.client import Connection, Properties
 from escrowmq.wire.amqp091 import spec
-from tests.broker import BrokerProcess, running_broker, wait_until
+from tests.broker import BrokerProcess, low_on_disk, running_broker, wait_until
 from tests.certificates import Authority
 
 MIB = 1 << 20
@@ -216,7 +216,7 @@ def test_a_refusal_stops_a_bulk_publish(connection: Connection) -> None:
 
 def test_a_blocked_connection_waits_for_leave_to_publish(tmp_path: Path) -> None:
     config = tmp_path / "limits.toml"
-    config.write_text("[disk]\nfree_limit = '1000TiB'\n")
+    config.write_text(low_on_disk())
     with running_broker(tmp_path, "--config", str(config)) as broker, mq.connect(broker.url, timeout=60) as connection:
         channel = connection.channel()
         channel.queue_declare("q")

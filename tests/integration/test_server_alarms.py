@@ -13,7 +13,7 @@ import pika
 import pika.exceptions
 
 from escrowmq.admin.socket.client import ask
-from tests.broker import BrokerProcess, running_broker, wait_until
+from tests.broker import BrokerProcess, low_on_disk, running_broker, wait_until
 
 MIB = 1 << 20
 
@@ -154,7 +154,7 @@ def test_the_disk_alarm_blocks_publishers_but_no_consumers(tmp_path: Path) -> No
         channel.basic_publish("", "waiting", b"a", pika.BasicProperties(delivery_mode=2))
         connection.close()
         assert broker.terminate() == 0
-    with limited(tmp_path, "[disk]\nfree_limit = '1000TiB'\n") as broker:
+    with limited(tmp_path, low_on_disk()) as broker:
         publisher = Publisher(broker, 5)
         publisher.start()
         wait_until(lambda: held_back(broker) == ["alarm"] or publisher.fault, 60, "the alarm")
@@ -167,7 +167,7 @@ def test_the_disk_alarm_blocks_publishers_but_no_consumers(tmp_path: Path) -> No
 
 
 def test_a_blocked_client_can_close_and_a_lost_one_is_noticed(tmp_path: Path) -> None:
-    with limited(tmp_path, "[disk]\nfree_limit = '1000TiB'\n") as broker:
+    with limited(tmp_path, low_on_disk()) as broker:
         connections = [pika.BlockingConnection(pika.URLParameters(broker.url)) for _ in range(2)]
         polite, dead = connections
         channel = dead.channel()

@@ -23,7 +23,7 @@ from pika.exceptions import (
     UnroutableError,
 )
 
-from tests.broker import BrokerProcess, wait_until
+from tests.broker import BrokerProcess, low_on_disk, wait_until
 from tests.interop.certificates import Authority
 from tests.ports import reserve_port
 
@@ -257,7 +257,7 @@ def test_publishers_are_blocked_while_memory_is_low(own_broker: Start, name: str
 
 
 def test_a_blocked_publisher_may_give_up(own_broker: Start, name: str) -> None:
-    broker = own_broker('[memory]\nhigh_watermark = "1MiB"\n')
+    broker = own_broker(low_on_disk())
     with connect(broker, blocked_connection_timeout=0.5) as connection:
         channel = connection.channel()
         channel.queue_declare(name)

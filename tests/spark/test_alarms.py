@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 
 from escrowmq.admin.socket.client import ask
 from escrowmq.client import connect
-from tests.broker import BrokerProcess, running_broker, wait_until
+from tests.broker import BrokerProcess, low_on_disk, running_broker, wait_until
 from tests.integration.test_server_alarms import MIB, Holder, Publisher, held_back, limited, status
 from tests.spark.desk import Desk, cause, numbered
 
@@ -54,7 +54,7 @@ def test_a_query_continues_when_the_alarm_ends(spark: SparkSession, tmp_path: Pa
 def test_a_lasting_alarm_fails_the_query_with_its_reason(spark: SparkSession, tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker, fed(spark, broker, tmp_path):
         assert broker.terminate() == 0
-    with limited(tmp_path, "[disk]\nfree_limit = '1000TiB'\n") as broker:
+    with limited(tmp_path, low_on_disk()) as broker:
         impatient = f"{broker.url}?timeout=3"
         with Desk(spark, broker, tmp_path, "alarm") as desk:
             rows = desk.read("alarm.in", url=impatient).select("body")
