@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
@@ -298,12 +299,8 @@ class Fifo:
         self.head.clear()
         self._heavy.clear()
         self.resident = 0
-        merged = Backlog()
-        behind = found[-1].first + found[-1].length
-        begin = self.tail.begin
-        while begin < self.tail.end and self.tail.firsts[begin] < behind:
-            begin += 1
-        for reference in sorted([*found, *map(self.tail.at, range(self.tail.begin, begin))]):
-            merged.append(*reference)
-        merged.join(self.tail, begin)
-        self.tail.replace(merged)
+        tail = self.tail
+        begin = bisect_left(tail.firsts, found[0].first, tail.begin)
+        end = bisect_left(tail.firsts, found[-1].first, begin)
+        tail.substitute([(begin, end, sorted([*found, *map(tail.at, range(begin, end))]))])
+        tail.messages += sum([reference.length for reference in found])

@@ -58,7 +58,7 @@ def test_a_queue_state_has_ready_and_unacknowledged_messages(limit: int) -> None
     assert [position for position, _, _ in rows(state)] == [*range(1, 11), 12]
     assert [index for _, _, index in rows(state)] == [*range(10), 0]
     assert (state.next_position, state.delivered_below) == (13, 5)
-    assert state.deliveries == [(2, 1)]
+    assert state.deliveries == ([(2, 1)] if limit else []), "one that is not in memory counts as delivered once"
 
 
 def test_unsynced_messages_are_included() -> None:
