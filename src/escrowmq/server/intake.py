@@ -51,7 +51,7 @@ class Intake:
         self._scheduled = False
         self._room = self._events
         try:
-            while self._deferred and self._room:
+            for _ in range(min(len(self._deferred), self._room)):  # not those that are deferred by these
                 self._room -= 1
                 self._deferred.popleft()()
         finally:

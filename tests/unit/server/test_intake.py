@@ -61,3 +61,18 @@ def test_an_event_that_fails_does_not_stop_the_others(monkeypatch: pytest.Monkey
         assert len(faults) == 1
 
     on_loop(test)
+
+
+def test_an_event_that_defers_another_one_leaves_it_to_a_later_iteration() -> None:
+    async def test() -> None:
+        intake, done = Intake(asyncio.get_running_loop(), 5), list[int]()
+
+        def work() -> None:
+            done.append(len(done))
+            if len(done) < 3:
+                intake.defer(work)
+
+        intake.defer(work)
+        assert await by_iteration(done, 3) == [[0], [1], [2]]
+
+    on_loop(test)
