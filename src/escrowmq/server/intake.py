@@ -48,12 +48,12 @@ class Intake:
         self._loop.call_soon(self._next_iteration)
 
     def _next_iteration(self) -> None:
-        self._scheduled = False
         self._room = self._events
         try:
             for _ in range(min(len(self._deferred), self._room)):  # not those that are deferred by these
                 self._room -= 1
                 self._deferred.popleft()()
         finally:
+            self._scheduled = False
             if self._room < self._events:
                 self._schedule()
