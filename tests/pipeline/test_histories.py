@@ -14,7 +14,7 @@ from tests.simulation.steps import steps_of
 from tests.simulation.world import OPTIONS, World
 
 SEEDS = 4
-BRANCH_SEEDS = 6
+BRANCH_SEEDS = 9
 WITH_DELIVERIES = replace(OPTIONS, deliveries=True)
 OPTIONS_OF = {
     "all history": replace(WITH_DELIVERIES, keep_dead_bytes=1 << 40),
