@@ -32,7 +32,7 @@ def test_multiple_of_tag_zero_means_all() -> None:
 
 @pytest.mark.parametrize("tag", [0, 4])
 def test_a_confirm_of_nothing_published_is_an_error(tag: int) -> None:
-    with pytest.raises(PerfError, match=f"confirmed publish {tag}, only 3"):
+    with pytest.raises(PerfError, match=f"confirmed publish {tag}, but only 3"):
         ConfirmTracker().confirm(tag, multiple=False, published=3)
 
 
