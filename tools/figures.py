@@ -50,6 +50,8 @@ _README: Final[Rows] = {
     ("large-16k", "large-16k"): "transient, acknowledged, bodies of 16 KiB",
     ("large-256k", "large-256k"): "transient, acknowledged, bodies of 256 KiB",
     ("large-4m", "large-4m"): "transient, acknowledged, bodies of 4 MiB",
+    ("large-16k-confirms", "large-16k-confirms"): "persistent, confirms, bodies of 16 KiB",
+    ("large-256k-confirms", "large-256k-confirms"): "persistent, confirms, bodies of 256 KiB",
     ("large-4m-confirms", "large-4m-confirms"): "persistent, confirms, bodies of 4 MiB",
     ("rpc1", "rpc1"): "requests and replies, 1 outstanding",
     ("rpc50", "rpc50"): "requests and replies, 50 outstanding",
