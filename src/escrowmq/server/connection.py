@@ -72,16 +72,37 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.blocked_for = ""
         """The alarm that was sent to the client as the reason why its publishes wait."""
         self._held_up_ms = runtime.ticker.held_up_ms
+        self._accepted = self._made = False
 
     # -- called by the transport
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def accepted(self, transport: asyncio.BaseTransport) -> None:
+        """Count and time the connection. With TLS, `transport` stands in until the handshake is complete."""
         self._turns.begin()
+        self._accepted = True
         self._transport = cast("asyncio.Transport", transport)  # uvloop's are no subclass
         self.peer = peer_of(transport)
         self.opened_ms = self._last_in = self._last_out = self._progress_ms = self._turns.broker.engine.now
-        self._transport.set_write_buffer_limits(high=self._runtime.limits.outbox, low=self._runtime.limits.outbox // 4)
         if not self._runtime.opened(self):
+            self.abort()
+
+    def handshake_failed(self, error: BaseException | None) -> None:
+        """The TLS handshake has ended without success; `error` is None if the broker has ended it."""
+        if self._made:  # it was completed in the moment in which it was ended; the transport tells of its loss
+            return
+        self._turns.begin()
+        if error is not None and not isinstance(error, ConnectionResetError | BrokenPipeError):
+            self._runtime.turned_away(self, f"TLS handshake failed: {error}")
+        self.connection_lost(None)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._made = True
+        if not self._accepted:
+            self.accepted(transport)
+        self._transport = cast("asyncio.Transport", transport)
+        self.peer = peer_of(transport)
+        self._transport.set_write_buffer_limits(high=self._runtime.limits.outbox, low=self._runtime.limits.outbox // 4)
+        if self.closing_ms:
             self._transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -9,11 +9,15 @@ import os
 import socket
 import ssl
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from escrowmq.config import ListenSection
+from escrowmq.server.handshake import TlsListener
 from escrowmq.server.tls import certificate_user
 from escrowmq.wire.endpoint import Peer
+
+if TYPE_CHECKING:
+    from escrowmq.server.connection import ClientConnection
 
 
 class Bound(NamedTuple):
@@ -97,25 +101,28 @@ def shown(host: str, port: int) -> str:
 
 async def listen(
     bound: Bound,
-    factory: Callable[[], asyncio.BaseProtocol],
+    factory: Callable[[], ClientConnection],
     *,
     backlog: int,
     context: ssl.SSLContext | None,
     login: float,
-) -> list[asyncio.Server]:
+) -> list[asyncio.Server | TlsListener]:
     """Accept connections. With a context, a TLS handshake comes first and may take `login` seconds.
 
     Raises OSError if another process has begun to listen on the address.
     """
     loop = asyncio.get_running_loop()
-    timeout = login if context else None
+    listeners: list[asyncio.Server | TlsListener] = []
     try:
-        return [
-            await loop.create_server(factory, sock=sock, backlog=backlog, ssl=context, ssl_handshake_timeout=timeout)
-            for sock in bound.sockets
-        ]
+        for sock in bound.sockets:
+            if context is None:
+                listeners.append(await loop.create_server(factory, sock=sock, backlog=backlog))
+            else:
+                sock.listen(backlog)
+                listeners.append(TlsListener(sock, factory, context, login))
     except OSError as error:
         raise _refusal(error, bound.url) from error
+    return listeners
 
 
 def peer_of(transport: asyncio.BaseTransport) -> Peer:

@@ -23,6 +23,7 @@ from escrowmq.journal.storage import FileStorage
 from escrowmq.server import listener
 from escrowmq.server.auth import Authenticator
 from escrowmq.server.connection import ClientConnection
+from escrowmq.server.handshake import TlsListener
 from escrowmq.server.listener import Bound
 from escrowmq.server.maintenance import Maintenance
 from escrowmq.server.process import ServerProcess
@@ -80,7 +81,7 @@ class Server:
             free_bytes=storage.free_bytes,
         )
         self._admin = AdminServer(AdminService(self._process).operations)
-        self._listeners: list[asyncio.Server] = []
+        self._listeners: list[asyncio.Server | TlsListener] = []
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
 

@@ -113,7 +113,7 @@ def receive(connection: ClientConnection, data: bytes) -> None:
 
 
 def open_fake(host: Host, peer: Peer) -> FakeEndpoint:
-    assert str(peer) == "127.0.0.1:5"
+    assert peer.host == "127.0.0.1"
     assert host.mechanisms == ("PLAIN",)
     return FakeEndpoint()
 

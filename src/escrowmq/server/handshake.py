@@ -1,0 +1,112 @@
+"""TLS listeners. A connection is counted and timed from its acceptance on, before its TLS handshake (SEC-4).
+
+`asyncio.Server` tells of a connection only when its handshake is complete, so a flood of sockets that never finish
+theirs would be under no bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from escrowmq.server.connection import ClientConnection
+
+PAUSE_SECONDS: Final = 1.0
+"""The time without further accepts after the system has run out of descriptors or memory for them."""
+_SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+_log = logging.getLogger("escrowmq.connection")
+
+
+class Handshake(asyncio.Transport):
+    """Stands in for the transport of a connection until its TLS handshake is complete."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        address: object,
+        connection: ClientConnection,
+        context: ssl.SSLContext,
+        login: float,
+    ) -> None:
+        """Begin the handshake on a socket that was accepted from `address`. It may take `login` seconds."""
+        super().__init__({"socket": sock, "peername": address})
+        loop = asyncio.get_running_loop()
+        self._closing = False
+        self._task: asyncio.Task[tuple[asyncio.Transport, asyncio.BaseProtocol]] | None = loop.create_task(
+            loop.connect_accepted_socket(lambda: connection, sock, ssl=context, ssl_handshake_timeout=login)
+        )
+        self._task.add_done_callback(partial(self._done, connection, sock))
+        connection.accepted(self)
+
+    def _done(
+        self,
+        connection: ClientConnection,
+        sock: socket.socket,
+        task: asyncio.Task[tuple[asyncio.Transport, asyncio.BaseProtocol]],
+    ) -> None:
+        self._task = None  # its exception refers to the connection, and the connection to this object
+        self._closing = True
+        if task.cancelled():
+            sock.close()
+            connection.handshake_failed(None)
+        elif error := task.exception():
+            sock.close()
+            connection.handshake_failed(error)
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def close(self) -> None:
+        self._closing = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def abort(self) -> None:
+        self.close()
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Nothing is written before the handshake is complete."""
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+class TlsListener:
+    """Accepts connections on a listening socket, and begins a TLS handshake with each."""
+
+    def __init__(
+        self, sock: socket.socket, factory: Callable[[], ClientConnection], context: ssl.SSLContext, login: float
+    ) -> None:
+        self._sock = sock
+        self._factory = factory
+        self._context = context
+        self._login = login
+        self._task = asyncio.get_running_loop().create_task(self._accept())
+
+    def close(self) -> None:
+        """Accept no more connections."""
+        self._task.cancel()
+        self._sock.close()
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                sock, address = await loop.sock_accept(self._sock)
+                Handshake(sock, address, self._factory(), self._context, self._login)
+            except OSError as error:
+                # Any other error is that of one connection, which has ended before it was accepted.
+                if error.errno in _SHORTAGES:
+                    _log.error("no TLS connection can be accepted for %g s: %s", PAUSE_SECONDS, error)
+                    await asyncio.sleep(PAUSE_SECONDS)
