@@ -231,9 +231,13 @@ class Fifo:
         return self.deliveries.copy()
 
     def restore(self, found: Backlog, deliveries: dict[int, int], delivered_below: int) -> None:
+        if len(self):  # some have arrived while those that were found could not be read
+            self._empty_head()
+            found.join(self.tail.withdraw(), 0)
+            deliveries = deliveries | self.deliveries
         self.tail.replace(found)
         self.deliveries = deliveries
-        self.delivered_below = delivered_below
+        self.delivered_below = max(self.delivered_below, delivered_below)
 
     def limit_memory(self, limit: int) -> None:
         self.resident_limit = limit
@@ -293,14 +297,17 @@ class Fifo:
         # Everything below the last of them that is only in the log was detached before, and therefore delivered.
         self.delivered_below = max(self.delivered_below, found[-1].first + found[-1].length)
         self.deliveries.update(deliveries)
-        # No entry in memory except a requeued one may lie between positions that are in the log.
-        self._returned.extend(self.head)
-        heapq.heapify(self._returned)
-        self.head.clear()
-        self._heavy.clear()
-        self.resident = 0
+        self._empty_head()
         tail = self.tail
         begin = bisect_left(tail.firsts, found[0].first, tail.begin)
         end = bisect_left(tail.firsts, found[-1].first, begin)
         tail.substitute([(begin, end, sorted([*found, *map(tail.at, range(begin, end))]))])
         tail.messages += sum([reference.length for reference in found])
+
+    def _empty_head(self) -> None:
+        """Treat the entries in `head` as requeued ones: no others in memory may lie between positions in the log."""
+        self._returned.extend(self.head)
+        heapq.heapify(self._returned)
+        self.head.clear()
+        self._heavy.clear()
+        self.resident = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
@@ -15,15 +16,22 @@ from escrowmq.core.records.unreadable import LogUnreadable
 
 
 class Priority:
-    """Highest priority first, publication order within each priority (ORD-6). Each priority has a `Fifo`."""
+    """Highest priority first, publication order within each priority (ORD-6). Each priority has a `Fifo`.
 
-    __slots__ = ("_highest", "_levels", "_make", "_pager")
+    `_unsorted` are references from recovery whose priorities have not been read: reading them failed. Until that
+    succeeds, no message can be taken, since one of these could be the next (DUR-4).
+    """
+
+    __slots__ = ("_delivered_below", "_deliveries", "_highest", "_levels", "_make", "_pager", "_unsorted")
 
     def __init__(self, highest: int, pager: Pager, make: Callable[[], Fifo]) -> None:
         self._highest = highest
         self._pager = pager
         self._make = make
         self._levels: dict[int, Fifo] = {}
+        self._unsorted = Backlog()
+        self._deliveries: dict[int, int] = {}
+        self._delivered_below = 0
 
     def _level(self, envelope: Envelope) -> Fifo:
         return self._at(min(envelope.priority, self._highest))
@@ -36,12 +44,14 @@ class Priority:
         return level
 
     def __len__(self) -> int:
-        return sum(map(len, self._levels.values()))
+        return len(self._unsorted) + sum(map(len, self._levels.values()))
 
     def append(self, run: Run, contents: Sequence[bytes]) -> None:
         self._level(run.envelope).append(run, contents)
 
     def take(self, most: int) -> list[Entry]:
+        if len(self._unsorted):
+            self._sort()
         taken: list[Entry] = []
         for level in self._levels.values():
             while len(taken) < most and len(level):
@@ -60,13 +70,16 @@ class Priority:
             self._level(entry.run.envelope).put_back([entry])
 
     def peek(self) -> Entry | None:
+        if len(self._unsorted):
+            self._sort()
         for level in self._levels.values():
             if len(level):
                 return level.peek()
         return None
 
     def withdraw(self) -> Withdrawal:
-        gone = Withdrawal(self.in_memory(), [level.tail.withdraw() for level in self._levels.values()])
+        gone = Withdrawal(self.in_memory(), [backlog.withdraw() for backlog in self.backlogs()])
+        self._deliveries = {}
         for level in self._levels.values():
             level.withdraw()
         return gone
@@ -74,6 +87,7 @@ class Priority:
     def references(self) -> Iterator[Reference]:
         for level in self._levels.values():
             yield from level.references()
+        yield from self._unsorted
 
     def in_memory(self) -> list[Entry]:
         return [entry for level in self._levels.values() for entry in level.in_memory()]
@@ -87,19 +101,32 @@ class Priority:
         return found
 
     def backlogs(self) -> list[Backlog]:
-        return [level.tail for level in self._levels.values()]
+        return [*(level.tail for level in self._levels.values()), self._unsorted]
 
     def known_deliveries(self) -> dict[int, int]:
-        return {position: n for level in self._levels.values() for position, n in level.deliveries.items()}
+        levels = {position: n for level in self._levels.values() for position, n in level.deliveries.items()}
+        return self._deliveries | levels
 
     def restore(self, found: Backlog, deliveries: dict[int, int], delivered_below: int) -> None:
-        lsns = found.columns()[1]
+        self._unsorted.replace(found)
+        self._deliveries = deliveries
+        self._delivered_below = delivered_below
+        with suppress(LogUnreadable):  # `take` and `peek` try again
+            self._sort()
+
+    def _sort(self) -> None:
+        """Give each level its part of the messages that recovery has found. Raises LogUnreadable, with nothing
+        changed.
+        """
+        lsns = self._unsorted.columns()[1]
         priorities = bytes([min(envelope.priority, self._highest) for envelope in self._pager.envelopes(lsns)])
+        found, deliveries = self._unsorted.withdraw(), self._deliveries
+        self._deliveries = {}
         for priority in set(priorities):
             chosen = bytearray(256)
             chosen[priority] = 1
             level = self._at(priority)
-            level.restore(found.select(priorities.translate(chosen)), deliveries, delivered_below)
+            level.restore(found.select(priorities.translate(chosen)), deliveries, self._delivered_below)
 
     def limit_memory(self, limit: int) -> None:
         for level in self._levels.values():

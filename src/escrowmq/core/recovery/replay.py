@@ -253,11 +253,8 @@ class Recovery:
         queue.marks = {position: marks for position, marks in found.marks.items() if position in references}
         self._branches.lock(queue, references, found.deliveries)
         found.reservations.restore(queue, references)
-        if queue.limited or queue.is_stream:
-            queue.bytes = sum(self._bytes(references))
+        if queue.options.max_length_bytes is not None:
+            self._broker.engine.unavailable.measure(queue, references)
         deliveries = {position: count for position, count in found.deliveries.items() if position in references}
         queue.order.restore(references, deliveries, found.delivered_below)
         queue.arm_expiry()
-
-    def _bytes(self, references: Backlog) -> list[int]:
-        return [sum(map(len, self._broker.engine.pager.load(reference).contents)) for reference in references]

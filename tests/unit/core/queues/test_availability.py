@@ -233,6 +233,125 @@ def test_a_stream_is_read_on_where_it_stopped() -> None:
     assert sink.contents == BODIES
 
 
+def damaged_start(site: Site, number: int) -> tuple[Site, Queue]:
+    """Start from a snapshot while message `number` cannot be read."""
+    site.snapshot()
+    damage(site, number)
+    site = site.restart(resident_limit=1)
+    return site, site.vhost.queue("q")
+
+
+LIMITED: dict[str, object] = {"x-max-length-bytes": 100_000}
+
+
+@pytest.mark.parametrize(
+    "arguments", [LIMITED, {**LIMITED, "x-max-priority": 3}, {**LIMITED, "x-queue-type": "quorum"}]
+)
+def test_a_byte_limited_queue_is_unavailable_at_the_start(arguments: dict[str, object]) -> None:
+    site, queue = damaged_start(paged(arguments)[0], 7)
+    assert list(site.broker.engine.unavailable.reasons) == [queue]
+    assert queue.ready == len(BODIES)
+    assert 0 < queue.bytes < len(BODIES) * SIZE, "the bytes of those that could be read"
+    refused(site, queue)
+    site.publish("q", b"more")
+    heal(site)
+    assert not queue.fault
+    assert queue.bytes == len(BODIES) * SIZE + len(b"more")
+    assert [got(site, queue).content for _ in range(len(BODIES) + 1)] == [*BODIES, b"more"]
+    assert queue.bytes == 0
+
+
+def test_a_byte_limited_stream_is_unavailable_at_the_start() -> None:
+    arguments: dict[str, object] = {"x-queue-type": "stream", "x-max-length-bytes": len(BODIES) * SIZE}
+    site, queue = damaged_start(paged(arguments)[0], 7)
+    with pytest.raises(BrokerError):
+        site.consume(queue)
+    heal(site)
+    assert queue.bytes == len(BODIES) * SIZE
+    site.publish("q", BODIES[0])
+    site.turn()
+    assert queue.bytes == len(BODIES) * SIZE, "the oldest has made room"
+
+
+def test_a_stream_without_a_limit_in_bytes_is_available_up_to_the_damage() -> None:
+    site, queue = damaged_start(paged({"x-queue-type": "stream"})[0], 7)
+    assert not queue.fault
+    consumer, sink = site.consume(queue, credit=100)
+    consumer.cursor = 1
+    site.turn()
+    assert 0 < len(sink.got) <= 7
+    assert sink.contents == BODIES[: len(sink.got)]
+    heal(site)
+    assert sink.contents == BODIES
+
+
+def test_purging_a_queue_that_is_not_measured_ends_its_fault() -> None:
+    site, queue = damaged_start(paged(LIMITED)[0], 7)
+    site.broker.directory.purge(queue)
+    site.publish("q", b"more")
+    site.after(RETRY_MS + 1)
+    assert not queue.fault, "the damage belongs to no message"
+    assert (queue.ready, queue.bytes) == (1, len(b"more"))
+
+
+def unreadable_envelopes(site: Site) -> tuple[Site, Queue]:
+    """Start from a snapshot while the envelopes of a few messages cannot be read."""
+    site.snapshot()
+    for name in site.storage.names():
+        at = site.storage.read(name, 0, site.storage.size(name)).find(BODIES[7])
+        if at >= 0:
+            site.storage.faults.unreadable[name] = {(at - SIZE // 100) // 512}
+    site = site.restart(resident_limit=1)
+    return site, site.vhost.queue("q")
+
+
+def prioritized() -> tuple[Site, list[bytes]]:
+    """Return a priority queue, and the bodies in the order in which it delivers them."""
+    site = Site(resident_limit=1)
+    site.queue("q", {"x-max-priority": 3})
+    for i, body in enumerate(BODIES):
+        site.publish("q", body, priority=i % 4)
+        site.turn()
+    return site, [body for p in (3, 2, 1, 0) for body in BODIES[p::4]]
+
+
+@pytest.mark.rule("ORD-6")
+def test_a_priority_queue_is_unavailable_at_the_start_while_its_priorities_cannot_be_read() -> None:
+    site, order = prioritized()
+    first, second, _ = (got(site, site.vhost.queue("q")) for _ in range(3))
+    assert [first.content, second.content] == order[:2]
+    site.turn()
+    site, queue = unreadable_envelopes(site)
+    assert list(site.broker.engine.unavailable.reasons) == [queue]
+    assert queue.ready == len(BODIES) - 3
+    refused(site, queue)
+    site.publish("q", b"urgent", priority=3)
+    site.publish("q", b"late", priority=0)
+    site.turn()
+    refused(site, queue)
+    site.snapshot()
+    site = site.restart(resident_limit=1)
+    queue = site.vhost.queue("q")
+    refused(site, queue)
+    site.publish("q", b"last", priority=0)
+    heal(site)
+    left = [got(site, queue) for _ in range(len(BODIES))]
+    assert [entry.content for entry in left] == [*order[3:5], b"urgent", *order[5:], b"late", b"last"]
+    assert queue.ready == 0
+
+
+@pytest.mark.parametrize("how", ["purge", "delete"])
+def test_an_unsorted_priority_queue_can_be_emptied(how: str) -> None:
+    site, queue = unreadable_envelopes(prioritized()[0])
+    if how == "purge":
+        assert site.broker.directory.purge(queue) == len(BODIES)
+    else:
+        queue.delete()
+    site.after(RETRY_MS + 1)
+    assert not site.broker.engine.unavailable.reasons
+    assert site.live() == 0
+
+
 def test_compaction_leaves_unreadable_messages() -> None:
     site = paged()[0]
     site.snapshot()
