@@ -20,6 +20,8 @@ class Shared(NamedTuple):
 
 _BOTH_SIDES: Final = "the same thing seen from the client and from the broker; a program imports only one of them"
 _FACES: Final = "AMQP's own word, and each package is one side of the protocol"
+_SPECIFIED: Final = "the specification's word for a part of a frame, and an unrelated thing elsewhere"
+_TYPES: Final = "a type of two protocols, which never import each other"
 _LOCAL: Final = "an ordinary word for two unrelated things in packages that do not import each other"
 
 SHARED_CLASS_NAMES: Final[dict[str, Shared]] = {
@@ -31,22 +33,28 @@ SHARED_CLASS_NAMES: Final[dict[str, Shared]] = {
     "Broken": Shared("demo demo", "private to two processes of the demo"),
     "Broker": Shared("core demo", "the broker itself, and the process that the demo starts and kills"),
     "BrokerFailed": Shared("client demo", "reply code 541, and a broker process of the demo that failed"),
+    "Byte": Shared("wire wire", _TYPES),
     "Channel": Shared("client wire", _FACES),
     "Connection": Shared("client perf wire", _FACES),
     "Consumer": Shared("client core demo perf", _FACES),
     "Content": Shared("client wire", _FACES),
+    "Coordinator": Shared("core wire", _SPECIFIED),
     "Decided": Shared("core demo", _LOCAL),
     "Decision": Shared("core pipeline xa", "a decision of the broker, the audit's view of it, and that of a manager"),
     "Deliveries": Shared("core wire", "the journal's record of deliveries, and their encoding in one protocol"),
     "Demarcation": Shared("core wire", "the core's port and the protocol's translation of it"),
     "Display": Shared("demo pipeline", "the progress line of two programs"),
+    "Disposition": Shared("core wire", _SPECIFIED),
     "Endpoint": Shared("spark wire", "an address in Spark's options, and one end of a connection"),
+    "Error": Shared("client wire", _SPECIFIED),
     "Faults": Shared("journal server", "faults that a test injects, and those that the server reports"),
+    "Float": Shared("wire wire", _TYPES),
     "Found": Shared("demo journal", _LOCAL),
     "Host": Shared(
         "core core core core core core core core core core wire",
         "narrow ports, each named after the role that the host has for its user",
     ),
+    "Layout": Shared("perf wire", _LOCAL),
     "Limits": Shared("core perf", _LOCAL),
     "Message": Shared("client wire", _BOTH_SIDES),
     "Options": Shared("pipeline spark", "the options of two programs"),
@@ -54,19 +62,23 @@ SHARED_CLASS_NAMES: Final[dict[str, Shared]] = {
     "Part": Shared("core core spark", _LOCAL),
     "Peer": Shared("perf wire", _LOCAL),
     "Piece": Shared("core pipeline", _LOCAL),
+    "Properties": Shared("wire wire", _TYPES),
     "Publisher": Shared("demo perf", "the publishers of two programs"),
     "Queue": Shared("core pipeline", "a queue, and the audit's row about a queue"),
     "QueueState": Shared("client core", "an answer about a queue, and a queue's columns in a snapshot"),
     "Refused": Shared("core xa", _LOCAL),
+    "Released": Shared("core wire", _SPECIFIED),
     "Result": Shared("demo xa", _LOCAL),
     "RolledBack": Shared("client xa", "a branch that was rolled back, and a whole transaction"),
     "Run": Shared("client core", _BOTH_SIDES),
     "Scan": Shared("pipeline wire", _LOCAL),
     "Settle": Shared("client core", "a request, and an effect in the journal"),
+    "Short": Shared("wire wire", _TYPES),
+    "Source": Shared("core wire", _SPECIFIED),
     "State": Shared("client core pipeline wire", "each is the state of its module's one state machine"),
     "Tally": Shared("core demo", _LOCAL),
-    "Target": Shared("core perf", _LOCAL),
-    "Timestamp": Shared("core wire", "the journal's form of a time, and that of the protocol"),
+    "Target": Shared("core perf wire", _SPECIFIED),
+    "Timestamp": Shared("core wire wire", "the journal's form of a time, and those of two protocols"),
     "Verdict": Shared("pipeline wire", _LOCAL),
     "Watch": Shared("core pipeline", _LOCAL),
     "Window": Shared("core journal", _LOCAL),

@@ -124,7 +124,9 @@ def protocol_breaches(module: Module) -> Iterator[str]:
     """A protocol (a folder of wire) never imports another one; shared code is directly in wire."""
     own = ".".join(module.name.split(".")[1:3])
     protocols = {
-        other.name.partition(".")[2] for other in modules().values() if other.layer == "wire" and other.is_package
+        ".".join(other.name.split(".")[1:3])
+        for other in modules().values()
+        if other.layer == "wire" and other.is_package
     } - {"wire"}
     if own in protocols:
         for line, name in imports(module):

@@ -1,0 +1,297 @@
+"""The sections of a message (part 3, section 3.2), found by their sizes; values are read only on request.
+
+    header, delivery annotations, message annotations, properties, application properties, body, footer
+
+All but the body are optional. The bare message is properties, application properties and body.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+from escrowmq.wire.amqp10.codec.composite import (
+    BINARY,
+    BOOLEAN,
+    MESSAGE_ID,
+    STRING,
+    SYMBOL,
+    TIMESTAMP,
+    UBYTE,
+    UINT,
+    composite,
+    resolve,
+)
+from escrowmq.wire.amqp10.codec.encoding import compound, decode, encode, skip
+from escrowmq.wire.amqp10.codec.errors import CodecError
+from escrowmq.wire.amqp10.codec.types import Described, Symbol, ULong, Uuid, Value
+
+HEADER: Final = 0x70
+DELIVERY_ANNOTATIONS: Final = 0x71
+MESSAGE_ANNOTATIONS: Final = 0x72
+PROPERTIES: Final = 0x73
+APPLICATION_PROPERTIES: Final = 0x74
+DATA: Final = 0x75
+SEQUENCE: Final = 0x76
+VALUE: Final = 0x77
+FOOTER: Final = 0x78
+
+_NAMES: Final = {
+    b"amqp:header:list": HEADER,
+    b"amqp:delivery-annotations:map": DELIVERY_ANNOTATIONS,
+    b"amqp:message-annotations:map": MESSAGE_ANNOTATIONS,
+    b"amqp:properties:list": PROPERTIES,
+    b"amqp:application-properties:map": APPLICATION_PROPERTIES,
+    b"amqp:data:binary": DATA,
+    b"amqp:amqp-sequence:list": SEQUENCE,
+    b"amqp:amqp-value:*": VALUE,
+    b"amqp:footer:map": FOOTER,
+}
+
+Extent: TypeAlias = tuple[int, int]
+"""Start and end of a section, with its descriptor."""
+
+
+@composite(HEADER, "amqp:header:list", BOOLEAN, UBYTE, UINT, BOOLEAN, UINT)
+@dataclass(slots=True)
+class Header:
+    """Details of the delivery. `ttl` is in milliseconds; `delivery_count` is that of unsuccessful attempts."""
+
+    durable: bool = False
+    priority: int = 4
+    ttl: int | None = None
+    first_acquirer: bool = False
+    delivery_count: int = 0
+
+
+@composite(
+    PROPERTIES,
+    "amqp:properties:list",
+    MESSAGE_ID,
+    BINARY,
+    STRING,
+    STRING,
+    STRING,
+    MESSAGE_ID,
+    SYMBOL,
+    SYMBOL,
+    TIMESTAMP,
+    TIMESTAMP,
+    STRING,
+    UINT,
+    STRING,
+)
+@dataclass(slots=True)
+class Properties:
+    """The standard properties of a bare message. Times are in milliseconds since the epoch."""
+
+    message_id: ULong | Uuid | bytes | str | None = None
+    user_id: bytes | None = None
+    to: str | None = None
+    subject: str | None = None
+    reply_to: str | None = None
+    correlation_id: ULong | Uuid | bytes | str | None = None
+    content_type: str | None = None
+    content_encoding: str | None = None
+    absolute_expiry_time: int | None = None
+    creation_time: int | None = None
+    group_id: str | None = None
+    group_sequence: int | None = None
+    reply_to_group_id: str | None = None
+
+
+class Layout(NamedTuple):
+    """The extents of a message's sections. `body` is from the first to the last of its sections."""
+
+    message_annotations: Extent | None
+    properties: Extent | None
+    application_properties: Extent | None
+    body: Extent | None
+    footer: Extent | None
+
+
+class Data(tuple[bytes, ...]):
+    """A body of data sections."""
+
+    __slots__ = ()
+
+
+class Sequence(tuple[list[Value], ...]):
+    """A body of sequence sections."""
+
+    __slots__ = ()
+
+
+Body: TypeAlias = "Data | Sequence | Described | None"
+"""A body: Data, Sequence, Described(VALUE, value), or None if it is missing."""
+
+
+def _section(data: bytes, at: int, end: int) -> tuple[int, int, int]:
+    """(code, start of the value, end) of the section at `at`."""
+    if data[at : at + 2] == b"\x00\x53" and at + 3 < end:
+        code, start = data[at + 2], at + 3
+    else:
+        if at >= end or data[at]:
+            raise CodecError("a section of a message has no descriptor")
+        start = skip(data, at + 1, end)
+        descriptor, _ = decode(data, at + 1, start)
+        code = _code(descriptor)
+    if not HEADER <= code <= FOOTER:
+        raise CodecError(f"a section of a message has the unknown descriptor {code:#x}")
+    return code, start, skip(data, start, end)
+
+
+def _code(descriptor: Value) -> int:
+    if type(descriptor) is ULong:
+        return int(descriptor)
+    if type(descriptor) is Symbol:
+        return _NAMES.get(descriptor.encode(), 0)
+    raise CodecError("the descriptor of a section is neither ulong nor symbol")
+
+
+def split_head(payload: bytes) -> tuple[bytes, int]:
+    """Return the encoded header section (empty if there is none), and the offset at which the content begins: the
+    message annotations and all that follows. Delivery annotations lie between the two.
+
+    Raises CodecError if one of these two sections is malformed. Later ones are not read.
+    """
+    header = b""
+    at = 0
+    end = len(payload)
+    if payload[:3] == b"\x00\x53\x70" and payload[3:4] == b"\xc0" and end > 4:
+        at = 5 + payload[4]
+        header = payload[:at]
+        if at > end:
+            raise CodecError("the header section is cut off")
+    while payload[at : at + 1] == b"\x00" and payload[at + 1 : at + 3] not in _CONTENT:
+        code, _, stop = _section(payload, at, end)
+        if code > DELIVERY_ANNOTATIONS:
+            break
+        if code == HEADER:
+            if at:
+                raise CodecError("a message has its header section in the wrong place")
+            header = payload[:stop]
+        at = stop
+    return header, at
+
+
+_CONTENT: Final = frozenset(bytes((0x53, code)) for code in range(MESSAGE_ANNOTATIONS, FOOTER + 1))
+
+
+def decode_header(section: bytes) -> Header:
+    """Return a header section; an empty one gives the defaults. Raises CodecError if it is malformed."""
+    if not section:
+        return Header()
+    value, at = decode(section)
+    header = resolve(value)
+    if type(header) is not Header or at != len(section):
+        raise CodecError("a header section is malformed")
+    return header
+
+
+def encode_header(header: Header) -> bytes:
+    """Return a header section in its smallest form; it is empty if all fields have their defaults.
+
+    Raises CodecError if a field is out of range.
+    """
+    if not 0 <= header.priority < 256:
+        raise CodecError(f"{header.priority} is no priority")
+    fields = [
+        b"\x41" if header.durable else b"\x40",
+        b"\x40" if header.priority == 4 else bytes((0x50, header.priority)),
+        b"\x40" if header.ttl is None else encode(_UINT(header.ttl)),
+        b"\x41" if header.first_acquirer else b"\x40",
+        encode(_UINT(header.delivery_count)) if header.delivery_count else b"\x40",
+    ]
+    while fields and fields[-1] == b"\x40":
+        fields.pop()
+    return b"\x00\x53\x70" + compound(0xC0, len(fields), b"".join(fields)) if fields else b""
+
+
+_UINT: Final = UINT.write
+
+
+def layout(content: bytes, at: int = 0) -> Layout:
+    """Return the extents of the sections from `at` on: message annotations, bare message and footer.
+
+    Raises CodecError if a section is unknown, repeated or in the wrong place, or ends beyond `content`.
+    """
+    found: dict[int, Extent] = {}
+    end = len(content)
+    last = DELIVERY_ANNOTATIONS
+    while at < end:
+        code, _, stop = _section(content, at, end)
+        if code == last and code in {DATA, SEQUENCE}:
+            found[code] = (found[code][0], stop)
+        elif code <= last or (code <= VALUE and last >= DATA):
+            raise CodecError(f"the section {code:#x} of a message is repeated or in the wrong place")
+        else:
+            found[code] = (at, stop)
+        last = code
+        at = stop
+    body = found.get(DATA) or found.get(SEQUENCE) or found.get(VALUE)
+    return Layout(
+        found.get(MESSAGE_ANNOTATIONS),
+        found.get(PROPERTIES),
+        found.get(APPLICATION_PROPERTIES),
+        body,
+        found.get(FOOTER),
+    )
+
+
+def _described(content: bytes, extent: Extent) -> Value:
+    value, _ = decode(content, *extent)
+    return value.value
+
+
+def message_annotations(content: bytes) -> dict[Value, Value]:
+    """Return the message annotations. Raises CodecError if the content is malformed."""
+    return _read_map(content, layout(content).message_annotations)
+
+
+def application_properties(content: bytes) -> dict[Value, Value]:
+    """Return the application properties. Raises CodecError if the content is malformed."""
+    return _read_map(content, layout(content).application_properties)
+
+
+def _read_map(content: bytes, extent: Extent | None) -> dict[Value, Value]:
+    if extent is None:
+        return {}
+    value = _described(content, extent)
+    if type(value) is not dict:
+        raise CodecError("a section that must be a map is none")
+    return value
+
+
+def properties(content: bytes) -> Properties:
+    """Return the properties. Raises CodecError if the content is malformed."""
+    extent = layout(content).properties
+    if extent is None:
+        return Properties()
+    item = resolve(decode(content, *extent)[0])
+    if type(item) is not Properties:
+        raise CodecError("the properties of a message are malformed")
+    return item
+
+
+def body(content: bytes) -> Body:
+    """Return the body. Raises CodecError if the content is malformed."""
+    extent = layout(content).body
+    if extent is None:
+        return None
+    at, end = extent
+    code, *_ = _section(content, at, end)
+    values = []
+    while at < end:
+        section, at = decode(content, at, end)
+        values.append(section.value)
+    if code == VALUE:
+        return Described(ULong(VALUE), values[0])
+    if any(type(value) is not (bytes if code == DATA else list) for value in values):
+        raise CodecError("the body of a message is malformed")
+    return Data(values) if code == DATA else Sequence(values)
+
+
+def encode_section(code: int, value: Value) -> bytes:
+    """Return a section with any value. Raises CodecError if the value has no encoding."""
+    return bytes((0, 0x53, code)) + encode(value)

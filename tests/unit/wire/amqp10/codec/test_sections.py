@@ -1,0 +1,150 @@
+"""Sections of messages: their extents, the header, and the values in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from escrowmq.wire.amqp10.codec import sections
+from escrowmq.wire.amqp10.codec.encoding import CodecError
+from escrowmq.wire.amqp10.codec.sections import Data, Header, Layout, Properties, Sequence, encode_section
+from escrowmq.wire.amqp10.codec.types import Described, Symbol, ULong, Uuid
+from tests.unit.wire.amqp10.codec.proton import MESSAGE, PLAIN
+
+HEADER = bytes.fromhex("005370c00c0541500770000009c4415202")
+ANNOTATIONS = encode_section(sections.MESSAGE_ANNOTATIONS, {Symbol("x-opt-a"): 1})
+PROPERTIES = bytes.fromhex("005373c00501a1026d31")
+APPLICATION = encode_section(sections.APPLICATION_PROPERTIES, {"k": "v"})
+BODY = encode_section(sections.DATA, b"body")
+FOOTER = encode_section(sections.FOOTER, {})
+
+
+def test_the_head_of_a_message_of_proton_is_split_off() -> None:
+    header, at = sections.split_head(MESSAGE)
+    assert sections.decode_header(header) == Header(True, 7, 2500, True, 2)
+    assert MESSAGE[at : at + 3] == b"\x00\x53\x72"
+
+
+def test_a_message_of_proton_is_read_whole() -> None:
+    content = MESSAGE[sections.split_head(MESSAGE)[1] :]
+    assert sections.message_annotations(content) == {Symbol("x-opt-q"): 4}
+    assert sections.properties(content) == Properties(
+        "m-1", b"u", "to", "s", "r", Uuid(bytes(16)), "text/plain", "utf-8", 2000, 1000, "g", 3, "rg"
+    )
+    assert sections.application_properties(content) == {"a": 1, "b": "c"}
+    assert sections.body(content) == Described(ULong(sections.VALUE), {"k": [1, 2.5]})
+
+
+def test_a_plain_message_of_proton() -> None:
+    header, at = sections.split_head(PLAIN)
+    assert (header.hex(), at) == ("00537045", 4)
+    assert sections.decode_header(header) == Header()
+    assert sections.properties(PLAIN[at:]) == Properties()
+    assert sections.body(PLAIN[at:]) == Data([b"hello"])
+
+
+@pytest.mark.parametrize("header", [b"", HEADER, bytes.fromhex("00a310") + b"amqp:header:list\x45"])
+@pytest.mark.parametrize("annotations", [b"", encode_section(sections.DELIVERY_ANNOTATIONS, {Symbol("x"): 1})])
+@pytest.mark.parametrize("content", [BODY, ANNOTATIONS + BODY, b"", b"\x01garbage", bytes.fromhex("00a30b")])
+def test_the_content_begins_after_header_and_delivery_annotations(
+    header: bytes, annotations: bytes, content: bytes
+) -> None:
+    if content == bytes.fromhex("00a30b"):
+        with pytest.raises(CodecError):
+            sections.split_head(header + annotations + content)
+        return
+    assert sections.split_head(header + annotations + content) == (header, len(header + annotations))
+
+
+@pytest.mark.parametrize("payload", [HEADER[:9], HEADER[:3], HEADER + HEADER, b"\x00\x53\x71", b"\x00\x53\x6f\x45"])
+def test_a_malformed_head_is_an_error(payload: bytes) -> None:
+    with pytest.raises(CodecError):
+        sections.split_head(payload)
+
+
+def test_the_layout_has_the_extent_of_every_section() -> None:
+    parts = [ANNOTATIONS, PROPERTIES, APPLICATION, BODY + BODY, FOOTER]
+    found = sections.layout(b"".join(parts))
+    content = b"".join(parts)
+    assert [content[slice(*extent)] for extent in found if extent is not None] == parts
+    assert sections.layout(b"") == Layout(None, None, None, None, None)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        HEADER + BODY,
+        BODY + ANNOTATIONS,
+        PROPERTIES + PROPERTIES,
+        FOOTER + BODY,
+        BODY + encode_section(sections.SEQUENCE, []),
+        encode_section(sections.VALUE, 1) * 2,
+        BODY[:-1],
+        b"x",
+        b"\x00\x53\x79\x40",
+    ],
+)
+def test_a_wrong_order_of_sections_is_an_error(content: bytes) -> None:
+    with pytest.raises(CodecError):
+        sections.layout(content)
+
+
+def test_bodies_of_several_sections() -> None:
+    assert sections.body(BODY + BODY) == Data([b"body", b"body"])
+    assert sections.body(encode_section(sections.SEQUENCE, [1]) * 2) == Sequence([[1], [1]])
+    assert sections.body(ANNOTATIONS) is None
+    assert sections.body(encode_section(sections.VALUE, "v")) == Described(ULong(sections.VALUE), "v")
+
+
+@pytest.mark.parametrize(
+    "content", [encode_section(sections.DATA, "text"), encode_section(sections.SEQUENCE, b"no"), b"\x00\x53\x75"]
+)
+def test_a_body_of_the_wrong_type_is_an_error(content: bytes) -> None:
+    with pytest.raises(CodecError):
+        sections.body(content)
+
+
+@pytest.mark.parametrize(
+    ("read", "content"),
+    [
+        (sections.application_properties, encode_section(0x74, [])),
+        (sections.message_annotations, encode_section(0x72, None)),
+    ],
+)
+def test_a_map_section_that_is_no_map_is_an_error(read: Callable[[bytes], object], content: bytes) -> None:
+    with pytest.raises(CodecError, match="must be a map"):
+        read(content)
+
+
+@pytest.mark.parametrize(
+    ("header", "octets"),
+    [
+        (Header(), ""),
+        (Header(durable=True), "005370c0020141"),
+        (Header(priority=0), "005370c00402405000"),
+        (Header(True, 9, 1000, True, 3), "005370c00c0541500970000003e8415203"),
+    ],
+)
+def test_headers_have_their_smallest_form(header: Header, octets: str) -> None:
+    assert sections.encode_header(header).hex() == octets
+    assert sections.decode_header(sections.encode_header(header)) == header
+
+
+@pytest.mark.parametrize("section", [b"\x00\x53\x70\x45\x45", BODY, b"\x00\x53\x70\x40"])
+def test_a_malformed_header_is_an_error(section: bytes) -> None:
+    with pytest.raises(CodecError):
+        sections.decode_header(section)
+
+
+@given(st.binary(max_size=80) | st.lists(st.sampled_from([HEADER, ANNOTATIONS, BODY, b"\x00\x53"])).map(b"".join))
+def test_any_octets_have_a_layout_or_are_an_error(data: bytes) -> None:
+    try:
+        _, at = sections.split_head(data)
+        assert at <= len(data)
+        sections.layout(data, at)
+        sections.body(data[at:])
+    except CodecError:
+        pass
