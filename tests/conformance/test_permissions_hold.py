@@ -145,3 +145,34 @@ class TestConsumers:
         alice.expect(1, spec.BasicCancel)
         assert operator.count(1, "all") == 0
         assert not alice.inbox
+
+
+@pytest.mark.rule("SEC-3")
+class TestBulkReaders:
+    @pytest.mark.parametrize(
+        "ask",
+        [
+            pytest.param(ask, id=ask.NAME)
+            for ask in (
+                spec.EscrowHold("all", "etl", 2),
+                spec.EscrowRead("all", "etl", 1),
+                spec.EscrowSettle("all", "etl", 2),
+                spec.EscrowRelease("all", "etl"),
+            )
+        ],
+    )
+    def test_a_reader_with_a_reservation_ends_with_its_permission(self, ask: Method) -> None:
+        server, operator, alice = site()
+        operator.publish(1, "all", b"1", b"2")
+        alice.call(1, spec.EscrowHold("all", "etl", 1), spec.EscrowHoldOk)
+        server.broker.access.set_permission("alice", "/", "", "", "^mine")
+        alice.send(1, ask)
+        fails_channel(alice, 1, 403, "'all'")
+
+    def test_a_bulk_reader_reads_only_queues_that_it_may_read(self) -> None:
+        _, operator, alice = site()
+        operator.declare(1, "theirs")
+        operator.publish(1, "theirs", b"secret")
+        alice.send(1, spec.EscrowHold("theirs", "etl", 1))
+        fails_channel(alice, 1, 403, "'theirs'")
+        assert operator.count(1, "theirs") == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from escrowmq.core.budget import TURN, Budget
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
@@ -46,6 +48,7 @@ def test_each_turn_has_its_own_budget() -> None:
     assert budget.left == TURN
 
 
+@pytest.mark.rule("FAIR-1")
 class TestTurns:
     def published(self, site: Site, key: str, count: int = 4000) -> list[bytes]:
         contents = [b"%d" % i for i in range(count)]

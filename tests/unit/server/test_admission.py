@@ -52,7 +52,7 @@ class _Stub(SimpleNamespace):
         return self is other
 
 
-@pytest.mark.rule("FAIR-3")
+@pytest.mark.rule("FAIR-3", "SEC-4")
 def test_the_oldest_that_has_not_logged_in_makes_room_for_the_newest() -> None:
     door = Door(unauthenticated_connections=3)
     user, _ = door.arrive()
@@ -63,7 +63,7 @@ def test_the_oldest_that_has_not_logged_in_makes_room_for_the_newest() -> None:
     assert door.admission.strangers == 3
 
 
-@pytest.mark.rule("FAIR-3")
+@pytest.mark.rule("FAIR-3", "SEC-4")
 def test_sockets_that_never_log_in_exclude_no_client() -> None:
     door = Door(connections=10, unauthenticated_connections=100, unauthenticated_connections_per_address=20)
     flood = [door.arrive(f"10.0.{i % 50}.1")[0] for i in range(10_050)]
@@ -76,7 +76,7 @@ def test_sockets_that_never_log_in_exclude_no_client() -> None:
     assert door.admission.logged_in == 10
 
 
-@pytest.mark.rule("FAIR-3")
+@pytest.mark.rule("FAIR-3", "SEC-4")
 def test_one_address_has_a_bound_of_its_own() -> None:
     door = Door(unauthenticated_connections=100, unauthenticated_connections_per_address=2)
     stranger, _ = door.arrive("10.9.9.9")

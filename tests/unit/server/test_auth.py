@@ -215,7 +215,7 @@ def test_a_password_is_not_checked_after_its_client_was_disconnected() -> None:
     assert desk.login("alice", "secret") == Verdict("alice")
 
 
-@pytest.mark.rule("FAIR-3")
+@pytest.mark.rule("FAIR-3", "SEC-4")
 def test_a_right_first_login_gets_through_a_flood_of_wrong_ones_from_many_addresses() -> None:
     desk = Desk()
     addresses = [Peer(f"10.1.{i // 250}.{i % 250}", 1) for i in range(1000)]

@@ -42,7 +42,7 @@ def test_addresses_take_turns() -> None:
     assert [desk.next() for _ in range(5)] == ["a1", "b1", "a2", "a3", None]
 
 
-@pytest.mark.rule("FAIR-3")
+@pytest.mark.rule("FAIR-3", "SEC-4")
 def test_addresses_with_wrong_logins_wait_behind_the_others_but_not_for_ever() -> None:
     desk = Desk()
     for i in range(1000):

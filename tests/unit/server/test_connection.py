@@ -282,6 +282,7 @@ def test_bytes_that_wait_are_not_overwritten_by_those_of_another_connection() ->
     on_loop(test)
 
 
+@pytest.mark.rule("FAIR-1")
 def test_an_endpoint_with_unfinished_work_continues_later_and_is_not_read_meanwhile() -> None:
     async def test() -> None:
         scene = Scene()
@@ -359,6 +360,7 @@ def test_the_end_of_a_stream_closes_at_once_or_later_but_always_in_order() -> No
     on_loop(test)
 
 
+@pytest.mark.rule("FAIR-1")
 def test_thousands_of_connections_that_close_together_are_handled_a_bounded_number_at_a_time() -> None:
     async def test() -> None:
         scene = Scene(connections=1000)

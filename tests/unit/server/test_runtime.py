@@ -98,7 +98,7 @@ def test_a_login_over_the_limit_is_refused() -> None:
     on_loop(test)
 
 
-@pytest.mark.rule("FAIR-3")
+@pytest.mark.rule("FAIR-3", "SEC-4")
 def test_the_oldest_connection_that_has_not_logged_in_is_closed_for_a_new_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

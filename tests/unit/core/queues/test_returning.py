@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.queue import Queue
@@ -26,6 +28,7 @@ def given_back(count: int, piece: int) -> tuple[Site, Queue, Sink]:
     return site, queue, other
 
 
+@pytest.mark.rule("FAIR-1")
 def test_a_turn_returns_a_bounded_number() -> None:
     site, queue, _ = given_back(100, 7)
     before = queue.unsettled
@@ -60,6 +63,7 @@ def test_few_return_at_once() -> None:
     assert not queue.returning
 
 
+@pytest.mark.rule("FAIR-1")
 def test_a_deleted_queue_lets_go_of_them_in_pieces() -> None:
     site, queue, _ = given_back(100, 7)
     site.broker.directory.delete_queue(queue)

@@ -241,6 +241,7 @@ class Counted(list[Any]):
         return super().__getitem__(index)
 
 
+@pytest.mark.rule("FAIR-1")
 def test_reading_single_messages_looks_at_each_run_once() -> None:
     site = Site()
     queue = stream(site)

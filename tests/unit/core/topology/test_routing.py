@@ -190,6 +190,7 @@ class TestMemory:
         assert calls == list("12341")
 
 
+@pytest.mark.rule("FAIR-1")
 def test_exchanges_that_read_no_key_are_walked_once_for_all_keys(
     vhost: VirtualHost[NamedQueue], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -298,6 +298,7 @@ def arrive(client: SimClient, *methods: Method) -> None:
     client.server.receive(client.port, b"".join(method_frame(1, method) for method in methods))
 
 
+@pytest.mark.rule("FAIR-1")
 def test_a_turn_handles_a_bounded_number_of_methods_and_the_next_ones_the_rest() -> None:
     made, client = pair()
     arrive(client, *[spec.QueueDeclare(f"q{i}", no_wait=True) for i in range(2000)])
@@ -307,6 +308,7 @@ def test_a_turn_handles_a_bounded_number_of_methods_and_the_next_ones_the_rest()
     assert list(queues) == [f"q{i}" for i in range(2000)]
 
 
+@pytest.mark.rule("FAIR-1")
 def test_every_connection_handles_something_in_each_turn() -> None:
     made, client = pair()
     other = SimClient(made, "other")
@@ -319,6 +321,7 @@ def test_every_connection_handles_something_in_each_turn() -> None:
     assert "second" in made.broker.directory.vhost("/").queues
 
 
+@pytest.mark.rule("FAIR-1")
 def test_publishes_to_many_queues_are_counted_by_queue() -> None:
     made, client = pair()
     for i in range(100):
@@ -351,6 +354,7 @@ def unacknowledged(count: int) -> tuple[Server, SimClient]:
     return made, client
 
 
+@pytest.mark.rule("FAIR-1")
 def test_many_rejections_by_one_method_are_divided_and_reading_waits_for_them() -> None:
     made, client = unacknowledged(1000)
     client.call(1, spec.BasicCancel("t"), spec.BasicCancelOk)
@@ -384,6 +388,7 @@ def test_an_unknown_tag_is_refused_before_anything_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("tag", [0, 20_000])
+@pytest.mark.rule("FAIR-1")
 def test_many_acknowledgements_by_one_method_are_divided(tag: int) -> None:
     made, client = pair()
     queue(client)
@@ -396,6 +401,7 @@ def test_many_acknowledgements_by_one_method_are_divided(tag: int) -> None:
     assert named(made, "q").unsettled == 0
 
 
+@pytest.mark.rule("FAIR-1")
 def test_a_list_of_queues_that_the_user_may_not_read_is_made_in_pieces() -> None:
     made, client = pair()
     for i in range(5000):

@@ -55,6 +55,7 @@ def test_headers_are_needed_only_while_bindings_exist() -> None:
     assert needed == [False, True, False]
 
 
+@pytest.mark.rule("FAIR-1")
 def test_only_bindings_with_a_field_of_the_message_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[headers._Pattern] = []
     matches = headers._Pattern.matches
