@@ -112,7 +112,7 @@ def test_the_memory_alarm_blocks_publishers_until_consumers_have_made_room(tmp_p
     with running_broker(tmp_path) as broker:
         base = status(broker)["memory"]["resident_bytes"]
     count = 120
-    with limited(tmp_path, f"[memory]\nhigh_watermark = {base + 60 * MIB}\n") as broker:
+    with limited(tmp_path, f"[memory]\nhigh_watermark = {base + 60 * MIB}\ngrace_seconds = 0\n") as broker:
         holder = Holder(broker)
         holder.start()
         publisher = Publisher(broker, count)
@@ -136,7 +136,7 @@ def test_queues_alone_do_not_bring_the_memory_alarm(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
         base = status(broker)["memory"]["resident_bytes"]
     count = 300
-    text = f"[memory]\nhigh_watermark = {base + 200 * MIB}\nqueue_resident_bytes = '1GiB'\n"
+    text = f"[memory]\nhigh_watermark = {base + 200 * MIB}\ngrace_seconds = 0\nqueue_resident_bytes = '1GiB'\n"
     with limited(tmp_path, text) as broker:
         publisher = Publisher(broker, count, durable=True)
         publisher.start()
