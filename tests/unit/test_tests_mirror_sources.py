@@ -16,6 +16,7 @@ WITHOUT_TEST: dict[str, str] = {
     "escrowmq.core.messages.formats": "a protocol only; the formats are tested with their wire protocols",
     "escrowmq.core.ports": "protocols only, nothing in it runs",
     "escrowmq.wire.amqp10.codec.errors": "one exception; it is tested where it is raised",
+    "escrowmq.core.queues.host": "a protocol only",
     "escrowmq.core.queues.discipline": "an interface; the disciplines are tested through it",
 }
 

@@ -18,8 +18,9 @@ from escrowmq.core.messages.marks import Marks, Modification
 from escrowmq.core.messages.pager import LogPager
 from escrowmq.core.queues.availability import Unavailable, unavailable
 from escrowmq.core.queues.backlog import Backlog
+from escrowmq.core.queues.browsing import add_browser
 from escrowmq.core.queues.consumer import Consumer
-from escrowmq.core.queues.dead_letter import circular, dead_envelope
+from escrowmq.core.queues.dead_letter import circular, dead_envelope, in_parts
 from escrowmq.core.queues.delivery_log import Deliveries
 from escrowmq.core.queues.discipline import Pager
 from escrowmq.core.queues.outcome import Disposition, Outcome
@@ -45,10 +46,6 @@ if TYPE_CHECKING:
 RESIDENT_LIMIT: Final = 16 * 1024 * 1024
 TIGHT_LIMIT: Final = 64 * 1024
 """Bytes of messages that a queue keeps in memory when memory is short."""
-DEAD_LETTER_BYTES: Final = 16 * 1024 * 1024
-"""Bytes of bodies and headers that are dead-lettered in one record. One more message may exceed it."""
-DEAD_LETTER_COUNT: Final = 10_000
-"""Maximum number of messages in such a record."""
 DEAD_LETTER_PLACES: Final = 1_000_000
 """Maximum number of places in such a record, which are runs of messages times their queues. A record of one message may
 have more."""
@@ -244,6 +241,10 @@ class Engine:
             queue.attached(consumer)
         except LogUnreadable as error:
             raise unavailable(queue, str(error)) from error
+        if consumer.browses:
+            add_browser(queue, consumer)
+            self.dirty[queue] = None
+            return consumer
         queue.consumers.add(consumer)
         queue.had_consumer = True
         self.dirty[queue] = None
@@ -252,9 +253,11 @@ class Engine:
     def unsubscribe(self, consumer: Consumer) -> None:
         """Detach a consumer, which keeps its deliveries. Detaching the last one deletes an auto-delete queue."""
         queue = consumer.queue
-        if not queue.consumers.remove(consumer):
+        if not consumer.line.remove(consumer):
             return
         consumer.detach()
+        if consumer.browses:
+            return
         queue.touch()
         if queue.auto_delete and not queue.consumers and not queue.deleted:
             queue.delete()
@@ -413,7 +416,7 @@ class Engine:
             return
         if self.deliveries is not None:
             self.deliveries.flush()
-        for some in _in_parts(entries):  # the length of a record is limited, the number of entries is not
+        for some in in_parts(entries):  # the length of a record is limited, the number of entries is not
             self._dead_letter_together(queue, some, outcome)
 
     def _dead_letter_together(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
@@ -583,17 +586,3 @@ class Engine:
 
     def next_deadline(self) -> int | None:
         return self.deadlines.next()
-
-
-def _in_parts(entries: list[Entry]) -> Iterator[list[Entry]]:
-    """Divide `entries`, in order, into lists that fit into one record each."""
-    begin = size = 0
-    run = None
-    for i, entry in enumerate(entries, 1):
-        size += len(entry.content)
-        if entry.run is not run:
-            run = entry.run
-            size += len(run.envelope.header)
-        if size >= DEAD_LETTER_BYTES or i - begin == DEAD_LETTER_COUNT or i == len(entries):
-            yield entries[begin:i]
-            begin, size = i, 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -38,3 +38,34 @@ class Modification(NamedTuple):
         annotations = {**marks.annotations, **self.annotations} if self.annotations else marks.annotations
         excluded = marks.excluded | {self.excluded} if self.excluded else marks.excluded
         return Marks(marks.failures + self.failed, annotations, excluded)
+
+
+class MarkTable(dict[int, Marks]):
+    """The marks of a queue's messages, by position.
+
+    `excluding` tells whether some links must not get some of the messages again. It stays true until no message has
+    marks.
+    """
+
+    __slots__ = ("excluding",)
+
+    def __init__(self, marks: Mapping[int, Marks] = MappingProxyType({})) -> None:
+        super().__init__(marks)
+        self.excluding = any(mark.excluded for mark in marks.values())
+
+    def __setitem__(self, position: int, marks: Marks) -> None:
+        super().__setitem__(position, marks)
+        if marks.excluded:
+            self.excluding = True
+
+    def discard(self, positions: Iterable[int]) -> None:
+        """Forget the marks of messages that have any."""
+        for position in positions:
+            self.pop(position, None)
+        if not self:
+            self.excluding = False
+
+    def excludes(self, position: int, link: str) -> bool:
+        """Return whether `link` must not get the message at `position` again."""
+        marks = self.get(position)
+        return marks is not None and link in marks.excluded

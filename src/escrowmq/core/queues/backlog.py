@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, compress
 from typing import Final
 
@@ -134,6 +134,34 @@ class Backlog:
         if self._head > 4096 and self._head * 2 > len(self.firsts):
             self._trim()
         return taken
+
+    def take_out(self, positions: Sequence[int]) -> None:
+        """Remove `positions`, which are sorted and all there. Later references are shifted at most once."""
+        at, count = 0, len(positions)
+        while at < count and self.firsts[self._head] == positions[at]:
+            most = self.counts[self._head]
+            length = 1
+            while length < most and at + length < count and positions[at + length] == positions[at] + length:
+                length += 1
+            self.take(length)
+            at += length
+        changes: list[tuple[int, int, list[Reference]]] = []
+        self.messages -= count - at
+        while at < count:
+            i = self.find(positions[at]) or 0
+            first, length, lsn, index = self.at(i)
+            begin, end = first, first + length
+            others: list[Reference] = []
+            while at < count and positions[at] < end:
+                if positions[at] > begin:
+                    others.append(Reference(begin, positions[at] - begin, lsn, index + begin - first))
+                begin = positions[at] + 1
+                at += 1
+            if begin < end:
+                others.append(Reference(begin, end - begin, lsn, index + begin - first))
+            changes.append((i, i + 1, others))
+        if changes:
+            self.substitute(changes)
 
     def _trim(self) -> None:
         for column in (self.firsts, self.lsns, self.counts, self.indexes):

@@ -10,6 +10,7 @@ from escrowmq.core.topology.arguments.consumer import ConsumerOptions
 if TYPE_CHECKING:
     from escrowmq.core.ports import Receiver
     from escrowmq.core.queues.queue import Queue
+    from escrowmq.core.queues.selection import Selector, Sight
 
 _NO_OPTIONS: Final = ConsumerOptions()
 
@@ -18,24 +19,33 @@ class Consumer:
     """A subscription of `receiver` to `queue`. Without `credit` it starts with no credit.
 
     With `auto_settle` entries are settled as they are delivered. `tag` and `view` belong to the protocol. `label` is
-    the consumer's name in the log. `cursor` is its position in a stream. `attached` and `listed` belong to the queue's
-    rotation: whether the queue has this consumer, and whether the consumer is in line to be served.
+    the consumer's name in the log. `cursor` is its position in a stream. `attached`, `listed` and `line` belong to the
+    queue's rotation: whether the queue has this consumer, whether it is in line to be served, and in which line.
+
+    With `selects` the consumer gets only the messages for which that is true, and none that excludes the link named
+    `link` (`Marks.excluded`). Then `sight` tells how far it has looked. With `browses` the consumer is a browser
+    (`browsing.py`): its deliveries must not be settled, returned or held.
     """
 
     __slots__ = (
         "__weakref__",
         "attached",
         "auto_settle",
+        "browses",
         "credit",
         "cursor",
         "draining",
         "exclusive",
         "label",
+        "line",
+        "link",
         "listed",
         "options",
         "priority",
         "queue",
         "receiver",
+        "selects",
+        "sight",
         "tag",
         "view",
         "window",
@@ -53,6 +63,9 @@ class Consumer:
         exclusive: bool = False,
         options: ConsumerOptions = _NO_OPTIONS,
         label: str = "",
+        selects: Selector | None = None,
+        link: str = "",
+        browses: bool = False,
     ) -> None:
         self.queue = queue
         self.receiver = receiver
@@ -60,7 +73,12 @@ class Consumer:
         self.label = label
         self.credit = credit or Credit()
         self.window = window
-        self.auto_settle = auto_settle
+        self.auto_settle = auto_settle or browses
+        self.selects = selects
+        self.link = link
+        self.browses = browses
+        self.sight: Sight | None = None
+        self.line = queue.consumers
         self.exclusive = exclusive
         self.options = options
         self.priority = options.priority
@@ -123,7 +141,7 @@ class Consumer:
         if window is not None and window.waiting:
             window.line_up(self)  # other waiting consumers get the restored credit first
         else:
-            self.queue.consumers.admit(self)
+            self.line.admit(self)
 
     def completed(self, count: int) -> None:
         """Restore credit for `count` transfers that the receiver has completed."""
@@ -151,7 +169,7 @@ class Consumer:
         end of this or a later turn, when no entry is left that the consumer could get.
         """
         self.draining = True
-        self.queue.consumers.draining[self] = None
+        self.line.draining[self] = None
         self.wake()
 
     def end_drain(self) -> None:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.messages.envelope import Death, Envelope
 from escrowmq.core.queues.outcome import DEATH_REASONS, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from escrowmq.core.branches.decision import Decision
     from escrowmq.core.messages.entry import Entry
     from escrowmq.core.queues.queue import Queue
 
+BYTES: Final = 16 * 1024 * 1024
+"""Bytes of bodies and headers that are dead-lettered in one record. One more message may exceed it."""
+COUNT: Final = 10_000
+"""Maximum number of messages in such a record."""
 _envelope = attrgetter("run.envelope")
 
 
@@ -75,3 +79,17 @@ def place_routed(
             living = tuple(target for target in targets if not target.deleted)
             if living:
                 decision.place(dead, [entry.content for entry in group], living)
+
+
+def in_parts(entries: list[Entry]) -> Iterator[list[Entry]]:
+    """Divide `entries`, in order, into lists that fit into one record each."""
+    begin = size = 0
+    run = None
+    for i, entry in enumerate(entries, 1):
+        size += len(entry.content)
+        if entry.run is not run:
+            run = entry.run
+            size += len(run.envelope.header)
+        if size >= BYTES or i - begin == COUNT or i == len(entries):
+            yield entries[begin:i]
+            begin, size = i, 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
@@ -11,6 +11,9 @@ from escrowmq.core.queues.backlog import Backlog
 from escrowmq.core.queues.withdrawal import Withdrawal
 from escrowmq.core.records.blocks import Block
 from escrowmq.core.records.references import Reference
+
+if TYPE_CHECKING:
+    from escrowmq.core.queues.fifo import Fifo
 
 ENTRY_COST: Final = 160  # bytes that an entry in memory costs in addition to its body
 HEAVY: Final = 1024  # bytes above which a header counts, too
@@ -68,6 +71,10 @@ class Discipline(Protocol):
 
     def peek(self) -> Entry | None:
         """Return the next entry without removing it."""
+        ...
+
+    def levels(self) -> Iterator[tuple[int, Fifo]]:
+        """Yield the parts of different priority, the highest first, with their numbers."""
         ...
 
     def withdraw(self) -> Withdrawal:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
@@ -24,6 +24,16 @@ FILL_BYTES: Final = 256 * 1024
 """The most that is loaded from the log at one time: a turn serves many queues, and other clients wait for its end."""
 
 
+_position = attrgetter("position")
+
+
+class Place(NamedTuple):
+    """A position of one priority's messages."""
+
+    level: Fifo
+    position: int
+
+
 class Fifo:
     """A queue discipline: messages leave in the order in which they were published.
 
@@ -37,6 +47,7 @@ class Fifo:
         "_heavy",
         "_pager",
         "_returned",
+        "_sorted",
         "delivered_below",
         "deliveries",
         "head",
@@ -49,6 +60,7 @@ class Fifo:
         self._pager = pager
         self._expiry = expiry
         self._returned: list[Entry] = []
+        self._sorted = True  # `_returned` is not only a heap
         self.head: deque[Entry] = deque()
         self.tail = Backlog()
         self.resident = 0
@@ -132,12 +144,14 @@ class Fifo:
                 self._lighten(entry.position)
             else:
                 entry = heapq.heappop(returned)
+                self._sorted = False
             taken.append(entry)
         return taken
 
     def put_back(self, entries: list[Entry]) -> None:
         if sum([len(entry.content) for entry in entries]) + ENTRY_COST * len(entries) > self.resident_limit:
             entries = self._page_out(entries)
+        self._sorted = False
         if len(entries) > len(self._returned):
             self._returned.extend(entries)
             heapq.heapify(self._returned)
@@ -259,6 +273,7 @@ class Fifo:
                 continue
             elif returned:
                 entry = heapq.heappop(returned)
+                self._sorted = False
             else:
                 break
             found.append(Detached(entry, entry.deliveries))
@@ -292,10 +307,129 @@ class Fifo:
             count = known
         yield Detached(Backlog.of(Reference(first + at, length - at, lsn, start + at)), count)
 
+    def _note_delivered(self, found: list[Reference]) -> None:
+        """Count the messages of `found`, which are in order, as delivered once."""
+        below, end = self.delivered_below, found[-1].first + found[-1].length
+        if end <= below:
+            return
+        if next(self.tail.within(below, end - below), None) is None:
+            # Everything below the last of them that is only in the log was detached before, and therefore delivered.
+            self.delivered_below = end
+            return
+        # Consumers that select messages have passed over some, which were not delivered.
+        for first, length, _, _ in found:
+            for position in range(max(first, below), first + length):
+                self.deliveries.setdefault(position, 1)
+
+    def levels(self) -> Iterator[tuple[int, Fifo]]:
+        yield 0, self
+
+    def scan(self, first: int, end: int, most: int) -> list[Entry]:
+        """Return entries with positions from `first` to `end` - 1, in order, without removing them: at most `most`, and
+        at least one if there is any. Those that are only in the log are loaded, but not kept in memory.
+
+        Raises LogUnreadable if the first one of them cannot be loaded.
+        """
+        if not self._sorted:
+            self._returned.sort(key=_position)
+            self._sorted = True
+        found: list[Entry] = []
+        head = self.head
+        if head and head[-1].position >= first:
+            found = part_of(head, bisect_left(head, first, key=_position), most)
+        if self._returned and self._returned[-1].position >= first:
+            begin = bisect_left(self._returned, first, key=_position)
+            found = sorted([*self._returned[begin : begin + most], *found], key=_position)[:most]
+        if found and found[-1].position >= end:
+            del found[bisect_left(found, end, key=_position) :]
+        if len(found) < most and self.tail.messages and not (head and head[-1].position >= end):
+            found = self._with_tail(found, first, end, most)
+        return found
+
+    def _with_tail(self, found: list[Entry], first: int, end: int, most: int) -> list[Entry]:
+        """Return `found` with the entries of the tail in [`first`, `end`), in order, and at most `most` of them."""
+        loaded: list[Entry] = []
+        size = 0
+        for reference in self.tail.within(first, end - first):
+            if len(loaded) >= most or size >= FILL_BYTES:
+                break
+            try:
+                entries = self._load(reference._replace(length=min(reference.length, most - len(loaded))))
+            except LogUnreadable:
+                found = [entry for entry in found if entry.position < reference.first]
+                if not loaded and not found:
+                    raise
+                break
+            loaded += entries
+            size += sum([len(entry.content) for entry in entries])
+        if not found or not loaded:
+            return loaded or found
+        if found[-1].position > loaded[-1].position:  # what lies between them in the log may not have been loaded
+            end = loaded[-1].position
+            found = [entry for entry in found if entry.position < end]
+        return sorted([*found, *loaded], key=_position)[:most]
+
+    def _load(self, reference: Reference) -> list[Entry]:
+        """Return the entries of `reference`, which stay in the tail."""
+        block = self._pager.load(reference)
+        run = Run(
+            block.envelope,
+            reference.first,
+            block.time,
+            reference.lsn,
+            reference.start,
+            self._expiry(block.envelope, block.time),
+        )
+        entries = list(map(Entry, range(run.first, run.first + reference.length), block.contents, repeat(run)))
+        if self.deliveries or run.first < self.delivered_below:
+            for entry in entries:
+                known = 1 if entry.position < self.delivered_below else 0
+                entry.deliveries = self.deliveries.get(entry.position, known)
+        return entries
+
+    def pluck(self, entries: list[Entry]) -> None:
+        """Remove entries that `scan` has just returned, in their order."""
+        rest: list[int] = []
+        for entry in entries:
+            i = bisect_left(self._returned, entry.position, key=_position)
+            if i < len(self._returned) and self._returned[i].position == entry.position:
+                del self._returned[i]
+            else:
+                rest.append(entry.position)
+        if self.head and rest:
+            count = bisect_right(rest, self.head[-1].position)
+            if count:
+                self._pluck_head(rest[:count])
+                del rest[:count]
+        if rest:
+            self.tail.take_out(rest)
+            if self.deliveries:
+                for position in rest:
+                    self.deliveries.pop(position, None)
+
+    def _pluck_head(self, positions: list[int]) -> None:
+        head, gone = self.head, set(positions)
+        before = bisect_left(head, positions[0], key=_position)
+        head.rotate(-before)
+        kept: list[Entry] = []
+        while gone:
+            entry = head.popleft()
+            if entry.position in gone:
+                gone.discard(entry.position)
+                self.resident -= len(entry.content) + ENTRY_COST
+            else:
+                kept.append(entry)
+        head.extendleft(reversed(kept))
+        head.rotate(before)
+        if not head:
+            self._heavy.clear()
+            self.resident = 0
+        elif self._heavy:
+            self._lighten(head[0].position - 1)
+
     def attach(self, found: list[Reference], deliveries: dict[int, int]) -> None:
         found.sort()
-        # Everything below the last of them that is only in the log was detached before, and therefore delivered.
-        self.delivered_below = max(self.delivered_below, found[-1].first + found[-1].length)
+        self._note_delivered(found)
         self.deliveries.update(deliveries)
         self._empty_head()
         tail = self.tail
@@ -308,6 +442,7 @@ class Fifo:
         """Treat the entries in `head` as requeued ones: no others in memory may lie between positions in the log."""
         self._returned.extend(self.head)
         heapq.heapify(self._returned)
+        self._sorted = False
         self.head.clear()
         self._heavy.clear()
         self.resident = 0

@@ -77,6 +77,9 @@ class Priority:
                 return level.peek()
         return None
 
+    def levels(self) -> Iterator[tuple[int, Fifo]]:
+        return iter(list(self._levels.items()))
+
     def withdraw(self) -> Withdrawal:
         gone = Withdrawal(self.in_memory(), [backlog.withdraw() for backlog in self.backlogs()])
         self._deliveries = {}

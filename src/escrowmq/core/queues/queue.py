@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
-from escrowmq.core.budget import Budget
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.messages.marks import MarkTable
+from escrowmq.core.queues.browsing import show
 from escrowmq.core.queues.consumer import Consumer
-from escrowmq.core.queues.discipline import Discipline, Pager
+from escrowmq.core.queues.discipline import Discipline
 from escrowmq.core.queues.fifo import Fifo
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.priority import Priority
 from escrowmq.core.queues.rotation import Consumers
+from escrowmq.core.queues.selection import finished, return_to_sight, serve
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.queue_state import encode_delivered
 from escrowmq.core.records.unreadable import LogUnreadable
@@ -24,12 +26,9 @@ from escrowmq.core.topology.arguments.queue import QueueOptions
 from escrowmq.core.topology.equivalence import locked_text
 
 if TYPE_CHECKING:
-    from escrowmq.core.deadlines import Deadline, Deadlines
-    from escrowmq.core.messages.marks import Marks
-    from escrowmq.core.ports import Log
-    from escrowmq.core.queues.availability import Unavailable
-    from escrowmq.core.queues.delivery_log import Deliveries
-    from escrowmq.core.queues.settlement import Settlements
+    from escrowmq.core.deadlines import Deadline
+    from escrowmq.core.queues.fifo import Place
+    from escrowmq.core.queues.host import Host
     from escrowmq.core.records.references import Reference
     from escrowmq.core.reservations.reservation import Reservation
 
@@ -48,31 +47,6 @@ class Session:
     def __init__(self, label: str) -> None:
         self.label = label
         self.exclusive: dict[Queue, None] = {}
-
-
-class Host(Protocol):
-    """The part of the broker that a queue needs."""
-
-    now: int
-    budget: Budget
-    deadlines: Deadlines
-    log: Log
-    settlements: Settlements
-    deliveries: Deliveries | None
-    pager: Pager
-    resident_limit: int
-    dirty: dict[Queue, None]
-    uncaptured: dict[Queue, None] | None
-    promised: dict[Queue, tuple[int, int]]
-    unavailable: Unavailable
-
-    def dead_letter(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
-        """Dead-letter entries that leave `queue`, if the queue has a dead-letter exchange."""
-        ...
-
-    def forget(self, queue: Queue, references: list[Reference], outcome: Outcome) -> None:
-        """Note that the messages of `references` have left `queue` for good."""
-        ...
 
 
 class Queue:
@@ -94,6 +68,7 @@ class Queue:
         "_used_at",
         "arguments",
         "auto_delete",
+        "browsers",
         "bytes",
         "captured",
         "consumers",
@@ -119,6 +94,7 @@ class Queue:
         "restored_below",
         "returning",
         "ttl_possible",
+        "unread",
         "unsettled",
         "unsynced",
         "vhost",
@@ -154,13 +130,15 @@ class Queue:
         self.arguments = arguments or {}
         self.owner = owner
         self.consumers = Consumers(single=options.single_active_consumer)
+        self.browsers: Consumers | None = None  # consumers that see the messages without taking them
+        self.unread: Place | None = None  # where a consumer that selects messages could not read
         self._getter: ref[Consumer] | None = None
         self.next_position = 1
         self.unsettled = 0
         self.bytes = 0
         self.logged = False
         self.fault = ""
-        self.marks: dict[int, Marks] = {}  # by position, for the few messages that have any
+        self.marks = MarkTable()  # by position, for the few messages that have any
         self.deleted = False
         self.returning = 0  # lists of deliveries that are on their way back: nothing may overtake them
         self.captured = False  # a snapshot in progress has the state of the queue as it is now
@@ -259,7 +237,7 @@ class Queue:
             self.bytes += sum(map(len, contents))
         if self.ttl_possible:
             self.arm_expiry()
-        if self.consumers or self._drop:
+        if self.consumers or self._drop or self.browsers:
             self._host.dirty[self] = None
 
     def unseal(self, synced: int) -> bool:
@@ -330,6 +308,10 @@ class Queue:
         except LogUnreadable as error:
             self._host.unavailable.suspend(self, error)
             return []
+        return self.left(entries) if self.limited or self.ttl_possible else entries
+
+    def left(self, entries: list[Entry]) -> list[Entry]:
+        """Note that `entries` were taken. Dead-letter those that have expired, and return the others."""
         if self.limited:
             self.bytes -= sum([len(entry.content) for entry in entries])
         if self.ttl_possible:
@@ -353,8 +335,11 @@ class Queue:
             return None
 
     def probe(self) -> None:
-        """Read the next message. Raises LogUnreadable while that is impossible."""
+        """Read the next message, and where else reading failed. Raises LogUnreadable while that is impossible."""
         self.order.peek()
+        if self.unread is not None:
+            self.unread.level.scan(self.unread.position, self.next_position, 1)
+            self.unread = None
 
     def resume(self) -> None:
         """End the unavailability of the queue: its messages can be read again."""
@@ -366,7 +351,7 @@ class Queue:
     def wake(self, consumer: Consumer) -> None:
         """Put `consumer` back in line, since it may have credit again."""
         if consumer.attached:
-            self.consumers.admit(consumer)
+            consumer.line.admit(consumer)
             self._host.dirty[self] = None
 
     def dispatch(self, *, whole: bool = False) -> None:
@@ -376,6 +361,8 @@ class Queue:
         """
         if self.fault:
             return
+        if self.browsers and show(self, self.browsers, self._host):
+            self._host.dirty[self] = None
         if not self._serve(whole=whole):
             self._host.dirty[self] = None
             return
@@ -397,6 +384,8 @@ class Queue:
         """Return False if the budget was used up before the entries or the consumers' room."""
         if self.returning:
             return True
+        if self.consumers.selective or self.consumers.idle or self.marks.excluding:
+            return serve(self, self._host, whole=whole)
         order, consumers, budget = self.order, self.consumers, self._host.budget
         while (waiting := len(order)) and not self.fault:
             if budget.left <= 0 and not whole and not self._passing():
@@ -405,7 +394,7 @@ class Queue:
             if len(group) > 1:
                 self._deal(group, waiting)
             elif group:
-                self._hand(group[0], self.take(min(group[0].room(), CHUNK)))
+                self.hand(group[0], self.take(min(group[0].room(), CHUNK)))
             else:
                 budget.outpaced = budget.outpaced or (waiting > CHUNK and bool(consumers))
                 break
@@ -423,7 +412,7 @@ class Queue:
         if any(consumer.window and consumer.window.limit for consumer in group):
             for consumer in group:
                 if consumer.room() > 0:
-                    self._hand(consumer, self.take(1))
+                    self.hand(consumer, self.take(1))
             return
         size = len(group)
         share = -(-waiting // self.consumers.in_line(group[0].priority))
@@ -434,7 +423,7 @@ class Queue:
             self.consumers.defer(group, len(entries) % size)
         if not entries or self._host.deliveries is not None or any(consumer.auto_settle for consumer in group):
             for i, consumer in enumerate(group):
-                self._hand(consumer, entries[i::size])
+                self.hand(consumer, entries[i::size])
             return
         self._host.budget.charge(entries, size)
         self.note_delivered(entries)
@@ -455,9 +444,17 @@ class Queue:
 
     def _has_for(self, consumer: Consumer) -> bool:
         """Return whether an entry is ready that `consumer` could get."""
+        if consumer.sight is not None and finished(self, consumer):
+            return False
         return len(self.order) > 0 and (not self.consumers.single or consumer is self.consumers.active)
 
-    def _hand(self, consumer: Consumer, entries: list[Entry]) -> None:
+    @property
+    def visible_end(self) -> int:
+        """Return the position after the last visible one."""
+        return self.unsynced[0][1].first if self.unsynced else self.next_position
+
+    def hand(self, consumer: Consumer, entries: list[Entry]) -> None:
+        """Deliver entries that were taken, if any."""
         if not entries:
             return
         receiver = consumer.receiver
@@ -493,6 +490,8 @@ class Queue:
         """Return entries to their places (ORD-2)."""
         self.change()
         self.order.put_back(entries)
+        if self.consumers.sighted:
+            return_to_sight(self.consumers, [(entry.position, 1) for entry in entries])
         if self.limited:
             self.bytes += sum([len(entry.content) for entry in entries])
         if self.ttl_possible:
@@ -510,13 +509,14 @@ class Queue:
     def unmark(self, positions: Iterable[int]) -> None:
         """Forget the marks of messages that have left the queue for good."""
         self.change()
-        for position in positions:
-            self.marks.pop(position, None)
+        self.marks.discard(positions)
 
     def take_back(self, found: list[Reference], deliveries: dict[int, int], size: int) -> None:
         """Return reserved messages, whose bodies have `size` bytes, to their places as `Discipline.attach` does."""
         self.change()
         self.order.attach(found, deliveries)
+        if self.consumers.sighted:
+            return_to_sight(self.consumers, [(reference.first, reference.length) for reference in found])
         self.bytes += size
         if self.ttl_possible:
             self.arm_expiry()

@@ -21,13 +21,29 @@ _GHOSTS: Final = 8  # removed consumers may stay in line up to this number, and 
 class Consumers:
     """The consumers of one queue. With `single`, only the active consumer is served."""
 
-    __slots__ = ("_count", "_groups", "_lines", "active", "draining", "exclusive", "single")
+    __slots__ = (
+        "_count",
+        "_groups",
+        "_lines",
+        "_news_below",
+        "active",
+        "draining",
+        "exclusive",
+        "idle",
+        "selective",
+        "sighted",
+        "single",
+    )
 
     def __init__(self, *, single: bool = False) -> None:
         self.single = single
         self.active: Consumer | None = None  # the only consumer that is served, with `single`
         self.exclusive: Consumer | None = None  # the consumer with exclusive use of the queue
         self.draining: dict[Consumer, None] = {}
+        self.selective = 0  # consumers with a selector
+        self.sighted: dict[Consumer, None] = {}  # consumers that remember how far they have looked
+        self.idle: dict[Consumer, None] = {}  # consumers that have looked at everything below `_news_below`
+        self._news_below = 0
         self._count = 0
         self._groups: dict[int, dict[Consumer, None]] = {}  # by priority, the highest first
         self._lines: dict[int, deque[Consumer]] = {}
@@ -51,6 +67,7 @@ class Consumers:
             self._lines = dict(sorted(self._lines.items(), reverse=True))
         group[consumer] = None
         self._count += 1
+        self.selective += consumer.selects is not None
         consumer.attached = True
         if consumer.exclusive:
             self.exclusive = consumer
@@ -65,8 +82,10 @@ class Consumers:
             return False
         del group[consumer]
         self._count -= 1
+        self.selective -= consumer.selects is not None
         consumer.attached = False
-        self.draining.pop(consumer, None)
+        for some in (self.draining, self.sighted, self.idle):
+            some.pop(consumer, None)
         if consumer.window is not None:
             consumer.window.waiting.pop(consumer, None)
         if self.exclusive is consumer:
@@ -96,6 +115,14 @@ class Consumers:
             return
         consumer.listed = True
         self._lines[consumer.priority].append(consumer)
+
+    def admit_news(self, end: int) -> None:
+        """Put the consumers in `idle` back in line if messages have arrived since: those from the former `end` on."""
+        if end > self._news_below:
+            self._news_below = end
+            for consumer in self.idle:
+                self.admit(consumer)
+            self.idle.clear()
 
     def next(self, most: int) -> list[Consumer]:
         """Return at most `most` of the next consumers that can be served, all of one priority. They move to the end of

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
+from escrowmq.core.budget import EXAMINED
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.backlog import Backlog
@@ -15,6 +16,7 @@ from escrowmq.core.queues.discipline import ENTRY_COST, Detached, Pager
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.queue import CHUNK, Queue
 from escrowmq.core.queues.rotation import Consumers
+from escrowmq.core.queues.selection import PIECE, Selector
 from escrowmq.core.queues.withdrawal import Withdrawal
 from escrowmq.core.records.references import Reference
 from escrowmq.core.records.unreadable import LogUnreadable
@@ -22,6 +24,7 @@ from escrowmq.core.topology.arguments.consumer import StreamOffset
 
 if TYPE_CHECKING:
     from escrowmq.core.queues.consumer import Consumer
+    from escrowmq.core.queues.fifo import Fifo
 
 _AGE_CHECK: Final = 1000  # milliseconds between two checks of the age of the oldest run
 _DROPPED: Final[tuple[Run, Sequence[bytes]]] = (Run(Envelope("", ""), 0, 0), ())
@@ -151,6 +154,10 @@ class StreamLog:
     def peek(self) -> Entry | None:
         return None
 
+    def levels(self) -> Iterator[tuple[int, Fifo]]:
+        """Yield nothing: readers of a stream have cursors, and take nothing."""
+        return iter(())
+
     def withdraw(self) -> Withdrawal:
         gone = Withdrawal([], [self.backlog.withdraw()])
         self._recent = _Recent()
@@ -255,13 +262,19 @@ class StreamQueue(Queue):
             consumer = found[0]
             cursor = consumer.cursor
             try:
-                entries = self.log.read(cursor, min(consumer.room(), CHUNK)) if cursor < end else []
+                most = min(consumer.room(), CHUNK) if consumer.selects is None else PIECE
+                entries = self.log.read(cursor, most) if cursor < end else []
             except LogUnreadable as error:
                 self._suspend(cursor, error)
                 return
-            if entries:
+            if entries and consumer.selects is not None:
+                self._hand_some(consumer, entries, consumer.selects)
+                if budget.left <= 0:  # also with `whole`: what nobody has examined waits
+                    self._host.dirty[self] = None
+                    return
+            elif entries:
                 consumer.cursor = entries[-1].position + 1
-                self._hand(consumer, entries)
+                self.hand(consumer, entries)
                 if budget.left <= 0 and not whole:
                     self._host.dirty[self] = None
                     return
@@ -270,6 +283,19 @@ class StreamQueue(Queue):
                 self._rest(consumer)
         if consumers.draining:
             self._end_drains()
+
+    def _hand_some(self, consumer: Consumer, entries: list[Entry], selects: Selector) -> None:
+        """Deliver the entries that a consumer with a selector wants."""
+        room = consumer.room()
+        chosen: list[Entry] = []
+        for entry in entries:
+            if selects(self, entry):
+                chosen.append(entry)
+                if len(chosen) == room:
+                    break
+        self._host.budget.left -= EXAMINED * (entry.position + 1 - consumer.cursor)
+        consumer.cursor = entry.position + 1
+        self.hand(consumer, chosen)
 
     def _suspend(self, position: int, error: LogUnreadable) -> None:
         self._unread = position
@@ -290,11 +316,6 @@ class StreamQueue(Queue):
     def note_delivered(self, entries: list[Entry]) -> None:
         """Note that `entries` are delivered. A stream does not record whether they were delivered before."""
         self.unsettled += len(entries)
-
-    @property
-    def visible_end(self) -> int:
-        """Return the position after the last visible one."""
-        return self.unsynced[0][1].first if self.unsynced else self.next_position
 
     def _drop_by_size(self) -> None:
         most = self.options.max_length_bytes

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from escrowmq.core.branches.recovery import FoundBranches
+from escrowmq.core.messages.marks import MarkTable
 from escrowmq.core.queues.backlog import Backlog
 from escrowmq.core.records.branches import decode_decide, decode_heuristic, decode_number, decode_placed
 from escrowmq.core.records.changes import decode_change
@@ -250,7 +251,7 @@ class Recovery:
         queue.logged = True
         _, lsns, counts, _ = references.columns()
         self._broker.log.retain_each(lsns, counts)
-        queue.marks = {position: marks for position, marks in found.marks.items() if position in references}
+        queue.marks = MarkTable({position: marks for position, marks in found.marks.items() if position in references})
         self._branches.lock(queue, references, found.deliveries)
         found.reservations.restore(queue, references)
         if queue.options.max_length_bytes is not None:

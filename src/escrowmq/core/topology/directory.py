@@ -13,7 +13,7 @@ from escrowmq.core.access.permissions import User, Vhost
 from escrowmq.core.access.records import ACCESS_KINDS, deleted_record, set_record, vhost_of
 from escrowmq.core.access.records import restore as restore_access
 from escrowmq.core.conditions import BrokerError, Condition, check_growth
-from escrowmq.core.queues import queue as queues
+from escrowmq.core.queues import host
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.queue import Queue, Session
 from escrowmq.core.queues.stream import StreamQueue
@@ -39,7 +39,7 @@ class Declaration(NamedTuple):
     arguments: Mapping[str, object] = NO_ARGUMENTS
 
 
-class Host(queues.Host, Protocol):
+class Host(host.Host, Protocol):
     """The operations that the directory needs from the engine."""
 
     scarcity: str
@@ -288,8 +288,8 @@ class Directory:
         for reservation in queue.reservations.values():
             self._engine.let_go(reference for reference, _ in reservation.clear())
         self._engine.release_in_pieces(queue.order.withdraw())
-        for consumer in list(queue.consumers):
-            queue.consumers.remove(consumer)
+        for consumer in [*queue.consumers, *(queue.browsers or ())]:
+            consumer.line.remove(consumer)
             receiver = consumer.detach()
             if receiver is not None:
                 receiver.cancelled(consumer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from escrowmq.core.messages.marks import Marks, Modification
+from escrowmq.core.messages.marks import Marks, MarkTable, Modification
 
 
 def test_a_failed_delivery_is_counted() -> None:
@@ -28,3 +28,23 @@ def test_excluded_links_accumulate() -> None:
     for link in ("one", "two", "one", ""):
         marks = Modification(excluded=link).applied(marks)
     assert marks.excluded == {"one", "two"}
+
+
+def test_a_table_tells_whether_any_link_is_excluded() -> None:
+    table = MarkTable({1: Marks(2)})
+    before = table.excluding
+    table[5] = Modification(excluded="link").applied(Marks())
+    assert (before, table.excluding) == (False, True)
+    assert MarkTable(table).excluding
+    assert table.excludes(5, "link")
+    assert not table.excludes(5, "other")
+    assert not table.excludes(1, "link")
+    assert not table.excludes(7, "link")
+
+
+def test_a_table_without_marks_excludes_nobody() -> None:
+    table = MarkTable({1: Marks(2), 5: Marks(0, excluded=frozenset({"link"}))})
+    table.discard([5, 7])
+    table.discard([1])
+    assert not table
+    assert not table.excluding

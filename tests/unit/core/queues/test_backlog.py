@@ -204,3 +204,14 @@ def test_a_transient_reference_does_not_survive_a_restart() -> None:
     backlog.take(3)
     backlog.take(1)
     assert backlog.lasts()
+
+
+@given(runs, st.integers(0, 5), st.data())
+def test_taking_out_positions_anywhere(plan: list[tuple[int, int, int, int]], taken: int, data: st.DataObject) -> None:
+    backlog = build(plan)
+    expected = messages(backlog)
+    if taken and expected:
+        del expected[: backlog.take(taken).length]
+    chosen = data.draw(st.sets(st.sampled_from([position for position, _, _ in expected]))) if expected else set()
+    backlog.take_out(sorted(chosen))
+    check(backlog, [message for message in expected if message[0] not in chosen])

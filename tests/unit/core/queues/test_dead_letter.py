@@ -6,6 +6,7 @@ import pytest
 
 from escrowmq.core import engine as engine_module
 from escrowmq.core.messages.envelope import Death, Envelope
+from escrowmq.core.queues import dead_letter
 from escrowmq.core.queues import queue as queue_module
 from escrowmq.core.queues.dead_letter import circular, dead_envelope
 from escrowmq.core.queues.outcome import Disposition, Outcome
@@ -162,7 +163,7 @@ class TestLeaving:
         """Any number of messages can be rejected at once, or have expired while the broker was down. The length of a
         record is limited, and a longer one would stop the broker, after each restart again.
         """
-        monkeypatch.setattr(engine_module, "DEAD_LETTER_BYTES", 10_000)
+        monkeypatch.setattr(dead_letter, "BYTES", 10_000)
         monkeypatch.setattr(queue_module, "EXPIRY_BYTES", 30_000)
         queue, _ = dead_lettering(site, **({"message_ttl": 10} if how == "expired" else {}))
         contents = [b"%03d" % i * 500 for i in range(100)]
@@ -181,11 +182,11 @@ class TestLeaving:
         for running in (site, site.restart()):
             assert (running.contents(), running.contents("dead")) == ([], contents)
 
-    @pytest.mark.parametrize(("bound", "value"), [("DEAD_LETTER_BYTES", 10_000), ("DEAD_LETTER_COUNT", 7)])
+    @pytest.mark.parametrize(("bound", "value"), [("BYTES", 10_000), ("COUNT", 7)])
     def test_headers_and_the_number_of_messages_count_for_the_length_of_a_record(
         self, site: Site, bound: str, value: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(engine_module, bound, value)
+        monkeypatch.setattr(dead_letter, bound, value)
         queue, dead = dead_lettering(site)
         for i in range(30):
             site.publish("q", b"%d" % i, header=b"%03d" % i * 500)

@@ -65,6 +65,22 @@ class FifoMachine(RuleBasedStateMachine):
         del self.inside[: len(taken)]
         self.outside += taken
 
+    @rule(first=st.integers(0, 40), length=st.integers(1, 40), most=st.integers(1, 10), data=st.data())
+    def pluck(self, first: int, length: int, most: int, data: st.DataObject) -> None:
+        """Look at entries anywhere, and take some of them out."""
+        self.inside.sort()
+        expected = [(position, content) for position, content in self.inside if first <= position < first + length]
+        found = self.fifo.scan(first, first + length, most)
+        assert len(found) <= most
+        assert bool(found) == bool(expected)
+        assert [(entry.position, entry.content) for entry in found] == expected[: len(found)]
+        chosen = data.draw(st.lists(st.booleans(), min_size=len(found), max_size=len(found)))
+        plucked = [entry for entry, taken in zip(found, chosen, strict=True) if taken]
+        self.fifo.pluck(plucked)
+        gone = {entry.position for entry in plucked}
+        self.inside = [item for item in self.inside if item[0] not in gone]
+        self.outside += plucked
+
     @precondition(lambda self: self.outside)
     @rule(data=st.data())
     def put_back(self, data: st.DataObject) -> None:

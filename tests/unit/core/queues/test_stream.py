@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from escrowmq.core.messages.entry import Entry
 from escrowmq.core.queues.outcome import Disposition
+from escrowmq.core.queues.queue import Queue
 from escrowmq.core.queues.stream import StreamQueue
 from escrowmq.core.topology.arguments.consumer import ConsumerOptions, OffsetKind, StreamOffset
 from tests.unit.core.site import Sink, Site
@@ -128,6 +130,28 @@ class TestReading:
         assert queue.ready == total
         assert queue.unsettled == 0
         assert site.live() == total
+
+    @pytest.mark.parametrize("credit", [1, 100])
+    @pytest.mark.parametrize("limit", [700, 1 << 20])
+    def test_a_selector_passes_over_what_it_does_not_want(self, credit: int, limit: int) -> None:
+        site = Site(resident_limit=limit)
+        queue = stream(site)
+        for i in range(0, 600, 3):
+            site.publish("s", *numbered(3, i))
+        examined: list[bytes] = []
+
+        def third(queue: Queue, entry: Entry) -> bool:
+            examined.append(entry.content)
+            return int(entry.content) % 3 == 0
+
+        options = ConsumerOptions(stream_offset=StreamOffset("first"))
+        consumer, sink = site.consume(queue, credit=credit, selects=third, options=options)
+        site.turn()
+        while len(sink.got) < 200:
+            site.broker.engine.settle(consumer, [sink.got[-1][1]], Disposition.ACCEPTED)
+            site.turn()
+        assert sink.contents == numbered(600)[::3]
+        assert examined[: len(set(examined))] == examined, "no message is examined twice"
 
     def test_a_requeued_delivery_is_not_read_again(self) -> None:
         site = Site()
