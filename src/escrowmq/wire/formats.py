@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Final
 from escrowmq.wire.amqp091.formats import KeyedFormat, PackedFormat, PlainFormat
 from escrowmq.wire.amqp091.keyed import KEYED
 from escrowmq.wire.amqp091.packed import PACKED
-from escrowmq.wire.amqp091.publication import PROTOCOL
+from escrowmq.wire.amqp091.publication import PROTOCOL as PLAIN
+from escrowmq.wire.amqp10.formats import SectionsFormat
+from escrowmq.wire.amqp10.publication import PROTOCOL as SECTIONS
 
 if TYPE_CHECKING:
     from escrowmq.core.messages.formats import Format
 
 FORMATS: Final[Mapping[int, Format]] = MappingProxyType(
-    {PROTOCOL: PlainFormat(), PACKED: PackedFormat(), KEYED: KeyedFormat()}
+    {PLAIN: PlainFormat(), PACKED: PackedFormat(), KEYED: KeyedFormat(), SECTIONS: SectionsFormat()}
 )
 """By `Envelope.protocol`. The broker needs all of them from its start, because messages may expire into headers
 exchanges before any client connects.

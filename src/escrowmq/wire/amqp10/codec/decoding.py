@@ -58,6 +58,17 @@ def skip(data: bytes, at: int, end: int) -> int:
     return _skip(data, at, min(end, len(data)), 0)
 
 
+def items_of(data: bytes, at: int, end: int) -> tuple[int, int, int]:
+    """(count, start of the items, their end) of the list or map at `at`; keys and values are counted. Raises CodecError
+    for anything else.
+    """
+    if at < end and data[at] == 0x45:
+        return 0, at + 1, at + 1
+    if at >= end or data[at] not in {0xC0, 0xC1, 0xD0, 0xD1}:
+        raise CodecError("a list or a map is needed")
+    return _counted(data, at + 1, end, data[at] >= 0xD0)
+
+
 def _skip(data: bytes, at: int, end: int, depth: int) -> int:
     while at < end and not data[at]:
         depth += 1

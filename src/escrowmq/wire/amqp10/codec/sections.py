@@ -22,6 +22,7 @@ from escrowmq.wire.amqp10.codec.composite import (
     composite,
     resolve,
 )
+from escrowmq.wire.amqp10.codec.decoding import items_of
 from escrowmq.wire.amqp10.codec.encoding import compound, decode, encode, skip
 from escrowmq.wire.amqp10.codec.errors import CodecError
 from escrowmq.wire.amqp10.codec.types import Described, Symbol, ULong, Uuid, Value
@@ -239,25 +240,21 @@ def layout(content: bytes, at: int = 0) -> Layout:
     )
 
 
-def _described(content: bytes, extent: Extent) -> Value:
-    value, _ = decode(content, *extent)
-    return value.value
-
-
 def message_annotations(content: bytes) -> dict[Value, Value]:
     """Return the message annotations. Raises CodecError if the content is malformed."""
-    return _read_map(content, layout(content).message_annotations)
+    return read_map(content, layout(content).message_annotations)
 
 
 def application_properties(content: bytes) -> dict[Value, Value]:
     """Return the application properties. Raises CodecError if the content is malformed."""
-    return _read_map(content, layout(content).application_properties)
+    return read_map(content, layout(content).application_properties)
 
 
-def _read_map(content: bytes, extent: Extent | None) -> dict[Value, Value]:
+def read_map(content: bytes, extent: Extent | None) -> dict[Value, Value]:
+    """Return the map in a section; an absent one is empty. Raises CodecError if it is malformed."""
     if extent is None:
         return {}
-    value = _described(content, extent)
+    value = decode(content, *extent)[0].value
     if type(value) is not dict:
         raise CodecError("a section that must be a map is none")
     return value
@@ -272,6 +269,40 @@ def properties(content: bytes) -> Properties:
     if type(item) is not Properties:
         raise CodecError("the properties of a message are malformed")
     return item
+
+
+def annotates(content: bytes, name: str) -> bool:
+    """Return whether a content that begins with message annotations may have the annotation `name`: whether its octets
+    occur in that section.
+    """
+    code = content[3:4]
+    if code == b"\xc1":
+        end = 5 + content[4] if len(content) > 4 else 0
+    else:
+        _, _, end = _section(content, 0, len(content))
+    return content.find(name.encode(), 0, end) >= 0
+
+
+def address_of(content: bytes) -> tuple[str | None, str | None]:
+    """Return the properties `to` and `subject`. Raises CodecError if a section up to these properties is malformed."""
+    at = 0
+    end = len(content)
+    code = start = stop = 0
+    while at < end and code < PROPERTIES:
+        code, start, stop = _section(content, at, end)
+        at = stop
+    if code != PROPERTIES:
+        return None, None
+    fields, at, stop = items_of(content, start, stop)
+    found: list[Value] = [None] * 4
+    for place in range(min(fields, 4)):
+        if place < 2:
+            at = skip(content, at, stop)
+        else:
+            found[place], at = decode(content, at, stop)
+    if any(type(value) not in {str, type(None)} for value in found[2:]):
+        raise CodecError("the property to or subject is no string")
+    return found[2], found[3]
 
 
 def body(content: bytes) -> Body:

@@ -148,3 +148,38 @@ def test_any_octets_have_a_layout_or_are_an_error(data: bytes) -> None:
         sections.body(data[at:])
     except CodecError:
         pass
+
+
+@pytest.mark.parametrize("before", [b"", ANNOTATIONS])
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ([], (None, None)),
+        ([None, None, "to"], ("to", None)),
+        (["id", b"user", "to", "subject", "reply"], ("to", "subject")),
+        ([{"any": "type"}, None, None, "subject"], (None, "subject")),
+    ],
+)
+def test_to_and_subject_are_read_without_the_other_properties(
+    before: bytes, fields: list[object], expected: tuple[str | None, str | None]
+) -> None:
+    assert sections.address_of(before + encode_section(sections.PROPERTIES, fields) + BODY) == expected
+
+
+@pytest.mark.parametrize("content", [b"", BODY, ANNOTATIONS, APPLICATION + BODY])
+def test_a_message_without_properties_has_neither_to_nor_subject(content: bytes) -> None:
+    assert sections.address_of(content) == (None, None)
+
+
+@pytest.mark.parametrize("value", [[None, None, 5], [None, None, None, b"x"], b"x"])
+def test_a_subject_of_the_wrong_type_is_an_error(value: object) -> None:
+    with pytest.raises(CodecError):
+        sections.address_of(encode_section(sections.PROPERTIES, value))
+
+
+@pytest.mark.parametrize("name", ["x-opt-a", "x-cc"])
+@pytest.mark.parametrize("size", [1, 300])
+def test_a_name_is_looked_for_in_the_annotations_only(name: str, size: int) -> None:
+    annotations = encode_section(sections.MESSAGE_ANNOTATIONS, {Symbol("x-opt-a"): "v" * size})
+    content = annotations + encode_section(sections.DATA, b"x-cc")
+    assert sections.annotates(content, name) == (name == "x-opt-a")
