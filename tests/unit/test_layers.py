@@ -16,6 +16,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "journal": ("core.records",),
     "wire": ("core", "__version__"),  # the version is what a peer is told at the handshake
     "client": ("wire", "core", "__version__", "urls"),
+    "amqp10": ("wire", "__version__", "urls"),
     "xa": ("client", "core.branches.xid", "core.branches.xa", "text"),
     "admin": ("core", "text"),
     "server": ("admin", "core", "journal", "wire", "client", "config", "units", "text", "__version__"),
