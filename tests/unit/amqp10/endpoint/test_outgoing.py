@@ -203,7 +203,6 @@ def suspended(states: dict[bytes, Any], **options: Any) -> tuple[Peer, Any, dict
     return reconnected(peer), link, deliveries
 
 
-@pytest.mark.rule("SET-11")
 @pytest.mark.parametrize(
     ("local", "remote", "expected"),
     [
@@ -232,7 +231,6 @@ def test_a_delivery_is_resumed_by_the_table(local: Any, remote: Any, expected: d
         assert (payload if name == "payload" else getattr(transfer, name)) == value
 
 
-@pytest.mark.rule("SET-11")
 def test_row_3_is_recorded_before_the_transfer_settles_it() -> None:
     peer, link, deliveries = suspended({b"t": None})
     peer.attach(link, unsettled={b"t": A})
@@ -258,7 +256,6 @@ def test_resumed_deliveries_come_before_new_ones() -> None:
     ]
 
 
-@pytest.mark.rule("SET-11")
 def test_a_map_that_fits_no_frame_is_resumed_in_portions() -> None:
     tags = [bytes((number,)) * 32 for number in range(1, 40)]
     peer, link, deliveries = suspended(dict.fromkeys(tags), max_frame_size=512)

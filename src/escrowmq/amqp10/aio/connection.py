@@ -1,0 +1,223 @@
+"""Connections, sessions and transactions of the asyncio face."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from escrowmq.amqp10 import operations
+from escrowmq.amqp10.aio.driver import LoopDriver
+from escrowmq.amqp10.aio.links import AsyncReceiver, AsyncSender
+from escrowmq.amqp10.blocking.links import DEFAULT, ConnectionTimeout, Timeout
+from escrowmq.amqp10.endpoint.session import SessionEndpoint
+from escrowmq.amqp10.endpoint.transactions import Transaction, TransactionState
+from escrowmq.amqp10.nodes import LinkOptions, Mode, Terminus, terminus_for
+from escrowmq.amqp10.operations import Coordination, new_name
+from escrowmq.amqp10.parameters import Backoff, parameters
+
+
+async def connect(
+    urls: str | Iterable[str] | None = None,
+    *,
+    container_id: str = "",
+    reconnect: Backoff | bool = True,
+    **keywords: Any,
+) -> AsyncConnection:
+    """Connect to a broker, or to the first of several URLs that answers.
+
+    `container_id` identifies this client to the broker; durable links need one that stays the same. `reconnect` is the
+    back-off after a lost connection; False raises ConnectionLost instead. Other keywords are the fields of
+    `Parameters`.
+
+    Raises:
+        ConnectionLost: No broker answered, or all refused the login (LoginRefused).
+        UsageError: A URL or an argument is invalid.
+    """
+    backoff = Backoff() if reconnect is True else reconnect or None
+    driver = LoopDriver(parameters(urls, **keywords), container_id or new_name("python"), backoff)
+    await driver.connect()
+    try:
+        return AsyncConnection(
+            driver, await driver.run(operations.begin_session(driver.endpoint), driver.target.timeout)
+        )
+    except BaseException:
+        driver.abort()
+        raise
+
+
+class AsyncSession:
+    """Links and transactions that share the order and the window of one session."""
+
+    def __init__(self, driver: LoopDriver, session: SessionEndpoint) -> None:
+        self._driver = driver
+        self._session = session
+        self._coordination = Coordination(session)
+
+    async def sender(
+        self,
+        address: str | None = None,
+        *,
+        mode: Mode | Literal["mixed"] = "first",
+        name: str = "",
+        terminus: Terminus | None = None,
+        dynamic: bool = False,
+        capabilities: Iterable[str] = (),
+        properties: Mapping[str, Any] | None = None,
+        timeout: Timeout = DEFAULT,
+    ) -> AsyncSender:
+        """Attach a sender to an address; None is the anonymous terminus, where each message's `to` is the address.
+
+        `mode` is `presettled`, `first` or `second`. A link with a `name` and a durable `terminus` can be resumed.
+        `dynamic` has the broker create a node; its name is then in `address`.
+
+        Raises:
+            LinkFailed: The broker refused the link; NotGranted: or it granted less than was asked for.
+        """
+        options = LinkOptions(
+            address,
+            mode,
+            terminus or terminus_for(mode),
+            dynamic=dynamic,
+            capabilities=tuple(capabilities),
+            properties=properties or {},
+        )
+        link = await self._run(operations.sender(self._session, name or new_name("sender"), options), timeout)
+        return AsyncSender(self._driver, link)
+
+    async def receiver(
+        self,
+        address: str | None = None,
+        *,
+        mode: Mode = "first",
+        credit: int = 100,
+        name: str = "",
+        terminus: Terminus | None = None,
+        dynamic: bool = False,
+        browse: bool = False,
+        filters: Mapping[str, Any] | None = None,
+        capabilities: Iterable[str] = (),
+        properties: Mapping[str, Any] | None = None,
+        default_outcome: Any = None,
+        timeout: Timeout = DEFAULT,
+    ) -> AsyncReceiver:
+        """Attach a receiver to an address.
+
+        `credit` is the number of messages to have ready; with 0, only `grant`, `drain` and `acquire` ask for messages.
+        `browse` reads copies and leaves the messages in the queue. `filters` come from `selector` and its neighbours;
+        `capabilities` of the source are `queue`, `topic`, `shared` or `global`. The broker applies `default_outcome`
+        to deliveries that are never settled.
+
+        Raises:
+            LinkFailed: The broker refused the link; NotGranted: or it granted less than was asked for.
+        """
+        options = LinkOptions(
+            address,
+            mode,
+            terminus or terminus_for(mode),
+            dynamic=dynamic,
+            distribution="copy" if browse else None,
+            filters=filters or {},
+            capabilities=tuple(capabilities),
+            properties=properties or {},
+            default_outcome=default_outcome,
+        )
+        link = await self._run(
+            operations.receiver(self._session, name or new_name("receiver"), options, credit), timeout
+        )
+        return AsyncReceiver(self._driver, link)
+
+    async def subscribe(self, address: str, name: str, *, shared: bool = False, **options: Any) -> AsyncReceiver:
+        """Attach to the durable subscription `name` of a topic or an exchange, and create it if it is new.
+
+        `detach` keeps the subscription, `close` deletes it. With `shared`, several receivers divide its messages.
+        Other keywords are those of `receiver`.
+        """
+        options.setdefault("terminus", Terminus(2, "never"))
+        capabilities = [*options.pop("capabilities", ()), "topic", *(["shared"] if shared else [])]
+        return await self.receiver(address, name=name, browse=True, capabilities=capabilities, **options)
+
+    @asynccontextmanager
+    async def transaction(self, timeout: Timeout = DEFAULT) -> AsyncIterator[Transaction]:
+        """Begin a transaction; the end of the `with` block commits it, and an exception rolls it back.
+
+        Raises:
+            TransactionFailed: The broker could not commit; NotAccepted: or it did not accept a message.
+            TransactionInDoubt: The connection was lost before the commit was answered.
+        """
+        transaction = await self.begin(timeout)
+        try:
+            yield transaction
+        except BaseException:
+            await self.rollback(transaction, timeout)
+            raise
+        if transaction.state is not TransactionState.ROLLED_BACK:
+            await self.commit(transaction, timeout)
+
+    async def begin(self, timeout: Timeout = DEFAULT) -> Transaction:
+        """Begin a transaction. Several can be active at once."""
+        return await self._run(self._coordination.declare(), timeout)
+
+    async def commit(self, transaction: Transaction, timeout: Timeout = DEFAULT) -> None:
+        """Commit a transaction. Raises as `transaction` does."""
+        await self._run(operations.commit(transaction), timeout)
+
+    async def rollback(self, transaction: Transaction, timeout: Timeout = DEFAULT) -> None:
+        """Roll a transaction back."""
+        await self._run(operations.rollback(transaction), timeout)
+
+    async def _run(self, operation: operations.Operation[operations.T], timeout: Timeout) -> operations.T:
+        limit = self._driver.target.timeout if isinstance(timeout, ConnectionTimeout) else timeout
+        return await self._driver.run(operation, limit)
+
+    async def close(self) -> None:
+        """End the session. Its links are gone; the broker keeps termini as their expiry policies say."""
+        await self._run(operations.end_session(self._session), DEFAULT)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class AsyncConnection(AsyncSession):
+    """A connection, with a session of its own for its links. Opened by `connect`."""
+
+    def __init__(self, driver: LoopDriver, session: SessionEndpoint) -> None:
+        self.driver = driver
+        super().__init__(driver, session)
+
+    def __repr__(self) -> str:
+        return f"<AsyncConnection to {self.driver.target.address}, {self.driver.endpoint.state.value}>"
+
+    @property
+    def container_id(self) -> str:
+        """The name of this client at the broker."""
+        return self.driver.endpoint.container_id
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection is open at this moment."""
+        return operations.opened(self.driver.endpoint)
+
+    @property
+    def broker_properties(self) -> dict[Any, Any]:
+        """The properties in the broker's open."""
+        remote = self.driver.endpoint.remote
+        return {} if remote is None else remote.properties or {}
+
+    async def session(self, timeout: Timeout = DEFAULT) -> AsyncSession:
+        """Begin a further session."""
+        return AsyncSession(self.driver, await self._run(operations.begin_session(self.driver.endpoint), timeout))
+
+    async def close(self) -> None:
+        """Close the connection. Open transactions are rolled back; durable termini stay at the broker."""
+        await self.driver.close()
+
+    def abort(self) -> None:
+        """Drop the connection without a word, as a crash would. For tests."""
+        self.driver.abort()

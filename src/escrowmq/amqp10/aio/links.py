@@ -1,0 +1,195 @@
+"""Senders and receivers of the asyncio face."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from escrowmq.amqp10 import operations
+from escrowmq.amqp10.aio.driver import LoopDriver
+from escrowmq.amqp10.blocking.links import DEFAULT, ConnectionTimeout, Timeout
+from escrowmq.amqp10.endpoint.deliveries import ACCEPT, IncomingDelivery, OutgoingDelivery
+from escrowmq.amqp10.endpoint.incoming import IncomingLink
+from escrowmq.amqp10.endpoint.link import LinkEnd
+from escrowmq.amqp10.endpoint.outgoing import OutgoingLink
+from escrowmq.amqp10.endpoint.transactions import Transaction
+from escrowmq.amqp10.errors import OperationTimeout
+from escrowmq.amqp10.message import Message
+from escrowmq.amqp10.operations import WINDOW
+
+T = TypeVar("T")
+
+
+class AsyncLink:
+    """What senders and receivers share. As a context manager, a link is closed at the end of the block."""
+
+    def __init__(self, driver: LoopDriver, link: LinkEnd) -> None:
+        self._driver = driver
+        self._end = link
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self._end}, {self._end.state.value}>"
+
+    @property
+    def name(self) -> str:
+        """The name of the link."""
+        return self._end.name
+
+    @property
+    def address(self) -> str | None:
+        """The address as the broker granted it; with `dynamic`, that of the new node."""
+        return getattr(operations.granted(self._end), "address", None) or self._end.options.address
+
+    @property
+    def properties(self) -> dict[Any, Any]:
+        """The properties in the broker's attach."""
+        remote = self._end.remote
+        return {} if remote is None else remote.properties or {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the link can be used."""
+        return not self._end.gone
+
+    async def close(self) -> None:
+        """Close the link, and destroy its terminus at the broker."""
+        await self._leave(closed=True)
+
+    async def detach(self) -> None:
+        """Detach the link. The broker keeps its terminus for as long as its expiry policy says."""
+        await self._leave(closed=False)
+
+    async def _leave(self, *, closed: bool) -> None:
+        if not self._end.gone:
+            await self._run(operations.detach(self._end, closed=closed), DEFAULT)
+
+    async def _run(self, operation: operations.Operation[T], timeout: Timeout) -> T:
+        limit = self._driver.target.timeout if isinstance(timeout, ConnectionTimeout) else timeout
+        return await self._driver.run(operation, limit)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self.close()
+
+
+class AsyncSender(AsyncLink):
+    """Sends messages to one address. Opened by `connection.sender(…)`."""
+
+    def __init__(self, driver: LoopDriver, link: OutgoingLink) -> None:
+        super().__init__(driver, link)
+        self.link = link
+
+    async def send(
+        self, message: Message | bytes, *, transaction: Transaction | None = None, timeout: Timeout = DEFAULT
+    ) -> OutgoingDelivery:
+        """Send a message, and wait for its outcome; presettled, wait only until it is sent.
+
+        `bytes` are taken as an encoded message (`Message.encode`). In a transaction, the outcome is provisional.
+
+        Raises:
+            NotAccepted: The broker rejected, released or modified the message.
+            OperationTimeout: The outcome is still unknown; with `delivery` unsettled, it may yet arrive.
+        """
+        return await self._run(operations.send(self.link, message, transaction), timeout)
+
+    def post(self, message: Message | bytes, *, transaction: Transaction | None = None) -> OutgoingDelivery:
+        """Queue a message without waiting. Its delivery shows the outcome after a later call, such as `flush`."""
+        delivery = operations.post(self.link, message, transaction)
+        self._driver.endpoint.wake()
+        return delivery
+
+    async def send_many(
+        self,
+        messages: Iterable[Message | bytes],
+        *,
+        transaction: Transaction | None = None,
+        window: int = WINDOW,
+        timeout: Timeout = None,
+    ) -> int:
+        """Send messages with at most `window` of them unsettled. Returns their number once all are accepted.
+
+        Raises:
+            NotAccepted: The broker did not accept a message. The others were sent all the same.
+        """
+        return await self._run(operations.send_many(self.link, messages, transaction, window), timeout)
+
+    async def flush(self, timeout: Timeout = DEFAULT) -> None:
+        """Wait until everything that was posted is sent and has an outcome."""
+        link = self.link
+        pending = [*link.queue, *link.unsettled.values()]
+
+        def until() -> operations.Operation[None]:
+            yield operations.Wait(
+                lambda: link.check() and all(map(operations._delivered, pending)), f"the outcomes on {link}"
+            )
+
+        await self._run(until(), timeout)
+
+    @property
+    def credit(self) -> int:
+        """How many messages the broker accepts now."""
+        return self.link.credit
+
+    @property
+    def unsettled(self) -> list[OutgoingDelivery]:
+        """The deliveries that are not settled."""
+        return list(self.link.unsettled.values())
+
+
+class AsyncReceiver(AsyncLink):
+    """Receives messages from one address. Opened by `connection.receiver(…)`; iterating waits for each message."""
+
+    def __init__(self, driver: LoopDriver, link: IncomingLink) -> None:
+        super().__init__(driver, link)
+        self.link = link
+
+    async def receive(self, timeout: Timeout = DEFAULT) -> IncomingDelivery:
+        """Wait for the next message.
+
+        Raises:
+            OperationTimeout: No message arrived in time.
+        """
+        return await self._run(operations.receive(self.link), timeout)
+
+    async def receive_many(self, most: int = WINDOW, timeout: Timeout = DEFAULT) -> list[IncomingDelivery]:
+        """Wait for at least one message, and return up to `most`; an empty list after `timeout` seconds."""
+        try:
+            return await self._run(operations.receive_many(self.link, most), timeout)
+        except OperationTimeout:
+            return []
+
+    def accept(self, deliveries: Iterable[IncomingDelivery], transaction: Transaction | None = None) -> None:
+        """Accept deliveries of this link, in as few frames as possible. Raises DeliveryLost as their `accept` does."""
+        if transaction is None:
+            self.link.settle(deliveries, ACCEPT)
+        else:
+            transaction.retire(deliveries, ACCEPT)
+        self._driver.endpoint.wake()
+
+    async def wait_settled(self, deliveries: Iterable[IncomingDelivery], timeout: Timeout = DEFAULT) -> None:
+        """In mode `second`, wait until the broker has settled deliveries that were given an outcome."""
+        await self._run(operations.settled(deliveries), timeout)
+
+    async def drain(self, credit: int = WINDOW, timeout: Timeout = DEFAULT) -> list[IncomingDelivery]:
+        """Return what the broker has ready, up to `credit` messages. For receivers with `credit=0`."""
+        return await self._run(operations.drain(self.link, credit), timeout)
+
+    def grant(self, credit: int) -> None:
+        """Set the credit: how many messages the broker may send from now on. For receivers with `credit=0`."""
+        self.link.grant(credit)
+        self._driver.endpoint.wake()
+
+    def acquire(self, transaction: Transaction, credit: int) -> None:
+        """Have the next `credit` deliveries acquired in the transaction: a rollback returns them to the queue."""
+        transaction.acquire(self.link, credit)
+        self._driver.endpoint.wake()
+
+    async def __aiter__(self) -> AsyncIterator[IncomingDelivery]:
+        while self.is_open:
+            yield await self.receive(timeout=None)
