@@ -66,6 +66,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 }
 
 PURE = ("core", "wire")
+SHARED = ("wire.selectors",)  # folders of wire that are no protocols
 # Code that imports one of these cannot run in a simulator with a seed. It takes time, randomness and bytes as
 # arguments.
 IMPURE = frozenset(
@@ -122,13 +123,13 @@ def layer_breaches(module: Module) -> Iterator[str]:
 
 
 def protocol_breaches(module: Module) -> Iterator[str]:
-    """A protocol (a folder of wire) never imports another one; shared code is directly in wire."""
+    """A protocol (a folder of wire) never imports another one; shared code is directly in wire, or in SHARED."""
     own = ".".join(module.name.split(".")[1:3])
     protocols = {
         ".".join(other.name.split(".")[1:3])
         for other in modules().values()
         if other.layer == "wire" and other.is_package
-    } - {"wire"}
+    } - {"wire", *SHARED}
     if own in protocols:
         for line, name in imports(module):
             target = ours(name)

@@ -17,6 +17,7 @@ WITHOUT_TEST: dict[str, str] = {
     "escrowmq.core.ports": "protocols only, nothing in it runs",
     "escrowmq.wire.amqp10.codec.errors": "one exception; it is tested where it is raised",
     "escrowmq.core.queues.host": "a protocol only",
+    "escrowmq.wire.selectors.values": "a protocol, and names; the filters are tested with them",
     "escrowmq.core.queues.discipline": "an interface; the disciplines are tested through it",
 }
 
