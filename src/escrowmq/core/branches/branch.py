@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from escrowmq.core.branches.watch import Watch
     from escrowmq.core.messages.entry import Entry
     from escrowmq.core.messages.envelope import Envelope
+    from escrowmq.core.messages.marks import Modification
     from escrowmq.core.queues.consumer import Consumer
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.reservations.reservation import ReservationSettlement
@@ -136,7 +137,8 @@ class Settlement:
     """Deliveries settled in a branch. From then on the branch holds them.
 
     `undo` is applied if the branch does not commit: a `Keep`, or RETURN. `routes` are the queues that receive dead
-    letters of the settlement, by position; a prepared branch has settled them (DTX-8).
+    letters of the settlement, by position; a prepared branch has settled them (DTX-8). `modification` is the change of
+    messages that return, for a disposition of MODIFIED that is more than a failed delivery.
     """
 
     consumer: Consumer
@@ -144,6 +146,7 @@ class Settlement:
     disposition: Disposition
     undo: Keep | None = RETURN
     routes: dict[int, tuple[Queue, ...]] | None = None
+    modification: Modification | None = None
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from escrowmq.core.branches import decision
 from escrowmq.core.branches.branch import CommitResult, Input, Publication
 from escrowmq.core.branches.decision import Decision, check_room, decide, gather
 from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.messages.marks import Modification
 from escrowmq.core.queues.dead_letter import place_routed
 from escrowmq.core.queues.outcome import Disposition, Outcome
 from escrowmq.core.records.unreadable import LogUnreadable
@@ -48,6 +49,10 @@ class Host(decision.Host, Protocol):
         """Settle deliveries: remove them, or return them to their places."""
         ...
 
+    def modify(self, consumer: Consumer, entries: list[Entry], modification: Modification) -> None:
+        """Return deliveries to their places, changed by `modification`."""
+        ...
+
 
 class BranchEffects:
     """The effects of committing one branch. Gathering them changes nothing. The caller writes and applies `decision`
@@ -63,7 +68,7 @@ class BranchEffects:
         """Gather the effects. `prepared` holds the published runs of a prepared branch."""
         self._engine = engine
         self._branch = branch
-        self._back: list[tuple[Consumer, list[Entry], Disposition]] = []
+        self._back: list[tuple[Consumer, list[Entry], Disposition | Modification]] = []
         self._left: list[tuple[Consumer, int]] = []
         self.bereft = False
         self.returned: list[Publication] = []
@@ -104,19 +109,19 @@ class BranchEffects:
         engine = self._engine
         for settlement in self._branch.settlements:
             consumer, entries, disposition = settlement.consumer, settlement.entries, settlement.disposition
-            queue = consumer.queue
+            queue, modification = consumer.queue, settlement.modification
             if disposition is Disposition.ACCEPTED:  # the common case
                 outcome = Outcome.ACCEPTED
             elif disposition is Disposition.REJECTED:
                 outcome = Outcome.REJECTED
-            elif disposition is Disposition.RELEASED:
-                self._back.append((consumer, entries, disposition))
+            elif disposition is Disposition.RELEASED or (modification is not None and not modification.failed):
+                self._back.append((consumer, entries, modification or disposition))
                 continue
             else:
                 # Entries over the delivery limit are dead-lettered, which is also an effect of this branch.
                 entries, returning = engine.spent(queue, entries)
                 outcome = Outcome.DELIVERY_LIMIT
-                self._back.append((consumer, returning, disposition))
+                self._back.append((consumer, returning, modification or disposition))
                 if not entries:
                     continue
             self._left.append((consumer, len(entries)))
@@ -147,8 +152,11 @@ class BranchEffects:
         """Restore the consumers' credit for settled deliveries, and return requeued entries to their places."""
         for consumer, count in self._left:
             self._engine.leave(consumer, count)
-        for consumer, entries, disposition in self._back:
-            self._engine.settle(consumer, entries, disposition)
+        for consumer, entries, change in self._back:
+            if isinstance(change, Modification):
+                self._engine.modify(consumer, entries, change)
+            else:
+                self._engine.settle(consumer, entries, change)
 
 
 def commit(engine: Host, branch: TransactionBranch) -> CommitResult:

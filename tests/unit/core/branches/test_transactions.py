@@ -7,6 +7,7 @@ import pytest
 from escrowmq.core.branches.branch import Keep, Limits, Settlement, State
 from escrowmq.core.branches.watch import Watch
 from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.messages.marks import Marks, Modification
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.records import kinds as records_module
 from tests.unit.core.site import Hand, Site, dead_lettering, taken
@@ -117,6 +118,23 @@ class TestTransactions:
         site.broker.transactions.commit(branch)
         assert site.ready(queue) == [(1, b"a", True)]
         assert queue.unsettled == 1
+
+    @pytest.mark.parametrize(("failed", "dead"), [(True, [b"a"]), (False, [])])
+    def test_a_modification_takes_effect_at_commit(self, site: Site, failed: bool, dead: list[bytes]) -> None:
+        queue, letters = dead_lettering(site, queue_type="quorum", delivery_limit=0)
+        site.publish("q", b"a")
+        consumer, entries = taken(site, queue)
+        branch = site.begin()
+        change = Modification(failed, {"x-reason": b"A"}, "link")
+        site.broker.transactions.enlist(
+            branch, Settlement(consumer, entries, Disposition.MODIFIED, modification=change)
+        )
+        assert queue.marks == {}
+        site.broker.transactions.commit(branch)
+        site.turn()
+        site.sync()
+        assert site.contents(letters.name) == dead
+        assert [*queue.marks.values()] == ([] if failed else [Marks(0, {"x-reason": b"A"}, frozenset({"link"}))])
 
     @pytest.mark.rule("TX-3")
     def test_a_release_returns_the_message_without_counting_as_a_failure(self, site: Site) -> None:
