@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from escrowmq.core.branches.branch import Limits
 from escrowmq.core.broker import Broker
-from escrowmq.core.engine import RESIDENT_LIMIT
+from escrowmq.core.engine import RESIDENT_LIMIT, Engine
 from escrowmq.core.queues.returning import PIECE
 from escrowmq.core.records.unreadable import LogUnreadable
 from escrowmq.core.recovery.relocation import Relocation
@@ -80,7 +80,9 @@ class SimServer:
         now: int = 1_000_000,
         seed: int = 0,
         make_broker: Callable[..., Broker] = Broker,
+        resume: Callable[[Engine, int], None] | None = None,
     ) -> None:
+        """`resume` may set the broker's time. It gets the time of the last record in milliseconds, or 0."""
         self.options = options or Options()
         self.limits: EndpointLimits = self.options.limits
         self.on_output: Callable[[AnyPort, bytes], None] | None = None
@@ -111,8 +113,13 @@ class SimServer:
         self.broker.engine.now = now
         self.broker.engine.returns.piece = self.options.return_piece
         recovery = Recovery(self.broker)
-        for lsn, kind, payload, _ in self.journal.replay():
+        self.last_ms = 0
+        for lsn, kind, payload, time_us in self.journal.replay():
             recovery.apply(lsn, kind, payload)
+            self.last_ms = time_us // 1000
+        if resume is not None:
+            resume(self.broker.engine, self.last_ms)
+            self.now = self.broker.engine.now
         recovery.finish()
         self.broker.directory.end_restore()
         if self.options.deliveries:

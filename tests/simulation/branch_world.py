@@ -15,14 +15,15 @@ from typing import Any, Final
 from escrowmq.core.branches.branch import Limits, Publication, Settlement
 from escrowmq.core.branches.xa_branch import XaBranch
 from escrowmq.core.branches.xid import Xid
-from escrowmq.core.conditions import BrokerError
+from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.messages.pager import LogPager
+from escrowmq.core.queues.availability import RETRY_MS
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.queue import Queue, Session
 from escrowmq.core.topology.directory import Declaration
-from escrowmq.journal.memory import Faults
 from tests.harness.contents import body_of
 from tests.harness.holding import each_held
 from tests.harness.server import Options, SimServer
@@ -45,6 +46,7 @@ WEIGHTS: Final[dict[str, int]] = {
     "force": 4,
     "forget": 4,
     "decide": 5,
+    "advance": 90,
     "recover": 4,
     "pass time": 2,
     "turn": 20,
@@ -58,10 +60,24 @@ WEIGHTS: Final[dict[str, int]] = {
     "kill": 1,
     "power fails in": 1,
     "sync fails in": 1,
+    "append refused in": 1,
+    "disk fills": 1,
+    "reads fail": 4,
+    "reads succeed": 6,
+    "set clock": 3,
 }
 XIDS: Final = tuple(Xid(1, gtrid, bqual) for gtrid in (b"g", b"h") for bqual in (b"1", b"2", b"3"))
 WORKERS: Final = 4
 OPTIONS: Final = Options(segment_bytes=3000, batch_bytes=2000, resident_limit=1000, return_piece=2)
+_FIT: Final = {
+    "prepare": ("active",),
+    "commit": ("active", "prepared"),
+    "rollback": ("active", "prepared"),
+    "force": ("prepared",),
+    "forget": tuple(HEURISTIC),
+    "decide": ("prepared",),
+}
+"""The states of branches for which calls make sense."""
 DISPOSITIONS: Final = {"accept": Disposition.ACCEPTED, "reject": Disposition.REJECTED, "requeue": Disposition.MODIFIED}
 
 
@@ -211,6 +227,48 @@ class BranchWorld:
         if kept != held:
             raise Violation(f"the log retains {kept} messages; expected: {held}")
 
+    # -- a disk that cannot be read
+
+    @property
+    def _unreadable(self) -> bool:
+        return self.storage.faults.read_fails > 0 or bool(self.broker.engine.unavailable.reasons)
+
+    def _fail_reads(self, how: int) -> None:
+        """Let reads fail, some or all of them. Nothing is read from the pager's memory, which would hold all of it."""
+        self.storage.faults.read_fails = 1.0 if how % 2 else 0.3
+        pager = self.broker.engine.pager
+        assert isinstance(pager, LogPager)
+        pager._chunks.clear()
+        pager._chunk = b""
+
+    def heal(self) -> None:
+        """Let reads succeed again, and wait until all queues are available."""
+        self.storage.faults.read_fails = 0.0
+        unavailable = self.broker.engine.unavailable.reasons
+        if unavailable:
+            self.ledger.count("queues unavailable", len(unavailable))
+            self._pass_time(RETRY_MS * 10 // 9 + 2)  # the broker's time may be slower by a tenth
+            if unavailable:
+                raise Violation(f"queues stay unavailable: {unavailable}")
+
+    def _refused(self, error: BrokerError) -> bool:
+        """Whether the broker has refused a request because the disk cannot be read. It has changed nothing then."""
+        if error.condition is not Condition.UNAVAILABLE or not self._unreadable:
+            return False
+        self.ledger.count("refused: the disk cannot be read")
+        return True
+
+    def _pass_time(self, ms: int) -> None:
+        self.machine.pass_time(ms)
+        self._reach_time()
+
+    def _reach_time(self) -> None:
+        """Let everything happen that is due. The record of the time is one of its own."""
+        self.server.end_turn()
+        self.model.pass_time(self.server.now)
+        self._record()
+        self.machine.record_time()
+
     def rest(self) -> None:
         """Write everything to disk, and let the broker know."""
         self.server.end_turn()
@@ -229,7 +287,8 @@ class BranchWorld:
         for step in steps:
             self.note(str(step))
             self._guarded(step)
-        self.storage.faults = Faults()
+        self.machine.end_trouble()
+        self.heal()
         self.rest()
         self.compare()
         self.server.tidy()
@@ -262,6 +321,7 @@ class BranchWorld:
             case "tidy":
                 server.tidy()
             case "compare":
+                self.heal()
                 self.rest()
                 self.compare()
             case "crash" | "kill":
@@ -271,11 +331,23 @@ class BranchWorld:
                 self.storage.faults.dies_in = 1 + step.what % 8
             case "sync fails in":
                 self.storage.faults.fail_sync_in = 1 + step.what % 4
+            case "append refused in":
+                self.machine.refuse_append(1 + step.what % 8)
+            case "disk fills":
+                self.machine.fill_disk(step.what * 40)
+            case "reads fail":
+                self._fail_reads(step.how)
+            case "reads succeed":
+                self.heal()
             case "pass time":
-                self.machine.pass_time((1000, 20_000, 61_000, 40 * 60_000)[step.what % 4])
-                server.end_turn()
-                self.model.pass_time(self.machine.now)
+                self._pass_time((1000, 20_000, 61_000, 40 * 60_000)[step.what % 4])
+            case "set clock":
+                self.ledger.count(self.machine.set_clock(step.what))
+                self._reach_time()
             case kind:
+                fit = _FIT.get(kind)
+                if fit and step.how % 8 and not any(b.state in fit for b in self.model.branches.values()):
+                    kind = "advance"  # the call would make no sense
                 getattr(self, "_" + kind)(step, self._worker(step), XIDS[step.what % len(XIDS)])
                 server.end_turn()  # writes the record of settlements at once
         self._record()
@@ -290,7 +362,12 @@ class BranchWorld:
     def _entry(self, name: str) -> Entry | None:
         """Get the next message of a queue, and check that it is the right one."""
         visible = self.model.visible(name, self.server.journal.synced_lsn)
-        entry = self.broker.engine.get(self._queue(name), auto_settle=False)
+        try:
+            entry = self.broker.engine.get(self._queue(name), auto_settle=False)
+        except BrokerError as error:
+            if self._refused(error):
+                return None
+            raise
         if entry is None or not visible:
             if entry is not None or visible:
                 found = entry and body_of(entry)
@@ -342,8 +419,10 @@ class BranchWorld:
         result: Any = None
         try:
             result = call()
-        except BrokerError as refused:
-            said = refused.condition.name
+        except BrokerError as error:
+            if self._refused(error):
+                return None
+            said = error.condition.name
         else:
             said = "" if isinstance(result, int) else result.status.name
         lsn = self.server.journal.end_lsn
@@ -373,7 +452,7 @@ class BranchWorld:
         result = self._ask(
             how,
             lambda: start(worker, xid, join=how == "join", resume=how == "resume", limits=Limits())[0],
-            lambda _: self.model.start(who, xid, how, self.machine.now),
+            lambda _: self.model.start(who, xid, how, self.server.now),
         )
         if result is not None and result.status.name == "OK":
             worker.branch = self.broker.branches.find(xid)
@@ -387,7 +466,7 @@ class BranchWorld:
         self._ask(
             how,
             lambda: self.broker.demarcations.end(worker, xid, fail=how == "fail", suspend=how == "suspend"),
-            lambda _: self.model.end(who, xid, how, self.machine.now),
+            lambda _: self.model.end(who, xid, how, self.server.now),
         )
         if self.model.at_work(who) is None:
             worker.branch = None
@@ -433,7 +512,7 @@ class BranchWorld:
         self._ask("prepare", lambda: self.coordinator.prepare(xid), lambda _: self.model.prepare(xid))
 
     def _commit(self, step: Step, worker: Worker, xid: Xid) -> None:
-        one_phase = step.how % 4 == 0
+        one_phase = step.how >> 3 & 3 == 0
         xid = self._aim(step, xid, "active" if one_phase else "prepared")
         self._ask(
             "commit one-phase" if one_phase else "commit",
@@ -451,7 +530,7 @@ class BranchWorld:
         worker.branch = None
 
     def _force(self, step: Step, worker: Worker, xid: Xid) -> None:
-        commit = step.how % 2 == 0
+        commit = step.how >> 3 & 1 == 0
         xid = self._aim(step, xid, "prepared")
         self._ask(
             "force",
@@ -477,6 +556,27 @@ class BranchWorld:
             lambda: self.coordinator.decide(xid.gtrid, 1, winners, application="app", epoch=epoch),
             lambda lsn: self.model.decide(xid.gtrid, winners, epoch, lsn),
         )
+
+    def _advance(self, step: Step, worker: Worker, xid: Xid) -> None:
+        """Take the next step towards the outcome of a branch that has work, so that many reach the second phase."""
+        fit = [x for x, b in self.model.branches.items() if b.publishes or b.settles or b.state in HEURISTIC]
+        if not fit:
+            return
+        xid = fit[step.who % len(fit)]
+        branch = self.model.branches[xid]
+        exact = step._replace(what=step.what // len(XIDS), how=step.how & ~7)  # the call is for `xid`
+        at_work = [who for who, state in branch.workers.items() if state != "ended"]
+        if branch.state == "prepared":
+            outcomes = (self._commit, self._commit, self._rollback, self._force, self._decide)
+            outcomes[exact.what % 5](exact, worker, xid)
+        elif branch.state in HEURISTIC:
+            (self._commit, self._rollback, self._forget)[exact.what % 3](exact, worker, xid)
+        elif not at_work:
+            self._prepare(exact, worker, xid)
+        elif branch.workers[at_work[0]] == "suspended":
+            self._begin(exact._replace(what=1), self.workers[at_work[0]], xid)
+        else:
+            self._end(exact._replace(what=0), self.workers[at_work[0]], xid)
 
     def _recover(self, step: Step, worker: Worker, xid: Xid) -> None:
         expected = {x for x, b in self.model.branches.items() if b.state in ("prepared", *HEURISTIC)}

@@ -12,6 +12,7 @@ from escrowmq.core.broker import Broker
 from escrowmq.journal.errors import JournalFailed, JournalUnreadable, SnapshotFailed
 from escrowmq.journal.memory import Faults, MemoryStorage
 from tests.harness.server import Options, SimServer
+from tests.simulation.clock import SHIFTS, MachineTime
 from tests.simulation.ledger import Violation
 
 
@@ -30,17 +31,25 @@ class Machine:
         self.storage = MemoryStorage(random.Random(f"disk {seed}"))
         self._refuses = False
         self._trouble = random.Random(f"trouble {seed}")
-        self.now = 1_700_000_000_000
+        self._time = MachineTime()
         self._options = options
         self._make_broker = make_broker
         self.before_restart: Callable[[], None] = lambda: None
         """Called between the end of a process and the start of the next one."""
         self._lives = 0
         self.server = self._boot()
+        self._time.attach(self.server)
 
     def _boot(self) -> SimServer:
         self._lives += 1
-        return SimServer(self.storage, self._options, now=self.now, seed=self._lives, make_broker=self._make_broker)
+        return SimServer(
+            self.storage,
+            self._options,
+            now=self._time.wall_ms,
+            seed=self._lives,
+            make_broker=self._make_broker,
+            resume=self._time.resume,
+        )
 
     def restart(self, *, power_fails: bool) -> SimServer:
         """Start a process on the data that is on disk. Planned faults are forgotten."""
@@ -52,6 +61,7 @@ class Machine:
         while self._trouble.random() < 0.25:
             self._boot_in_vain()
         self.server = self._boot()
+        self._time.attach(self.server)
         return self.server
 
     def _boot_in_vain(self) -> None:
@@ -89,9 +99,20 @@ class Machine:
         storage.faults.capacity = sum(map(storage.size, storage.names())) + room
 
     def pass_time(self, ms: int) -> None:
-        """Advance the clock."""
-        self.now += ms
-        self.server.now = self.now
+        """Let `ms` milliseconds pass. Raises Violation if the broker's time does not follow."""
+        self._time.pass_time(ms)
+
+    def set_clock(self, number: int) -> str:
+        """Set the machine's time by one of `SHIFTS`, and return the event. Raises Violation if the broker's time does
+        not stay steady.
+        """
+        shift = SHIFTS[number % len(SHIFTS)]
+        self._time.set(shift)
+        return f"clock set {'forward' if shift > 0 else 'back'}"
+
+    def record_time(self) -> None:
+        """Let the broker record how far its time is behind. This may write a record."""
+        self._time.record()
 
     def run(self, action: Callable[[], None]) -> Death | None:
         """Run `action`. Returns the cause of death if a planned fault of the disk ended the process as it must

@@ -29,6 +29,7 @@ from escrowmq.journal.memory import MemoryStorage
 from escrowmq.journal.storage import Storage
 from escrowmq.wire.amqp091.channel import Channel
 from escrowmq.wire.amqp091.connection import Connection
+from tests.simulation import planted_clocks
 
 _put = Connection.put
 _write_through = MemoryStorage.write_through
@@ -160,6 +161,7 @@ PLANTED: Final[dict[str, tuple[object, str, object]]] = {
     "a refused append ignored": (Engine, "_publish", refusal_ignored),
     "taken before it is loaded": (Fifo, "_fill", taken_before_loaded),
     "dead-lettered in two records": (Engine, "dead_letter", dead_lettered_in_two_records),
+    **planted_clocks.PLANTED,
 }
 
 

@@ -14,7 +14,12 @@ from escrowmq.core.branches.recovery import FoundBranches
 from escrowmq.core.branches.xa import XaResult
 from escrowmq.core.branches.xa_branch import XaBranch
 from escrowmq.core.branches.xid import Xid
+from escrowmq.core.queues.fifo import Fifo
 from escrowmq.core.records.kinds import Kind
+from escrowmq.journal.errors import JournalFailed
+from escrowmq.journal.memory import MemoryStorage
+from tests.simulation import planted_clocks
+from tests.simulation.planted import full_disk_ignored, taken_before_loaded
 
 _apply = Preparation.apply
 _finish = FoundBranches.finish
@@ -26,6 +31,14 @@ _force = Coordinator.force
 def answered_before_sync(self: Preparation) -> int:
     _apply(self)
     return 0
+
+
+def refusal_ignored(self: Preparation) -> int:
+    """Answer although the journal has refused the record."""
+    try:
+        return _apply(self)
+    except JournalFailed:
+        return 0
 
 
 def committed_by_recovery(self: FoundBranches) -> None:
@@ -72,6 +85,10 @@ PLANTED: Final[dict[str, tuple[object, str, object]]] = {
     "visible before the commit is on disk": (Decision, "take_effect", visible_at_once),
     "settlements missing in the commit's record": (Decision, "operations", lost_settlements),
     "forced and forgotten": (Coordinator, "force", forced_and_forgotten),
+    "prepared although the append was refused": (Preparation, "apply", refusal_ignored),
+    "a full disk ignored": (MemoryStorage, "write_through", full_disk_ignored),
+    "taken before it is loaded": (Fifo, "_fill", taken_before_loaded),
+    **planted_clocks.PLANTED,
 }
 
 

@@ -48,6 +48,7 @@ WEIGHTS: Final[dict[str, int]] = {
     "sync fails in": 1,
     "append refused in": 1,
     "disk fills": 1,
+    "set clock": 3,
     "reads fail": 4,
     "reads succeed": 6,
     "compare": 4,

@@ -25,6 +25,8 @@ NEVER_MISSING = {
     *("commit: OK", "commit: RB_ROLLBACK", "commit one-phase: OK", "commit one-phase: ILLEGAL_STATE"),
     *("rollback: OK", "force: HEUR_COM", "force: HEUR_RB", "forget: ", "decide: OK", "decide: NOT_FOUND"),
     *("survived: prepared", "survived: forced commit", "survived: forced rollback", "failed syncs", "power failures"),
+    *("commit: HEUR_COM", "commit: HEUR_RB", "rollback: HEUR_COM", "rollback: HEUR_RB", "clock set back"),
+    *("clock set forward", "full disks", "refused appends", "queues unavailable", "refused: the disk cannot be read"),
 }
 
 

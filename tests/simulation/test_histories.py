@@ -36,6 +36,8 @@ NEVER_MISSING = {
     "channels closed with 404",
     "channels closed with 405",
     "channels closed with 506",
+    "clock set back",
+    "clock set forward",
     "commits",
     "commits over several queues",
     "commits refused",

@@ -226,7 +226,7 @@ class World:
         unavailable = self.server.broker.engine.unavailable.reasons
         if unavailable:
             self.ledger.count("queues unavailable", len(unavailable))
-            self._machine.pass_time(RETRY_MS + 1)
+            self._machine.pass_time(RETRY_MS * 10 // 9 + 2)  # the broker's time may be slower by a tenth
             self._end_turn()
             if unavailable:
                 raise Violation(f"queues stay unavailable: {unavailable}")
@@ -268,6 +268,10 @@ class World:
                 self._end_turn()
             case "pass time":
                 self._machine.pass_time(step.what * 10)
+                self._machine.record_time()
+            case "set clock":
+                self.ledger.count(self._machine.set_clock(step.what))
+                self._machine.record_time()
             case "take":
                 server.take_batch()
             case "write":

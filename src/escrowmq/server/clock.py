@@ -83,17 +83,21 @@ def _tell(jump: int, behind: int) -> None:
     _log.warning("the machine's time was set %s by %.1f s: %s", direction, abs(jump) / 1e9, follows)
 
 
-def resume(engine: Engine, newest_ms: int) -> None:
-    """Set the time of a broker whose journal was replayed and has records up to `newest_ms`.
+def resume(engine: Engine, last_ms: int, wall: Callable[[], int] | None = None) -> None:
+    """Set the time of a broker whose journal was replayed and ends with a record of the time `last_ms`.
 
-    The broker's time keeps its difference to the machine's time (`Engine.behind_ms`). It does not precede the newest
-    record, unless that is more than `STEP_MS` ahead.
+    The broker's time keeps its difference to the machine's time (`Engine.behind_ms`). It does not precede the last
+    record, unless that is more than `STEP_MS` ahead. Earlier records may be newer: the machine's time was set back by
+    more than `STEP_MS` behind them. `wall` is as for `Clock`.
     """
-    wall_ms = _wall() // 1_000_000
-    engine.now = max(wall_ms - engine.behind_ms, newest_ms)
+    wall_ms = (wall or _wall)() // 1_000_000
+    recorded_ms = engine.behind_ms
+    engine.now = max(wall_ms - engine.behind_ms, last_ms)
     if abs(wall_ms - engine.now) >= STEP_MS:
-        engine.now = wall_ms
+        engine.now = last_ms if abs(wall_ms - last_ms) < STEP_MS else wall_ms
     engine.behind_ms = wall_ms - engine.now
+    if abs(engine.behind_ms - recorded_ms) >= JUMP_MS:  # the last record was lost in a crash
+        _record(engine)
     if abs(engine.behind_ms) >= JUMP_MS:
         where = "behind" if engine.behind_ms > 0 else "ahead of"
         _log.warning(
@@ -112,4 +116,8 @@ class ClockRecorder:
         behind_ms = self._clock.behind_ns // 1_000_000
         if abs(behind_ms - self._engine.behind_ms) >= JUMP_MS:
             self._engine.behind_ms = behind_ms
-            self._engine.log.append(Kind.COUNTERS, encode_change(behind_ms=behind_ms))
+            _record(self._engine)
+
+
+def _record(engine: Engine) -> None:
+    engine.log.append(Kind.COUNTERS, encode_change(behind_ms=engine.behind_ms))

@@ -28,12 +28,11 @@ def recover(journal: Journal, broker: Broker) -> None:
     broker.engine.now = time.time_ns() // 1_000_000
     broker.formats.update(FORMATS)
     recovery = Recovery(broker)
-    lsn = newest_us = 0
+    lsn = last_us = 0
     try:
-        for lsn, kind, payload, time_us in journal.replay():
+        for lsn, kind, payload, last_us in journal.replay():  # noqa: B007 - the time of the last record is needed
             recovery.apply(lsn, kind, payload)
-            newest_us = max(newest_us, time_us)
-        resume(broker.engine, newest_us // 1000)
+        resume(broker.engine, last_us // 1000)
         recovery.finish()
     except RecoveryError as error:
         raise JournalError(str(error)) from error

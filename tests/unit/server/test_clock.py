@@ -159,6 +159,44 @@ def test_a_start_does_not_go_back_behind_the_journal(
     assert ("follows slowly" in caplog.text) is bool(expected)
 
 
+def wall_ms_of(machine: Machine) -> int:
+    return machine.wall // 1_000_000
+
+
+def test_records_from_before_a_step_of_days_do_not_count(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine's time was right after a step back by more than a day; the journal has newer records before it."""
+    monkeypatch.setattr(module, "_wall", lambda: machine.wall)
+    ahead = Site(now=wall_ms_of(machine) + STEP_MS + 1000)
+    ahead.queue()
+    ahead.turn()
+    back = Site(ahead.storage, now=wall_ms_of(machine))
+    back.publish("q", b"1")
+    back.turn()
+    machine.pass_time(3600 * SECOND)  # now the newest record is less than a day ahead
+    broker = Broker(Journal.open(ahead.storage), random.Random(1))
+    recover(broker.log, broker)  # type: ignore[arg-type]
+    assert broker.engine.now == wall_ms_of(machine)
+
+
+def test_a_difference_whose_record_was_lost_is_recorded_at_the_start(machine: Machine) -> None:
+    site = Site(now=wall_ms_of(machine))
+    site.queue()
+    site.turn()
+    machine.wall -= HOUR  # and a crash, before this is recorded
+    again = site.restart()
+    module.resume(again.broker.engine, again.now, lambda: machine.wall)
+    again.sync()
+    assert again.restart().broker.engine.behind_ms == -3_600_000
+
+
+def test_a_recorded_difference_of_a_day_does_not_put_the_time_before_the_last_record(machine: Machine) -> None:
+    engine = Site(now=wall_ms_of(machine)).broker.engine
+    engine.behind_ms = -STEP_MS - 1000
+    last_ms = wall_ms_of(machine) + 16 * 3_600_000
+    module.resume(engine, last_ms, lambda: machine.wall)
+    assert engine.now == last_ms
+
+
 OFFSETS = pytest.mark.parametrize("set_by", [8 * HOUR, -8 * HOUR], ids=["started behind", "started ahead"])
 
 
