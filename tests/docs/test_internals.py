@@ -14,12 +14,12 @@ from escrowmq.core.access.door import Door
 from escrowmq.core.branches import branch, decision, transactions
 from escrowmq.core.messages import entry, envelope, formats
 from escrowmq.core.ports import Log, Receiver
-from escrowmq.core.queues import credit, discipline, fifo, outcome, priority, queue
+from escrowmq.core.queues import credit, discipline, fifo, outcome, priority, queue, unsettled
 from escrowmq.core.records import blocks, commits, kinds, moves, publishing, queue_state, references, settling
 from escrowmq.core.topology.arguments import consumer as consumer_arguments
 from escrowmq.core.topology.arguments import queue as arguments
 from escrowmq.core.topology.vhost import VirtualHost
-from escrowmq.wire import endpoint, flow, login, outbox, sniff, unsettled
+from escrowmq.wire import endpoint, flow, login, outbox, sniff
 from tests.docs.pages import name
 from tests.simulation import dialect, world
 from tests.unit.sources import ROOT

@@ -18,7 +18,7 @@ from escrowmq.core.broker import Broker
 from escrowmq.core.messages import envelope
 from escrowmq.core.messages.envelope import Death, Envelope
 from escrowmq.core.messages.marks import Marks
-from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.outcome import Disposition, Outcome
 from escrowmq.core.queues.queue import Session
 from escrowmq.core.records import blocks as blocks_records
 from escrowmq.core.records import branches as branch_records
@@ -31,6 +31,7 @@ from escrowmq.core.records import queue_state as queue_state_records
 from escrowmq.core.records import references as references_records
 from escrowmq.core.records import reservations as hold_records
 from escrowmq.core.records import settling as settling_records
+from escrowmq.core.records import termini as termini_records
 from escrowmq.core.records.branches import Item, Prepared, SettlementItem
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.moves import Move
@@ -38,12 +39,14 @@ from escrowmq.core.records.queue_state import QueueState
 from escrowmq.core.records.references import Range, Reference
 from escrowmq.core.records.reservations import Held, HeldRange, encode_held, encode_released
 from escrowmq.core.recovery.snapshot import snapshot
+from escrowmq.core.termini.terminus import Durability, LinkRole, TerminusKey, TerminusSettings
 from escrowmq.core.topology.directory import Declaration
 from escrowmq.wire.amqp091.keyed import KEYED, join
 from escrowmq.wire.amqp091.packed import PACKED, pack
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp091.publication import PROTOCOL
 from tests.docs.pages import blocks
+from tests.unit.core.termini.links import TestedLink
 from tests.unit.sources import ROOT
 
 PAGE = ROOT / "docs" / "internals" / "records.md"
@@ -73,6 +76,10 @@ LAYOUTS = {
     "Part head": [deliveries._PART],
     "Marked head": [marking_records._HEAD],
     "Marks head": [marking_records._MARKS],
+    "Arrived head": [termini_records._ARRIVED],
+    "Forgotten head": [termini_records._FORGOTTEN],
+    "Acquired head": [termini_records._ACQUIRED],
+    "Acquired range": [termini_records._NUMBERED],
 }
 
 ENVELOPE = Envelope("", "q", Properties(delivery_mode=2).encode(), protocol=PROTOCOL, durable=True)
@@ -113,6 +120,10 @@ EXAMPLES = {
         encode_held(Held(3, "etl", 1, 7, [HeldRange(41, 2, 0), HeldRange(40, 1, 1)], [Reference(42, 1, 4142, 0)]))
     ),
     "released": encode_released(3, "etl", 9, 9),
+    "arrived": termini_records.encode_arrived(5, Disposition.ACCEPTED, [b"t1", b"t2"], [1, 2]),
+    "forgotten": termini_records.encode_forgotten(5, [b"t1"]),
+    "acquired": termini_records.encode_acquired(6, 3, [(7, 40, 2)]),
+    "given_back": termini_records.encode_given_back(6, 3, [(40, 1)]),
     "deliveries": deliveries.encode_deliveries(
         deliveries.Delivered(
             3,
@@ -247,8 +258,11 @@ def changes() -> list[tuple[Kind, bytes]]:
     broker.directory.record_access(access.set_user_limits("u", 1, 1))
     broker.engine.behind_ms = 1
     broker.coordinator.progress.assign("app", "u")
+    durable = TerminusSettings(Durability.CONFIGURATION)
+    link = TestedLink(broker, TerminusKey("/", "c", "l", LinkRole.OUTGOING), durable, user="u")
     log.records += [(kind, b"".join(parts)) for kind, parts in snapshot(broker)]
     broker.coordinator.progress.reset("app")
+    link.loan.close()
     broker.directory.record_access_removed(access.clear_topic_permission("u", "/", "x"))
     broker.directory.record_access_removed(access.clear_permission("u", "/"))
     broker.directory.record_access_removed(access.remove_user("u"))

@@ -41,10 +41,14 @@ class UserAdmin:
         await self._set(lambda: self._access.add_user(name, password_hash, tuple(tags)))
 
     async def delete_user(self, name: str) -> None:
-        """Delete a user and the user's permissions, and close the user's connections."""
-        broker = self._broker
-        await self._process.durably(lambda: broker.directory.record_access_removed(self._access.remove_user(name)))
+        """Delete a user, the user's permissions and link termini, and close the user's connections."""
+        await self._process.durably(lambda: self._remove(name))
         await self._connections.close_those(lambda connection: connection.user == name, f"user '{name}' was deleted")
+
+    def _remove(self, name: str) -> None:
+        removed = self._access.remove_user(name)
+        self._broker.termini.end_of_user(name)
+        self._broker.directory.record_access_removed(removed)
 
     async def set_password(self, name: str, password: str | None = None) -> None:
         """Set or, with None, remove a user's password."""

@@ -10,6 +10,7 @@ from escrowmq.core.branches.registry import Registry
 from escrowmq.core.branches.transactions import Transactions
 from escrowmq.core.engine import RESIDENT_LIMIT, Engine
 from escrowmq.core.reservations.registry import Reservations
+from escrowmq.core.termini.registry import Termini
 from escrowmq.core.topology.directory import Directory
 
 if TYPE_CHECKING:
@@ -23,8 +24,9 @@ class Broker:
 
     `engine` publishes, delivers and settles. `directory` holds virtual hosts, exchanges, queues and bindings by name.
     `transactions` begins and commits branches without an xid. `branches` holds the branches with an xid; `demarcations`
-    associates channels with them, and `coordinator` decides them. `reservations` serves bulk readers. `formats` holds a
-    reader of content for each number in `Envelope.protocol`; the runtime fills it before recovery.
+    associates channels with them, and `coordinator` decides them. `reservations` serves bulk readers. `termini` holds
+    the ends of AMQP 1.0 links. `formats` holds a reader of content for each number in `Envelope.protocol`; the runtime
+    fills it before recovery.
     """
 
     def __init__(self, log: Log, random: Random, *, resident_limit: int = RESIDENT_LIMIT) -> None:
@@ -40,4 +42,6 @@ class Broker:
         self.demarcations = Demarcations(self.branches)
         self.coordinator = Coordinator(self.engine, self.branches, self.transactions)
         self.reservations = Reservations(self.engine)
+        self.termini = Termini(self.engine, self.reservations.put_back)
         self.directory.before_vhost_deletion(self.coordinator.drop_vhost)
+        self.directory.before_vhost_deletion(self.termini.end_of_vhost)

@@ -24,6 +24,7 @@ from escrowmq.core.queues.dead_letter import circular, dead_envelope, in_parts
 from escrowmq.core.queues.delivery_log import Deliveries
 from escrowmq.core.queues.discipline import Pager
 from escrowmq.core.queues.outcome import Disposition, Outcome
+from escrowmq.core.queues.refusal import publish_one_by_one
 from escrowmq.core.queues.returning import Returns
 from escrowmq.core.queues.settlement import Settlements, durable_positions, release
 from escrowmq.core.records.blocks import encode_block
@@ -110,6 +111,7 @@ class Engine:
         self.returns = Returns(self)
         self._windows: dict[Window, None] = {}  # windows that have both credit and waiting consumers
         self._waiting_for_sync: list[Callable[[int], None]] = []
+        self._ending_turns: list[Callable[[], None]] = []
 
     def record_deliveries(self) -> None:
         """Record all further deliveries and their consumers in the log, for the audit."""
@@ -149,7 +151,15 @@ class Engine:
             if queue.refuses:
                 refuses = True
         if refuses:
-            return self._publish_or_refuse(envelope, contents, queues)
+            return Receipt(
+                *publish_one_by_one(
+                    self,
+                    envelope,
+                    contents,
+                    queues,
+                    lambda i, takers: self._publish(envelope, [contents[i]], takers).lsn,
+                )
+            )
         return self._publish(envelope, contents, queues)
 
     def publish_each(self, publishes: Iterable[tuple[Envelope, list[bytes], Sequence[Queue]]]) -> int:
@@ -196,28 +206,6 @@ class Engine:
         for queue in queues:
             queue.enqueue(Run(envelope, 0, now, lsn if queue.durable else 0), contents)
         return Receipt(log.end_lsn) if lsn else _TRANSIENT
-
-    def _publish_or_refuse(self, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue]) -> Receipt:
-        """Publish messages one by one, since a queue may be full after any of them. If one queue refuses a message, the
-        other queues still receive it.
-        """
-        lsn = 0
-        refused = []
-        for i, content in enumerate(contents):
-            takers = [queue for queue in queues if not queue.refuses or queue.accepts(1, len(content))]
-            if len(takers) < len(queues):
-                refused.append(i)
-                for queue in queues:
-                    if queue not in takers and queue.options.overflow == "reject-publish-dlx":
-                        lsn = max(lsn, self._dead_letter_refused(queue, envelope, content))
-            if takers:
-                lsn = max(lsn, self._publish(envelope, [content], takers).lsn)
-        return Receipt(lsn, tuple(refused))
-
-    def _dead_letter_refused(self, queue: Queue, envelope: Envelope, content: bytes) -> int:
-        decision = Decision(self)
-        self.place_dead(decision, queue, [Entry(0, content, Run(envelope, 0, self.now))], Outcome.DROPPED)
-        return decision.apply()
 
     # -- consuming
 
@@ -546,6 +534,10 @@ class Engine:
         """Call `synced` after each sync, with the LSN up to which the log is on disk."""
         self._waiting_for_sync.append(synced)
 
+    def at_each_turn(self, record: Callable[[], None]) -> None:
+        """Call `record` at the end of each turn, before the settlements of the turn are recorded."""
+        self._ending_turns.append(record)
+
     def run_deadlines(self) -> None:
         """Run the actions that are due at `now`."""
         for action in self.deadlines.due(self.now):
@@ -575,6 +567,8 @@ class Engine:
                     if budget.left <= 0:
                         self.dirty = {**dict.fromkeys(waiting), **self.dirty}
                         break
+        for record in self._ending_turns:
+            record()
         self.settlements.flush()
         if self._withdrawn and not self._withdrawn[0].release(self.log):
             self._withdrawn.popleft()

@@ -25,6 +25,7 @@ from escrowmq.core.records.queue_state import decode_delivered, decode_queue_sta
 from escrowmq.core.records.references import Range
 from escrowmq.core.records.reservations import decode_held, decode_released
 from escrowmq.core.records.settling import decode_settle
+from escrowmq.core.records.termini import decode_acquired, decode_arrived, decode_forgotten, decode_given_back
 
 Fields = dict[str, Any]
 
@@ -176,6 +177,32 @@ def _released(data: bytes | memoryview) -> Fields:
     return decode_released(data)._asdict()
 
 
+def _arrived(data: bytes | memoryview) -> Fields:
+    arrived = decode_arrived(data)
+    return {
+        "terminus": arrived.terminus,
+        "outcome": arrived.outcome.name.lower(),
+        "tags": [tag.hex() for tag in arrived.tags],
+        "fingerprints": [f"{fingerprint:016x}" for fingerprint in arrived.fingerprints],
+    }
+
+
+def _forgotten(data: bytes | memoryview) -> Fields:
+    forgotten = decode_forgotten(data)
+    return {"terminus": forgotten.terminus, "tags": [tag.hex() for tag in forgotten.tags]}
+
+
+def _acquired(data: bytes | memoryview) -> Fields:
+    acquired = decode_acquired(data)
+    deliveries = [[each.number, each.first, each.length] for each in acquired.ranges]
+    return {"terminus": acquired.terminus, "queue": acquired.queue, "deliveries": deliveries}
+
+
+def _given_back(data: bytes | memoryview) -> Fields:
+    back = decode_given_back(data)
+    return {"terminus": back.terminus, "queue": back.queue, "positions": _pairs(back.ranges)}
+
+
 def _relocate(data: bytes | memoryview) -> Fields:
     moves, block = decode_moves(data)
     return {"moved": [[move.queue, len(move.positions)] for move in moves], **_block(data, block)}
@@ -297,4 +324,8 @@ _DECODERS: dict[Kind, Callable[[bytes | memoryview], Fields]] = {
     Kind.DECIDE: _decide,
     Kind.HELD: _held,
     Kind.RELEASED: _released,
+    Kind.ARRIVED: _arrived,
+    Kind.FORGOTTEN: _forgotten,
+    Kind.ACQUIRED: _acquired,
+    Kind.GIVEN_BACK: _given_back,
 }

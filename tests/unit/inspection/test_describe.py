@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from escrowmq.core.messages.envelope import Death, Envelope
 from escrowmq.core.messages.marks import Marks
-from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.outcome import Disposition, Outcome
 from escrowmq.core.records.blocks import encode_block
 from escrowmq.core.records.branches import encode_number
 from escrowmq.core.records.changes import encode_change
@@ -24,6 +24,7 @@ from escrowmq.core.records.queue_state import encode_delivered, encode_returned
 from escrowmq.core.records.references import Range
 from escrowmq.core.records.reservations import encode_released
 from escrowmq.core.records.settling import encode_settle
+from escrowmq.core.records.termini import encode_acquired, encode_arrived, encode_forgotten, encode_given_back
 from escrowmq.inspection.describe import KEYED, MOST_KEYS, RecordError, describe, kind_of, line, tally
 from escrowmq.wire.amqp091 import keyed
 from escrowmq.wire.amqp091.packed import pack
@@ -74,6 +75,21 @@ def test_marks_are_described() -> None:
     record = encode_marked(3, [(7, Marks(2, {"x": b"\x01"}, frozenset({"b", "a"})))])
     marks = {"position": 7, "failures": 2, "annotations": {"x": "01"}, "excluded": ["a", "b"]}
     assert describe(Kind.MARKED, record) == {"queue": 3, "messages": [marks]}
+
+
+def test_records_of_link_termini_are_described() -> None:
+    arrived = encode_arrived(5, Disposition.ACCEPTED, [b"t1"], [255])
+    assert describe(Kind.ARRIVED, arrived) == {
+        "terminus": 5,
+        "outcome": "accepted",
+        "tags": ["7431"],
+        "fingerprints": ["00000000000000ff"],
+    }
+    assert describe(Kind.FORGOTTEN, encode_forgotten(5, [b"t1"])) == {"terminus": 5, "tags": ["7431"]}
+    acquired = encode_acquired(6, 3, [(7, 40, 2)])
+    assert describe(Kind.ACQUIRED, acquired) == {"terminus": 6, "queue": 3, "deliveries": [[7, 40, 2]]}
+    given_back = encode_given_back(6, 3, [(40, 1)])
+    assert describe(Kind.GIVEN_BACK, given_back) == {"terminus": 6, "queue": 3, "positions": [[40, 1]]}
 
 
 def test_moves_of_a_compaction_are_described() -> None:

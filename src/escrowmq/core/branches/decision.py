@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.records.branches import Operations
     from escrowmq.core.reservations.reservation import Reservation, ReservationSettlement
+    from escrowmq.core.termini.posting import ArrivalWork
 
 INLINE_BYTES: Final = 64 * 1024
 """Bytes of blocks that the record of an outcome holds for one prepared branch. Further blocks precede it in records of
@@ -83,7 +84,7 @@ class Decision:
     branch is `short`: its record refers to blocks elsewhere in the log, since many decisions may share the record.
     """
 
-    __slots__ = ("_branch", "_host", "_placements", "_removals", "_reservations", "_short")
+    __slots__ = ("_arrivals", "_branch", "_host", "_placements", "_removals", "_reservations", "_short")
 
     def __init__(self, host: Host, branch: int = 0, *, short: bool = False) -> None:
         self._host = host
@@ -92,6 +93,7 @@ class Decision:
         self._placements: list[_Placement] = []
         self._removals: dict[tuple[Queue, Outcome], list[Entry]] = {}
         self._reservations: list[ReservationSettlement] = []
+        self._arrivals: list[ArrivalWork] = []
 
     def place(self, envelope: Envelope, contents: Sequence[bytes], queues: Sequence[Queue]) -> None:
         """Add a run to `queues`, after the existing messages and the runs placed earlier."""
@@ -111,6 +113,10 @@ class Decision:
     def settle_reservation(self, work: ReservationSettlement) -> None:
         """Record that reserved messages are accepted."""
         self._reservations.append(work)
+
+    def arrive(self, work: ArrivalWork) -> None:
+        """Record the delivery tags of messages that this decision places (SET-8)."""
+        self._arrivals.append(work)
 
     @property
     def places(self) -> int:
@@ -154,7 +160,7 @@ class Decision:
 
         With `sealed`, the added messages stay invisible until the record is on disk (TX-2, TX-8).
         """
-        if len(self._placements) == 1 and not (self._removals or self._reservations):
+        if len(self._placements) == 1 and not (self._removals or self._reservations or self._arrivals):
             (lone,) = self._placements
             if len(lone.queues) == 1:
                 return place_one(self._host, self._branch, lone.envelope, lone.contents, lone.queues[0], sealed=sealed)
@@ -204,6 +210,8 @@ class Decision:
                 found.append((Kind.SETTLE, [encode_settle(queue.ident, outcome, ranges_of(positions))]))
         for work in self._reservations:
             found += work.operations(settled)
+        for arrival in self._arrivals:
+            found += arrival.operations()
         return found
 
     def _has_to_be_written_again(self, placement: _Placement) -> bool:
@@ -247,6 +255,8 @@ class Decision:
                 queue.unmark([entry.position for entry in entries])
         for work in self._reservations:
             work.apply(log)
+        for arrival in self._arrivals:
+            arrival.apply(log.end_lsn, log.synced_lsn)
 
     def _write(self, operations: list[tuple[Kind, Sequence[bytes]]]) -> list[int]:
         """Append the record; return the LSN of each operation's payload."""

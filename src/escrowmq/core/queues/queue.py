@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from escrowmq.core.queues.fifo import Place
     from escrowmq.core.queues.host import Host
     from escrowmq.core.records.references import Reference
-    from escrowmq.core.reservations.reservation import Reservation
+    from escrowmq.core.reservations.reservation import Part, Reservation
 
 CHUNK: Final = 1000  # entries delivered to a consumer before its receiver is asked again whether it is writable
 GROUP: Final = 50  # consumers that are served together
@@ -81,6 +81,7 @@ class Queue:
         "had_consumer",
         "ident",
         "limited",
+        "locked",
         "logged",
         "marks",
         "name",
@@ -148,6 +149,7 @@ class Queue:
         self.delivered_recorded = 0
         self.restored_below = 0  # recovered messages below this position have not been checked for a TTL
         self.reservations: dict[str, Reservation] = {}
+        self.locked: list[Part] = []  # messages that recovery found unsettled at termini
         self.ttl_possible = options.message_ttl is not None
         self.limited = options.max_length is not None or options.max_length_bytes is not None
         self._drop = self.limited and options.overflow == "drop-head"

@@ -46,6 +46,12 @@ class Kind(IntEnum):
     MARKED = 35
     PROGRESS_OWNED = 36
     PROGRESS_RESET = 37
+    TERMINUS_SET = 38
+    TERMINUS_DELETED = 39
+    ARRIVED = 40
+    FORGOTTEN = 41
+    ACQUIRED = 42
+    GIVEN_BACK = 43
 
 
 RECORD_BYTES: Final = 1 << 30

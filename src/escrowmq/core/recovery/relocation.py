@@ -90,6 +90,8 @@ class Relocation:
             for reservation in list(queue.reservations.values()):
                 for part in list(reservation.parts):
                     yield from self._of_backlog(queue, part)
+            for part in list(queue.locked):
+                yield from self._of_backlog(queue, part)
         for holder in list(self._broker.engine.holders):
             yield from self._held_by(holder)
             yield

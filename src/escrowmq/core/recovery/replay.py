@@ -20,6 +20,7 @@ from escrowmq.core.records.references import Range, merged
 from escrowmq.core.records.reservations import decode_held, decode_released
 from escrowmq.core.records.settling import decode_settle
 from escrowmq.core.reservations.recovery import FoundReservations
+from escrowmq.core.termini.recovery import FoundTermini
 
 if TYPE_CHECKING:
     from escrowmq.core.broker import Broker
@@ -65,6 +66,7 @@ class Recovery:
         self._broker = broker
         self._found: dict[int, _Found] = {}
         self._branches = FoundBranches(broker)
+        self._termini = FoundTermini(broker)
         self._handlers: dict[int, Callable[[int, Payload], None]] = {
             Kind.PUBLISH: self._publish,
             Kind.SETTLE: self._settle,
@@ -83,6 +85,12 @@ class Recovery:
             Kind.FORGET: self._over,
             Kind.HEURISTIC: self._heuristic,
             Kind.DECIDE: self._decide,
+            Kind.TERMINUS_SET: self._termini.set,
+            Kind.TERMINUS_DELETED: self._termini.deleted,
+            Kind.ARRIVED: self._termini.arrived,
+            Kind.FORGOTTEN: self._termini.forgotten,
+            Kind.ACQUIRED: self._acquired,
+            Kind.GIVEN_BACK: self._termini.given_back,
             Kind.PROGRESS: self._progress,
             Kind.PROGRESS_OWNED: self._progress_owned,
             Kind.PROGRESS_RESET: self._progress_reset,
@@ -166,6 +174,7 @@ class Recovery:
     def _counters(self, lsn: int, payload: Payload) -> None:
         fields = decode_change(payload)
         self._broker.transactions.seen(fields.pop("next_branch", 1) - 1)
+        self._broker.termini.seen(fields.pop("next_terminus", 1) - 1)
         self._broker.engine.behind_ms = fields.pop("behind_ms", self._broker.engine.behind_ms)
         if fields:
             self._broker.directory.restore(Kind.COUNTERS, fields)
@@ -209,6 +218,12 @@ class Recovery:
         found = self._of(released.queue)
         found.deliveries.update(found.reservations.released(released))
 
+    def _acquired(self, lsn: int, payload: Payload) -> None:
+        queue, below = self._termini.acquired(lsn, payload)
+        found = self._of(queue)
+        found.delivered_below = max(found.delivered_below, below)
+        found.next_position = max(found.next_position, below)  # as in DELIVERED
+
     def _queue_state(self, lsn: int, payload: Payload) -> None:
         state = decode_queue_state(payload)
         found = self._of(state.queue)
@@ -239,6 +254,7 @@ class Recovery:
             if found is not None:
                 self._fill(queue, found)
         self._branches.finish()
+        self._termini.finish()
 
     def _fill(self, queue: Queue, found: _Found) -> None:
         references = found.references
@@ -254,6 +270,7 @@ class Recovery:
         queue.marks = MarkTable({position: marks for position, marks in found.marks.items() if position in references})
         self._branches.lock(queue, references, found.deliveries)
         found.reservations.restore(queue, references)
+        self._termini.lock(queue, references, found.deliveries)
         if queue.options.max_length_bytes is not None:
             self._broker.engine.unavailable.measure(queue, references)
         deliveries = {position: count for position, count in found.deliveries.items() if position in references}

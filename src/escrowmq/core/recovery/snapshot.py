@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from escrowmq.core.broker import Broker
     from escrowmq.core.queues.consumer import Consumer
     from escrowmq.core.queues.queue import Queue
+    from escrowmq.core.termini.state_records import CapturedTerminus
 
 Columns: TypeAlias = "tuple[array[int], array[int], array[int], array[int]]"
 """First positions, LSNs of blocks, counts, numbers in the blocks."""
@@ -112,11 +113,13 @@ class Capture:
         broker = self._broker
         broker.engine.uncaptured = None
         behind = {"behind_ms": broker.engine.behind_ms} if broker.engine.behind_ms else {}
-        counters = Kind.COUNTERS, dict[str, Any](broker.directory.counters() | broker.transactions.counters() | behind)
+        numbers = broker.directory.counters() | broker.transactions.counters() | broker.termini.counters()
+        counters = Kind.COUNTERS, dict[str, Any](numbers | behind)
         names = broker.directory.topology_records(_in_order(self._taken))
         held = [some for holder in broker.engine.holders for some in holder.held()]
         branches = list(broker.coordinator.records())
-        self._records = _records(chain([counters], names), branches, self._taken, held)
+        termini = broker.termini.captured()
+        self._records = _records(chain([counters], names), branches, self._taken, held, termini)
 
 
 def _records(
@@ -124,6 +127,7 @@ def _records(
     branches: list[tuple[Kind, list[bytes]]],
     queues: dict[Queue, _Taken],
     held: list[tuple[Consumer, list[Entry]]],
+    termini: list[CapturedTerminus],
 ) -> Iterator[tuple[Kind, list[bytes]]]:
     for kind, fields in changes:
         yield kind, [encode_change(**fields)]
@@ -139,6 +143,8 @@ def _records(
             yield Kind.MARKED, [encode_marked(taken.ident, taken.marks.items())]
         for reservation in taken.reservations:
             yield Kind.HELD, encode_held(reservation.held())
+    for terminus in termini:
+        yield from terminus.records()
 
 
 def _in_order(queues: Iterable[Queue]) -> Iterator[Queue]:
@@ -158,7 +164,12 @@ class _Taken:
         self._deliveries = queue.order.known_deliveries()
         self._unsynced = [(run, len(contents)) for _, run, contents in queue.unsynced if run.envelope.durable]
         self.reservations = [ReservedColumns(reservation) for reservation in queue.reservations.values()]
-        parts = [part for reservation in queue.reservations.values() for part in reservation.parts]
+        parts = [part for reservation in queue.reservations.values() for part in reservation.parts] + queue.locked
+        self._locked = [
+            (part.firsts[part.begin :], part.counts[part.begin :], part.deliveries[part.begin :])
+            for part in queue.locked
+        ]
+        self._apart = bool(parts or self.reservations)
         self._backlogs = [backlog.columns() for backlog in (*parts, *queue.order.backlogs())]
         self.size = len(self._entries) + sum([len(columns[0]) for columns in self._backlogs])
         """The number of entries and references."""
@@ -168,13 +179,17 @@ class _Taken:
         entries = sorted((*self.held, *self._entries), key=_position)
         deliveries = [(entry.position, entry.deliveries) for entry in entries if entry.deliveries]
         deliveries.extend(self._deliveries.items())
+        for columns in self._locked:
+            for first, length, count in zip(*columns, strict=True):
+                if count:
+                    deliveries += [(position, count) for position in range(first, first + length)]
         escrow = [Reference(run.first, count, run.lsn, run.index) for run, count in self._unsynced]
         parts = [_entry_columns(entries), *map(_without_transient, self._backlogs), _columns(escrow)]
         parts = [part for part in parts if part[0]]
-        if self.reservations:
+        if self._apart:
             parts.sort(key=lambda part: part[0][0])
-        columns = _concatenated(parts)
-        return QueueState(self.ident, self._next_position, self._delivered_below, *columns, deliveries)
+        whole = _concatenated(parts)
+        return QueueState(self.ident, self._next_position, self._delivered_below, *whole, deliveries)
 
 
 def _columns(references: Iterable[Reference]) -> Columns:

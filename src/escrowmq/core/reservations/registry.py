@@ -351,10 +351,13 @@ class Reservations:
             self._engine.log.append(
                 Kind.RELEASED, encode_released(queue.ident, group, reservation.settled, reservation.first)
             )
-        self._put_back(queue, taken)
+        self.put_back(queue, taken)
         return count, self._engine.log.end_lsn if queue.durable else 0
 
-    def _put_back(self, queue: Queue, taken: list[tuple[Reference, int]]) -> None:
+    def put_back(self, queue: Queue, taken: list[tuple[Reference, int]]) -> None:
+        """Return messages that are not in memory to their places, as failed deliveries. Each comes with the number of
+        its earlier deliveries.
+        """
         engine, limit = self._engine, queue.options.delivery_limit
         returned: list[Reference] = []
         deliveries: dict[int, int] = {}

@@ -48,7 +48,7 @@ class Piece(NamedTuple):
 
 
 class Part(Backlog):
-    """References to reserved messages in order of position, which is also the order of their numbers."""
+    """References to reserved or locked messages in order of position, which is also the order of their numbers."""
 
     __slots__ = ("deliveries", "numbers")
 
@@ -110,12 +110,10 @@ class Part(Backlog):
         for i, j, others in changes:
             numbers += self.numbers[at:i]
             deliveries += self.deliveries[at:i]
-            number = self.numbers[i]
             for reference in others:
                 old = max(bisect_right(self.firsts, reference.first, i, j) - 1, i)  # it lies within one of the old ones
-                numbers.append(number)
+                numbers.append(self.numbers[old] + reference.first - self.firsts[old])
                 deliveries.append(self.deliveries[old])
-                number += reference.length
             at = j
         super().substitute(changes)
         self.numbers[begin:end] = numbers

@@ -287,6 +287,10 @@ class Directory:
         queue.unsynced.clear()
         for reservation in queue.reservations.values():
             self._engine.let_go(reference for reference, _ in reservation.clear())
+        for part in queue.locked:
+            self._engine.let_go(part)
+            part.clear()
+        queue.locked.clear()
         self._engine.release_in_pieces(queue.order.withdraw())
         for consumer in [*queue.consumers, *(queue.browsers or ())]:
             consumer.line.remove(consumer)

@@ -18,6 +18,7 @@ from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.credit import Window
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.queue import Queue
+from escrowmq.core.queues.unsettled import Stretch, Unsettled, by_consumer, entries_by_consumer
 from escrowmq.core.topology.vhost import VirtualHost
 from escrowmq.wire.amqp091 import codes
 from escrowmq.wire.amqp091.content import Content
@@ -29,7 +30,6 @@ from escrowmq.wire.amqp091.keyed import routing_key_of
 from escrowmq.wire.amqp091.properties import REPLY_TO
 from escrowmq.wire.amqp091.publication import Address, Form, with_reply_to
 from escrowmq.wire.amqp091.spec import BasicCancel, BasicReturn, ChannelClose, TxCommit, TxCommitOk
-from escrowmq.wire.unsettled import Stretch, Unsettled, by_consumer, entries_by_consumer
 
 if TYPE_CHECKING:
     from escrowmq.core.branches.xid import Xid

@@ -77,6 +77,24 @@ class Unsettled:
         """Copies of the runs, in order. It takes a step for each run, not for each delivery."""
         return [(run.consumer, run.living()) for run in islice(self._runs, self._head, None) if run.count]
 
+    def slots(self) -> list[tuple[int, list[Entry | None], Consumer]]:
+        """Copies of the runs with their first tags, in order. Settled deliveries are None. It takes a step for each
+        run, not for each delivery.
+        """
+        return [(run.first, run.entries.copy(), run.consumer) for run in islice(self._runs, self._head, None)]
+
+    def stretches(self) -> Iterator[Stretch]:
+        """Yield all deliveries in order of their tags. Nothing may be added or removed meanwhile."""
+        for run in islice(self._runs, self._head, None):
+            yield from run.stretches(0, len(run.entries))
+
+    def find(self, tag: int) -> Stretch | None:
+        """Return the delivery with this tag without removing it; None if there is none."""
+        i = self._index(tag)
+        run = self._runs[i] if i >= self._head else None
+        entry = run.entries[tag - run.first] if run is not None and tag - run.first < len(run.entries) else None
+        return None if run is None or entry is None else (tag, [entry], run.consumer)
+
     def bytes_before(self, tag: int) -> int:
         """The size of the deliveries with tags less than `tag`, in memory. It is an estimate: a few of each run are
         looked at.

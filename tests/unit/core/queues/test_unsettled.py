@@ -14,7 +14,7 @@ from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.discipline import ENTRY_COST
 from escrowmq.core.queues.queue import Queue
-from escrowmq.wire.unsettled import Stretch, Unsettled, by_consumer, entries_by_consumer
+from escrowmq.core.queues.unsettled import Stretch, Unsettled, by_consumer, entries_by_consumer
 from tests.unit.core.site import Sink, Site
 
 RUN = Run(Envelope("", "q"), 1, 0)

@@ -1,0 +1,144 @@
+"""The records of link termini (docs/internals/records.md)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from escrowmq.core.queues.outcome import Disposition
+from escrowmq.core.records.references import Range
+
+_ARRIVED: Final = struct.Struct("<QBI")  # terminus, outcome, number of tags
+_FORGOTTEN: Final = struct.Struct("<QI")  # terminus, number of tags
+_FINGERPRINT: Final = struct.Struct("<Q")
+_ACQUIRED: Final = struct.Struct("<QII")  # terminus, queue id, number of ranges
+_NUMBERED: Final = struct.Struct("<QQI")  # first delivery number, first position, count
+_GIVEN_BACK: Final = struct.Struct("<QII")  # terminus, queue id, number of ranges
+_RANGE: Final = struct.Struct("<QI")  # first position, count
+
+Payload = bytes | memoryview
+
+_NUMBERS: Final = {
+    Disposition.ACCEPTED: 1,
+    Disposition.REJECTED: 2,
+    Disposition.RELEASED: 3,
+    Disposition.MODIFIED: 4,
+}
+_DISPOSITIONS: Final = {number: disposition for disposition, number in _NUMBERS.items()}
+
+
+class Arrived(NamedTuple):
+    """Messages that arrived at an incoming terminus: their tags, and the fingerprints of their contents."""
+
+    terminus: int
+    outcome: Disposition
+    tags: list[bytes]
+    fingerprints: list[int]
+
+
+class Forgotten(NamedTuple):
+    """Tags that the sender has settled."""
+
+    terminus: int
+    tags: list[bytes]
+
+
+class NumberedRange(NamedTuple):
+    """Deliveries `number` to `number` + `length` - 1 of a terminus: the messages at `first` and the next positions."""
+
+    number: int
+    first: int
+    length: int
+
+
+class Acquired(NamedTuple):
+    """Messages of a queue that belong to an outgoing terminus from now on."""
+
+    terminus: int
+    queue: int
+    ranges: list[NumberedRange]
+
+
+class GivenBack(NamedTuple):
+    """Messages of a queue that an outgoing terminus has returned to it."""
+
+    terminus: int
+    queue: int
+    ranges: list[Range]
+
+
+def encode_arrived(terminus: int, outcome: Disposition, tags: Sequence[bytes], fingerprints: Sequence[int]) -> bytes:
+    """Return an ARRIVED record. Tags have at most 255 bytes."""
+    parts = [_ARRIVED.pack(terminus, _NUMBERS[outcome], len(tags))]
+    pack = _FINGERPRINT.pack
+    for tag, fingerprint in zip(tags, fingerprints, strict=True):
+        parts += (bytes((len(tag),)), tag, pack(fingerprint))
+    return b"".join(parts)
+
+
+def decode_arrived(data: Payload) -> Arrived:
+    terminus, outcome, count = _ARRIVED.unpack_from(data)
+    at = _ARRIVED.size
+    tags, fingerprints = [], []
+    for _ in range(count):
+        end = at + 1 + data[at]
+        tags.append(bytes(data[at + 1 : end]))
+        fingerprints.append(int(_FINGERPRINT.unpack_from(data, end)[0]))
+        at = end + _FINGERPRINT.size
+    return Arrived(terminus, _DISPOSITIONS[outcome], tags, fingerprints)
+
+
+def encode_forgotten(terminus: int, tags: Sequence[bytes]) -> bytes:
+    """Return a FORGOTTEN record."""
+    return _FORGOTTEN.pack(terminus, len(tags)) + b"".join([bytes((len(tag),)) + tag for tag in tags])
+
+
+def decode_forgotten(data: Payload) -> Forgotten:
+    terminus, count = _FORGOTTEN.unpack_from(data)
+    at = _FORGOTTEN.size
+    tags = []
+    for _ in range(count):
+        end = at + 1 + data[at]
+        tags.append(bytes(data[at + 1 : end]))
+        at = end
+    return Forgotten(terminus, tags)
+
+
+def encode_acquired(terminus: int, queue: int, ranges: Sequence[tuple[int, int, int]]) -> bytes:
+    """Return an ACQUIRED record for `ranges` (`NumberedRange`)."""
+    return _ACQUIRED.pack(terminus, queue, len(ranges)) + b"".join([_NUMBERED.pack(*each) for each in ranges])
+
+
+def decode_acquired(data: Payload) -> Acquired:
+    terminus, queue, count = _ACQUIRED.unpack_from(data)
+    ranges = [NumberedRange(*_NUMBERED.unpack_from(data, _ACQUIRED.size + i * _NUMBERED.size)) for i in range(count)]
+    return Acquired(terminus, queue, ranges)
+
+
+def encode_given_back(terminus: int, queue: int, ranges: Sequence[tuple[int, int]]) -> bytes:
+    """Return a GIVEN_BACK record for the positions of `ranges`."""
+    return _GIVEN_BACK.pack(terminus, queue, len(ranges)) + b"".join([_RANGE.pack(*each) for each in ranges])
+
+
+def decode_given_back(data: Payload) -> GivenBack:
+    terminus, queue, count = _GIVEN_BACK.unpack_from(data)
+    ranges = [Range(*_RANGE.unpack_from(data, _GIVEN_BACK.size + i * _RANGE.size)) for i in range(count)]
+    return GivenBack(terminus, queue, ranges)
+
+
+def numbered_ranges(deliveries: Iterable[tuple[int, int]]) -> list[NumberedRange]:
+    """Return (number, position) of deliveries, in order of their numbers, as ranges in which both grow together."""
+    found: list[NumberedRange] = []
+    begin: tuple[int, int] | None = None
+    count = 0
+    for number, position in deliveries:
+        if begin is not None and (number, position) == (begin[0] + count, begin[1] + count):
+            count += 1
+            continue
+        if begin is not None:
+            found.append(NumberedRange(*begin, count))
+        begin, count = (number, position), 1
+    if begin is not None:
+        found.append(NumberedRange(*begin, count))
+    return found

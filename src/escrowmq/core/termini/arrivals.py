@@ -1,0 +1,172 @@
+"""The unsettled deliveries of an incoming terminus: the messages of a producer, by delivery tag (SET-8, SET-9).
+
+A tag is kept from the moment at which its outcome is known until the sender has settled it. Then the sender may use it
+again, and the broker cannot know whether a settlement was lost with a connection or in a crash. A sender that resumes
+without knowing an outcome may therefore speak of a new message. Unless its outcome cannot have left the broker, such a
+tag is in doubt: the sender is asked to send the whole message, and fingerprints tell whether it is the old one. Only a
+new message that equals the old one byte by byte cannot be told from it; an id in each message prevents that.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.queues.outcome import Disposition
+
+
+class Arrival(NamedTuple):
+    """A message that arrived, and is not settled by its sender.
+
+    `detail` is the outcome in the encoding of the protocol, if there is more to say, such as the reason of a rejection.
+    """
+
+    outcome: Disposition
+    fingerprint: int
+    detail: bytes = b""
+
+
+class Partial(NamedTuple):
+    """A delivery whose transfer was interrupted: its tag and the part of its payload that arrived."""
+
+    tag: bytes
+    payload: bytes
+
+
+def fingerprint_of(content: bytes) -> int:
+    """Return the fingerprint of a message's content, 64 bits."""
+    return int.from_bytes(blake2b(content, digest_size=8).digest(), "little")
+
+
+class Arrivals:
+    """Tags, outcomes and fingerprints of unsettled messages. Accepted ones, which are most, cost the least memory."""
+
+    __slots__ = ("_accepted", "_certain", "_in_doubt", "_others", "_unsynced", "partial")
+
+    def __init__(self) -> None:
+        self._accepted: dict[bytes, int] = {}
+        self._others: dict[bytes, Arrival] = {}
+        self._unsynced: deque[tuple[int, Sequence[bytes]]] = deque()  # with the LSN that their outcomes wait for
+        self._certain: frozenset[bytes] = frozenset()  # of a suspended terminus: outcomes that never left the broker
+        self._in_doubt: set[bytes] = set()  # tags that the sender was told to send again
+        self.partial: Partial | None = None
+
+    # -- reading
+
+    @property
+    def count(self) -> int:
+        """The number of unsettled deliveries."""
+        return len(self._accepted) + len(self._others)
+
+    def __contains__(self, tag: bytes) -> bool:
+        return tag in self._accepted or tag in self._others
+
+    def get(self, tag: bytes) -> Arrival | None:
+        """Return the message with this tag, or None if there is none."""
+        fingerprint = self._accepted.get(tag)
+        return self._others.get(tag) if fingerprint is None else Arrival(Disposition.ACCEPTED, fingerprint)
+
+    def items(self) -> Iterator[tuple[bytes, Arrival]]:
+        """Yield all tags with their messages."""
+        for tag, fingerprint in self._accepted.items():
+            yield tag, Arrival(Disposition.ACCEPTED, fingerprint)
+        yield from self._others.items()
+
+    def in_doubt(self, tag: bytes) -> bool:
+        """Return whether the sender was told to send the message with this tag again."""
+        return tag in self._in_doubt
+
+    def accepted(self) -> tuple[list[bytes], list[int]]:
+        """Return copies of the tags and fingerprints of all accepted messages, for a snapshot."""
+        return list(self._accepted), list(self._accepted.values())
+
+    # -- changing
+
+    def check_new(self, tags: Sequence[bytes]) -> None:
+        """Raises ILLEGAL_STATE if a tag belongs to an unsettled delivery."""
+        taken = len(set(tags)) < len(tags) or not self._accepted.keys().isdisjoint(tags)
+        if taken or (self._others and not self._others.keys().isdisjoint(tags)):
+            raise BrokerError(
+                Condition.ILLEGAL_STATE, "delivery tag belongs to an unsettled delivery of this link; settle that first"
+            )
+
+    def accept(self, tags: Sequence[bytes], fingerprints: Sequence[int], lsn: int = 0, synced: int = 0) -> None:
+        """Add accepted messages. Their outcomes are sent when the log is synced up to `lsn`; now it is up to
+        `synced`.
+        """
+        self._accepted.update(zip(tags, fingerprints, strict=True))
+        if self._in_doubt:
+            self._in_doubt.difference_update(tags)
+        unsynced = self._unsynced
+        while unsynced and unsynced[0][0] <= synced:
+            unsynced.popleft()
+        if lsn > synced:
+            unsynced.append((lsn, tags))
+
+    def note(self, tag: bytes, arrival: Arrival) -> None:
+        """Add a message with this outcome."""
+        self._in_doubt.discard(tag)
+        self._accepted.pop(tag, None)
+        self._others[tag] = arrival
+
+    def forget(self, tags: Iterable[bytes]) -> list[bytes]:
+        """Remove tags that the sender has settled. Return those of messages that may be in the log: the accepted
+        ones.
+        """
+        gone = []
+        for tag in tags:
+            self._in_doubt.discard(tag)
+            if self._accepted.pop(tag, None) is not None:
+                gone.append(tag)
+            else:
+                self._others.pop(tag, None)
+        return gone
+
+    def clear(self) -> list[bytes]:
+        """Forget everything. Return the tags of messages that may be in the log."""
+        gone = list(self._accepted)
+        self._accepted.clear()
+        self._others.clear()
+        self._unsynced.clear()
+        self._in_doubt.clear()
+        self._certain = frozenset()
+        self.partial = None
+        return gone
+
+    # -- resuming
+
+    def suspend(self, synced: int) -> None:
+        """Note that the link is gone while the log is synced up to `synced`. Later outcomes have not left the
+        broker.
+        """
+        self._certain = frozenset(tag for lsn, tags in self._unsynced if lsn > synced for tag in tags)
+        self._unsynced.clear()
+
+    def reconcile(
+        self, remote: Mapping[bytes, bool], *, complete: bool
+    ) -> tuple[dict[bytes, Arrival | None], list[bytes]]:
+        """Compare with the unsettled deliveries of a sender that resumes. `remote` says of each tag whether the sender
+        knows a state of the delivery.
+
+        Return the broker's own map for those tags, and the tags to forget: with a `complete` map, the sender has
+        settled all others. None in the map says that the sender must send the message again.
+        """
+        found: dict[bytes, Arrival | None] = {}
+        self._in_doubt.clear()
+        for tag, known in remote.items():
+            arrival = self.get(tag)
+            if arrival is None:
+                continue
+            if known or tag in self._certain:
+                found[tag] = arrival
+            else:
+                found[tag] = None
+                self._in_doubt.add(tag)
+        self._certain = frozenset()
+        if self.partial is not None and complete and self.partial.tag not in remote:
+            self.partial = None
+        gone = [tag for tag, _ in self.items() if tag not in remote] if complete else []
+        return found, gone

@@ -1,0 +1,196 @@
+"""A loan: the hold of an attached link on its terminus.
+
+The link acts on the terminus only through its loan. When the link is detached, closed or stolen, the loan is void, and
+nothing can be delivered or posted through it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from escrowmq.core.messages.marks import Modification
+from escrowmq.core.queues.outcome import Disposition
+from escrowmq.core.queues.settlement import durable_positions
+from escrowmq.core.queues.unsettled import entries_by_consumer
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.termini import encode_acquired, numbered_ranges
+from escrowmq.core.termini.arrivals import Arrival, fingerprint_of
+from escrowmq.core.termini.posting import post
+from escrowmq.core.termini.terminus import TerminusInput, TerminusState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from escrowmq.core.engine import Receipt
+    from escrowmq.core.messages.entry import Entry
+    from escrowmq.core.messages.envelope import Envelope
+    from escrowmq.core.ports import Receiver
+    from escrowmq.core.queues.consumer import Consumer
+    from escrowmq.core.queues.queue import Queue
+    from escrowmq.core.termini.registry import Termini
+    from escrowmq.core.termini.terminus import Terminus
+
+
+class Borrower(Protocol):
+    """The link that has a loan."""
+
+    def stolen(self) -> None:
+        """Note that another link has the terminus now. It is called while that link attaches."""
+        ...
+
+    def deleted(self) -> None:
+        """Note that the terminus was ended by an operator, or with its user or virtual host."""
+        ...
+
+
+class AcquiredNumbers(NamedTuple):
+    """The number of the first delivery; the others have the next numbers. The transfers wait for a sync up to `lsn`, or
+    not at all if it is 0.
+    """
+
+    first: int
+    lsn: int
+
+
+class Loan:
+    """The hold of `link` on `terminus`. `fresh` says that nothing of an earlier link was kept. The answer to the attach
+    waits for a sync up to `lsn` (0: no wait).
+    """
+
+    __slots__ = ("_consumers", "_termini", "fresh", "link", "lsn", "terminus")
+
+    def __init__(self, termini: Termini, terminus: Terminus, link: Borrower, *, fresh: bool, lsn: int) -> None:
+        self._termini = termini
+        self._consumers: list[Consumer] = []
+        self.terminus = terminus
+        self.link: Borrower | None = link
+        self.fresh = fresh
+        self.lsn = lsn
+
+    @property
+    def current(self) -> bool:
+        """Whether the link is attached and has the terminus."""
+        return self.terminus.loan is self and self.terminus.state is TerminusState.ATTACHED
+
+    # -- the end
+
+    def detach(self) -> None:
+        """Suspend the terminus. Its unsettled deliveries wait for a link that resumes it, until it expires."""
+        self._termini.suspend(self, TerminusInput.DETACH)
+
+    def session_ended(self) -> None:
+        """Note that the session is over, whether the link was detached before or not."""
+        self._termini.suspend(self, TerminusInput.SESSION_ENDED)
+
+    def connection_lost(self) -> None:
+        """Note that the connection is over, whether the link was detached before or not."""
+        self._termini.suspend(self, TerminusInput.CONNECTION_LOST)
+
+    def close(self) -> int:
+        """End the terminus. Deliveries to the client get the default outcome. Return the LSN up to which the log must
+        be synced before the answer (0: no wait).
+        """
+        return self._termini.end(self.terminus, TerminusInput.CLOSE) if self.current else 0
+
+    def void(self) -> Borrower | None:
+        """End the link's consumers, and forget the link. Return it."""
+        for consumer in self._consumers:
+            self._termini.engine.unsubscribe(consumer)
+            consumer.view = None
+        self._consumers.clear()
+        link, self.link = self.link, None
+        return link
+
+    def _check(self) -> None:
+        if not self.current:
+            raise AssertionError(f"{self.terminus} is not on loan to this link any more")
+
+    # -- from the broker to the consumer
+
+    def subscribe(self, queue: Queue, receiver: Receiver, **options: Any) -> Consumer:
+        """Attach a consumer, as `Engine.subscribe` does. It ends with the loan."""
+        self._check()
+        consumer = self._termini.engine.subscribe(queue, receiver, **options)
+        self._consumers.append(consumer)
+        return consumer
+
+    def acquire(self, consumer: Consumer, entries: list[Entry]) -> AcquiredNumbers:
+        """Add deliveries to the unsettled ones. If the terminus keeps them, the transfers wait for the record of their
+        acquisition (SET-10).
+        """
+        self._check()
+        terminus, queue = self.terminus, consumer.queue
+        first = terminus.deliveries.add(consumer, entries)
+        if not terminus.keeps or queue.is_stream or not durable_positions(queue, entries):
+            return AcquiredNumbers(first, 0)
+        ranges = numbered_ranges(
+            [(number, entry.position) for number, entry in enumerate(entries, first) if entry.run.envelope.durable]
+        )
+        log = self._termini.engine.log
+        log.append(Kind.ACQUIRED, encode_acquired(terminus.number, queue.ident, ranges))
+        return AcquiredNumbers(first, log.end_lsn)
+
+    def settle(self, first: int, last: int, disposition: Disposition | Modification) -> int:
+        """Settle the deliveries in memory with the numbers `first` to `last`. Return how many there were; the others
+        are ignored. `Termini.record` returns the LSN for the answer.
+        """
+        self._check()
+        taken = entries_by_consumer(self.terminus.deliveries.take(first, last))
+        self._termini.dispose(self.terminus, taken.items(), disposition)
+        return sum(map(len, taken.values()))
+
+    def settle_tags(self, tags: Iterable[bytes], disposition: Disposition | Modification) -> int:
+        """Settle the deliveries with these tags, whose outcome a resuming receiver already knows."""
+        self._check()
+        deliveries = self.terminus.deliveries
+        numbers = sorted(number for number in map(deliveries.number_of, tags) if number is not None)
+        return sum([self.settle(each.number, each.number, disposition) for each in deliveries.take_up(numbers)])
+
+    # -- from the producer to the broker
+
+    def post(
+        self, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue], tags: Sequence[bytes]
+    ) -> Receipt:
+        """Publish a run of messages with these tags (SET-8). The outcomes wait for the LSN of the receipt. Messages
+        that it lists as refused leave no tag; `note` their outcome.
+
+        Raises ILLEGAL_STATE if a tag belongs to an unsettled delivery, LIMIT_EXCEEDED for too many of them.
+        """
+        self._check()
+        arrivals = self.terminus.arrivals
+        arrivals.check_new(tags)
+        self._termini.check_room(self.terminus, len(tags))
+        self._termini.record_forgotten(self.terminus, tags)
+        return post(self._termini.engine, self.terminus, envelope, contents, queues, tags)
+
+    def resumed(self, tag: bytes, envelope: Envelope, content: bytes, queues: Sequence[Queue]) -> Arrival | Receipt:
+        """Take a message that a resuming sender sends again in full. Return its outcome if it is the message that had
+        arrived with this tag (SET-9). Otherwise publish it; the old message is forgotten.
+        """
+        self._check()
+        arrival = self.terminus.arrivals.get(tag)
+        if arrival is not None:
+            if arrival.fingerprint == fingerprint_of(content):
+                return arrival
+            self.forget((tag,))
+        return self.post(envelope, [content], queues, (tag,))
+
+    def note(self, tag: bytes, outcome: Disposition, content: bytes, detail: bytes = b"") -> None:
+        """Note the outcome of a message that was not enqueued, until the sender settles it. It does not survive a
+        restart; the sender then sends the message again.
+        """
+        self._check()
+        self._termini.check_room(self.terminus, 1)
+        self.terminus.arrivals.note(tag, Arrival(outcome, fingerprint_of(content), detail))
+
+    def forget(self, tags: Sequence[bytes]) -> None:
+        """Forget deliveries that the sender has settled. The log learns it at the end of the turn."""
+        self._check()
+        self._termini.forget(self.terminus, self.terminus.arrivals.forget(tags))
+
+    def reconcile(self, remote: Mapping[bytes, bool], *, complete: bool) -> dict[bytes, Arrival | None]:
+        """Compare with the unsettled deliveries of a sender that resumes (`Arrivals.reconcile`)."""
+        self._check()
+        found, gone = self.terminus.arrivals.reconcile(remote, complete=complete)
+        self.forget(gone)
+        return found

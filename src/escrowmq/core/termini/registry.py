@@ -1,0 +1,358 @@
+"""All termini of the broker: attaching, suspending, expiring and ending them (SET-12)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from escrowmq.core.conditions import BrokerError, Condition, check_growth
+from escrowmq.core.messages.marks import Modification
+from escrowmq.core.queues.outcome import Disposition
+from escrowmq.core.queues.settlement import durable_positions
+from escrowmq.core.records.changes import encode_change
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.references import Reference, ranges_of
+from escrowmq.core.records.termini import encode_forgotten, encode_given_back
+from escrowmq.core.termini.loan import Loan
+from escrowmq.core.termini.state_records import CapturedTerminus, set_fields, unsettled_records
+from escrowmq.core.termini.terminus import (
+    EXPIRES_AFTER,
+    Durability,
+    Terminus,
+    TerminusInput,
+    TerminusKey,
+    TerminusSettings,
+    TerminusState,
+)
+
+if TYPE_CHECKING:
+    from escrowmq.core.engine import Engine
+    from escrowmq.core.messages.entry import Entry
+    from escrowmq.core.queues.consumer import Consumer
+    from escrowmq.core.queues.queue import Queue
+    from escrowmq.core.termini.loan import Borrower
+
+PIECE: Final = 1000
+"""Locked messages that are loaded together to be settled."""
+ATTACHES: Final = (TerminusInput.ESTABLISH, TerminusInput.RESUME, TerminusInput.RECOVER)
+
+PutBack = "Callable[[Queue, list[tuple[Reference, int]]], None]"
+
+
+@dataclass(slots=True)
+class TerminusLimits:
+    """The limits of termini. The timeout is in milliseconds; a longer one is reduced to it."""
+
+    termini: int = 10_000
+    """For each user and virtual host."""
+    unsettled: int = 1_000_000
+    """For each incoming terminus."""
+    timeout_ms: int = 7 * 24 * 3600 * 1000
+
+
+class Termini:
+    """The termini of all virtual hosts, by key."""
+
+    def __init__(self, engine: Engine, put_back: Callable[[Queue, list[tuple[Reference, int]]], None]) -> None:
+        """`put_back` returns messages that are not in memory to their queue, each with the number of its earlier
+        deliveries.
+        """
+        self.engine = engine
+        self.limits = TerminusLimits()
+        self.by_key: dict[TerminusKey, Terminus] = {}
+        self._put_back = put_back
+        self._owned: Counter[tuple[str, str]] = Counter()  # by user and virtual host
+        self._last = 0  # the last number that was assigned
+        self._forgotten: dict[Terminus, list[bytes]] = {}  # tags of this turn that the log has yet to learn of
+        engine.at_each_turn(self._record_forgotten)
+
+    # -- attaching
+
+    def find(self, key: TerminusKey) -> Terminus | None:
+        """Return the terminus with this key, or None."""
+        return self.by_key.get(key)
+
+    def attach(
+        self, key: TerminusKey, settings: TerminusSettings, link: Borrower, how: TerminusInput, *, user: str
+    ) -> Loan:
+        """Lend the terminus to `link`, and create it if it does not exist. If it is on loan, it is stolen first.
+
+        ESTABLISH takes the new settings, and leaves nothing unsettled: tags are forgotten, deliveries get the default
+        outcome. RESUME takes the new settings and keeps what is unsettled. RECOVER keeps the settings, too.
+
+        Raises NOT_FOUND if there is nothing to recover, ACCESS_REFUSED if the terminus belongs to another user, and
+        LIMIT_EXCEEDED if the user has too many, or while memory or disk space is scarce.
+        """
+        settings = settings._replace(timeout_ms=min(settings.timeout_ms, self.limits.timeout_ms))
+        terminus = self.by_key.get(key)
+        fresh = terminus is None
+        if terminus is None:
+            terminus = self._make(key, settings, how, user)
+        elif terminus.user != user:
+            raise BrokerError(
+                Condition.ACCESS_REFUSED,
+                f"access to {terminus.title} in vhost '{key.vhost}' refused for user '{user}', who does not own it",
+            )
+        elif terminus.state is TerminusState.ATTACHED:
+            self._steal(terminus)
+        lsn = self._lent(terminus, settings, how)
+        terminus.step(how)
+        terminus.since = self.engine.now
+        if terminus.deadline is not None:
+            terminus.deadline.cancel()
+            terminus.deadline = None
+        terminus.loan = Loan(self, terminus, link, fresh=fresh, lsn=lsn)
+        return terminus.loan
+
+    def _make(self, key: TerminusKey, settings: TerminusSettings, how: TerminusInput, user: str) -> Terminus:
+        if how is TerminusInput.RECOVER:
+            raise BrokerError(
+                Condition.NOT_FOUND,
+                f"no terminus of link '{key.link}' of container '{key.container}' in vhost '{key.vhost}'",
+            )
+        check_growth(self.engine.scarcity, f"link '{key.link}' in vhost '{key.vhost}'")
+        if self._owned[user, key.vhost] >= self.limits.termini:
+            raise BrokerError(
+                Condition.LIMIT_EXCEEDED,
+                f"user '{user}' has {self.limits.termini} link termini in vhost '{key.vhost}', the limit "
+                "(limits.termini_per_user)",
+            )
+        return self.add(Terminus(self.engine, key, settings._replace(durability=Durability.NONE), user))
+
+    def add(self, terminus: Terminus) -> Terminus:
+        """Add a terminus that was made by an attach or found by recovery."""
+        self.by_key[terminus.key] = terminus
+        self._owned[terminus.user, terminus.key.vhost] += 1
+        self._last = max(self._last, terminus.number)
+        self.engine.holders[terminus.deliveries] = None
+        return terminus
+
+    def _steal(self, terminus: Terminus) -> None:
+        terminus.step(TerminusInput.STEAL)
+        link = self._void(terminus)
+        if link is not None:
+            link.stolen()
+
+    def _void(self, terminus: Terminus) -> Borrower | None:
+        """End the loan of a terminus that is not attached any more. Return the link."""
+        terminus.arrivals.suspend(self.engine.log.synced_lsn)
+        return None if terminus.loan is None else terminus.loan.void()
+
+    def _lent(self, terminus: Terminus, settings: TerminusSettings, how: TerminusInput) -> int:
+        """Bring settings and unsettled deliveries into the state that `how` asks for, in memory and in the log. Return
+        the LSN for the answer.
+        """
+        if how is TerminusInput.ESTABLISH:
+            self._empty(terminus)
+        if how is TerminusInput.RECOVER or settings == terminus.settings:
+            return 0
+        kept, log = terminus.keeps, self.engine.log
+        terminus.settings = settings
+        if settings.durability is Durability.NONE:
+            return self._unrecord(terminus)
+        if not terminus.number:
+            self._last += 1
+            terminus.number = self._last
+        elif kept and not terminus.keeps:  # nothing that is unsettled survives a restart any more
+            self._unrecord(terminus)
+            self._last += 1
+            terminus.number = self._last
+        log.append(Kind.TERMINUS_SET, encode_change(**set_fields(terminus)))
+        if terminus.keeps and not kept:
+            for kind, parts in unsettled_records(terminus):
+                log.append(kind, *parts)
+        return log.end_lsn
+
+    def _unrecord(self, terminus: Terminus) -> int:
+        """Record that nothing of the terminus survives a restart. Return the LSN for the answer."""
+        self._forgotten.pop(terminus, None)
+        if not terminus.number:
+            return 0
+        self.engine.log.append(Kind.TERMINUS_DELETED, encode_change(number=terminus.number))
+        terminus.number = 0
+        return self.engine.log.end_lsn
+
+    # -- suspending and ending
+
+    def suspend(self, loan: Loan, given: TerminusInput) -> None:
+        """Note that the link of `loan` was detached, or its session or connection ended. A void loan has no effect."""
+        terminus = loan.terminus
+        if terminus.loan is not loan or terminus.state is TerminusState.GONE:
+            return
+        if terminus.state is TerminusState.ATTACHED:
+            terminus.step(given)
+            self._void(terminus)
+            terminus.since = self.engine.now
+        elif given is TerminusInput.DETACH:
+            return
+        else:
+            terminus.step(given)
+        self.arm(terminus, given)
+
+    def arm(self, terminus: Terminus, given: TerminusInput) -> None:
+        """Start the timeout of a suspended terminus if its policy says so for this input."""
+        settings = terminus.settings
+        if terminus.deadline is None and given in EXPIRES_AFTER[settings.policy]:
+            if settings.timeout_ms:
+                at = self.engine.now + settings.timeout_ms
+                terminus.deadline = self.engine.deadlines.set(at, lambda: self._expire(terminus))
+            else:
+                self._expire(terminus)
+
+    def _expire(self, terminus: Terminus) -> None:
+        if terminus.state is TerminusState.SUSPENDED:
+            self.end(terminus, TerminusInput.EXPIRE)
+
+    def end(self, terminus: Terminus, given: TerminusInput = TerminusInput.EXPIRE) -> int:
+        """End a terminus: forget its tags, give its deliveries the default outcome, and tell a link that still has it.
+        Return the LSN up to which the log must be synced before an answer (0: no wait).
+        """
+        terminus.step(given)
+        link = self._void(terminus)
+        if terminus.deadline is not None:
+            terminus.deadline.cancel()
+        del self.by_key[terminus.key]
+        owner = terminus.user, terminus.key.vhost
+        self._owned[owner] -= 1
+        if not self._owned[owner]:
+            del self._owned[owner]
+        terminus.arrivals.clear()
+        lsn = self._unrecord(terminus)
+        self.release(terminus)
+        del self.engine.holders[terminus.deliveries]
+        if link is not None and given is TerminusInput.EXPIRE:
+            link.deleted()
+        return lsn
+
+    def end_of_vhost(self, vhost: str) -> None:
+        """End the termini of a virtual host that is to be deleted."""
+        for terminus in [terminus for key, terminus in self.by_key.items() if key.vhost == vhost]:
+            self.end(terminus)
+
+    def end_of_user(self, user: str) -> None:
+        """End the termini of a user that was deleted."""
+        for terminus in [terminus for terminus in self.by_key.values() if terminus.user == user]:
+            self.end(terminus)
+
+    # -- unsettled deliveries
+
+    def _empty(self, terminus: Terminus) -> None:
+        self.forget(terminus, terminus.arrivals.clear())
+        self.release(terminus)
+
+    def release(self, terminus: Terminus) -> int:
+        """Give all deliveries of a terminus without a link the default outcome. Return their number."""
+        count = terminus.deliveries.count
+        default = terminus.settings.default
+        taken = terminus.deliveries.take_all()
+        if default is Disposition.MODIFIED:
+            self._record_given_back(terminus, taken)
+            self.engine.give_back(taken)
+            self._give_back_locked(terminus)
+            return count
+        self.dispose(terminus, taken, default)
+        numbers = terminus.deliveries.numbers()
+        for begin in range(0, len(numbers), PIECE):
+            some = terminus.deliveries.take_up(numbers[begin : begin + PIECE])
+            self.dispose(terminus, [(each.consumer, [each.entry]) for each in some], default)
+            terminus.deliveries.take_all()
+        return count
+
+    def _give_back_locked(self, terminus: Terminus) -> None:
+        by_queue: dict[Queue, list[tuple[Reference, int]]] = {}
+        for queue, _, reference, deliveries in terminus.deliveries.locks.take_all():
+            by_queue.setdefault(queue, []).append((reference, deliveries))
+        for queue, pieces in by_queue.items():
+            pieces.sort()
+            queue.unsettled -= sum([reference.length for reference, _ in pieces])
+            if terminus.keeps:
+                ranges = [(reference.first, reference.length) for reference, _ in pieces]
+                self.engine.log.append(Kind.GIVEN_BACK, encode_given_back(terminus.number, queue.ident, ranges))
+            self._put_back(queue, pieces)
+
+    def dispose(
+        self,
+        terminus: Terminus,
+        taken: Iterable[tuple[Consumer, list[Entry]]],
+        disposition: Disposition | Modification,
+    ) -> None:
+        """Apply an outcome to deliveries that were taken from the terminus."""
+        engine = self.engine
+        if isinstance(disposition, Modification):
+            for consumer, entries in taken:
+                self._record_given_back(terminus, [(consumer, entries)])
+                engine.modify(consumer, entries, disposition)
+            return
+        for consumer, entries in taken:
+            if disposition.returns:
+                self._record_given_back(terminus, [(consumer, entries)])
+            engine.settle(consumer, entries, disposition)
+
+    def _record_given_back(self, terminus: Terminus, taken: Iterable[tuple[Consumer, list[Entry]]]) -> None:
+        if not terminus.keeps:
+            return
+        for consumer, entries in taken:
+            queue = consumer.queue
+            positions = durable_positions(queue, entries)
+            if positions and not queue.is_stream and not queue.deleted:
+                record = encode_given_back(terminus.number, queue.ident, ranges_of(positions))
+                self.engine.log.append(Kind.GIVEN_BACK, record)
+
+    def record(self) -> int:
+        """Record the settlements of this turn now. Return the LSN up to which the log must be synced before they are
+        answered.
+        """
+        self.engine.settlements.flush()
+        return self.engine.log.end_lsn
+
+    # -- tags
+
+    def check_room(self, terminus: Terminus, count: int) -> None:
+        """Raises LIMIT_EXCEEDED if `count` more tags are too many for the terminus."""
+        if terminus.arrivals.count + count > self.limits.unsettled:
+            raise BrokerError(
+                Condition.LIMIT_EXCEEDED,
+                f"{terminus.title} has {terminus.arrivals.count} unsettled deliveries; the limit is "
+                f"{self.limits.unsettled} (limits.unsettled_per_link)",
+            )
+
+    def forget(self, terminus: Terminus, tags: Sequence[bytes]) -> None:
+        """Record, at the end of the turn, that the sender has settled these tags."""
+        if tags and terminus.keeps:
+            self._forgotten.setdefault(terminus, []).extend(tags)
+
+    def record_forgotten(self, terminus: Terminus, tags: Sequence[bytes]) -> None:
+        """Record settled tags now if some of `tags` are among them, because messages that reuse them follow."""
+        waiting = self._forgotten.get(terminus)
+        if waiting and not set(waiting).isdisjoint(tags):
+            self._record_forgotten()
+
+    def _record_forgotten(self) -> None:
+        for terminus, tags in self._forgotten.items():
+            self.engine.log.append(Kind.FORGOTTEN, encode_forgotten(terminus.number, tags))
+        self._forgotten.clear()
+
+    # -- the log
+
+    def counters(self) -> dict[str, int]:
+        """Return the number that must not be assigned twice, for a snapshot."""
+        return {"next_terminus": self._last + 1} if self._last else {}
+
+    def captured(self) -> list[CapturedTerminus]:
+        """Return copies of all durable termini, for a snapshot."""
+        self._record_forgotten()
+        return [CapturedTerminus(terminus) for terminus in self.by_key.values() if terminus.number]
+
+    def restore(self, terminus: Terminus) -> None:
+        """Add a terminus that recovery found. Its timeout starts from the beginning."""
+        self.add(terminus)
+        terminus.state = TerminusState.SUSPENDED
+        if TerminusInput.CONNECTION_LOST in EXPIRES_AFTER[terminus.settings.policy]:
+            at = self.engine.now + terminus.settings.timeout_ms
+            terminus.deadline = self.engine.deadlines.set(at, lambda: self._expire(terminus))
+
+    def seen(self, number: int) -> None:
+        """Note a terminus number found in a record, so that it is not assigned again."""
+        self._last = max(self._last, number)

@@ -1,0 +1,96 @@
+"""Unsettled deliveries of an outgoing terminus, by number."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.core.messages.entry import Entry, Run
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.records.unreadable import LogUnreadable
+from escrowmq.core.termini.acquisitions import Acquisitions
+from escrowmq.core.termini.tags import delivery_tag
+from tests.unit.core.site import Site
+from tests.unit.core.termini.links import attached_again, consuming, outgoing
+
+RUN = Run(Envelope("", "q"), 1, 0)
+
+
+def entries(*positions: int) -> list[Entry]:
+    return [Entry(position, b"%d" % position, RUN) for position in positions]
+
+
+def acquisitions() -> tuple[Acquisitions, Consumer]:
+    site = Site()
+    return Acquisitions(site.broker.engine), Consumer(site.queue(), None)
+
+
+def test_deliveries_get_consecutive_numbers() -> None:
+    tested, consumer = acquisitions()
+    assert tested.add(consumer, entries(5, 6)) == 1
+    assert tested.add(consumer, entries(9)) == 3
+    assert (tested.count, tested.next_number, tested.numbers()) == (3, 4, [1, 2, 3])
+
+
+def test_a_range_of_numbers_is_taken_with_its_holes() -> None:
+    tested, consumer = acquisitions()
+    tested.add(consumer, entries(1, 2, 3, 4, 5))
+    tested.take(3, 3)
+    taken = tested.take(2, 4)
+    assert [(number, [entry.position for entry in some]) for number, some, _ in taken] == [(2, [2]), (4, [4])]
+    assert tested.take(2, 4) == []
+    assert tested.numbers() == [1, 5]
+    assert [entry.position for _, some in tested.take_all() for entry in some] == [1, 5]
+    assert tested.count == 0
+
+
+def test_a_tag_names_its_delivery_only() -> None:
+    tested, consumer = acquisitions()
+    ident = consumer.queue.ident
+    tested.add(consumer, entries(5, 6))
+    assert tested.tags() == [(1, delivery_tag(ident, 5, 1)), (2, delivery_tag(ident, 6, 2))]
+    assert tested.number_of(delivery_tag(ident, 6, 2)) == 2
+    others = [delivery_tag(ident, 5, 2), delivery_tag(ident + 1, 6, 2), delivery_tag(ident, 6, 3), b"short"]
+    assert [tested.number_of(tag) for tag in others] == [None] * 4
+
+
+def test_a_tag_is_found_although_it_holds_only_32_bits_of_the_number() -> None:
+    tested, consumer = acquisitions()
+    tested.restart_at((1 << 32) - 1)
+    tested.add(consumer, entries(1, 2, 3))
+    assert [tested.number_of(tag) for _, tag in tested.tags()] == [(1 << 32) - 1, 1 << 32, (1 << 32) + 1]
+
+
+def test_deliveries_are_held_for_snapshots_and_compaction() -> None:
+    tested, consumer = acquisitions()
+    some = entries(1, 2, 3)
+    tested.add(consumer, some)
+    assert tested.held() == [(consumer, some)]
+    assert tested.held_part(1, 1) == [(consumer, some[1])]
+    assert tested.slots() == [(1, some, consumer)]
+
+
+def test_deliveries_in_memory_are_sent_again_under_their_numbers() -> None:
+    tested, consumer = acquisitions()
+    some = entries(7, 8)
+    tested.add(consumer, some)
+    (taken,) = tested.take_up([2, 3])
+    assert taken == (2, delivery_tag(consumer.queue.ident, 8, 2), some[1], consumer)
+    assert tested.count == 2
+
+
+def test_a_message_that_cannot_be_read_stays_locked(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site()
+    consuming(site, b"a", b"b")
+    site = site.restart()
+    link = attached_again(site, outgoing())
+
+    def fail(pager: object, reference: object) -> None:
+        raise LogUnreadable(f"{reference} in {pager}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(site.broker.engine.pager), "load", fail)
+        with pytest.raises(LogUnreadable):
+            link.terminus.deliveries.take_up([1])
+    assert link.terminus.deliveries.count == 2
+    assert [each.entry.content for each in link.terminus.deliveries.take_up([2, 1])] == [b"b", b"a"]

@@ -1,0 +1,86 @@
+"""The state of a terminus as records."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.core.queues.outcome import Disposition
+from escrowmq.core.records.changes import decode_change
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.termini import decode_acquired, decode_arrived
+from escrowmq.core.termini import state_records
+from escrowmq.core.termini.state_records import CapturedTerminus, set_fields
+from tests.unit.core.site import Site
+from tests.unit.core.termini.links import BRIEF, KEPT, TestedLink, attached_again, consuming, incoming, outgoing
+
+
+def records(captured: CapturedTerminus) -> list[tuple[Kind, bytes]]:
+    return [(kind, b"".join(parts)) for kind, parts in captured.records()]
+
+
+def test_the_settings_are_written_with_the_next_delivery_number() -> None:
+    link = consuming(Site(), b"a", settings=KEPT._replace(address="q", data=b"\x00", timeout_ms=5))
+    assert set_fields(link.terminus) == {
+        "number": 1,
+        "vhost": "/",
+        "container": "c",
+        "link": "l",
+        "role": "outgoing",
+        "user": "u",
+        "durability": 2,
+        "policy": "never",
+        "timeout_ms": 5,
+        "second": True,
+        "address": "q",
+        "data": b"\x00",
+        "default": "MODIFIED",
+        "next_delivery": 2,
+    }
+
+
+def test_a_capture_is_the_state_at_its_time() -> None:
+    site = Site()
+    link = consuming(site, b"a", b"b", b"c")
+    link.loan.settle(2, 2, Disposition.ACCEPTED)
+    captured = CapturedTerminus(link.terminus)
+    link.loan.settle(1, 3, Disposition.ACCEPTED)
+    (kind, fields), (_, acquired) = records(captured)
+    assert kind is Kind.TERMINUS_SET
+    assert decode_change(fields)["next_delivery"] == 4
+    assert decode_acquired(acquired).ranges == [(1, 1, 1), (3, 3, 1)]
+
+
+def test_locked_and_loaded_deliveries_are_captured_together() -> None:
+    site = Site()
+    consuming(site, b"a", b"b", b"c")
+    site = site.restart()
+    link = attached_again(site, outgoing())
+    link.terminus.deliveries.take_up([2])
+    found = [decode_acquired(record).ranges for kind, record in records(CapturedTerminus(link.terminus))[1:]]
+    assert found == [[(1, 1, 1), (3, 3, 1), (2, 2, 1)]]
+
+
+def test_messages_that_do_not_survive_a_restart_are_left_out() -> None:
+    site = Site()
+    link = consuming(site, b"a")
+    site.publish("q", b"transient", durable=False)
+    site.turn()
+    (_, (_, acquired)) = records(CapturedTerminus(link.terminus))
+    assert decode_acquired(acquired).ranges == [(1, 1, 1)]
+
+
+def test_many_tags_are_divided_into_several_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_records, "PIECE", 2)
+    site = Site()
+    site.queue()
+    link = TestedLink(site, incoming())
+    link.post([b"1", b"2", b"3"], [b"a", b"b", b"c"])
+    found = [decode_arrived(record).tags for kind, record in records(CapturedTerminus(link.terminus))[1:]]
+    assert found == [[b"1", b"2"], [b"3"]]
+
+
+def test_nothing_unsettled_is_written_of_a_terminus_that_does_not_keep_it() -> None:
+    site = Site()
+    link = consuming(site, b"a", settings=BRIEF)
+    link.terminus.number = 7
+    assert [kind for kind, _ in records(CapturedTerminus(link.terminus))] == [Kind.TERMINUS_SET]
