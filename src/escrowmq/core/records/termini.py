@@ -28,7 +28,7 @@ _NUMBERS: Final = {
 _DISPOSITIONS: Final = {number: disposition for disposition, number in _NUMBERS.items()}
 
 
-class Arrived(NamedTuple):
+class ArrivedTags(NamedTuple):
     """Messages that arrived at an incoming terminus: their tags, and the fingerprints of their contents."""
 
     terminus: int
@@ -77,7 +77,7 @@ def encode_arrived(terminus: int, outcome: Disposition, tags: Sequence[bytes], f
     return b"".join(parts)
 
 
-def decode_arrived(data: Payload) -> Arrived:
+def decode_arrived(data: Payload) -> ArrivedTags:
     terminus, outcome, count = _ARRIVED.unpack_from(data)
     at = _ARRIVED.size
     tags, fingerprints = [], []
@@ -86,7 +86,7 @@ def decode_arrived(data: Payload) -> Arrived:
         tags.append(bytes(data[at + 1 : end]))
         fingerprints.append(int(_FINGERPRINT.unpack_from(data, end)[0]))
         at = end + _FINGERPRINT.size
-    return Arrived(terminus, _DISPOSITIONS[outcome], tags, fingerprints)
+    return ArrivedTags(terminus, _DISPOSITIONS[outcome], tags, fingerprints)
 
 
 def encode_forgotten(terminus: int, tags: Sequence[bytes]) -> bytes:
