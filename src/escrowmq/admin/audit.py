@@ -22,6 +22,8 @@ LOGGED: Final[Mapping[str, tuple[str, ...]]] = {
     "topic.clear": ("user", "vhost", "exchange"),
     "connection.close": ("peer", "reason"),
     "hold.release": ("vhost", "queue", "group"),
+    "link.release": ("vhost", "container", "link"),
+    "link.expire": ("vhost", "container", "link", "role"),
     "tx.commit": ("xid",),
     "tx.rollback": ("xid",),
     "tx.forget": ("xid",),

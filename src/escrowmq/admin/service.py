@@ -8,6 +8,7 @@ from typing import Any
 from escrowmq.admin.audit import audited
 from escrowmq.admin.connections import ConnectionAdmin
 from escrowmq.admin.journal import JournalAdmin
+from escrowmq.admin.links import LinkAdmin
 from escrowmq.admin.operation import Operation
 from escrowmq.admin.permissions import PermissionAdmin
 from escrowmq.admin.pieces import Pieces
@@ -41,6 +42,7 @@ class AdminService:
             JournalAdmin(process),
             self._transactions,
             ReservationAdmin(process, pieces),
+            LinkAdmin(process, pieces),
             ProgressAdmin(process, pieces),
         )
         found: dict[str, Operation] = {"status": self.status}

@@ -45,6 +45,11 @@ COMMANDS: dict[str, Mount] = {
         "holds",
         "List the messages that groups of bulk readers hold, or release them.",
     ),
+    "links": Mount(
+        "escrowmq.cli.links",
+        "links",
+        "List AMQP 1.0 links with their unsettled deliveries, release or end them.",
+    ),
     "connections": Mount("escrowmq.cli.connections", "connections", "List client connections, or close one."),
     "user": Mount("escrowmq.cli.users", "user", "Manage users of a running broker."),
     "vhost": Mount("escrowmq.cli.vhosts", "vhost", "Manage virtual hosts of a running broker."),

@@ -120,6 +120,8 @@ class Loan:
         """
         self._check()
         terminus, queue = self.terminus, consumer.queue
+        if not terminus.unsettled:
+            terminus.unsettled_since = self._termini.engine.now
         first = terminus.deliveries.add(consumer, entries)
         if not terminus.keeps or queue.is_stream or not durable_positions(queue, entries):
             return AcquiredNumbers(first, 0)

@@ -310,7 +310,9 @@ class Termini:
     # -- tags
 
     def check_room(self, terminus: Terminus, count: int) -> None:
-        """Raises LIMIT_EXCEEDED if `count` more tags are too many for the terminus."""
+        """Make room for `count` more tags. Raises LIMIT_EXCEEDED if they are too many for the terminus."""
+        if not terminus.arrivals.count:
+            terminus.unsettled_since = self.engine.now
         if terminus.arrivals.count + count > self.limits.unsettled:
             raise BrokerError(
                 Condition.LIMIT_EXCEEDED,

@@ -143,7 +143,8 @@ class Terminus:
     """The broker's end of a link. `number` identifies it in the log; 0 if it does not survive a restart.
 
     `arrivals` has the unsettled deliveries of an incoming terminus, `deliveries` those of an outgoing one. `loan` is
-    the latest loan to a link. `since` is the time of the last attach or suspension, in milliseconds.
+    the latest loan to a link. `since` is the time of the last attach or suspension, in milliseconds; `unsettled_since`
+    is the time since which there has been at least one unsettled delivery.
     """
 
     __slots__ = (
@@ -157,6 +158,7 @@ class Terminus:
         "settings",
         "since",
         "state",
+        "unsettled_since",
         "user",
     )
 
@@ -170,7 +172,7 @@ class Terminus:
         self.user = user
         self.number = number
         self.state = TerminusState.GONE
-        self.since = engine.now
+        self.since = self.unsettled_since = engine.now
         self.loan: Loan | None = None
         self.deadline: Deadline | None = None
         self.arrivals = Arrivals()
