@@ -234,6 +234,8 @@ class Recorder:
 
     def release(self, lsn: int, count: int) -> None: ...
 
+    def release_each(self, lsns: Sequence[int], counts: Sequence[int]) -> None: ...
+
 
 def changes() -> list[tuple[Kind, bytes]]:
     """Return every change that a broker records, and a snapshot."""

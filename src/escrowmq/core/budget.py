@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from escrowmq.core.messages.entry import Entry
 
-TURN: Final = 1000
+TURN: Final = 700
 QUEUE: Final = 3  # a visit to a queue, including the records that it causes
 EXAMINED: Final = 2  # a message that a consumer's selector decided on, or that was shown to a browser
 LOAD: Final = 3  # one block loaded from the log
 LOADED_BYTES: Final = 16 * 1024  # bytes of a loaded block that cost one unit
-METHOD: Final = 3  # a request, such as a declaration
+METHOD: Final = 10  # a request, such as a declaration or a subscription
 PUBLISH: Final = 2  # a run of messages; each queue that it is routed to costs 1 more
 COPIES: Final = 32  # messages of a run that cost one more unit for each of its queues
 HEADERS: Final = 6  # decoding a message's headers for its route
 STEPS: Final = 40  # bindings and exchanges visited on a route that cost one unit
 SETTLED_APART: Final = 4  # deliveries acknowledged one by one that cost one unit
-SETTLED: Final = 16  # deliveries acknowledged together that cost one unit
+SETTLED: Final = 4  # deliveries acknowledged together that cost one unit, when each is in a run of its own
 DEAD_LETTERED: Final = 10  # a rejected delivery, which may go to another queue
 _HANDOVER: Final = 1
 _ALIKE: Final = 4

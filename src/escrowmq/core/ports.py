@@ -50,6 +50,10 @@ class Log(Protocol):
         """Note that `count` messages in the block at `lsn` are no longer needed."""
         ...
 
+    def release_each(self, lsns: Sequence[int], counts: Sequence[int]) -> None:
+        """Do `release` for many blocks, which are best in order."""
+        ...
+
 
 class Random(Protocol):
     """The source of randomness for names that must be impossible to guess."""

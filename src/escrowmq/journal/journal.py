@@ -283,16 +283,8 @@ class Journal:
         Raises:
             JournalDamaged: No segment contains one of the LSNs.
         """
-        begin = end = total = 0
-        for lsn, count in zip(lsns, counts, strict=True):
-            if not begin <= lsn < end:
-                if total:
-                    self.retain(begin, total)
-                segment = self._table.find(lsn)
-                begin, end, total = lsn, lsn + 1 if segment is None else max(segment.end_lsn, lsn + 1), 0
-            total += count
-        if total:
-            self.retain(begin, total)
+        for lsn, count in self._by_segment(lsns, counts):
+            self.retain(lsn, count)
 
     def release(self, lsn: int, count: int) -> None:
         """Count `count` fewer live messages in the record at `lsn`.
@@ -304,6 +296,28 @@ class Journal:
         if segment is None or segment.live < count:
             raise ValueError(f"cannot release {count} messages at LSN {lsn:#x}: the segment has fewer live messages")
         segment.live -= count
+
+    def release_each(self, lsns: Sequence[int], counts: Sequence[int]) -> None:
+        """Do `release` for many records, which are best in order.
+
+        Raises:
+            ValueError: A segment has fewer live messages.
+        """
+        for lsn, count in self._by_segment(lsns, counts):
+            self.release(lsn, count)
+
+    def _by_segment(self, lsns: Sequence[int], counts: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Yield the sums of `counts` over neighbours in one segment, each with the first LSN."""
+        begin = end = first = total = 0
+        for lsn, count in zip(lsns, counts, strict=True):
+            if not begin <= lsn < end:
+                if total:
+                    yield first, total
+                first, total = lsn, 0
+                begin, end = self._table.extent(lsn)
+            total += count
+        if total:
+            yield first, total
 
     def sparse_segments(self, limit_ratio: float) -> list[SparseSegment]:
         """Return the sealed segments below the snapshot of which some messages live, but a share below `limit_ratio`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -100,6 +101,15 @@ class SegmentTable:
         if i and lsn < self._segments[i - 1].end_lsn:
             return self._segments[i - 1]
         return None
+
+    def extent(self, lsn: int) -> tuple[int, int]:
+        """Return the addresses that belong to the same segment as `lsn`, as begin and end; none if there is no such
+        segment.
+        """
+        segment = self.find(lsn)
+        if segment is None:
+            return lsn, lsn
+        return segment.first_lsn, sys.maxsize if segment is self._segments[-1] else segment.end_lsn
 
     def read(self, storage: Storage, lsn: int, length: int) -> bytes:
         """Read `length` bytes, or fewer if they extend beyond their record into damaged frames.

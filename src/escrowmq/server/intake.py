@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-EVENTS: Final = 128
+EVENTS: Final = 64
 """The maximum number of events in one iteration. The loss of a connection takes 15 to 40 µs, the bytes of a small
 request about the same.
 """

@@ -274,6 +274,19 @@ def test_many_live_messages_are_counted_together() -> None:
     several.retain_each([], [])
 
 
+def test_many_live_messages_are_released_together() -> None:
+    journal = start(memory(), segment_bytes=700)
+    lsns = fill(journal, 8)
+    for lsn in lsns:
+        journal.retain(lsn, 3)
+    order = [lsns[n] for n in (0, 1, 3, 2, 7, 5, 6)]
+    journal.release_each(order, [1, 2, 3, 3, 2, 1, 3])
+    assert sum(segment.live for segment in journal._table) == 4 * 8 - 15  # `fill` retains one each
+    with pytest.raises(ValueError, match="fewer live messages"):
+        journal.release_each([lsns[0], lsns[1]], [99, 99])
+    journal.release_each([], [])
+
+
 def test_living_messages_are_counted() -> None:
     journal = start(memory(), segment_bytes=700)
     lsns = fill(journal, 8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
@@ -11,13 +12,14 @@ from escrowmq.core.records.references import ranges_of
 from escrowmq.core.records.settling import encode_settle
 
 if TYPE_CHECKING:
-    from escrowmq.core.messages.entry import Entry, Run
+    from escrowmq.core.messages.entry import Entry
     from escrowmq.core.ports import Log
     from escrowmq.core.queues.delivery_log import Deliveries
     from escrowmq.core.queues.outcome import Outcome
     from escrowmq.core.queues.queue import Queue
 
 _run = attrgetter("run")
+_lsn = attrgetter("run.lsn")
 _SETTLE: Final = Kind.SETTLE  # found sooner than a member of an enumeration
 
 
@@ -51,13 +53,16 @@ class Settlements:
         if not self._waiting:
             return
         log = self._log
+        lsns: list[int] = []
+        counts: list[int] = []
         for (queue, outcome), entries in self._waiting.items():
             if len(entries) == 1:
                 run = entries[0].run
                 if queue.durable and run.envelope.durable:
                     log.append(_SETTLE, encode_settle(queue.ident, outcome, ((entries[0].position, 1),)))
                 if run.lsn:
-                    log.release(run.lsn, 1)
+                    lsns.append(run.lsn)
+                    counts.append(1)
                 continue
             runs = set(map(_run, entries))
             alone = runs.pop() if len(runs) == 1 else None
@@ -66,12 +71,16 @@ class Settlements:
             ):  # the same as below, in fewer steps
                 positions = [entry.position for entry in entries]
                 log.append(_SETTLE, encode_settle(queue.ident, outcome, ranges_of(positions)))
-                log.release(alone.lsn, len(entries))
+                lsns.append(alone.lsn)
+                counts.append(len(entries))
                 continue
             positions = durable_positions(queue, entries)
             if positions:
                 log.append(_SETTLE, encode_settle(queue.ident, outcome, ranges_of(positions)))
-            release(log, entries)
+            by_lsn = _by_lsn(entries)
+            lsns += by_lsn.keys()
+            counts += by_lsn.values()
+        log.release_each(lsns, counts)
         self._waiting.clear()
 
 
@@ -84,15 +93,12 @@ def durable_positions(queue: Queue, entries: Iterable[Entry]) -> list[int]:
 
 def release(log: Log, entries: Iterable[Entry]) -> None:
     """Release the content of `entries` in the log."""
-    run: Run | None = None
-    count = 0
-    for entry in entries:
-        if entry.run is run:
-            count += 1
-            continue
-        if run is not None and run.lsn:
-            log.release(run.lsn, count)
-        run = entry.run
-        count = 1
-    if run is not None and run.lsn:
-        log.release(run.lsn, count)
+    by_lsn = _by_lsn(entries)
+    log.release_each([*by_lsn], [*by_lsn.values()])
+
+
+def _by_lsn(entries: Iterable[Entry]) -> Counter[int]:
+    """Return the number of entries in each block of the log. Entries that are only in memory are left out."""
+    found = Counter(map(_lsn, entries))
+    found.pop(0, None)
+    return found

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from escrowmq.core.messages.entry import Entry
     from escrowmq.wire.amqp091.channel import Channel
 
-ACKED_AT_ONCE: Final = 8192
+ACKED_AT_ONCE: Final = 2048
 """Unsettled deliveries up to which one acknowledgement of several is a single piece of work."""
 _REJECTED_AT_ONCE: Final = 64
 _PROPERTIES: Final[dict[str, Callable[..., bytes]]] = {"stream": with_stream_offset, "quorum": with_delivery_count}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from escrowmq.core.budget import METHOD, SETTLED_APART
+from escrowmq.core.budget import METHOD, SETTLED, SETTLED_APART
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.wire.amqp091 import basic_methods, codes, dtx_methods, escrow_methods, handshake, queue_methods, spec
@@ -305,10 +305,14 @@ class Reader:
                     if tags:
                         channel.settle_each(tags)
                         tags.clear()
-                    if channel.unsettled.count > basic_methods.ACKED_AT_ONCE:
+                    before = channel.unsettled.count
+                    if before > basic_methods.ACKED_AT_ONCE:
                         self._call(channel, basic_methods.basic_ack, spec.BasicAck(tag, True))
                         return at
                     channel.settle(tag, _ACCEPTED, multiple=True)
+                    self._requests.left -= (before - channel.unsettled.count) // SETTLED
+                    if self._requests.left <= 0:
+                        break
                 else:
                     tags.append(tag)
             if tags:

@@ -53,6 +53,9 @@ class Tape:
     def release(self, lsn: int, count: int) -> None:
         """This log contains no messages."""
 
+    def release_each(self, lsns: Sequence[int], counts: Sequence[int]) -> None:
+        """This log contains no messages."""
+
 
 def replayed(records: list[tuple[int, bytes]]) -> Broker:
     broker = Broker(Tape(), Random(1))
