@@ -54,7 +54,9 @@ class CountingConsumer(Consumer):
         self._accepted = 0
         self._reply = reply
         self._replies: list[bytes] = []
-        self.counter = DeliveryCounter(self._on_frame, self._on_content, every=stamped or reply is not None)
+        self._every = stamped or reply is not None
+        # Deliveries may come between the answers to the subscriptions, and no answer may be overlooked.
+        self.counter = DeliveryCounter(self._on_frame, self._on_content, every=True)
 
     def prepare(self) -> None:
         """Open the channel and set the prefetch limit. Must be called before the load starts."""
@@ -110,6 +112,7 @@ class CountingConsumer(Consumer):
     def _on_frame(self, kind: int, payload: memoryview) -> None:
         if kind == frames.METHOD and unpack_from(">I", payload)[0] == frames.BASIC_CONSUME_OK:
             self._accepted += 1
+            self.counter.every = self._every or not self.subscribed
         else:
             take_signal(self, kind, payload)
 

@@ -63,7 +63,8 @@ class DeliveryCounter:
         method: int = BASIC_DELIVER,
         tagged: bool = True,
     ) -> None:
-        """`on_content` gets some deliveries or, with `every`, all of them.
+        """`on_content` gets some deliveries or, with `every`, all of them. Without `every`, frames between deliveries
+        may be overlooked.
 
         `method` is basic.deliver or basic.get-ok. `tagged` is false for direct replies, because not every broker counts
         up their delivery tags.
@@ -71,7 +72,7 @@ class DeliveryCounter:
         self.count = 0
         self._on_frame = on_frame
         self._on_content = on_content
-        self._every = every
+        self.every = every
         self._method = method
         self._tagged = tagged
         self._runs = 0
@@ -98,7 +99,7 @@ class DeliveryCounter:
         at = 0
         while at < end:
             used = 0
-            if self._unit and not self._parsing and not self._every:
+            if self._unit and not self._parsing and not self.every:
                 used = self._skip_run(data, at, end)
                 if not used and self._has_begun(data, at, end):
                     break

@@ -83,6 +83,14 @@ def test_a_consumer_is_subscribed_once_the_broker_has_accepted_every_subscriptio
     assert found == [False, True]
 
 
+def test_no_acceptance_between_deliveries_is_overlooked(consuming: Consuming) -> None:
+    consumer = consuming.consumer(ack_every=0)
+    consuming.answer(consumer, ACCEPTED + delivered(1))
+    consuming.answer(consumer, delivered(2) + ACCEPTED + delivered(3))
+    assert consumer.subscribed
+    assert consumer.counter.count == 3
+
+
 def test_each_delivery_is_acknowledged_on_its_own(consuming: Consuming) -> None:
     consumer = consuming.consumer(ack_every=1)
     assert consuming.answer(consumer, delivered(1) + delivered(2)) == frames.single_acks(1, 1, 2)
