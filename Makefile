@@ -1,7 +1,7 @@
 # `make` lists the targets. Everything is installed into .venv from the pinned, hashed lists in requirements/.
 
 PYTHON ?= python3
-# Further arguments for `make test`, `make bench`, `make run` and `make soak`, as in: make test ARGS="tests/unit -k journal"
+# Further arguments for `make test`, `make bench`, `make run`, `make soak` and `make long`, as in: make test ARGS="tests/unit -k journal"
 ARGS ?=
 
 VENV := .venv
@@ -12,7 +12,7 @@ LOCKED := requirements/dev.lock requirements/data.lock
 SPECS := /usr/share/amqp/specs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lake run test lint format bench soak lock docs clean
+.PHONY: help setup lake run test lint format bench soak long lock docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -92,8 +92,11 @@ docs: $(VENV)/.ready ## write the generated pages (guarantees, configuration, co
 bench: $(VENV)/.spark ## measure side by side with RabbitMQ, write bench/results/latest.json
 	@exec $(BIN)/python -u bench/run.py $(ARGS)
 
-soak: $(VENV)/.spark ## run the long forms of the long tests
-	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -m soak -n 0 --timeout 0 $(ARGS)
+soak: $(VENV)/.spark ## load the broker for an hour beside hostile neighbours, audit its history (ARGS="--minutes 10")
+	@exec $(BIN)/python -u -m tests.soak $(ARGS)
+
+long: $(VENV)/.spark ## run the long forms of the long tests, for many hours
+	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -m long -n 0 --timeout 0 $(ARGS)
 
 lock: $(VENV)/.python ## pin the newest versions that pyproject.toml permits
 	@$(PYTHON) -m venv build/lock && build/lock/bin/python -m pip install --quiet $(UV)

@@ -39,14 +39,16 @@ class Client(threading.Thread):
         super().__init__(daemon=True)
         self._work = work
         self.error: BaseException | None = None
+        self.lost: BaseException | None = None
+        """The loss of the connection."""
         self.stopped = threading.Event()
 
     def run(self) -> None:
         try:
             while not self.stopped.is_set():
                 self._work()
-        except (AMQPError, OSError):
-            return  # the broker was killed
+        except (AMQPError, OSError) as error:  # the broker was killed
+            self.lost = error
         except BaseException as error:  # noqa: BLE001 - the test reports it
             self.error = error
 
@@ -60,9 +62,9 @@ class Confirming:
         self._note = note
         self._unconfirmed: deque[tuple[int, int]] = deque()
         self._tag = 0
-        self._channel = connect(url)
+        self.channel = connect(url)
         # pika's blocking channel waits for each confirm; its inner channel does not.
-        self._inner = self._channel._impl
+        self._inner = self.channel._impl
         self._inner.confirm_delivery(self._confirmed)
 
     def _confirmed(self, frame: pika.frame.Method) -> None:
@@ -81,7 +83,7 @@ class Confirming:
             self._unconfirmed.append((self._tag, self.next))
             number, self.next = self.next, self.next + 1
             self._inner.basic_publish("", self._queue, b"%d" % number, PERSISTENT)
-        self._channel.connection.process_data_events(0.01)
+        self.channel.connection.process_data_events(0.01)
 
 
 class Transacting:
@@ -91,20 +93,20 @@ class Transacting:
         self.next = first
         self._ledger = ledger
         self._rng = rng
-        self._channel = connect(url)
-        self._channel.tx_select()
+        self.channel = connect(url)
+        self.channel.tx_select()
 
     def work(self) -> None:
         number, self.next = self.next, self.next + 1
         transaction = make_transaction(number, PAIR, self._rng)
         for queue, bodies in transaction.parts.items():
             for body in bodies:
-                self._channel.basic_publish("", queue, body, PERSISTENT)
+                self.channel.basic_publish("", queue, body, PERSISTENT)
         if self._rng.random() < 0.1:
-            self._channel.tx_rollback()
+            self.channel.tx_rollback()
             return
         self._ledger.doubtful[number] = transaction
-        self._channel.tx_commit()
+        self.channel.tx_commit()
         self._ledger.committed[number] = self._ledger.doubtful.pop(number)
 
 
@@ -114,24 +116,24 @@ class Moving:
     def __init__(self, url: str, ledger: Ledger, rng: random.Random) -> None:
         self._ledger = ledger
         self._rng = rng
-        self._channel = connect(url)
-        self._channel.tx_select()
-        self._channel.basic_qos(prefetch_count=50)
+        self.channel = connect(url)
+        self.channel.tx_select()
+        self.channel.basic_qos(prefetch_count=50)
 
     def work(self) -> None:
         moved = []
         for _ in range(self._rng.randrange(1, 20)):
-            method, _properties, body = self._channel.basic_get("work")
+            method, _properties, body = self.channel.basic_get("work")
             if method is None:
                 break
-            self._channel.basic_publish("", "done", body, PERSISTENT)
-            self._channel.basic_ack(method.delivery_tag)
+            self.channel.basic_publish("", "done", body, PERSISTENT)
+            self.channel.basic_ack(method.delivery_tag)
             moved.append(body)
         if moved and self._rng.random() < 0.1:
-            self._channel.tx_rollback()
-            self._channel.basic_recover(requeue=True)
+            self.channel.tx_rollback()
+            self.channel.basic_recover(requeue=True)
             return
-        self._channel.tx_commit()
+        self.channel.tx_commit()
         self._ledger.moved.update(moved)
 
 
@@ -141,9 +143,9 @@ class Acking:
     def __init__(self, url: str, ledger: Ledger, rng: random.Random) -> None:
         self._ledger = ledger
         self._rng = rng
-        self._channel = connect(url)
-        self._channel.basic_qos(prefetch_count=100)
-        self._channel.basic_consume("plain", self._got)
+        self.channel = connect(url)
+        self.channel.basic_qos(prefetch_count=100)
+        self.channel.basic_consume("plain", self._got)
 
     def _got(self, channel: BlockingChannel, method: pika.spec.Basic.Deliver, _: object, body: bytes) -> None:
         if self._rng.random() < 0.9:
@@ -151,7 +153,7 @@ class Acking:
             channel.basic_ack(method.delivery_tag)
 
     def work(self) -> None:
-        self._channel.connection.process_data_events(0.02)
+        self.channel.connection.process_data_events(0.02)
 
 
 def feed(url: str, ledger: Ledger, first: int, count: int) -> None:

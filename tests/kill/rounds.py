@@ -35,7 +35,7 @@ def run_rounds(folder: Path, rounds: int, seed: int, report: Callable[[str], obj
             try:
                 lived = _load_and_kill(broker, ledger, number * _STEP, rng)
                 broker.start()
-                _reckon(broker.url, ledger)
+                reckon(broker.url, ledger)
             except AssertionError as error:
                 raise AssertionError(f"round {number} of seed {seed}: {error}\n{broker.log()[-4000:]}") from error
             report(
@@ -74,7 +74,8 @@ def _load_and_kill(broker: BrokerProcess, ledger: Ledger, first: int, rng: rando
     return time.monotonic() - started
 
 
-def _reckon(url: str, ledger: Ledger) -> None:
+def reckon(url: str, ledger: Ledger) -> None:
+    """Drain all queues, and check that they contain what the ledger demands."""
     ledger.check_confirmed([int(body) for body in drain(url, "single")])
     ledger.check_transactions({queue: drain(url, queue) for queue in PAIR})
     ledger.check_moves(drain(url, "work"), drain(url, "done"))

@@ -24,7 +24,7 @@ def test_ten_kills(tmp_path: Path) -> None:
     run_rounds(tmp_path, 10, seed=1)
 
 
-@pytest.mark.soak
+@pytest.mark.long
 @pytest.mark.timeout(0)
 def test_two_hundred_kills(tmp_path: Path) -> None:
     """`KILL_ROUNDS` and `KILL_SEED` set the number of rounds and the seed."""

@@ -73,7 +73,7 @@ def test_lakehouse_tables_have_the_rows_of_the_parquet_tables(tmp_path: Path) ->
 
 @needs_lake
 @pytest.mark.parametrize("format_", FORMATS)
-@pytest.mark.soak
+@pytest.mark.long
 @pytest.mark.timeout(0)
 def test_lakehouse_tables_are_right_after_killed_and_omitted_runs(tmp_path: Path, format_: str) -> None:
     """This test starts Spark three times, with seven sessions."""

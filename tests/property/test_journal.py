@@ -39,7 +39,7 @@ def test_long_histories_by_seed() -> None:
     assert next(violations(range(300), ops=100), None) is None
 
 
-@pytest.mark.soak
+@pytest.mark.long
 def test_very_many_histories_by_seed() -> None:
     assert next(violations(range(1000, 200_000), ops=150), None) is None
 

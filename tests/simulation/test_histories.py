@@ -170,8 +170,8 @@ def test_damage_is_refused_or_affects_only_the_end_of_the_log(short: bool) -> No
     assert {damage(seed, short=short) for seed in range(60)} == {"refused", "cut", "unharmed"}
 
 
-@pytest.mark.soak
+@pytest.mark.long
 def test_very_many_histories_break_no_rule(capfd: pytest.CaptureFixture[str]) -> None:
     with capfd.disabled():
-        arguments = ["--seeds", os.environ.get("SOAK_SEEDS", "100000"), "--start", os.environ.get("SOAK_START", "1000")]
+        arguments = ["--seeds", os.environ.get("LONG_SEEDS", "100000"), "--start", os.environ.get("LONG_START", "1000")]
         assert main([*arguments, "--jobs", str(os.cpu_count() or 1), "--events"]) == 0

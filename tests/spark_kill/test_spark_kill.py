@@ -27,7 +27,7 @@ def test_one_kill_of_each_kind_loses_and_duplicates_nothing(tmp_path: Path) -> N
     run_rounds(tmp_path, SHORT, seed=1)
 
 
-@pytest.mark.soak
+@pytest.mark.long
 @pytest.mark.timeout(0)
 def test_fifty_kills_lose_and_duplicate_nothing(tmp_path: Path) -> None:
     """The environment variables SPARK_KILL_ROUNDS and SPARK_KILL_SEED change the number and the order of kills."""

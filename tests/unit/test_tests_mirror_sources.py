@@ -33,6 +33,7 @@ ABOUT_THE_REPOSITORY = {
     "test_pages.py": "tools/pages.py",
     "test_gen_amqp.py": "tools/gen_amqp.py",
     "test_documentation.py": "the pages, the Makefile and the locks",
+    "test_collection.py": "tests that are left out by default",
 }
 
 

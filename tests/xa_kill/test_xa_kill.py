@@ -22,7 +22,7 @@ def test_fifteen_kills(tmp_path: Path) -> None:
 
 
 @needs_postgresql
-@pytest.mark.soak
+@pytest.mark.long
 @pytest.mark.timeout(0)
 def test_kills_at_every_step(tmp_path: Path) -> None:
     """`XA_KILL_ROUNDS` and `XA_KILL_SEED` set the number of rounds and their order."""

@@ -1,0 +1,32 @@
+"""`python -m tests.soak --minutes 60` loads a broker beside hostile neighbours, and judges its whole history."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+import click
+
+from tests.soak.load import Soak, audit
+
+
+@click.command()
+@click.option("--minutes", default=60.0, show_default=True, help="The duration of the load.")
+@click.option("--period", default=30.0, show_default=True, help="Seconds of load between two counts of all messages.")
+@click.option("--size", default=200, show_default=True, help="The number of objects in an attack.")
+@click.option("--seed", default=1, show_default=True, help="Determines the order of attacks, among others.")
+def main(minutes: float, period: float, size: int, seed: int) -> None:
+    """Load the real broker with mixed traffic and attacks. Nothing may be lost, and its memory must stay flat."""
+    with tempfile.TemporaryDirectory(prefix="escrowmq-soak-") as folder:
+        soak = Soak(Path(folder), seed=seed, size=size, report=click.echo)
+        soak.run(minutes * 60, period)
+        click.echo("the audit of the whole history …")
+        started = time.monotonic()
+        audit(soak.data_dir, Path(folder) / "audit")
+        click.echo(f"clean after {time.monotonic() - started:.0f} s")
+    click.echo(f"{minutes:g} minutes: no guarantee was violated, and memory was flat")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""The short form of the soak: mixed load beside hostile neighbours, judged by the audit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.direct import audited
+from tests.soak.load import Soak
+
+
+@pytest.mark.slow
+@pytest.mark.rule("FAIR-2")
+@pytest.mark.rule("TX-8")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # pika leaves sockets open
+def test_a_short_soak(tmp_path: Path) -> None:
+    soak = Soak(tmp_path, seed=1, size=20, report=lambda _: None)
+    soak.run(4, 2)
+    found = audited(soak.data_dir)
+    assert found.wrong == []
+    assert {"committed", "rolled back"} <= {row["outcome"] for row in found.branches}
+
+
+def test_memory_that_grows_is_found(tmp_path: Path) -> None:
+    soak = Soak(tmp_path, seed=1, size=1, report=lambda _: None)
+    soak.resident = [(100 + 3 * i) << 20 for i in range(30)]
+    with pytest.raises(AssertionError, match="memory has grown"):
+        soak.check_memory()
+    soak.resident = [60 << 20, 90 << 20, *[100 << 20, 104 << 20] * 10]
+    soak.check_memory()
