@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from escrowmq.core.branches.branch import Limits
+from escrowmq.core.branches.transactions import LARGE
 from escrowmq.core.broker import Broker
 from escrowmq.core.engine import RESIDENT_LIMIT, Engine
 from escrowmq.core.queues.returning import PIECE
@@ -42,6 +43,8 @@ class Options:
     deliveries: bool = False
     return_piece: int = PIECE
     """Deliveries of a lost connection that return to their queues in one turn."""
+    large_branch: int = LARGE
+    """Operations above which a transaction is committed in pieces."""
     capture_piece: int = 1
     """Queues in the first piece of a snapshot's capture."""
 
@@ -112,6 +115,7 @@ class SimServer:
         self.broker.formats.update(FORMATS)
         self.broker.engine.now = now
         self.broker.engine.returns.piece = self.options.return_piece
+        self.broker.transactions.large = self.options.large_branch
         recovery = Recovery(self.broker)
         self.last_ms = 0
         for lsn, kind, payload, time_us in self.journal.replay():

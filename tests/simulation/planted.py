@@ -17,6 +17,7 @@ from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.fifo import Fifo
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.queue import Queue
+from escrowmq.core.queues.sealed import SealedRuns
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.moves import Move, encode_moves
 from escrowmq.core.records.settling import encode_settle
@@ -34,6 +35,7 @@ from tests.simulation import planted_clocks
 _put = Connection.put
 _write_through = MemoryStorage.write_through
 _enqueue = Queue.enqueue
+_enqueue_sealed = Queue.enqueue_sealed
 _requeue = Engine.requeue
 _publish = Engine._publish
 
@@ -105,6 +107,10 @@ def visible_at_once(self: Queue, run: Run, bodies: list[bytes], after: int = 0) 
     _enqueue(self, run, bodies)
 
 
+def large_commit_visible_at_once(self: Queue, sealed: SealedRuns, after: int) -> None:
+    _enqueue_sealed(self, sealed, 0)
+
+
 def settle_not_replayed(self: Recovery, lsn: int, payload: bytes) -> None:
     """Ignore settlements during recovery."""
 
@@ -151,6 +157,7 @@ PLANTED: Final[dict[str, tuple[object, str, object]]] = {
     "ack record lost": (settlement, "encode_settle", ack_record_lost),
     "requeue at the tail": (Fifo, "put_back", requeue_at_tail),
     "transaction visible at once": (Queue, "enqueue", visible_at_once),
+    "large commit visible at once": (Queue, "enqueue_sealed", large_commit_visible_at_once),
     "settle replay forgotten": (Recovery, "_settle", settle_not_replayed),
     "relocation forgets a position": (relocation, "encode_moves", forgetful_moves),
     "requeued and not marked": (Engine, "requeue", not_redelivered),

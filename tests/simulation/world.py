@@ -27,6 +27,7 @@ from tests.simulation.steps import Step
 from tests.simulation.topology import ARGUMENTS
 
 CLIENTS: Final = 3
+SMALL_BRANCH: Final = 3
 OPTIONS: Final = Options(
     return_piece=2,
     segment_bytes=12_000,
@@ -57,7 +58,8 @@ class World:
         self.digest = hashlib.sha256()
         self._connections: dict[AnyPort, Conversation] = {}
         limit = self.rng.choice((1000, options.resident_limit, 1 << 20))
-        self._machine = Machine(seed, replace(options, resident_limit=limit), make_broker)
+        large = SMALL_BRANCH if seed % 2 else options.large_branch  # some histories commit nearly all in pieces
+        self._machine = Machine(seed, replace(options, resident_limit=limit, large_branch=large), make_broker)
         self.storage = self._machine.storage
         self.server.on_output = self._said
         self._set_up()

@@ -31,19 +31,19 @@ class Budget:
     settling an entry costs 1, or a quarter of that for an entry within a longer part of its run. The last piece of a
     turn may overdraw the budget.
 
-    `outpaced` tells whether a queue had many messages for which its consumers had no room, in the last turn that
-    delivered anything.
+    Each turn begins with `turn` units. `outpaced` tells whether a queue had many messages for which its consumers had
+    no room, in the last turn that delivered anything.
     """
 
-    __slots__ = ("left", "outpaced")
+    __slots__ = ("left", "outpaced", "turn")
 
     def __init__(self) -> None:
-        self.left = TURN
+        self.left = self.turn = TURN
         self.outpaced = False
 
     def renew(self) -> None:
         """Start the budget of the next turn."""
-        self.left = TURN
+        self.left = self.turn
 
     def charge(self, entries: list[Entry], consumers: int = 1) -> None:
         """Charge `entries`, at least one, that were delivered to this number of consumers. The two in the middle show

@@ -12,6 +12,7 @@ from escrowmq.core.branches.decision import Decision
 from escrowmq.core.budget import HEADERS, QUEUE, STEPS, Budget
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.deadlines import Deadlines
+from escrowmq.core.leftover import LeftOver
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.messages.marks import Marks, Modification
@@ -37,6 +38,7 @@ from escrowmq.core.records.settling import encode_settle
 from escrowmq.core.records.unreadable import LogUnreadable
 
 if TYPE_CHECKING:
+    from escrowmq.core.branches.decision import Placing
     from escrowmq.core.messages.formats import Format
     from escrowmq.core.ports import Holder, Log, Receiver
     from escrowmq.core.queues.credit import Window
@@ -112,6 +114,7 @@ class Engine:
         self._windows: dict[Window, None] = {}  # windows that have both credit and waiting consumers
         self._waiting_for_sync: list[Callable[[int], None]] = []
         self._ending_turns: list[Callable[[], None]] = []
+        self.left_over = LeftOver()
 
     def record_deliveries(self) -> None:
         """Record all further deliveries and their consumers in the log, for the audit."""
@@ -439,7 +442,7 @@ class Engine:
                 routes[entry.position] = found
         return routes
 
-    def place_dead(self, decision: Decision, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
+    def place_dead(self, decision: Placing, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
         """Add the dead-lettering of `entries` of `queue` to `decision`."""
         vhost = self._vhosts[queue.vhost]
         exchange = queue.options.dead_letter_exchange
@@ -552,6 +555,7 @@ class Engine:
         budget.renew()
         self.requests.renew()
         self.returns.step()
+        self.left_over.step(self.requests)
         if self.dirty:
             budget.outpaced = False
         while (self.dirty and budget.left > 0) or (self._windows and not self.dirty):
@@ -575,8 +579,10 @@ class Engine:
 
     @property
     def unfinished(self) -> bool:
-        """Whether another turn must follow at once: for dirty queues, returning deliveries, or content to release."""
-        return bool(self.dirty or self._withdrawn or self.returns)
+        """Whether another turn must follow at once: for dirty queues, returning deliveries, content to release, or
+        requests whose clients are gone.
+        """
+        return bool(self.dirty or self._withdrawn or self.returns or self.left_over)
 
     def next_deadline(self) -> int | None:
         return self.deadlines.next()

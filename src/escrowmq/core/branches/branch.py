@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from escrowmq.core.queues.consumer import Consumer
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.reservations.reservation import ReservationSettlement
+
+
+PIECE: Final = 500
+"""Deliveries that are undone in one step."""
+_MANY: Final = 32  # publications or settlements from which on earlier ones are looked up that a new one continues
+_ACCEPTED: Final = Disposition.ACCEPTED  # found sooner than a member of an enumeration
 
 
 class State(IntEnum):
@@ -113,6 +119,32 @@ class Publication:
         )
 
 
+class _Latest:
+    """The latest publication for each queue, and the acknowledgements of each consumer, of a branch with much work."""
+
+    __slots__ = ("accepted", "publications")
+
+    def __init__(self, branch: TransactionBranch) -> None:
+        self.publications: dict[Queue, Publication] = {}
+        self.accepted: dict[Consumer, Settlement] = {}
+        for publication in branch.publications:
+            self.publications.update(dict.fromkeys(publication.queues, publication))
+        for settlement in branch.settlements:
+            if settlement.disposition is _ACCEPTED:
+                self.accepted[settlement.consumer] = settlement
+
+    def continued_by(self, work: Publication) -> Publication | None:
+        """Return the publication that `work` continues in all of its queues, so that both can form one run."""
+        queues = work.queues
+        if not queues or work.mandatory:
+            return None  # returned messages keep their order
+        found = self.publications.get(queues[0])
+        if found is None or not found.continues_with(work):
+            return None
+        latest = self.publications
+        return found if all(latest.get(queue) is found for queue in queues) else None
+
+
 class Keeper(Protocol):
     """A channel, seen as the holder of a client's deliveries. It gets them back when their settlement is undone."""
 
@@ -148,6 +180,42 @@ class Settlement:
     routes: dict[int, tuple[Queue, ...]] | None = None
     modification: Modification | None = None
 
+    def take_in(self, later: Settlement) -> bool:
+        """Add the deliveries of a later settlement, if it differs in nothing else. Return whether that is so."""
+        if self.consumer is not later.consumer or self.disposition is not later.disposition:
+            return False
+        if self.modification != later.modification:
+            return False
+        if self.undo is None or later.undo is None:
+            if self.undo is not later.undo:
+                return False
+        else:
+            keeper, tags = self.undo
+            if keeper is not later.undo.keeper:
+                return False
+            if isinstance(tags, list):
+                tags += later.undo.tags
+            else:
+                self.undo = Keep(keeper, [*tags, *later.undo.tags])
+        self.entries += later.entries
+        return True
+
+    def split(self, most: int) -> Settlement:
+        """Remove and return the last deliveries, at most `most` of them. It is this settlement if that is all."""
+        if len(self.entries) <= most:
+            return self
+        undo = self.undo
+        if undo is not None:
+            keeper, tags = undo
+            undo = Keep(keeper, tags[-most:])
+            if isinstance(tags, list):
+                del tags[-most:]
+            else:
+                self.undo = Keep(keeper, tags[:-most])
+        entries = self.entries[-most:]
+        del self.entries[-most:]
+        return Settlement(self.consumer, entries, self.disposition, undo, self.routes, self.modification)
+
 
 @dataclass(slots=True)
 class Limits:
@@ -178,6 +246,7 @@ class TransactionBranch:
 
     __slots__ = (
         "_give_back",
+        "_latest",
         "bytes",
         "limits",
         "number",
@@ -201,6 +270,7 @@ class TransactionBranch:
         self.reservations: list[ReservationSettlement] = []
         self.operations = 0
         self.bytes = 0
+        self._latest: _Latest | None = None
 
     def step(self, given: Input) -> State:
         """Take the transition that the table names for `given`. Raises ILLEGAL_STATE for a missing cell."""
@@ -240,9 +310,17 @@ class TransactionBranch:
         if last is not None and last.continues_with(work):
             self._grow(len(work.contents), sum(map(len, work.contents)))
             last.contents += work.contents
-        else:
-            self._grow(len(work.contents), len(work.envelope.header) + sum(map(len, work.contents)))
-            self.publications.append(work)
+            return
+        if len(self.publications) >= _MANY:
+            latest = self._latest = self._latest or _Latest(self)
+            before = latest.continued_by(work)
+            if before is not None:
+                self._grow(len(work.contents), sum(map(len, work.contents)))
+                before.contents += work.contents
+                return
+            latest.publications.update(dict.fromkeys(work.queues, work))
+        self._grow(len(work.contents), len(work.envelope.header) + sum(map(len, work.contents)))
+        self.publications.append(work)
 
     def _settle(self, work: Settlement) -> None:
         try:
@@ -252,7 +330,18 @@ class TransactionBranch:
         except BrokerError:
             self.take_back(work)
             raise
-        self.settlements.append(work)
+        if not self.settlements or not self._continued_by(work):
+            self.settlements.append(work)
+
+    def _continued_by(self, work: Settlement) -> bool:
+        """Return whether an earlier settlement has taken in `work`."""
+        last: Settlement | None = self.settlements[-1]
+        if work.disposition is _ACCEPTED and len(self.settlements) >= _MANY:  # their order does not matter
+            latest = self._latest = self._latest or _Latest(self)
+            last = latest.accepted.get(work.consumer)
+            if last is None:
+                latest.accepted[work.consumer] = work
+        return last is not None and last.take_in(work)
 
     def settle_reservation(self, work: ReservationSettlement) -> None:
         """Enlist the settlement of reserved messages. They count as one operation, for any number of messages."""
@@ -282,6 +371,20 @@ class TransactionBranch:
             keeper, tags = settlement.undo
             keeper.keep(settlement.consumer, tags, settlement.entries)
 
+    def undo_in_pieces(self) -> Iterator[int]:
+        """Undo the work of the branch in pieces, and yield the number of messages in each. `undo` must follow."""
+        settlements, publications = self.settlements, self.publications
+        self._latest = None
+        while settlements:
+            part = settlements[-1].split(PIECE)
+            if part is settlements[-1]:
+                settlements.pop()
+            self.take_back(part)
+            yield len(part.entries)
+        while publications:
+            del publications[-PIECE:]
+            yield PIECE // 10
+
     def undo(self) -> None:
         """Undo the branch: drop its published messages and undo its settlements (TX-4, DTX-14)."""
         settlements = list(self.settlements)
@@ -310,6 +413,7 @@ class TransactionBranch:
         """Drop the references to the work."""
         self.publications.clear()
         self.settlements.clear()
+        self._latest = None
         if self.reservations:
             for work in self.reservations:
                 work.withdraw(self.number)

@@ -20,7 +20,7 @@ from escrowmq.core.records.references import ranges_of
 from escrowmq.core.records.settling import encode_settle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from escrowmq.core.branches.xa_branch import PreparedRun
     from escrowmq.core.ports import Log
@@ -47,6 +47,14 @@ _SETTLED_BYTES: Final = 26
 if TYPE_CHECKING:
     Write = Callable[[list[Operations]], list[list[int]]]
     """Append the record with the operations of each decision; return the LSNs of their payloads."""
+
+
+class Placing(Protocol):
+    """A receiver of runs that are added to queues."""
+
+    def place(self, envelope: Envelope, contents: Sequence[bytes], queues: Sequence[Queue]) -> None:
+        """Add a run to `queues`, after the existing messages and the runs placed earlier."""
+        ...
 
 
 class Host(Protocol):
@@ -148,11 +156,7 @@ class Decision:
         for placement in self._placements:
             size += _PLACED_BYTES + _TARGET_BYTES * len(placement.queues)
         if size > records.RECORD_BYTES:
-            raise BrokerError(
-                Condition.LIMIT_EXCEEDED,
-                f"transaction comes to {size} bytes with what it dead-letters, more than the {records.RECORD_BYTES} "
-                "of one record; nothing of it was applied",
-            )
+            raise too_long(size)
 
     def apply(self, *, sealed: bool = False) -> int:
         """Write and apply the decision. Return the LSN up to which the log must be synced before the answer, or 0 if
@@ -270,6 +274,15 @@ class Decision:
         return [lsn + offset for offset in offsets]
 
 
+def too_long(size: int) -> BrokerError:
+    """Return the error for a transaction that does not fit into one record."""
+    return BrokerError(
+        Condition.LIMIT_EXCEEDED,
+        f"transaction comes to {size} bytes with what it dead-letters, more than the {records.RECORD_BYTES} "
+        "of one record; nothing of it was applied",
+    )
+
+
 def _in_blocks(contents: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
     begin = size = 0
     for i, content in enumerate(contents, 1):
@@ -291,6 +304,11 @@ def check_room(wanted: Iterable[tuple[Sequence[bytes], Sequence[Queue]]]) -> Non
                 total = totals.setdefault(queue, [0, 0])
                 total[0] += len(contents)
                 total[1] += sum(map(len, contents))
+    check_totals(totals)
+
+
+def check_totals(totals: Mapping[Queue, Sequence[int]]) -> None:
+    """Raises LIMIT_EXCEEDED if a queue would refuse the messages of a transaction: their number and their size."""
     for queue, (count, size) in totals.items():
         if not queue.accepts(count, size):
             raise BrokerError(

@@ -15,8 +15,8 @@ from escrowmq.core.queues.outcome import Disposition, Outcome
 from escrowmq.core.records.unreadable import LogUnreadable
 
 if TYPE_CHECKING:
-    from escrowmq.core.branches.branch import TransactionBranch
-    from escrowmq.core.branches.decision import Write
+    from escrowmq.core.branches.branch import Settlement, TransactionBranch
+    from escrowmq.core.branches.decision import Placing, Write
     from escrowmq.core.branches.xa_branch import PreparedRun, XaBranch
     from escrowmq.core.messages.entry import Entry
     from escrowmq.core.queues.consumer import Consumer
@@ -29,7 +29,7 @@ class Host(decision.Host, Protocol):
 
     settlements: Settlements
 
-    def place_dead(self, decision: Decision, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
+    def place_dead(self, decision: Placing, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
         """Add the dead-lettering of `entries` of `queue` to `decision`."""
         ...
 
@@ -108,20 +108,10 @@ class BranchEffects:
     def _settle(self) -> None:
         engine = self._engine
         for settlement in self._branch.settlements:
-            consumer, entries, disposition = settlement.consumer, settlement.entries, settlement.disposition
-            queue, modification = consumer.queue, settlement.modification
-            if disposition is Disposition.ACCEPTED:  # the common case
-                outcome = Outcome.ACCEPTED
-            elif disposition is Disposition.REJECTED:
-                outcome = Outcome.REJECTED
-            elif disposition is Disposition.RELEASED or (modification is not None and not modification.failed):
-                self._back.append((consumer, entries, modification or disposition))
-                continue
-            else:
-                # Entries over the delivery limit are dead-lettered, which is also an effect of this branch.
-                entries, returning = engine.spent(queue, entries)
-                outcome = Outcome.DELIVERY_LIMIT
-                self._back.append((consumer, returning, modification or disposition))
+            consumer, queue = settlement.consumer, settlement.consumer.queue
+            outcome, entries, returning = divided(engine, settlement, settlement.entries)
+            if outcome is Outcome.DELIVERY_LIMIT:
+                self._back.append((consumer, returning, settlement.modification or settlement.disposition))
                 if not entries:
                     continue
             self._left.append((consumer, len(entries)))
@@ -153,10 +143,29 @@ class BranchEffects:
         for consumer, count in self._left:
             self._engine.leave(consumer, count)
         for consumer, entries, change in self._back:
-            if isinstance(change, Modification):
-                self._engine.modify(consumer, entries, change)
-            else:
-                self._engine.settle(consumer, entries, change)
+            give_back(self._engine, consumer, entries, change)
+
+
+def divided(engine: Host, settlement: Settlement, entries: list[Entry]) -> tuple[Outcome, list[Entry], list[Entry]]:
+    """Divide `entries` of a settlement into those that leave their queue, and those that return to it. Those over the
+    delivery limit leave, which is also an effect of the branch.
+    """
+    disposition, modification = settlement.disposition, settlement.modification
+    if disposition is Disposition.ACCEPTED:  # the common case
+        return Outcome.ACCEPTED, entries, []
+    if disposition is Disposition.REJECTED:
+        return Outcome.REJECTED, entries, []
+    if disposition is Disposition.RELEASED or (modification is not None and not modification.failed):
+        return Outcome.DELIVERY_LIMIT, [], entries
+    return Outcome.DELIVERY_LIMIT, *engine.spent(settlement.consumer.queue, entries)
+
+
+def give_back(engine: Host, consumer: Consumer, entries: list[Entry], change: Modification | Disposition) -> None:
+    """Return deliveries of a branch to their places, as their settlement says."""
+    if isinstance(change, Modification):
+        engine.modify(consumer, entries, change)
+    else:
+        engine.settle(consumer, entries, change)
 
 
 def commit(engine: Host, branch: TransactionBranch) -> CommitResult:

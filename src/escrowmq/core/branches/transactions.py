@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from escrowmq.core.branches import resolution
+from escrowmq.core.branches import large_commit, resolution
 from escrowmq.core.branches.branch import CommitResult, Input, State, TransactionBranch
 from escrowmq.core.branches.decision import place_one
+from escrowmq.core.branches.large_commit import LargeCommit
 from escrowmq.core.queues.outcome import Disposition
 
 if TYPE_CHECKING:
@@ -16,20 +17,27 @@ if TYPE_CHECKING:
     from escrowmq.core.reservations.reservation import ReservationSettlement
 
 
-class Host(resolution.Host, Protocol):
+LARGE: Final = 1000
+"""Operations above which a branch is committed or rolled back in pieces."""
+
+
+class Host(large_commit.Host, Protocol):
     """The part of the engine that transactions need."""
 
     holders: dict[Holder, None]
 
 
 class Transactions:
-    """Begins branches, numbers them, and commits them or rolls them back."""
+    """Begins branches, numbers them, and commits them or rolls them back. Those with more than `large` operations are
+    to be committed in pieces.
+    """
 
-    __slots__ = ("_engine", "_last")
+    __slots__ = ("_engine", "_last", "large")
 
     def __init__(self, engine: Host) -> None:
         self._engine = engine
         self._last = 0
+        self.large = LARGE
 
     # -- numbers
 
@@ -97,6 +105,14 @@ class Transactions:
                 branch.end()
                 return CommitResult(lsn)
         return resolution.commit(self._engine, branch)
+
+    def is_large(self, branch: TransactionBranch) -> bool:
+        """Return whether the branch is to be committed or rolled back in pieces."""
+        return branch.operations > self.large and not branch.reservations
+
+    def commit_in_pieces(self, branch: TransactionBranch) -> LargeCommit:
+        """Return the commit of a large branch, to be carried out in pieces."""
+        return LargeCommit(self._engine, branch)
 
     def rollback(self, branch: TransactionBranch) -> None:
         """Drop the messages that the branch published, and undo its settlements (TX-4)."""

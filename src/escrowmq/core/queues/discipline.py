@@ -14,6 +14,7 @@ from escrowmq.core.records.references import Reference
 
 if TYPE_CHECKING:
     from escrowmq.core.queues.fifo import Fifo
+    from escrowmq.core.queues.sealed import LevelRuns
 
 ENTRY_COST: Final = 160  # bytes that an entry in memory costs in addition to its body
 HEAVY: Final = 1024  # bytes above which a header counts, too
@@ -59,6 +60,18 @@ class Discipline(Protocol):
 
     def append(self, run: Run, contents: Sequence[bytes]) -> None:
         """Add a run at the end."""
+        ...
+
+    def level(self, envelope: Envelope) -> int:
+        """Return the number of the part of the order in which messages with this envelope are first in, first out."""
+        ...
+
+    def keeps(self, level: int, size: int) -> bool:
+        """Return whether new messages of a level stay in memory, after others of `size` bytes."""
+        ...
+
+    def admit(self, level: int, runs: LevelRuns) -> None:
+        """Do `append` for many runs of a level whose entries are made already."""
         ...
 
     def take(self, most: int) -> list[Entry]:

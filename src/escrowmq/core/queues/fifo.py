@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
@@ -18,6 +18,9 @@ from escrowmq.core.queues.withdrawal import Withdrawal
 from escrowmq.core.records.references import Reference
 from escrowmq.core.records.unreadable import LogUnreadable
 from escrowmq.core.recovery.copying import part_of
+
+if TYPE_CHECKING:
+    from escrowmq.core.queues.sealed import LevelRuns
 
 FILL_RUNS: Final = 256
 FILL_BYTES: Final = 256 * 1024
@@ -93,6 +96,20 @@ class Fifo:
             return
         lsn = run.lsn or self._pager.store(run, contents)
         self.tail.append(run.first, count, lsn, run.index)
+
+    def level(self, envelope: Envelope) -> int:
+        return 0
+
+    def keeps(self, level: int, size: int) -> bool:
+        return not self.tail.messages and self.resident + size < self.resident_limit
+
+    def admit(self, level: int, runs: LevelRuns) -> None:
+        if self.tail.messages:
+            runs.page_out(self._pager)
+        self.head.extend(runs.entries)
+        self.resident += runs.resident
+        self._heavy.extend(runs.heavy)
+        self.tail.join(runs.tail, 0)
 
     def _weigh(self, envelope: Envelope, last: int) -> None:
         """Count a long header that comes into memory, with entries up to position `last`."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from escrowmq.core.budget import Budget
     from escrowmq.core.deadlines import Deadlines
+    from escrowmq.core.leftover import LeftOver
     from escrowmq.core.messages.entry import Entry
     from escrowmq.core.ports import Log
     from escrowmq.core.queues.availability import Unavailable
@@ -33,6 +34,7 @@ class Host(Protocol):
     uncaptured: dict[Queue, None] | None
     promised: dict[Queue, tuple[int, int]]
     unavailable: Unavailable
+    left_over: LeftOver
 
     def dead_letter(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
         """Dead-letter entries that leave `queue`, if the queue has a dead-letter exchange."""

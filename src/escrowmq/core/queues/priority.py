@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
@@ -13,6 +14,9 @@ from escrowmq.core.queues.fifo import Fifo
 from escrowmq.core.queues.withdrawal import Withdrawal
 from escrowmq.core.records.references import Reference
 from escrowmq.core.records.unreadable import LogUnreadable
+
+if TYPE_CHECKING:
+    from escrowmq.core.queues.sealed import LevelRuns
 
 
 class Priority:
@@ -34,7 +38,7 @@ class Priority:
         self._delivered_below = 0
 
     def _level(self, envelope: Envelope) -> Fifo:
-        return self._at(min(envelope.priority, self._highest))
+        return self._at(self.level(envelope))
 
     def _at(self, priority: int) -> Fifo:
         level = self._levels.get(priority)
@@ -48,6 +52,15 @@ class Priority:
 
     def append(self, run: Run, contents: Sequence[bytes]) -> None:
         self._level(run.envelope).append(run, contents)
+
+    def level(self, envelope: Envelope) -> int:
+        return min(envelope.priority, self._highest)
+
+    def keeps(self, level: int, size: int) -> bool:
+        return self._at(level).keeps(0, size)
+
+    def admit(self, level: int, runs: LevelRuns) -> None:
+        self._at(level).admit(0, runs)
 
     def take(self, most: int) -> list[Entry]:
         if len(self._unsorted):

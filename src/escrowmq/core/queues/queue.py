@@ -17,10 +17,12 @@ from escrowmq.core.queues.discipline import Discipline
 from escrowmq.core.queues.fifo import Fifo
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.priority import Priority
+from escrowmq.core.queues.room import has_room, taken_over_limit
 from escrowmq.core.queues.rotation import Consumers
 from escrowmq.core.queues.selection import finished, return_to_sight, serve
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.queue_state import encode_delivered
+from escrowmq.core.records.references import Reference
 from escrowmq.core.records.unreadable import LogUnreadable
 from escrowmq.core.topology.arguments.queue import QueueOptions
 from escrowmq.core.topology.equivalence import locked_text
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from escrowmq.core.deadlines import Deadline
     from escrowmq.core.queues.fifo import Place
     from escrowmq.core.queues.host import Host
-    from escrowmq.core.records.references import Reference
+    from escrowmq.core.queues.sealed import SealedRuns
     from escrowmq.core.reservations.reservation import Part, Reservation
 
 CHUNK: Final = 1000  # entries delivered to a consumer before its receiver is asked again whether it is writable
@@ -144,7 +146,7 @@ class Queue:
         self.returning = 0  # lists of deliveries that are on their way back: nothing may overtake them
         self.captured = False  # a snapshot in progress has the state of the queue as it is now
         self.had_consumer = False
-        self.unsynced: deque[tuple[int, Run, Sequence[bytes]]] = deque()
+        self.unsynced: deque[tuple[int, Run | SealedRuns, Sequence[bytes]]] = deque()
         self.delivered_below = 0
         self.delivered_recorded = 0
         self.restored_below = 0  # recovered messages below this position have not been checked for a TTL
@@ -229,6 +231,24 @@ class Queue:
             return
         self._admit(run, contents)
 
+    def enqueue_sealed(self, sealed: SealedRuns, after: int) -> None:
+        """Do `enqueue` for the runs of a large commit. They stay invisible until they are ready, too."""
+        self.change()
+        self.next_position += sealed.count
+        self.unsynced.append((after, sealed, ()))
+
+    def _admit_together(self, sealed: SealedRuns) -> None:
+        for number, level in sealed.levels.items():
+            self.order.admit(number, level)
+        self.logged = self.logged or sealed.logged
+        self._host.left_over.add(sealed.dismantle())
+        if self.limited:
+            self.bytes += sealed.size
+        if self.ttl_possible:
+            self.arm_expiry()
+        if self.consumers or self._drop:
+            self._host.dirty[self] = None
+
     def _admit(self, run: Run, contents: Sequence[bytes]) -> None:
         if run.envelope.ttl is not None or self.ttl_possible:
             run.expires_at = self.expiry(run.envelope, run.time)
@@ -246,33 +266,26 @@ class Queue:
         """Make the runs visible whose commit is on disk. Return True if others are left."""
         self.change()
         while self.unsynced and self.unsynced[0][0] <= synced:
-            _, run, contents = self.unsynced.popleft()
-            self._admit(run, contents)
+            _, run, contents = self.unsynced[0]
+            if isinstance(run, Run):
+                self._admit(run, contents)
+            elif run.ready:
+                self._admit_together(run)
+            else:
+                break
+            self.unsynced.popleft()
         return bool(self.unsynced)
 
     def accepts(self, count: int, size: int) -> bool:
         """Return whether a queue that refuses messages at its limit has room for `count` more, of `size` bytes
         together.
         """
-        if self._has_room(count, size):
+        if has_room(self, self._host.promised.get(self), count, size):
             return True
         if not self.consumers:
             return False
         self.dispatch(whole=True)  # entries that a consumer can get now do not fill the queue
-        return self._has_room(count, size)
-
-    def _has_room(self, count: int, size: int) -> bool:
-        most, most_bytes = self.options.max_length, self.options.max_length_bytes
-        reserved = self._host.promised.get(self)
-        if reserved is not None:
-            count += reserved[0]
-            size += reserved[1]
-        for _, _, contents in self.unsynced:
-            count += len(contents)
-            size += sum(map(len, contents))
-        return (most is None or len(self.order) + count <= most) and (
-            most_bytes is None or self.bytes + size <= most_bytes
-        )
+        return has_room(self, self._host.promised.get(self), count, size)
 
     def _drop_head(self) -> None:
         """Drop the entries at the head that exceed the limits.
@@ -280,20 +293,7 @@ class Queue:
         This happens only at the end of a turn. Dropped entries may be dead-lettered to other queues, and a publish in
         this turn relies on the next positions of those queues.
         """
-        most, most_bytes = self.options.max_length, self.options.max_length_bytes
-        dropped: list[Entry] = []
-        while (most is not None and len(self.order) > most) or (
-            most_bytes is not None and self.bytes > most_bytes and len(self.order)
-        ):
-            over = len(self.order) - most if most is not None else 1
-            self.change()
-            try:
-                taken = self.order.take(max(over, 1))
-            except LogUnreadable as error:
-                self._host.unavailable.suspend(self, error)
-                break
-            self.bytes -= sum([len(entry.content) for entry in taken])
-            dropped += taken
+        dropped = taken_over_limit(self, self._host)
         if dropped:
             self._host.dead_letter(self, dropped, Outcome.DROPPED)
 

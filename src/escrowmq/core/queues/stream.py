@@ -25,6 +25,7 @@ from escrowmq.core.topology.arguments.consumer import StreamOffset
 if TYPE_CHECKING:
     from escrowmq.core.queues.consumer import Consumer
     from escrowmq.core.queues.fifo import Fifo
+    from escrowmq.core.queues.sealed import LevelRuns, SealedRuns
 
 _AGE_CHECK: Final = 1000  # milliseconds between two checks of the age of the oldest run
 _DROPPED: Final[tuple[Run, Sequence[bytes]]] = (Run(Envelope("", ""), 0, 0), ())
@@ -186,6 +187,16 @@ class StreamLog:
         self._resident_limit = limit
         self._forget_old()
 
+    def level(self, envelope: Envelope) -> int:
+        return 0
+
+    def keeps(self, level: int, size: int) -> bool:
+        """Return False: a stream appends run by run."""
+        return False
+
+    def admit(self, level: int, runs: LevelRuns) -> None:
+        """Do nothing: a stream appends run by run."""
+
     def detach(self, most: int, parts: int) -> list[Detached]:
         """Return nothing: messages of a stream cannot be detached."""
         return []
@@ -224,6 +235,11 @@ class StreamQueue(Queue):
         self._drop_by_size()
         if self.consumers:
             self._host.dirty[self] = None
+
+    def _admit_together(self, sealed: SealedRuns) -> None:
+        for run, contents in zip(sealed.runs, sealed.contents, strict=True):
+            self._admit(run, contents)
+        self._host.left_over.add(sealed.dismantle())
 
     def attached(self, consumer: Consumer) -> None:
         consumer.cursor = self._place_of(consumer.options.stream_offset)

@@ -8,8 +8,8 @@ from typing import Final
 
 from escrowmq.core.records.kinds import Kind
 
-_COMMIT: Final = struct.Struct("<QI")  # branch number, number of operations
-_OPERATION: Final = struct.Struct("<BI")  # kind, length
+COMMIT: Final = struct.Struct("<QI")  # branch number, number of operations
+OPERATION: Final = struct.Struct("<BI")  # kind, length
 _LONE: Final = struct.Struct("<QIBI")  # head of a commit of one operation, head of the operation
 
 
@@ -18,15 +18,15 @@ def encode_commit(branch: int, operations: Sequence[tuple[Kind, Sequence[bytes]]
 
     All changes of a branch are in this one record, so they are atomic by construction (TX-5).
     """
-    parts: list[bytes] = [_COMMIT.pack(branch, len(operations))]
+    parts: list[bytes] = [COMMIT.pack(branch, len(operations))]
     offsets = []
-    at = _COMMIT.size
+    at = COMMIT.size
     for kind, payload in operations:
         length = sum(map(len, payload))
-        parts.append(_OPERATION.pack(kind, length))
+        parts.append(OPERATION.pack(kind, length))
         parts.extend(payload)
-        offsets.append(at + _OPERATION.size)
-        at += _OPERATION.size + length
+        offsets.append(at + OPERATION.size)
+        at += OPERATION.size + length
     return parts, offsets
 
 
@@ -37,13 +37,13 @@ def encode_lone(branch: int, kind: Kind, length: int) -> bytes:
 
 def decode_commit(data: bytes | memoryview) -> tuple[int, Iterator[tuple[Kind, int, bytes | memoryview]]]:
     """Return the branch, and its operations as (kind, offset within the record, payload)."""
-    branch, number = _COMMIT.unpack_from(data)
+    branch, number = COMMIT.unpack_from(data)
 
     def operations() -> Iterator[tuple[Kind, int, bytes | memoryview]]:
-        at = _COMMIT.size
+        at = COMMIT.size
         for _ in range(number):
-            kind, length = _OPERATION.unpack_from(data, at)
-            at += _OPERATION.size
+            kind, length = OPERATION.unpack_from(data, at)
+            at += OPERATION.size
             yield Kind(kind), at, data[at : at + length]
             at += length
 

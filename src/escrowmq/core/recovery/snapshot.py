@@ -9,6 +9,7 @@ from operator import attrgetter, sub
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from escrowmq.core.messages.entry import Entry
+from escrowmq.core.queues.sealed import unsynced_references
 from escrowmq.core.records.changes import encode_change
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.marking import encode_marked
@@ -162,7 +163,7 @@ class _Taken:
         self.held: list[Entry] = []
         self.marks = queue.marks.copy()
         self._deliveries = queue.order.known_deliveries()
-        self._unsynced = [(run, len(contents)) for _, run, contents in queue.unsynced if run.envelope.durable]
+        self._unsynced = unsynced_references(queue)
         self.reservations = [ReservedColumns(reservation) for reservation in queue.reservations.values()]
         parts = [part for reservation in queue.reservations.values() for part in reservation.parts] + queue.locked
         self._locked = [
@@ -183,8 +184,7 @@ class _Taken:
             for first, length, count in zip(*columns, strict=True):
                 if count:
                     deliveries += [(position, count) for position in range(first, first + length)]
-        escrow = [Reference(run.first, count, run.lsn, run.index) for run, count in self._unsynced]
-        parts = [_entry_columns(entries), *map(_without_transient, self._backlogs), _columns(escrow)]
+        parts = [_entry_columns(entries), *map(_without_transient, self._backlogs), _columns(self._unsynced)]
         parts = [part for part in parts if part[0]]
         if self._apart:
             parts.sort(key=lambda part: part[0][0])

@@ -13,6 +13,7 @@ from escrowmq.core.access.permissions import User, Vhost
 from escrowmq.core.access.records import ACCESS_KINDS, deleted_record, set_record, vhost_of
 from escrowmq.core.access.records import restore as restore_access
 from escrowmq.core.conditions import BrokerError, Condition, check_growth
+from escrowmq.core.messages.entry import Run
 from escrowmq.core.queues import host
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.queue import Queue, Session
@@ -282,7 +283,9 @@ class Directory:
             self._record(Kind.QUEUE_DELETED, id=queue.ident, vhost=queue.vhost, name=queue.name)
         self._record_removal(vhost, Removal(exchanges=removal.exchanges))
         for _, run, contents in queue.unsynced:
-            if run.lsn:
+            if not isinstance(run, Run):
+                run.release(self._engine.log)
+            elif run.lsn:
                 self._engine.log.release(run.lsn, len(contents))
         queue.unsynced.clear()
         for reservation in queue.reservations.values():

@@ -195,14 +195,20 @@ def tx_select(channel: Channel, method: spec.TxSelect) -> None:
     channel.send(spec.TxSelectOk())
 
 
-def tx_commit(channel: Channel, method: spec.TxCommit) -> None:
+def tx_commit(channel: Channel, method: spec.TxCommit) -> Iterator[None] | None:
     """Commit the channel's transaction. The answer waits for the disk (TX-5, TX-8)."""
+    if channel.is_large:
+        return channel.commit_in_pieces()
     channel.connection.put(channel.number, channel.commit_ok, channel.commit())
+    return None
 
 
-def tx_rollback(channel: Channel, method: spec.TxRollback) -> None:
+def tx_rollback(channel: Channel, method: spec.TxRollback) -> Iterator[None] | None:
+    if channel.is_large:
+        return channel.rollback_in_pieces()
     channel.rollback()
     channel.send(spec.TxRollbackOk())
+    return None
 
 
 def channel_flow(channel: Channel, method: spec.ChannelFlow) -> None:

@@ -29,7 +29,7 @@ from escrowmq.wire.amqp091.getting import Getting
 from escrowmq.wire.amqp091.keyed import routing_key_of
 from escrowmq.wire.amqp091.properties import REPLY_TO
 from escrowmq.wire.amqp091.publication import Address, Form, with_reply_to
-from escrowmq.wire.amqp091.spec import BasicCancel, BasicReturn, ChannelClose, TxCommit, TxCommitOk
+from escrowmq.wire.amqp091.spec import BasicCancel, BasicReturn, ChannelClose, TxCommit, TxCommitOk, TxRollbackOk
 
 if TYPE_CHECKING:
     from escrowmq.core.branches.xid import Xid
@@ -72,6 +72,7 @@ class Channel:
         self.commit_ok = method_frame(number, TxCommitOk())
         self.confirming = False
         self.demarcation: Demarcation | None = None
+        self._committing: Iterator[None] | None = None  # the rest of a large commit
         self.scan: list[Xid] | None = None  # xids that dtx-coordination.recover has still to report
         self.cancels: list[BasicCancel] | None = None  # cancellations to be sent after the answer to queue.delete
         self.reply_address: ReplyAddress | None = None
@@ -429,6 +430,38 @@ class Channel:
         self.broker.transactions.begin_again(branch)
         return result.lsn
 
+    @property
+    def is_large(self) -> bool:
+        """Whether the transaction is to be committed or rolled back in pieces."""
+        return self.demarcation is None and self.branch is not None and self.broker.transactions.is_large(self.branch)
+
+    def commit_in_pieces(self) -> Iterator[None]:
+        """Like `commit`, in pieces, for a large branch; then answer. Once the record is written, the commit continues
+        even if the client goes.
+        """
+        branch, transactions = self._branch(), self.broker.transactions
+        work = transactions.commit_in_pieces(branch)
+        yield from work.gather()
+        work.write()
+        transactions.begin_again(branch)
+        self._committing = work.complete()
+        for _ in self._committing:
+            yield
+        self._committing = None
+        for publication in work.result.returned:
+            self.send_returns(publication.envelope, publication.contents, work.result.lsn)
+        self.connection.put(self.number, self.commit_ok, work.result.lsn)
+
+    def rollback_in_pieces(self) -> Iterator[None]:
+        """Like `rollback`, in pieces, for a large branch; then answer."""
+        requests = self.broker.engine.requests
+        for count in self._branch().undo_in_pieces():
+            requests.left -= 1 + count // SETTLED
+            if requests.left <= 0:
+                yield
+        self.rollback()
+        self.send(TxRollbackOk())
+
     def rollback(self) -> None:
         """Roll back: drop the publishes; deliveries that were settled are unsettled again (TX-4)."""
         branch = self._branch()
@@ -486,6 +519,9 @@ class Channel:
         elif self.branch is not None:
             broker.transactions.close(self.branch)
             self.branch = None
+        if self._committing is not None:
+            broker.engine.left_over.add(self._committing)
+            self._committing = None
         self._watch.close()
         broker.engine.give_back([(consumer, entries) for _, entries, consumer in self.unsettled.clear()])
         self.drop_reply_address()

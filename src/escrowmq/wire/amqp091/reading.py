@@ -178,7 +178,7 @@ class Reader:
         most = connection.frame_max  # of payload: some clients do not count the overhead
         begin, requests, committed = at, self._requests, False
         while end - at >= 8:
-            if requests.left <= 0 and at > begin:
+            if at > begin and (requests.left <= 0 or self._task is not None):
                 break
             if (last := self._last) is not None:
                 behind = publishes.go_on(last, buf, at, end)

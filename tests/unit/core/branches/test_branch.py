@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from escrowmq.core.branches.branch import (
+    PIECE,
     RETURN,
     TRANSITIONS,
     Input,
@@ -110,6 +111,52 @@ class TestWork:
         assert [work.contents for work in one.publications] == [[b"a", b"b", b"c"], [b"d"], [b"e"]]
         assert (one.operations, one.bytes) == (5, 5)
         assert not one.empty
+
+    def test_runs_that_alternate_between_queues_are_merged_in_a_branch_with_much_work(self) -> None:
+        site = Site()
+        names = ("a", "b", "c")
+        queues = {name: site.queue(name) for name in names}
+        envelopes = {name: Envelope("", name) for name in names}
+        both = Envelope("amq.fanout", "")
+        one = branch()
+        plain: dict[str, list[bytes]] = {name: [] for name in names}
+        for i in range(300):
+            to = (names[i % 3],) if i % 50 else ("a", "b")
+            envelope = envelopes[to[0]] if len(to) == 1 else both
+            one.enlist(Publication(envelope, [b"%d" % i], tuple(queues[name] for name in to)))
+            for name in to:
+                plain[name].append(b"%d" % i)
+        found: dict[str, list[bytes]] = {name: [] for name in names}
+        for work in one.publications:
+            for queue in work.queues:
+                found[queue.name] += work.contents
+        assert found == plain, "the order in each queue is that of the publishes"
+        assert len(one.publications) < 60
+        assert one.operations == 300
+
+    def test_mandatory_messages_are_not_merged_beyond_others(self) -> None:
+        site = Site()
+        queues = [site.queue(name) for name in ("a", "b")]
+        one = branch()
+        for i in range(100):
+            envelope = ENVELOPE if i % 2 else Envelope("", "other")
+            one.enlist(Publication(envelope, [b"%d" % i], (queues[i % 2],), mandatory=True))
+        assert [work.contents for work in one.publications] == [[b"%d" % i] for i in range(100)]
+
+    @pytest.mark.rule("TX-4")
+    def test_settlements_that_differ_only_in_their_deliveries_are_merged_and_undone_in_pieces(self) -> None:
+        site = Site()
+        consumers = [Consumer(site.queue(name), None) for name in ("a", "b")]
+        client, one = Client(), branch()
+        for i in range(1, 3001):
+            entries = [Entry(i, b"", Run(ENVELOPE, 1, 0))]
+            consumer = consumers[i % 2]
+            one.enlist(Settlement(consumer, entries, Disposition.ACCEPTED, Keep(client, range(i, i + 1))))
+        assert len(one.settlements) < 40
+        assert one.operations == sum(len(entries) for _, entries in one.held()) == 3000
+        assert max(one.undo_in_pieces()) <= PIECE
+        assert sorted(client.holds) == [(i, i) for i in range(1, 3001)]
+        assert one.empty
 
     def test_a_settlement_counts_as_work(self) -> None:
         site = Site()

@@ -1,0 +1,48 @@
+"""The room in a queue with limits (`x-max-length`, `x-max-length-bytes`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from escrowmq.core.messages.entry import Run
+from escrowmq.core.records.unreadable import LogUnreadable
+
+if TYPE_CHECKING:
+    from escrowmq.core.messages.entry import Entry
+    from escrowmq.core.queues.host import Host
+    from escrowmq.core.queues.queue import Queue
+
+
+def has_room(queue: Queue, promised: tuple[int, int] | None, count: int, size: int) -> bool:
+    """Return whether a queue has room for `count` more messages, of `size` bytes together. Messages that are not
+    visible yet take room, and so do those that are `promised` to prepared branches.
+    """
+    most, most_bytes = queue.options.max_length, queue.options.max_length_bytes
+    if promised is not None:
+        count += promised[0]
+        size += promised[1]
+    for _, run, contents in queue.unsynced:
+        count += len(contents) if isinstance(run, Run) else run.count
+        size += sum(map(len, contents)) if isinstance(run, Run) else run.size
+    return (most is None or len(queue.order) + count <= most) and (
+        most_bytes is None or queue.bytes + size <= most_bytes
+    )
+
+
+def taken_over_limit(queue: Queue, host: Host) -> list[Entry]:
+    """Remove and return the entries at the head that exceed the limits."""
+    most, most_bytes = queue.options.max_length, queue.options.max_length_bytes
+    found: list[Entry] = []
+    while (most is not None and len(queue.order) > most) or (
+        most_bytes is not None and queue.bytes > most_bytes and len(queue.order)
+    ):
+        over = len(queue.order) - most if most is not None else 1
+        queue.change()
+        try:
+            taken = queue.order.take(max(over, 1))
+        except LogUnreadable as error:
+            host.unavailable.suspend(queue, error)
+            break
+        queue.bytes -= sum([len(entry.content) for entry in taken])
+        found += taken
+    return found
