@@ -19,7 +19,7 @@ from escrowmq.core.records import blocks, commits, kinds, moves, publishing, que
 from escrowmq.core.topology.arguments import consumer as consumer_arguments
 from escrowmq.core.topology.arguments import queue as arguments
 from escrowmq.core.topology.vhost import VirtualHost
-from escrowmq.wire import endpoint, flow, login, outbox, sniff
+from escrowmq.wire import endpoint, flow, login, neutral, outbox, sniff
 from tests.docs.pages import name
 from tests.simulation import dialect, world
 from tests.unit.sources import ROOT
@@ -58,6 +58,7 @@ MODULES = (
     endpoint,
     flow,
     login,
+    neutral,
     outbox,
     sniff,
     unsettled,

@@ -14,11 +14,51 @@ from escrowmq.wire.amqp10.formats import SectionsFormat
 from escrowmq.wire.amqp10.publication import PROTOCOL as SECTIONS
 
 if TYPE_CHECKING:
-    from escrowmq.core.messages.formats import Format
+    from escrowmq.core.messages.envelope import Envelope
+    from escrowmq.wire.neutral import Translator
 
-FORMATS: Final[Mapping[int, Format]] = MappingProxyType(
+FORMATS: Final[Mapping[int, Translator]] = MappingProxyType(
     {PLAIN: PlainFormat(), PACKED: PackedFormat(), KEYED: KeyedFormat(), SECTIONS: SectionsFormat()}
 )
 """By `Envelope.protocol`. The broker needs all of them from its start, because messages may expire into headers
 exchanges before any client connects.
 """
+
+_KEPT_BYTES: Final = 8 * 1024 * 1024
+_MESSAGE_BYTES: Final = 64 * 1024
+_COST: Final = 1024  # of a translated message, in addition to its content before and after
+
+
+class Translations:
+    """Messages in the form of another protocol. A message for many consumers is translated once.
+
+    Translations of messages of at most 64 KiB are kept, up to 8 MiB.
+    """
+
+    __slots__ = ("_found", "_size")
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[Envelope, bytes, int], tuple[Envelope, bytes]] = {}
+        self._size = 0
+
+    def find(self, envelope: Envelope, content: bytes, protocol: int) -> tuple[Envelope, bytes]:
+        """Return a message in the form with the number `protocol`."""
+        key = (envelope, content, protocol)
+        found = self._found.get(key)
+        if found is None:
+            found = FORMATS[protocol].encode(FORMATS[envelope.protocol].neutral(envelope, content))
+            if len(content) <= _MESSAGE_BYTES:
+                self._size += len(content) + len(found[1]) + len(found[0].header) + _COST
+                if self._size > _KEPT_BYTES:
+                    self._found.clear()
+                    self._size = len(content) + len(found[1]) + len(found[0].header) + _COST
+                self._found[key] = found
+        return found
+
+
+_translations: Final = Translations()
+
+
+def translated(envelope: Envelope, content: bytes, protocol: int) -> tuple[Envelope, bytes]:
+    """Return a message in the form with the number `protocol`, which is not that of `envelope`."""
+    return _translations.find(envelope, content, protocol)

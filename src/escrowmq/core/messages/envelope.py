@@ -32,7 +32,8 @@ class Envelope:
     """The facts that all messages of a run share; the contents are separate.
 
     `header` is the publisher's property list in the encoding of `protocol` (a number that the protocol registers). The
-    core never looks into it. `view` belongs to the protocol that delivers, as its cache.
+    core never looks into it. `view` is a cache of that protocol, and `foreign` one of another protocol that delivers
+    the message.
     """
 
     __slots__ = (
@@ -43,6 +44,7 @@ class Envelope:
         "durable",
         "exchange",
         "extra_keys",
+        "foreign",
         "header",
         "priority",
         "protocol",
@@ -77,6 +79,7 @@ class Envelope:
         self.extra_keys = extra_keys
         self.deaths = deaths
         self.view: Any = None
+        self.foreign: Any = None
         self._encoded: bytes | None = None
         self._lasting: Envelope | None = None
 

@@ -17,7 +17,7 @@ from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.reservations.reading import Batch, Shared
 from escrowmq.wire.amqp091.delivery import parts_of, view_of
 from escrowmq.wire.amqp091.keyed import KEYED, single_out
-from escrowmq.wire.amqp091.packed import PACKED
+from escrowmq.wire.amqp091.publication import PROTOCOL
 
 MAGIC: Final = b"EMQB"
 VERSION: Final = 1
@@ -25,8 +25,6 @@ HEAD: Final = struct.Struct("<4sHHQIIII")  # magic, version, flags, first number
 ALIGNMENT: Final = 8
 REDELIVERED: Final = 1
 _MICROSECONDS: Final = 1000
-_WITH_PROPERTIES: Final = frozenset((PACKED, KEYED))
-"""The forms of content that have properties."""
 
 
 class BulkError(ValueError):
@@ -121,7 +119,7 @@ def _unpacked(batch: Batch) -> tuple[Batch, Sequence[bytes | None]]:
     """The batch with plain bodies, in runs with equal properties and routing keys; and those properties for each run,
     or None if the envelope's apply.
     """
-    if not any(run.envelope.protocol in _WITH_PROPERTIES for run in batch.runs):
+    if not any(run.envelope.protocol != PROTOCOL for run in batch.runs):
         return batch, [None] * len(batch.runs)
     content = memoryview(b"".join(batch.contents))
     ends = list(accumulate(batch.lengths, initial=0))
@@ -132,7 +130,7 @@ def _unpacked(batch: Batch) -> tuple[Batch, Sequence[bytes | None]]:
     singles: dict[tuple[Envelope, bytes], Envelope] = {}
     begin = 0
     for run in batch.runs:
-        if run.envelope.protocol not in _WITH_PROPERTIES:
+        if run.envelope.protocol == PROTOCOL:
             bodies.append(bytes(content[ends[begin] : ends[run.end]]))
             lengths.extend(batch.lengths[begin : run.end])
             runs.append(run)

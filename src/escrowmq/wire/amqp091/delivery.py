@@ -21,8 +21,10 @@ from escrowmq.wire.amqp091.frames import (
 from escrowmq.wire.amqp091.keyed import KEYED
 from escrowmq.wire.amqp091.packed import CHANNEL, PACKED, readdressed, unpack
 from escrowmq.wire.amqp091.publication import PROTOCOL
+from escrowmq.wire.formats import translated
 from escrowmq.wire.outbox import LARGE, Piece
 
+_OWN: Final = frozenset((PROTOCOL, PACKED, KEYED))
 _DELIVER: Final = 60
 _TAG: Final = struct.Struct(">Q")
 _IDS: Final = struct.Struct(">HH")
@@ -40,18 +42,22 @@ class View:
     `around` has two byte strings for each (channel, redelivered). For plain content, they are the bytes between the
     delivery tag and the body's size, and those between the body's size and the size of the body frame. For packed
     and keyed content, they are the bytes before the content, and the channel number if another one has to be put into
-    it. `address` has exchange and routing key, or the exchange alone if the contents are keyed.
+    it. `address` has exchange and routing key, or the exchange alone if the contents are keyed. Content that is
+    `packed` has properties of its own. It is `whole` if it can be sent as it is; content of other protocols is
+    translated.
     """
 
-    __slots__ = ("address", "around", "history", "keyed", "packed", "properties")
+    __slots__ = ("address", "around", "history", "keyed", "packed", "properties", "whole")
 
     def __init__(self, envelope: Envelope) -> None:
         exchange, key = envelope.exchange.encode(), envelope.routing_key.encode()
+        own = envelope.protocol in _OWN
         self.keyed = envelope.protocol == KEYED
         self.address = bytes((len(exchange),)) + exchange + (b"" if self.keyed else bytes((len(key),)) + key)
-        self.packed = self.keyed or envelope.protocol == PACKED
+        self.packed = envelope.protocol != PROTOCOL
+        self.whole = self.packed and own and not envelope.deaths
         self.properties = b"" if self.packed else delivered_properties(envelope)
-        self.history = history_of(envelope) if self.packed and envelope.deaths else b""
+        self.history = history_of(envelope) if self.packed and own and envelope.deaths else b""
         self.around: dict[tuple[int, bool], tuple[bytes, bytes]] = {}
 
     def pieces(self, channel: int, redelivered: bool) -> tuple[bytes, bytes]:
@@ -75,20 +81,27 @@ class View:
 
 
 def view_of(envelope: Envelope) -> View:
-    """Return the view of `envelope`, which is kept with it."""
-    view = envelope.view
+    """Return the view of `envelope`, which is kept with it, whatever protocol it arrived over."""
+    view = envelope.view if envelope.protocol in _OWN else envelope.foreign
     if view is None:
-        view = envelope.view = View(envelope)
+        view = View(envelope)
+        if envelope.protocol in _OWN:
+            envelope.view = view
+        else:
+            envelope.foreign = view
     assert isinstance(view, View)
     return view
 
 
 def parts_of(envelope: Envelope, content: bytes) -> tuple[bytes, bytes]:
-    """Properties, as consumers receive them, and body of a message."""
+    """Properties, as consumers receive them, and body of a message, whatever protocol it arrived over."""
     if envelope.protocol == KEYED:
         return unpack(keyed.packed_part(content))
-    if envelope.protocol != PACKED:
+    if envelope.protocol == PROTOCOL:
         return view_of(envelope).properties, content
+    if envelope.protocol != PACKED:
+        own, body = translated(envelope, content, PROTOCOL)
+        return delivered_properties(own), body
     properties, body = unpack(content)
     if envelope.deaths:
         properties = with_history(envelope, properties, view_of(envelope).history)
@@ -152,13 +165,13 @@ class Deliveries:
             body = entry.content
             if entry.run.envelope is not envelope or entry.deliveries != redelivered:
                 envelope, redelivered = entry.run.envelope, entry.deliveries
-                view = envelope.view or view_of(envelope)
+                view = view_of(envelope)
                 length = len(view.address) + 1 if view.keyed else 0
                 head = heads[len(view.address)]
                 readdress = keyed.readdressed if view.keyed else readdressed
                 before, behind = view.pieces(channel, redelivered > 0)
-                alone = view.packed  # for packed content that cannot be sent as it is
-                packed = alone and not envelope.deaths
+                alone = view.packed  # for content with properties that cannot be sent as it is
+                packed = view.whole
                 size = -1
             if packed and len(body) <= inline:
                 parts.append(heads[length + body[0]] if length else head)

@@ -11,8 +11,8 @@ from escrowmq.wire.amqp091.death import with_delivery_count
 from escrowmq.wire.amqp091.delivery import parts_of, view_of
 from escrowmq.wire.amqp091.errors import SyntaxFault
 from escrowmq.wire.amqp091.frames import FRAME_END, FRAME_HEADER, FRAME_OVERHEAD, decode_method, method_frame
-from escrowmq.wire.amqp091.keyed import KEYED, routing_key_of
-from escrowmq.wire.amqp091.packed import PACKED
+from escrowmq.wire.amqp091.keyed import routing_key_of
+from escrowmq.wire.amqp091.publication import PROTOCOL
 from escrowmq.wire.amqp091.queue_methods import queue_named
 from escrowmq.wire.outbox import LARGE
 
@@ -109,7 +109,7 @@ class Getting:
             left -= 1
             body = entry.content
             size = len(body)
-            if quorum or not 0 < size <= self._inline or entry.run.envelope.protocol in (PACKED, KEYED):
+            if quorum or not 0 < size <= self._inline or entry.run.envelope.protocol != PROTOCOL:
                 if parts:
                     connection.put(number, b"".join(parts))
                     parts = []

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 from escrowmq.wire.amqp10.codec import sections
 from escrowmq.wire.amqp10.codec.errors import CodecError
 from escrowmq.wire.amqp10.codec.types import Char, Decimal32, Decimal64, Decimal128, Described, Symbol, Timestamp, Value
+from escrowmq.wire.amqp10.translation import from_neutral, to_neutral
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from escrowmq.core.messages.envelope import Envelope
+    from escrowmq.wire.neutral import Neutral
 
 
 class SectionsFormat:
@@ -37,6 +39,14 @@ class SectionsFormat:
             return {}
         found = {name: value for name, value in annotations.items() if str(name).startswith("x-")} | found
         return {str(name): header_value(value) for name, value in found.items() if is_header(value)}
+
+    def neutral(self, envelope: Envelope, content: bytes) -> Neutral:
+        """Return the message in the neutral form."""
+        return to_neutral(envelope, content)
+
+    def encode(self, message: Neutral) -> tuple[Envelope, bytes]:
+        """Return the message as sections."""
+        return from_neutral(message)
 
 
 def is_header(value: Value) -> bool:

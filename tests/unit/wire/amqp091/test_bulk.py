@@ -16,6 +16,8 @@ from escrowmq.wire.amqp091.keyed import KEYED, join
 from escrowmq.wire.amqp091.packed import PACKED, pack
 from escrowmq.wire.amqp091.properties import Properties, scan
 from escrowmq.wire.amqp091.publication import PROTOCOL
+from escrowmq.wire.amqp10.codec.sections import APPLICATION_PROPERTIES, DATA, encode_section
+from escrowmq.wire.amqp10.publication import PROTOCOL as SECTIONS
 
 PLAIN = Properties(content_type="text/plain", delivery_mode=2).encode()
 ENVELOPES = [
@@ -96,6 +98,24 @@ def test_keyed_content_is_written_with_its_routing_keys(some: list[tuple[bytes, 
     found = [(m.exchange, m.routing_key, m.properties, m.body) for m in encoded.messages()]
     assert found == [(b"x", key, props, b"body") for key, props in some]
     assert len(encoded.run_ends) == sum(1 for i in range(len(some)) if i == 0 or some[i] != some[i - 1])
+
+
+@pytest.mark.rule("MSG-4")
+def test_messages_of_amqp_10_have_the_same_columns() -> None:
+    foreign = Envelope("e", "k", protocol=SECTIONS, durable=True, priority=4)
+    section = encode_section(APPLICATION_PROPERTIES, {"h": "v"})
+    content: list[tuple[int, Envelope, int, bool, bytes]] = [
+        (1, ENVELOPES[0], 5, False, b"plain"),
+        (2, foreign, 5, False, section + encode_section(DATA, b"one")),
+        (3, foreign, 5, False, section + encode_section(DATA, b"two")),
+    ]
+    found = list(bulk.decode(bulk.encode(batch_of(1, content))).messages())
+    properties = Properties(headers={"h": "v"}, delivery_mode=2).encode()
+    assert [(each.exchange, each.routing_key, each.properties, each.body) for each in found] == [
+        (b"", b"q", PLAIN, b"plain"),
+        (b"e", b"k", properties, b"one"),
+        (b"e", b"k", properties, b"two"),
+    ]
 
 
 def test_properties_are_those_of_a_delivery() -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from escrowmq.core.messages.entry import Entry, Run
-from escrowmq.core.messages.envelope import Envelope
-from escrowmq.wire.amqp091.delivery import Deliveries, view_of
+from escrowmq.core.messages.envelope import Death, Envelope
+from escrowmq.wire.amqp091.delivery import Deliveries, parts_of, view_of
 from escrowmq.wire.amqp091.frames import content_frames, method_frame
+from escrowmq.wire.amqp091.packed import PACKED, pack
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp091.publication import PROTOCOL
 from escrowmq.wire.amqp091.spec import BasicDeliver
+from escrowmq.wire.amqp10.codec.sections import APPLICATION_PROPERTIES, DATA, encode_section
+from escrowmq.wire.amqp10.publication import PROTOCOL as SECTIONS
 from escrowmq.wire.outbox import LARGE
 
 LARGE_SIZES = (LARGE - 1, LARGE, LARGE + 1, 140_000)
@@ -70,7 +74,7 @@ def test_each_entry_has_its_properties() -> None:
         del props
         return Properties(message_id=str(entry.position)).encode()
 
-    run = Run(Envelope("x", "k", b"\x00\x00"), 1, 0)
+    run = Run(Envelope("x", "k", b"\x00\x00", protocol=PROTOCOL), 1, 0)
     entries = [Entry(position, b"body", run) for position in (1, 2)]
     wanted = b"".join(
         expected(1, "t", 9 + i, entry, 4096, Properties(message_id=str(i + 1)).encode())
@@ -80,7 +84,7 @@ def test_each_entry_has_its_properties() -> None:
 
 
 def test_two_consumers_share_a_view() -> None:
-    envelope = Envelope("x", "k", b"\x00\x00")
+    envelope = Envelope("x", "k", b"\x00\x00", protocol=PROTOCOL)
     entry = Entry(1, b"body", Run(envelope, 1, 0))
     one, two = Deliveries(1, "one", 4096), Deliveries(2, "two", 4096)
     assert one.build(1, [entry]) == [expected(1, "one", 1, entry, 4096, b"\x00\x00")]
@@ -89,10 +93,51 @@ def test_two_consumers_share_a_view() -> None:
 
 
 def test_bodies_of_many_sizes_are_delivered() -> None:
-    envelope = Envelope("x", "k", b"\x00\x00")
+    envelope = Envelope("x", "k", b"\x00\x00", protocol=PROTOCOL)
     entries = [Entry(i, b"x" * i, Run(envelope, i, 0)) for i in range(1, 2000)]
     built = Deliveries(1, "t", 0).build(1, entries)
     assert built == [b"".join(expected(1, "t", i, entry, 0, b"\x00\x00") for i, entry in enumerate(entries, 1))]
+
+
+@pytest.mark.rule("MSG-1")
+@pytest.mark.parametrize("frame_max", [4096, 0])
+def test_messages_of_another_protocol_are_translated_among_others(frame_max: int) -> None:
+    foreign = Envelope("e", "k", protocol=SECTIONS, durable=True, priority=4)
+    content = encode_section(APPLICATION_PROPERTIES, {"h": "v"}) + encode_section(DATA, b"translated")
+    packed = Envelope("e", "k", protocol=PACKED)
+    own = Envelope("x", "k", b"\x00\x00", protocol=PROTOCOL)
+    entries = [
+        Entry(1, b"plain", Run(own, 1, 0)),
+        Entry(2, content, Run(foreign, 2, 0)),
+        Entry(3, pack(b"\x00\x00", b"packed"), Run(packed, 3, 0)),
+        Entry(4, content, Run(foreign, 4, 0)),
+    ]
+    entries[3].deliveries = 1
+    props = Properties(headers={"h": "v"}, delivery_mode=2).encode()
+
+    def frames(number: int, envelope: Envelope, redelivered: bool, properties: bytes, body: bytes) -> bytes:
+        method = BasicDeliver("t", number, redelivered, envelope.exchange, envelope.routing_key)
+        return method_frame(1, method) + content_frames(1, properties, body, frame_max)
+
+    wanted = [
+        frames(1, own, False, b"\x00\x00", b"plain"),
+        frames(2, foreign, False, props, b"translated"),
+        frames(3, packed, False, b"\x00\x00", b"packed"),
+        frames(4, foreign, True, props, b"translated"),
+    ]
+    deliveries = Deliveries(1, "t", frame_max)
+    assert b"".join(deliveries.build(1, entries)) == b"".join(wanted)
+    assert [b"".join(deliveries.build(i, [entry])) for i, entry in enumerate(entries, 1)] == wanted
+
+
+def test_a_dead_letter_of_another_protocol_has_its_history() -> None:
+    deaths = (Death("q", "rejected", 1, 1000, "e", ("k",), None),)
+    envelope = Envelope("dlx", "k", protocol=SECTIONS, priority=4, deaths=deaths)
+    properties, body = parts_of(envelope, encode_section(DATA, b"body"))
+    headers = Properties.decode(properties).headers
+    assert body == b"body"
+    assert headers is not None
+    assert headers["x-first-death-queue"] == "q"
 
 
 def test_no_entries_give_no_octets() -> None:
@@ -100,7 +145,7 @@ def test_no_entries_give_no_octets() -> None:
 
 
 def test_a_large_body_is_not_copied() -> None:
-    envelope = Envelope("x", "k", b"\x00\x00")
+    envelope = Envelope("x", "k", b"\x00\x00", protocol=PROTOCOL)
     body = bytes(100_000)
     pieces = Deliveries(1, "t", 131_072).build(1, [Entry(1, body, Run(envelope, 1, 0))])
     assert any(piece is body for piece in pieces)

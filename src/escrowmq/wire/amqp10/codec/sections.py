@@ -271,6 +271,16 @@ def properties(content: bytes) -> Properties:
     return item
 
 
+def annotations_at(content: bytes) -> tuple[int, int]:
+    """Return where the value of the message annotations begins and ends, or (0, 0) if the content does not begin with
+    them. Raises CodecError if the first section is malformed.
+    """
+    if content[:1] != b"\x00":
+        return 0, 0
+    code, start, stop = _section(content, 0, len(content))
+    return (start, stop) if code == MESSAGE_ANNOTATIONS else (0, 0)
+
+
 def annotates(content: bytes, name: str) -> bool:
     """Return whether a content that begins with message annotations may have the annotation `name`: whether its octets
     occur in that section.
