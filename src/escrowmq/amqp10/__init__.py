@@ -25,6 +25,7 @@ from escrowmq.amqp10.errors import (
     TransactionInDoubt,
     UsageError,
 )
+from escrowmq.amqp10.exactly_once import Database, ExactlyOnceReceiver, ExactlyOnceSender
 from escrowmq.amqp10.message import AmqpSequence, AmqpValue, Message, moment
 from escrowmq.amqp10.nodes import DURABLE, Terminus, exchange, no_local, queue, selector, stream_offset
 from escrowmq.amqp10.parameters import Backoff, Parameters
@@ -38,7 +39,10 @@ __all__ = [
     "Backoff",
     "Connection",
     "ConnectionLost",
+    "Database",
     "DeliveryLost",
+    "ExactlyOnceReceiver",
+    "ExactlyOnceSender",
     "IncomingDelivery",
     "LinkFailed",
     "LinkStolen",

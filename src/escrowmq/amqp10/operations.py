@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
 from escrowmq.amqp10.endpoint.connection import ConnectionState, Endpoint
-from escrowmq.amqp10.endpoint.deliveries import IncomingDelivery, OutgoingDelivery
+from escrowmq.amqp10.endpoint.deliveries import ACCEPT, IncomingDelivery, OutgoingDelivery
 from escrowmq.amqp10.endpoint.incoming import IncomingLink
 from escrowmq.amqp10.endpoint.link import LinkEnd
 from escrowmq.amqp10.endpoint.outgoing import OutgoingLink
@@ -111,16 +111,24 @@ def detach(link: LinkEnd, *, closed: bool) -> Operation[None]:
     yield Wait(lambda: link.gone, f"{link} to detach")
 
 
-def sender(session: SessionEndpoint, name: str, options: LinkOptions) -> Operation[OutgoingLink]:
-    """Attach a new sending link."""
+def sender(
+    session: SessionEndpoint, name: str, options: LinkOptions, recovered: Iterable[tuple[bytes, bytes]] = ()
+) -> Operation[OutgoingLink]:
+    """Attach a new sending link. `recovered` are tags and messages that an earlier run may have sent."""
     link = session.outgoing_link(name, options)
+    for tag, payload in recovered:
+        link.recover(tag, payload)
     yield from attach(link)
     return link
 
 
-def receiver(session: SessionEndpoint, name: str, options: LinkOptions, window: int) -> Operation[IncomingLink]:
-    """Attach a new receiving link."""
+def receiver(
+    session: SessionEndpoint, name: str, options: LinkOptions, window: int, recovered: Iterable[bytes] = ()
+) -> Operation[IncomingLink]:
+    """Attach a new receiving link. `recovered` are the tags that an earlier run has accepted."""
     link = session.incoming_link(name, options, window)
+    for tag in recovered:
+        link.recover(tag, ACCEPT)
     yield from attach(link)
     return link
 

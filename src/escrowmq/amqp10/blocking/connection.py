@@ -195,6 +195,20 @@ class Connection(Session):
         return self.driver.endpoint.container_id
 
     @property
+    def timeout(self) -> float | None:
+        """The time limit (s) of calls that name none."""
+        return self.driver.target.timeout
+
+    @property
+    def endpoint_session(self) -> SessionEndpoint:
+        """The connection's own session, without I/O."""
+        return self._session
+
+    def run(self, operation: operations.Operation[operations.T], timeout: Timeout = DEFAULT) -> operations.T:
+        """Run an operation of `escrowmq.amqp10.operations`."""
+        return self._run(operation, timeout)
+
+    @property
     def is_open(self) -> bool:
         """Whether the connection is open at this moment."""
         return operations.opened(self.driver.endpoint)

@@ -45,6 +45,8 @@ class IncomingLink(LinkEnd):
         self._second = options.mode == "second"
         self._partial: IncomingDelivery | None = None
         self._parts: list[bytes] = []
+        self._only_resumes = False  # until the maps of unsettled deliveries are complete
+        self._resuming: set[bytes] = set()
         self._ignoring = False  # whether the payload of the partial delivery is of no use
 
     # -- what the caller does
@@ -215,6 +217,10 @@ class IncomingLink(LinkEnd):
         self.session.incoming.pop(delivery.id, None)
         if self.options.manual:
             self.forgotten.append(delivery.tag)
+        if self._only_resumes:
+            self._resuming.discard(delivery.tag)
+            if not self._resuming and self.attached:
+                self.suspend_and_attach_again()
 
     def _termini(self) -> dict[str, Any]:
         return {"source": self.options.source(), "target": Target(address=self.name)}
@@ -224,13 +230,19 @@ class IncomingLink(LinkEnd):
 
     def _on_attached(self, remote: Attach) -> None:
         self.delivery_count = int(remote.initial_delivery_count or 0)
+        known = remote.unsettled or {}
+        self._only_resumes = False
         if not remote.incomplete_unsettled:
-            known = remote.unsettled or {}
             for delivery in [d for tag, d in self.unsettled.items() if tag not in known and d.id < 0]:
                 if delivery.outcome is None:
                     self._give_up(delivery, "the broker no longer holds the delivery for this link")
                 else:
                     self._forget(delivery)
+        self._only_resumes = self._incomplete or bool(remote.incomplete_unsettled)
+        self._resuming = set(self.offered.intersection(known))
+        if self._only_resumes and not self._resuming:
+            self.suspend_and_attach_again()
+            return
         if self.window:
             self.credit = max(self.window - len(self.arrived), 1)
             self.session.flow(self)

@@ -61,6 +61,8 @@ class LinkEnd(ABC):
         self.attaches = 0
         """How often the link has begun to attach: a transaction does not survive a change."""
         self._again = False  # whether the link attaches again after the detach that is under way
+        self.offered: frozenset[bytes] = frozenset()
+        """The tags in this side's map of unsettled deliveries, as it was last sent."""
         self._incomplete = False  # whether this side's map of unsettled deliveries did not fit into the attach
 
     def __str__(self) -> str:
@@ -151,6 +153,7 @@ class LinkEnd(ABC):
                 self._incomplete = True
                 break
             fitting[tag] = state
+        self.offered = frozenset(fitting)
         return fitting
 
     def on_attach(self, remote: Attach) -> None:

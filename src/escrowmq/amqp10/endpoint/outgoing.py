@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any, Final
 from escrowmq.amqp10.endpoint.deliveries import TERMINAL, OutgoingDelivery
 from escrowmq.amqp10.endpoint.events import CreditChanged
 from escrowmq.amqp10.endpoint.link import LinkEnd
-from escrowmq.amqp10.endpoint.resuming import ResumePlan, plan
 from escrowmq.amqp10.errors import ProtocolViolation, UsageError
 from escrowmq.amqp10.nodes import LinkOptions
 from escrowmq.wire.amqp10.codec.performatives import SENDER, Attach, Flow, Transfer
 from escrowmq.wire.amqp10.codec.states import Released, TransactionalState
 from escrowmq.wire.amqp10.codec.termini import Coordinator
+from escrowmq.wire.amqp10.resume import SenderAction, resumptions
 
 if TYPE_CHECKING:
     from escrowmq.amqp10.endpoint.session import SessionEndpoint
 
 _COUNT: Final = 0xFFFFFFFF
 MAX_TAG: Final = 32
+_SETTLING: Final = (SenderAction.ADOPT, SenderAction.AGREE, SenderAction.ABORT)
 
 
 class OutgoingLink(LinkEnd):
@@ -175,18 +176,20 @@ class OutgoingLink(LinkEnd):
         self._only_resumes = self._incomplete or bool(remote.incomplete_unsettled)
         known = remote.unsettled or {}
         again: list[OutgoingDelivery] = []
-        for tag, delivery in list(self.unsettled.items()):
-            if self._only_resumes and tag not in known:
+        table = resumptions(self._unsettled_map(), known, receiver_complete=not self._only_resumes)
+        for tag, resumption in table.items():
+            delivery, action = self.unsettled[tag], resumption.action
+            if action is SenderAction.WAIT:
                 continue
-            made = plan(_local(delivery), known.get(tag), known=tag in known)
-            if made is ResumePlan.SETTLE:
-                self.settle(delivery)
+            if action is SenderAction.SETTLE:
+                if not self.options.manual:
+                    self.settle(delivery)
                 continue
-            delivery.resume = (made, known.get(tag)) if made is not ResumePlan.RESEND else None
+            delivery.resume = resumption if action is not SenderAction.RESEND else None
             if delivery.resume is not None:
                 self._resumed.add(tag)
-            if made is ResumePlan.OUTCOME and _local(delivery) is None and self.options.manual:
-                delivery.state = known.get(tag)  # the caller records the outcome before the transfer settles it
+            if action in (SenderAction.ADOPT, SenderAction.AGREE) and self.options.manual:
+                delivery.state = resumption.state  # the caller records the outcome before the transfer settles it
             else:
                 again.append(delivery)
         self.queue.extendleft(reversed(again))
@@ -198,9 +201,9 @@ class OutgoingLink(LinkEnd):
         resume, delivery.resume = delivery.resume, None
         if resume is None:
             return
-        made, remote = resume
-        if made in (ResumePlan.OUTCOME, ResumePlan.ABORT):  # the transfer has settled the delivery
-            delivery.state = delivery.state if made is ResumePlan.ABORT else remote
+        if resume.action in _SETTLING:  # the transfer has settled the delivery
+            if resume.action is not SenderAction.ABORT:
+                delivery.state = resume.state
             delivery.settled = True
             self.unsettled.pop(delivery.tag, None)
             self.session.forget_outgoing(delivery)

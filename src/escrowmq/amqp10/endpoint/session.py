@@ -11,7 +11,6 @@ from escrowmq.amqp10.endpoint.events import Event, SessionBegun, SessionGone, St
 from escrowmq.amqp10.endpoint.incoming import IncomingLink
 from escrowmq.amqp10.endpoint.link import LinkEnd, LinkState
 from escrowmq.amqp10.endpoint.outgoing import OutgoingLink
-from escrowmq.amqp10.endpoint.resuming import ResumePlan
 from escrowmq.amqp10.errors import AmqpError, ProtocolViolation, SessionFailed, UsageError, described, reason
 from escrowmq.amqp10.nodes import LinkOptions
 from escrowmq.wire.amqp10.codec import frames, hot
@@ -29,6 +28,7 @@ from escrowmq.wire.amqp10.codec.performatives import (
 )
 from escrowmq.wire.amqp10.codec.states import Received, TransactionalState
 from escrowmq.wire.amqp10.codec.termini import Coordinator
+from escrowmq.wire.amqp10.resume import SenderAction
 
 if TYPE_CHECKING:
     from escrowmq.amqp10.endpoint.connection import Endpoint
@@ -334,20 +334,20 @@ def _ids(disposition: Disposition, known: dict[int, Any]) -> list[int]:
 
 def _resuming(handle: int, delivery: OutgoingDelivery, *, more: bool = False) -> tuple[bytes, bytes]:
     """Return performative and payload of a transfer that resumes a delivery."""
-    plan, remote = delivery.resume
+    action, remote = delivery.resume.action, delivery.resume.state
     transfer = Transfer(
         handle=handle,
         delivery_id=delivery.id,
         delivery_tag=delivery.tag,
         message_format=0,
-        settled=plan is ResumePlan.OUTCOME,
+        settled=action in (SenderAction.ADOPT, SenderAction.AGREE),
         more=more,
         resume=True,
-        aborted=plan is ResumePlan.ABORT,
+        aborted=action is SenderAction.ABORT,
     )
-    if plan is ResumePlan.RESUME:
+    if action in (SenderAction.CONTINUE, SenderAction.WHOLE):
         if isinstance(remote, Received):
             transfer.state = Received(section_number=0, section_offset=0)
         return encode_performative(transfer), delivery.payload
-    transfer.state = remote if plan is ResumePlan.OUTCOME else None if plan is ResumePlan.ABORT else delivery.state
+    transfer.state = {SenderAction.ABORT: None, SenderAction.INSIST: delivery.state}.get(action, remote)
     return encode_performative(transfer), b""

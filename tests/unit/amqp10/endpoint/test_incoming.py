@@ -128,6 +128,7 @@ def test_without_a_durable_terminus_a_lost_connection_loses_its_deliveries() -> 
         taken.accept()
 
 
+@pytest.mark.rule("SET-11")
 def test_a_delivery_in_hand_is_resumed_without_its_payload_counting_twice() -> None:
     _, peer, session = connected()
     link = receiving(peer, session, mode="second", terminus=DURABLE)
@@ -143,6 +144,7 @@ def test_a_delivery_in_hand_is_resumed_without_its_payload_counting_twice() -> N
     assert (again.last(Disposition).first, again.last(Disposition).settled) == (7, False)
 
 
+@pytest.mark.rule("SET-11")
 def test_an_outcome_that_was_given_before_the_resume_is_sent_with_it() -> None:
     _, peer, session = connected()
     link = receiving(peer, session, mode="second", terminus=DURABLE)
@@ -157,6 +159,7 @@ def test_an_outcome_that_was_given_before_the_resume_is_sent_with_it() -> None:
     assert again.last(Disposition).first == 7
 
 
+@pytest.mark.rule("SET-11")
 def test_row_3_settles_what_was_accepted_before() -> None:
     _, peer, session = connected()
     link = session.incoming_link("in", LinkOptions("q", mode="second", terminus=DURABLE, manual=True), 5)
@@ -175,6 +178,7 @@ def test_row_3_settles_what_was_accepted_before() -> None:
     assert not link.arrived
 
 
+@pytest.mark.rule("SET-11")
 def test_row_13_takes_the_senders_outcome() -> None:
     _, peer, session = connected()
     link = receiving(peer, session, mode="second", terminus=DURABLE)

@@ -1,0 +1,150 @@
+"""A receiver that records each processed message in the transaction of its processing: exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Any, Final, Self
+
+from escrowmq.amqp10 import operations
+from escrowmq.amqp10.blocking.connection import Connection, connect
+from escrowmq.amqp10.blocking.links import DEFAULT, Timeout
+from escrowmq.amqp10.endpoint.deliveries import ACCEPT, IncomingDelivery
+from escrowmq.amqp10.errors import DeliveryLost, OperationTimeout
+from escrowmq.amqp10.exactly_once.database import Database
+from escrowmq.amqp10.exactly_once.identity import Identity
+from escrowmq.amqp10.exactly_once.inbox import InboxTable
+from escrowmq.amqp10.nodes import DURABLE, LinkOptions
+
+_FORGET: Final = 500
+
+
+class ExactlyOnceReceiver:
+    """Receives messages from one address, and has each processed exactly once.
+
+    `process` runs your processing and the record of the delivery in one database transaction. `name` identifies the
+    link in the database and at the broker, for ever; one process at a time runs it. `database` is a `Database`, or
+    what its constructor takes. Other keywords are those of `connect`.
+
+    Raises:
+        NotGranted: The broker has no exactly-once links.
+    """
+
+    def __init__(
+        self,
+        urls: str | Iterable[str] | None,
+        address: str,
+        *,
+        name: str,
+        database: Any,
+        credit: int = 100,
+        filters: dict[str, Any] | None = None,
+        **keywords: Any,
+    ) -> None:
+        self._database = database if isinstance(database, Database) else Database(database)
+        self._identity = Identity(self._database, name)
+        self.inbox = InboxTable(self._database, name)
+        self.connection: Connection = connect(urls, container_id=self._identity.container, **keywords)
+        try:
+            options = LinkOptions(address, "second", DURABLE, filters=filters or {}, manual=True)
+            recovered = self.inbox.tags()
+            operation = operations.receiver(self.connection.endpoint_session, name, options, credit, recovered)
+            self._link = self.connection.run(operation)
+        except BaseException:
+            self.connection.abort()
+            raise
+
+    def receive(self, timeout: Timeout = DEFAULT) -> IncomingDelivery:
+        """Wait for the next message. Pass its delivery to `process`, or release or reject it.
+
+        Raises:
+            OperationTimeout: No message arrived in time.
+        """
+        return self.connection.run(operations.receive(self._link), timeout)
+
+    def receive_many(self, most: int, timeout: Timeout = DEFAULT) -> list[IncomingDelivery]:
+        """Wait for at least one message, and return up to `most`; an empty list after `timeout` seconds."""
+        try:
+            return self.connection.run(operations.receive_many(self._link, most), timeout)
+        except OperationTimeout:
+            self._forget_settled()
+            return []
+
+    @contextmanager
+    def process(self, *deliveries: IncomingDelivery) -> Iterator[Any]:
+        """Process deliveries in one database transaction, whose connection the `with` statement gives you.
+
+        The end of the block records the deliveries, commits, and accepts them. An exception rolls back, and returns
+        them to the queue as failed; so does the block if a delivery was lost meanwhile.
+
+        Raises:
+            DeliveryLost: The broker has taken a delivery back; nothing was committed.
+            LinkStolen: Another process runs this link now; nothing was committed.
+        """
+        try:
+            with self._database.transaction() as connection:
+                self._identity.check()
+                forgotten = self._forget()
+                yield connection
+                self.record(deliveries)
+        except BaseException:
+            for delivery in deliveries:
+                if not delivery.settled and delivery.outcome is None:
+                    with suppress(DeliveryLost):
+                        delivery.modify()
+            raise
+        del self._link.forgotten[:forgotten]
+        self.confirm(deliveries)
+
+    def record(self, deliveries: Iterable[IncomingDelivery], connection: Any = None) -> None:
+        """Record deliveries as processed in a transaction of your own connection. Commit it, then call `confirm`.
+
+        Raises:
+            DeliveryLost: The broker has taken a delivery back: roll back.
+            LinkStolen: Another process runs this link now: roll back.
+        """
+        chosen = list(deliveries)
+        if connection is not None:
+            self._identity.check(connection)
+        for delivery in chosen:
+            delivery.check()
+        self.inbox.record([delivery.tag for delivery in chosen], connection)
+
+    def confirm(self, deliveries: Iterable[IncomingDelivery]) -> None:
+        """Accept deliveries whose record is committed. After a crash before this, the next run does so."""
+        with self.connection.driver:
+            self._link.settle([delivery for delivery in deliveries if not delivery.lost], ACCEPT)
+            self.connection.driver.endpoint.wake()
+
+    def close(self) -> None:
+        """Close the connections to broker and database. A later run goes on where this one has ended."""
+        self._forget_settled()
+        self.connection.close()
+        self._database.close()
+
+    def __iter__(self) -> Iterator[IncomingDelivery]:
+        while True:
+            yield self.receive(timeout=None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- inside
+
+    def _forget(self) -> int:
+        """Delete the records of what the broker has settled, in the current transaction. Returns their number."""
+        tags = self._link.forgotten[:_FORGET]
+        self.inbox.forget(tags)
+        return len(tags)
+
+    def _forget_settled(self) -> None:
+        while self._link.forgotten:
+            with self._database.transaction():
+                forgotten = self._forget()
+            del self._link.forgotten[:forgotten]
