@@ -14,6 +14,7 @@ from traceback import format_exception
 
 from tests.simulation.branch_world import BranchWorld
 from tests.simulation.history import Failure, attempt, history, shrink
+from tests.simulation.link_world import LinkWorld
 from tests.simulation.world import World
 
 
@@ -53,9 +54,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def both(seed: int, steps: int) -> Failure | dict[str, int]:
-    """Run a seed's history of clients, then its history of distributed transactions."""
+    """Run a seed's history of clients, then those of distributed transactions and of exactly-once links."""
     events: Counter[str] = Counter()
-    for world in (World, BranchWorld):
+    for world in (World, BranchWorld, LinkWorld):
         result = history(seed, steps, world)
         if isinstance(result, Failure):
             return result

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from escrowmq.core.ports import Receiver
     from escrowmq.core.queues.consumer import Consumer
     from escrowmq.core.queues.queue import Queue
+    from escrowmq.core.termini.acquisitions import TakenUp
     from escrowmq.core.termini.registry import Termini
     from escrowmq.core.termini.terminus import Terminus
 
@@ -140,6 +141,15 @@ class Loan:
         taken = entries_by_consumer(self.terminus.deliveries.take(first, last))
         self._termini.dispose(self.terminus, taken.items(), disposition)
         return sum(map(len, taken.values()))
+
+    def take_up(self, numbers: Sequence[int]) -> tuple[list[TakenUp], int]:
+        """Return unsettled deliveries that the link sends again (`Acquisitions.take_up`), and the LSN for which their
+        transfers wait (0: no wait), because an acquisition may not be on disk yet.
+        """
+        self._check()
+        terminus = self.terminus
+        taken = terminus.deliveries.take_up(numbers)
+        return taken, self._termini.engine.log.end_lsn if terminus.keeps else 0
 
     def settle_tags(self, tags: Iterable[bytes], disposition: Disposition | Modification) -> int:
         """Settle the deliveries with these tags, whose outcome a resuming receiver already knows."""

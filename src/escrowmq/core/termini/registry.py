@@ -97,12 +97,14 @@ class Termini:
             )
         elif terminus.state is TerminusState.ATTACHED:
             self._steal(terminus)
-        lsn = self._lent(terminus, settings, how)
+        self._lent(terminus, settings, how)
         terminus.step(how)
         terminus.since = self.engine.now
         if terminus.deadline is not None:
             terminus.deadline.cancel()
             terminus.deadline = None
+        # The client concludes from a delivery's absence that it is settled, so that must be on disk.
+        lsn = self.record() if terminus.number else 0
         terminus.loan = Loan(self, terminus, link, fresh=fresh, lsn=lsn)
         return terminus.loan
 
@@ -140,18 +142,17 @@ class Termini:
         terminus.arrivals.suspend(self.engine.log.synced_lsn)
         return None if terminus.loan is None else terminus.loan.void()
 
-    def _lent(self, terminus: Terminus, settings: TerminusSettings, how: TerminusInput) -> int:
-        """Bring settings and unsettled deliveries into the state that `how` asks for, in memory and in the log. Return
-        the LSN for the answer.
-        """
+    def _lent(self, terminus: Terminus, settings: TerminusSettings, how: TerminusInput) -> None:
+        """Bring settings and unsettled deliveries into the state that `how` asks for, in memory and in the log."""
         if how is TerminusInput.ESTABLISH:
             self._empty(terminus)
         if how is TerminusInput.RECOVER or settings == terminus.settings:
-            return 0
+            return
         kept, log = terminus.keeps, self.engine.log
         terminus.settings = settings
         if settings.durability is Durability.NONE:
-            return self._unrecord(terminus)
+            self._unrecord(terminus)
+            return
         if not terminus.number:
             self._last += 1
             terminus.number = self._last
@@ -163,7 +164,6 @@ class Termini:
         if terminus.keeps and not kept:
             for kind, parts in unsettled_records(terminus):
                 log.append(kind, *parts)
-        return log.end_lsn
 
     def _unrecord(self, terminus: Terminus) -> int:
         """Record that nothing of the terminus survives a restart. Return the LSN for the answer."""

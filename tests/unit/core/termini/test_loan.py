@@ -13,6 +13,7 @@ from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.termini import decode_acquired, decode_forgotten, decode_given_back
 from escrowmq.core.termini.arrivals import Arrival, fingerprint_of
+from escrowmq.core.termini.terminus import TerminusInput
 from tests.unit.core.site import Site
 from tests.unit.core.termini.links import BRIEF, KEPT, TestedLink, attached_again, consuming, incoming, outgoing
 
@@ -94,6 +95,29 @@ def test_an_outcome_that_the_receiver_knows_is_applied_when_it_resumes() -> None
     assert link.loan.settle_tags([tags[1], b"unknown"], ACCEPTED) == 1
     assert [tag for _, tag in link.terminus.deliveries.tags()] == tags[:1]
     site.turn()
+    assert len(site.records(Kind.SETTLE)) == 1
+
+
+def test_deliveries_that_are_sent_again_wait_for_their_acquisition_too() -> None:
+    site = Site()
+    for settings in (KEPT, BRIEF):
+        link = consuming(site, b"a", settings=settings)
+        link.loan.detach()
+        again = TestedLink(site, outgoing(), settings, TerminusInput.RESUME)
+        (taken,), lsn = again.loan.take_up([1, 2])
+        assert taken.entry.content == b"a"
+        assert lsn == (site.journal.end_lsn if settings is KEPT else 0)
+        again.loan.settle(1, 1, ACCEPTED)
+        again.loan.close()
+
+
+@pytest.mark.rule("SET-3")
+def test_an_attach_waits_until_settlements_of_the_earlier_link_are_on_disk() -> None:
+    site = Site()
+    link = consuming(site, b"a")
+    link.loan.settle(1, 1, ACCEPTED)
+    again = attached_again(site, link)
+    assert again.loan.lsn == site.journal.end_lsn
     assert len(site.records(Kind.SETTLE)) == 1
 
 

@@ -1,0 +1,337 @@
+"""Exactly-once links in a simulated world: producers, consumers, a rival, and a broker that crashes.
+
+Producers send numbered messages to one queue, and use two delivery tags in turn. Consumers and a rival without a link
+receive them. Connections are lost, links are detached and stolen, and the broker is killed at any step. In the end
+every message must have been processed exactly once, and before each crash everything visible must have been on disk.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from escrowmq.core.engine import Receipt
+from escrowmq.core.messages.entry import Entry
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.queues.credit import Credit, Replenishment
+from escrowmq.core.queues.outcome import Disposition
+from escrowmq.core.queues.queue import Queue
+from escrowmq.core.recovery.relocation import Relocation
+from escrowmq.core.termini.loan import Loan
+from escrowmq.core.termini.tags import delivery_tag
+from escrowmq.core.termini.terminus import (
+    Durability,
+    ExpiryPolicy,
+    LinkRole,
+    TerminusInput,
+    TerminusKey,
+    TerminusSettings,
+)
+from escrowmq.journal.memory import MemoryStorage
+from tests.simulation.ledger import Ledger, Violation
+from tests.simulation.link_clients import ConsumerClient, Frame, Known, ProducerClient, Wire
+from tests.simulation.steps import Step
+from tests.unit.core.site import Site
+
+WEIGHTS: Final[dict[str, int]] = {
+    "send": 40,
+    "settle": 30,
+    "arrive": 80,
+    "hear": 80,
+    "process": 30,
+    "credit": 15,
+    "rival": 4,
+    "turn": 40,
+    "sync": 40,
+    "attach": 24,
+    "drop": 6,
+    "detach": 4,
+    "crash": 4,
+    "crash in sync": 3,
+    "snapshot": 2,
+    "compact": 2,
+}
+PRODUCERS: Final = 2
+CONSUMERS: Final = 2
+ROUNDS: Final = 200
+_SETTINGS: Final = TerminusSettings(Durability.UNSETTLED_STATE, ExpiryPolicy.NEVER, second=True)
+_ENVELOPE: Final = Envelope("", "q", durable=True)
+
+
+class LinkSide:
+    """The broker's side of one attached link: its loan, and the frames that wait for a sync."""
+
+    def __init__(self, world: LinkWorld, client: ProducerClient | ConsumerClient, key: TerminusKey) -> None:
+        self.world = world
+        self.writable = True
+        self.stolen_at = 0
+        self.client = client
+        self.wire = client.wire = Wire()
+        self.waiting: list[tuple[int, Callable[[], None]]] = []
+        self.consumer: Consumer | None = None
+        attach = world.site.broker.termini.attach
+        self.loan: Loan = attach(key, _SETTINGS, self, TerminusInput.RESUME, user="u")
+
+    def after(self, lsn: int, act: Callable[[], None]) -> None:
+        """Do something once the log is synced up to `lsn`, after everything that waits already."""
+        self.waiting.append((lsn, act))
+        self.synced(self.world.site.journal.synced_lsn)
+
+    def synced(self, lsn: int) -> None:
+        """Let everything leave that has waited for this sync, in order."""
+        while self.waiting and self.waiting[0][0] <= lsn:
+            self.waiting.pop(0)[1]()
+
+    def tell(self, lsn: int, *frames: Frame) -> None:
+        """Send frames once the log is synced up to `lsn`."""
+        self.after(lsn, lambda: self.wire.to_client.extend(frames))
+
+    # -- as a borrower and a receiver
+
+    def stolen(self) -> None:
+        self.stolen_at = self.world.step
+        self.waiting.clear()
+
+    def deleted(self) -> None:
+        raise Violation("a terminus that never expires was ended")
+
+    def deliver(self, consumer: Consumer, entries: list[Entry]) -> None:
+        if self.stolen_at:
+            raise Violation(f"a link that was stolen at step {self.stolen_at} delivers {len(entries)} messages")
+        first, lsn = self.loan.acquire(consumer, entries)
+        ident = consumer.queue.ident
+        frames = [
+            ("transfer", delivery_tag(ident, entry.position, number), int(entry.content))
+            for number, entry in enumerate(entries, first)
+        ]
+        self.tell(lsn, *frames)
+
+    def stalled(self, consumer: Consumer) -> None: ...
+
+    def drained(self, consumer: Consumer, unused: int) -> None: ...
+
+    def cancelled(self, consumer: Consumer) -> None: ...
+
+
+class LinkWorld:
+    """A history of exactly-once links."""
+
+    def __init__(self, seed: int) -> None:
+        self.ledger = Ledger()
+        self.trace: list[str] = []
+        self.step = 0
+        self.site = Site(MemoryStorage(random.Random(seed)), segment_bytes=1500)
+        self.site.queue()
+        self.site.sync()
+        self.producers = [ProducerClient() for _ in range(PRODUCERS)]
+        self.consumers = [ConsumerClient() for _ in range(CONSUMERS)]
+        self.sides: dict[int, LinkSide] = {}  # by number of the client; consumers follow producers
+        self.sent = 0
+        self.by_rival: list[int] = []
+
+    @property
+    def queue(self) -> Queue:
+        return self.site.vhost.queue("q")
+
+    def read_along(self) -> None:
+        """The trace has every step anyway."""
+
+    def run(self, steps: Iterable[Step]) -> None:
+        for step in steps:
+            self.do(step)
+        self.finish()
+
+    def do(self, step: Step) -> None:
+        self.step += 1
+        self.trace.append(str(step))
+        getattr(self, "_" + step.kind.replace(" ", "_"))(step)
+
+    def client(self, who: int) -> ProducerClient | ConsumerClient:
+        clients = [*self.producers, *self.consumers]
+        return clients[who % len(clients)]
+
+    def _count(self, event: str) -> None:
+        self.ledger.events[event] = self.ledger.events.get(event, 0) + 1
+
+    # -- clients
+
+    def _send(self, step: Step) -> None:
+        if self.producers[step.who % PRODUCERS].send(self.sent + 1, step.what):
+            self.sent += 1
+
+    def _settle(self, step: Step) -> None:
+        self.producers[step.who % PRODUCERS].settle(step.what)
+
+    def _process(self, step: Step) -> None:
+        self.consumers[step.who % CONSUMERS].process(step.what)
+
+    def _hear(self, step: Step) -> None:
+        self.client(step.who).hear()
+
+    def _rival(self, step: Step) -> None:
+        entry = self.site.broker.engine.get(self.queue, auto_settle=True)
+        self._turn(step)
+        self._sync(step)
+        if entry is not None:
+            self._count("taken by the rival")
+            self.by_rival.append(int(entry.content))
+
+    # -- the broker receives
+
+    def _arrive(self, step: Step) -> None:
+        who = step.who % (PRODUCERS + CONSUMERS)
+        side = self.sides.get(who)
+        if side is None or not side.wire.to_broker:
+            return
+        verb, tag, serial = side.wire.to_broker.popleft()
+        content = b"%d" % serial
+        if verb == "transfer":
+            receipt = side.loan.post(_ENVELOPE, [content], [self.queue], [tag])
+            side.tell(receipt.lsn, ("accepted", tag, 0))
+        elif verb == "resume":
+            found = side.loan.resumed(tag, _ENVELOPE, content, [self.queue])
+            self._count("resumed: new" if isinstance(found, Receipt) else "resumed: known")
+            side.tell(self.site.journal.end_lsn, ("accepted", tag, 0))
+        elif verb == "settle":
+            side.loan.forget([tag])
+        else:
+            number = side.loan.terminus.deliveries.number_of(tag)
+            if number is not None:
+                side.loan.settle(number, number, Disposition.ACCEPTED)
+            side.tell(self.site.broker.termini.record(), ("settled", tag, 0))
+
+    def _credit(self, step: Step) -> None:
+        side = self.sides.get(PRODUCERS + step.who % CONSUMERS)
+        if side is not None and side.consumer is not None and side.loan.current:
+            side.consumer.grant(1 + step.what % 3)
+
+    # -- links come and go
+
+    def _attach(self, step: Step) -> None:
+        who = step.who % (PRODUCERS + CONSUMERS)
+        client = self.client(who)
+        if who in self.sides:
+            self._count("stolen")
+        role = LinkRole.INCOMING if who < PRODUCERS else LinkRole.OUTGOING
+        side = self.sides[who] = LinkSide(self, client, TerminusKey("/", "c", str(who), role))
+        if isinstance(client, ProducerClient):
+            self._attach_producer(side, client)
+        else:
+            self._attach_consumer(side, client)
+
+    def _attach_producer(self, side: LinkSide, client: ProducerClient) -> None:
+        client.ready = False
+        remote = {tag: delivery.accepted for tag, delivery in client.unsettled.items()}
+        found = {tag: each is not None for tag, each in side.loan.reconcile(remote, complete=True).items()}
+        for tag, known in found.items():
+            self._count("claimed" if known and not remote[tag] else "in doubt" if not known else "agreed")
+        side.after(side.loan.lsn, lambda: client.resume(found))
+
+    def _attach_consumer(self, side: LinkSide, client: ConsumerClient) -> None:
+        tags = {tag: number for number, tag in side.loan.terminus.deliveries.tags()}
+        known = dict(client.unsettled)
+        side.after(side.loan.lsn, lambda: client.resume(set(tags)))
+        for tag, number in tags.items():
+            delivery: Known | None = known.get(tag)
+            if delivery is not None and delivery.accepted:
+                side.loan.settle_tags([tag], Disposition.ACCEPTED)
+                self._count("accepted before")
+                side.tell(self.site.broker.termini.record(), ("settled", tag, 0))
+                continue
+            self._count("sent again" if delivery is None else "resumed")
+            taken, lsn = side.loan.take_up([number])
+            side.tell(lsn, *[("transfer", each.tag, int(each.entry.content)) for each in taken])
+        side.consumer = side.loan.subscribe(self.queue, side, credit=Credit(0, Replenishment.RECEIVER))
+
+    def _drop(self, step: Step) -> None:
+        side = self.sides.pop(step.who % (PRODUCERS + CONSUMERS), None)
+        if side is not None:
+            side.loan.connection_lost()
+            side.client.wire = None
+
+    def _detach(self, step: Step) -> None:
+        side = self.sides.pop(step.who % (PRODUCERS + CONSUMERS), None)
+        if side is not None:
+            side.loan.detach()
+            side.client.wire = None
+
+    # -- the broker's turns, its disk, and its crashes
+
+    def _turn(self, step: Step) -> None:
+        self.site.turn(sync=False)
+
+    def _sync(self, step: Step) -> None:
+        self.site.sync()
+        for side in list(self.sides.values()):
+            side.synced(self.site.journal.synced_lsn)
+
+    def _snapshot(self, step: Step) -> None:
+        self._turn(step)
+        self._sync(step)
+        self.site.snapshot()
+
+    def _compact(self, step: Step) -> None:
+        self._sync(step)
+        relocation = Relocation(self.site.broker, 0, self.site.journal.end_lsn)
+        while relocation.step():
+            pass
+
+    def _crash_in_sync(self, step: Step) -> None:
+        """Crash after the disk has everything, before anybody learns of it."""
+        batch = self.site.journal.take_batch(self.site.now * 1000)
+        if batch is not None:
+            batch.write()
+        self._crash(step)
+
+    def _crash(self, step: Step) -> None:
+        self._count("crashes")
+        visible = {int(content) for _, content, _ in self.site.ready(self.queue)}
+        self.site.storage.crash()
+        self.site = self.site.restart(segment_bytes=1500)
+        self.sides.clear()
+        for client in (*self.producers, *self.consumers):
+            client.wire = None
+        lost = visible - self.kept()
+        if lost:
+            raise Violation(f"messages {sorted(lost)} were visible, and the crash lost them")
+
+    def kept(self) -> set[int]:
+        """Return the messages on the queue, ready or locked for a link."""
+        load = self.site.broker.engine.pager.load
+        locked = [
+            content
+            for terminus in self.site.broker.termini.by_key.values()
+            for piece in terminus.deliveries.locks.pieces()
+            for content in load(piece.reference).contents
+        ]
+        return {int(content) for content in [*self.site.contents(), *locked]}
+
+    # -- the end
+
+    def finish(self) -> None:
+        """Let every client finish its work without trouble. Then each message must have been processed once."""
+        everybody = range(PRODUCERS + CONSUMERS)
+        for who in everybody:
+            self.do(Step("attach", who, 0, 0))
+        for _ in range(ROUNDS):
+            for who in everybody:
+                for kind in ("settle", "process", "credit", "hear"):
+                    self.do(Step(kind, who, 0, 0))
+                self.do(Step("arrive", who, 0, 0))
+            self.do(Step("turn", 0, 0, 0))
+            self.do(Step("sync", 0, 0, 0))
+            if self._is_done():
+                break
+        processed = sorted([*self.by_rival, *(serial for each in self.consumers for serial in each.processed)])
+        expected = list(range(1, self.sent + 1))
+        if processed != expected:
+            twice = sorted({serial for serial in processed if processed.count(serial) > 1})
+            lost = sorted(set(expected) - set(processed))
+            raise Violation(f"processed more than once: {twice}; never processed: {lost}")
+        self.ledger.events["messages"] = self.sent
+
+    def _is_done(self) -> bool:
+        clients = (*self.producers, *self.consumers)
+        return not any(client.unsettled for client in clients) and not self.site.contents() and not self.queue.unsettled

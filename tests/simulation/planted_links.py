@@ -1,0 +1,106 @@
+"""Planted bugs in exactly-once links that the simulator must find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+from unittest import mock
+
+from escrowmq.core.branches.decision import Decision
+from escrowmq.core.messages.entry import Entry
+from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.termini.arrivals import Arrival, Arrivals
+from escrowmq.core.termini.loan import AcquiredNumbers, Borrower, Loan
+from escrowmq.core.termini.posting import ArrivalWork
+from escrowmq.core.termini.recovery import FoundTermini
+from escrowmq.core.termini.registry import Termini
+
+_acquire = Loan.acquire
+_apply = Decision.apply
+_work_operations = ArrivalWork.operations
+_work_apply = ArrivalWork.apply
+_record_forgotten = Termini._record_forgotten
+_reconcile = Arrivals.reconcile
+_check_void = Loan.void
+
+
+def transfer_before_its_acquisition_is_synced(self: Loan, consumer: Consumer, entries: list[Entry]) -> AcquiredNumbers:
+    return AcquiredNumbers(_acquire(self, consumer, entries).first, 0)
+
+
+def visible_before_its_sync(self: Decision, *, sealed: bool = False) -> int:
+    return _apply(self)
+
+
+def arrived_outside_the_record(self: ArrivalWork) -> list[tuple[Kind, Sequence[bytes]]]:
+    """Leave the tags out of the record that enqueues the messages. They follow at the end of the turn."""
+    return []
+
+
+def arrived_later(self: ArrivalWork, end: int, synced: int) -> None:
+    _work_apply(self, end, synced)
+    loan = self._terminus.loan
+    assert loan is not None
+    for kind, parts in _work_operations(self):
+        _LATER.setdefault(id(loan._termini), []).append((kind, parts))
+
+
+_LATER: Final[dict[int, list[tuple[Kind, Sequence[bytes]]]]] = {}
+
+
+def record_at_the_end_of_the_turn(self: Termini) -> None:
+    for kind, parts in _LATER.pop(id(self), ()):
+        self.engine.log.append(kind, *parts)
+    _record_forgotten(self)
+
+
+def claimed_without_comparing(
+    self: Arrivals, remote: Mapping[bytes, bool], *, complete: bool
+) -> tuple[dict[bytes, Arrival | None], list[bytes]]:
+    """Claim every tag that the log knows, also if its FORGOTTEN was lost."""
+    return _reconcile(self, dict.fromkeys(remote, True), complete=complete)
+
+
+def old_link_keeps_its_consumers(self: Loan) -> Borrower | None:
+    link, self.link = self.link, None
+    return link
+
+
+def locks_forgotten_by_recovery(self: FoundTermini, *arguments: Any) -> None:
+    """Restore no locks, so that unsettled messages are ready after a crash."""
+
+
+def attach_answered_before_settlements_are_synced(self: Termini) -> int:
+    self.engine.settlements.flush()
+    return 0
+
+
+PLANTED: Final[dict[str, dict[tuple[Any, str], Any]]] = {
+    "transfer before its acquisition is synced": {(Loan, "acquire"): transfer_before_its_acquisition_is_synced},
+    "post visible before its sync": {(Decision, "apply"): visible_before_its_sync},
+    "arrived outside the record": {
+        (ArrivalWork, "operations"): arrived_outside_the_record,
+        (ArrivalWork, "apply"): arrived_later,
+        (Termini, "_record_forgotten"): record_at_the_end_of_the_turn,
+    },
+    "forgotten lost and the tag claimed": {(Arrivals, "reconcile"): claimed_without_comparing},
+    "old link delivers after a theft": {(Loan, "void"): old_link_keeps_its_consumers},
+    "locks forgotten by recovery": {(FoundTermini, "lock"): locks_forgotten_by_recovery},
+    "settlement answered before its sync": {(Termini, "record"): attach_answered_before_settlements_are_synced},
+}
+"""The patches of each bug, by class and attribute."""
+
+
+@contextmanager
+def planted(bug: str) -> Iterator[None]:
+    """Run with the bug. Brokers that exist already do not have all of it."""
+    patches = [mock.patch.object(owner, name, new) for (owner, name), new in PLANTED[bug].items()]
+    for patch in patches:
+        patch.start()
+    try:
+        yield
+    finally:
+        for patch in patches:
+            patch.stop()

@@ -1,0 +1,51 @@
+"""Histories of exactly-once links process every message once, and planted bugs are found."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.simulation.__main__ import report
+from tests.simulation.history import Failure, history, shrink
+from tests.simulation.link_world import WEIGHTS, LinkWorld
+from tests.simulation.planted_links import PLANTED, planted
+from tests.simulation.steps import Step
+
+HISTORIES = 200
+NUMBER = st.integers(0, 255)
+STEPS = st.lists(st.builds(Step, st.sampled_from(sorted(WEIGHTS)), NUMBER, NUMBER, NUMBER), max_size=80)
+
+NEVER_MISSING = {
+    *("claimed", "in doubt", "agreed", "resumed: new", "resumed: known", "stolen", "crashes", "messages"),
+    *("accepted before", "sent again", "resumed", "taken by the rival"),
+}
+
+
+@pytest.mark.rule("SET-3", "SET-8", "SET-9", "SET-10", "SET-12")
+def test_histories_by_seed_process_every_message_once() -> None:
+    events: Counter[str] = Counter()
+    for seed in range(60):
+        result = history(seed, make_world=LinkWorld)
+        if isinstance(result, Failure):
+            pytest.fail(f"seed {seed}: {report(shrink(result, tries=300))}")
+        events.update(result)
+    assert {event for event, number in events.items() if number} >= NEVER_MISSING
+
+
+@pytest.mark.rule("SET-3", "SET-9")
+@given(STEPS, st.integers(0, 2**16))
+@settings(max_examples=40, deadline=None)
+def test_generated_histories_process_every_message_once(steps: list[Step], seed: int) -> None:
+    LinkWorld(seed).run(steps)
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+def test_planted_bugs_are_found(bug: str) -> None:
+    with planted(bug):
+        for seed in range(HISTORIES):
+            if isinstance(history(seed, make_world=LinkWorld), Failure):
+                return
+    pytest.fail(f"not found in {HISTORIES} histories")
