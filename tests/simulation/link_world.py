@@ -148,9 +148,15 @@ class LinkWorld:
         self.trace.append(str(step))
         getattr(self, "_" + step.kind.replace(" ", "_"))(step)
 
+    @property
+    def clients(self) -> list[ProducerClient | ConsumerClient]:
+        found: list[ProducerClient | ConsumerClient] = []
+        found += self.producers
+        found += self.consumers
+        return found
+
     def client(self, who: int) -> ProducerClient | ConsumerClient:
-        clients = [*self.producers, *self.consumers]
-        return clients[who % len(clients)]
+        return self.clients[who % (PRODUCERS + CONSUMERS)]
 
     def _count(self, event: str) -> None:
         self.ledger.events[event] = self.ledger.events.get(event, 0) + 1
@@ -291,7 +297,7 @@ class LinkWorld:
         self.site.storage.crash()
         self.site = self.site.restart(segment_bytes=1500)
         self.sides.clear()
-        for client in (*self.producers, *self.consumers):
+        for client in self.clients:
             client.wire = None
         lost = visible - self.kept()
         if lost:
@@ -333,5 +339,8 @@ class LinkWorld:
         self.ledger.events["messages"] = self.sent
 
     def _is_done(self) -> bool:
-        clients = (*self.producers, *self.consumers)
-        return not any(client.unsettled for client in clients) and not self.site.contents() and not self.queue.unsettled
+        return (
+            not any(client.unsettled for client in self.clients)
+            and not self.site.contents()
+            and not self.queue.unsettled
+        )
