@@ -89,7 +89,7 @@ class Host:
     def carry_on(self, endpoint: Endpoint) -> None:
         self._unfinished[endpoint] = None
 
-    def failed(self, endpoint: Endpoint, code: int, text: str) -> None:
+    def failed(self, endpoint: Endpoint, code: int | str, text: str) -> None:
         """Raise the error that the client would get, because no load here causes one on purpose."""
         raise RuntimeError(f"{code} {text}")
 

@@ -155,6 +155,26 @@ class LimitsSection(Section):
     channels_per_connection: int = Field(
         default=2047, ge=1, le=65535, description="The number of channels on one connection."
     )
+    links_per_session: int = Field(
+        default=1024, ge=1, le=1 << 20, description="The number of links in one session (AMQP 1.0)."
+    )
+    link_credit: int = Field(
+        default=5000,
+        ge=1,
+        le=1 << 20,
+        description="The number of messages that a producer may send ahead of their answers on one link (AMQP 1.0).",
+    )
+    unsettled_per_link: int = Field(
+        default=1_000_000,
+        ge=1,
+        description="The number of deliveries that may be unsettled on one link (AMQP 1.0). Beyond it, a consumer gets "
+        "no further ones, and a producer no credit.",
+    )
+    auto_create_nodes: bool = Field(
+        default=True,
+        description="Whether an AMQP 1.0 client that names a missing queue or topic creates it, as a durable one, if "
+        "its user may declare it. Addresses of the form `/queues/…` and `/exchanges/…` never create anything.",
+    )
     frame_max: Size = Field(default=131_072, ge=4096, le=1 << 30, description="The size of one AMQP frame.")
     message_size: Size = Field(default=128 << 20, ge=1, le=CONTENT_BYTES, description="The size of one message's body.")
     header_size: Size = Field(

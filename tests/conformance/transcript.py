@@ -103,7 +103,7 @@ class Player:
 
     def __init__(self, limits: str, piece: int = 0) -> None:
         self._piece = piece
-        given = {name: int(value) for name, value in (item.split("=") for item in limits.split())}
+        given: dict[str, Any] = {name: int(value) for name, value in (item.split("=") for item in limits.split())}
         branch = Limits(**{name: given.pop(name) for name in _BRANCH if name in given})
         self.storage = MemoryStorage(random.Random(1))
         self._options = Options(limits=EndpointLimits(transaction=branch, **given), users=("guest", "limited"))

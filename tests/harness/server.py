@@ -167,7 +167,7 @@ class SimServer:
     def carry_on(self, endpoint: Endpoint) -> None:
         self._unfinished[endpoint] = None
 
-    def failed(self, endpoint: Endpoint, code: int, text: str) -> None:
+    def failed(self, endpoint: Endpoint, code: int | str, text: str) -> None:
         """Do nothing: there is no log here."""
 
     def password_changed(self, endpoint: Endpoint, secret: bytes) -> None:

@@ -11,7 +11,7 @@ from escrowmq.journal.errors import JournalError
 from escrowmq.server.fatal import die
 from escrowmq.server.listener import peer_of
 from escrowmq.wire.endpoint import Endpoint, Peer
-from escrowmq.wire.sniff import HEADER_SIZE, REFUSAL, hopeless, sniff
+from escrowmq.wire.sniff import HEADER_SIZE, hopeless, refusal, sniff
 
 if TYPE_CHECKING:
     from escrowmq.server.runtime import Runtime
@@ -355,7 +355,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if opener is None:
             what = "TLS, but this port has none" if start.startswith(b"\x16\x03") else "an unknown protocol"
             _log.warning("connection from %s refused: it speaks %s", self.peer, what)
-            self._transport.write(REFUSAL)
+            self._transport.write(refusal(start))
             self.close()
             return None
         self._start = b""

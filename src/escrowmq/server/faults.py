@@ -10,8 +10,8 @@ from escrowmq.wire.endpoint import Peer
 AT_ONCE: Final = 20
 """The maximum number of lines in one period. Further errors are only counted."""
 PERIOD_MS: Final = 10_000
-_NOT_FOUND: Final = 404
-"""Clients use this error to find out whether a queue or exchange exists, so it is not worth a warning."""
+_NOT_FOUND: Final = frozenset((404, "amqp:not-found"))
+"""Clients use these errors to find out whether a queue or exchange exists, so they are not worth a warning."""
 
 _log = logging.getLogger("escrowmq.connection")
 
@@ -24,10 +24,10 @@ class Faults:
         self._lines = 0
         self._left_out = 0
 
-    def note(self, now_ms: int, label: str, code: int, text: str) -> None:
-        """Log an error. `label` names the peer and the user, `code` is the protocol's reply code."""
+    def note(self, now_ms: int, label: str, code: int | str, text: str) -> None:
+        """Log an error. `label` names the peer and the user, `code` is the protocol's code or name of it."""
         if self._admit(now_ms):
-            _log.log(logging.INFO if code == _NOT_FOUND else logging.WARNING, "%s: %d %s", label, code, text)
+            _log.log(logging.INFO if code in _NOT_FOUND else logging.WARNING, "%s: %s %s", label, code, text)
 
     def note_closed(self, now_ms: int, peer: Peer, text: str) -> None:
         """Log that a connection was closed before its client had logged in, and why."""

@@ -37,6 +37,10 @@ def endpoint_limits(limits: LimitsSection) -> EndpointLimits:
         header_size=limits.header_size,
         arguments=limits.arguments_size,
         heartbeat=round(limits.heartbeat_seconds),
+        links=limits.links_per_session,
+        link_credit=limits.link_credit,
+        unsettled=limits.unsettled_per_link,
+        auto_create=limits.auto_create_nodes,
         transaction=Limits(
             limits.transaction_operations,
             limits.transaction_bytes or CONTENT_BYTES,
@@ -148,7 +152,7 @@ class Runtime:
         """See `Host.carry_on`."""
         self._by_endpoint[endpoint].carry_on()
 
-    def failed(self, endpoint: Endpoint, code: int, text: str) -> None:
+    def failed(self, endpoint: Endpoint, code: int | str, text: str) -> None:
         """See `Host.failed`."""
         who = f"{endpoint.label}, user {self._by_endpoint[endpoint].user!r}"
         self._faults.note(self.broker.engine.now, who, code, text)

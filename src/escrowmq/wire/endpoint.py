@@ -40,6 +40,11 @@ class EndpointLimits:
     arguments: int = 16_384  # of one declaration, binding or subscription
     heartbeat: int = 60
     outbox: int = 1 << 20  # unsent bytes above which a connection gets no more deliveries
+    links: int = 1024  # of one session of AMQP 1.0
+    link_credit: int = 5000  # messages that an AMQP 1.0 producer may send ahead of their answers
+    session_window: int = 65_536  # transfer frames that a client may send ahead of the broker's flow
+    unsettled: int = 1_000_000  # deliveries that one link of AMQP 1.0 may leave unsettled
+    auto_create: bool = True  # whether AMQP 1.0 clients create missing nodes by plain names, if they may declare them
     transaction: Limits = field(default_factory=Limits)
 
 
@@ -108,8 +113,10 @@ class Host(Protocol):
         """
         ...
 
-    def failed(self, endpoint: Endpoint, code: int, text: str) -> None:
-        """Log that a channel or the connection was closed for a fault of the peer, or at a limit."""
+    def failed(self, endpoint: Endpoint, code: int | str, text: str) -> None:
+        """Log that a link, a channel or the connection was closed for a fault of the peer, or at a limit. `code` is the
+        protocol's number or name of the error.
+        """
         ...
 
     def password_changed(self, endpoint: Endpoint, secret: bytes) -> None:

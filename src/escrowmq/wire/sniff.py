@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from escrowmq.wire.amqp091.connection import Connection as Amqp091
+from escrowmq.wire.amqp10.connection import Connection as Amqp10
 from escrowmq.wire.endpoint import Endpoint, Host, Peer
 
 HEADER_SIZE: Final = 8
@@ -14,11 +15,19 @@ HEADER_SIZE: Final = 8
 Opener: TypeAlias = Callable[[Host, Peer], Endpoint]
 """Makes the endpoint of a new connection. The endpoint then gets all bytes, beginning with the header."""
 
-PROTOCOLS: Final[Mapping[bytes, Opener]] = MappingProxyType({b"AMQP\x00\x00\x09\x01": Amqp091})
+PROTOCOLS: Final[Mapping[bytes, Opener]] = MappingProxyType(
+    {
+        b"AMQP\x00\x00\x09\x01": Amqp091,
+        b"AMQP\x00\x01\x00\x00": Amqp10,
+        b"AMQP\x02\x01\x00\x00": Amqp10,  # a request for TLS within the connection, which is answered with an offer
+        b"AMQP\x03\x01\x00\x00": Amqp10,
+    }
+)
 
 REFUSAL: Final = b"AMQP\x00\x00\x09\x01"
 """The protocol header that the broker sends before it closes a connection with an unknown header (AMQP 0-9-1, 4.2.2).
 """
+_REFUSAL_10: Final = b"AMQP\x03\x01\x00\x00"
 
 
 def sniff(header: bytes) -> Opener | None:
@@ -29,3 +38,11 @@ def sniff(header: bytes) -> Opener | None:
 def hopeless(start: bytes) -> bool:
     """Return whether the bytes received so far can no longer become a known header."""
     return not any(header.startswith(start[:HEADER_SIZE]) for header in PROTOCOLS)
+
+
+def refusal(start: bytes) -> bytes:
+    """Return the protocol header that answers these bytes of an unknown protocol: a version of the same family that the
+    broker speaks, and AMQP 0-9-1 for everything that is not AMQP.
+    """
+    is_family_10 = start.startswith((b"AMQP\x00\x01", b"AMQP\x02\x01", b"AMQP\x03\x01"))
+    return _REFUSAL_10 if is_family_10 else REFUSAL

@@ -5,14 +5,20 @@ from __future__ import annotations
 import pytest
 
 from escrowmq.wire.amqp091.connection import Connection
-from escrowmq.wire.sniff import HEADER_SIZE, PROTOCOLS, REFUSAL, hopeless, sniff
+from escrowmq.wire.amqp10.connection import Connection as Amqp10
+from escrowmq.wire.sniff import HEADER_SIZE, PROTOCOLS, REFUSAL, hopeless, refusal, sniff
 
 
 def test_amqp_0_9_1_is_known() -> None:
     assert sniff(b"AMQP\x00\x00\x09\x01") is Connection
 
 
-@pytest.mark.parametrize("header", [b"AMQP\x00\x01\x00\x00", b"AMQP\x01\x01\x00\x0a", b"GET / HT", b"", b"AMQP"])
+@pytest.mark.parametrize("layer", [b"\x00", b"\x02", b"\x03"])
+def test_all_layers_of_amqp_1_0_are_known(layer: bytes) -> None:
+    assert sniff(b"AMQP" + layer + b"\x01\x00\x00") is Amqp10
+
+
+@pytest.mark.parametrize("header", [b"AMQP\x00\x01\x01\x00", b"AMQP\x01\x01\x00\x0a", b"GET / HT", b"", b"AMQP"])
 def test_other_headers_are_not_known(header: bytes) -> None:
     assert sniff(header) is None
 
@@ -28,3 +34,18 @@ def test_a_prefix_is_undecided_until_it_differs(header: bytes) -> None:
 
 def test_the_refusal_is_a_supported_header() -> None:
     assert sniff(REFUSAL) is not None
+
+
+@pytest.mark.parametrize(
+    ("start", "answer"),
+    [
+        (b"AMQP\x00\x01\x01\x00", b"AMQP\x03\x01\x00\x00"),
+        (b"AMQP\x03\x01\x00\x01", b"AMQP\x03\x01\x00\x00"),
+        (b"AMQP\x00\x00\x08\x02", REFUSAL),
+        (b"AMQP\x01\x01\x00\x0a", REFUSAL),
+        (b"NOTANAMQPHEADER", REFUSAL),
+        (b"", REFUSAL),
+    ],
+)
+def test_an_unknown_header_is_answered_by_its_family(start: bytes, answer: bytes) -> None:
+    assert refusal(start) == answer

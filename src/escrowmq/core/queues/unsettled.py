@@ -270,6 +270,35 @@ class Unsettled:
         self._shrink(last, run)
         return taken
 
+    def take_between(self, first: int, last: int) -> list[Stretch]:
+        """Remove and return the deliveries with tags from `first` to `last`; tags without a delivery are skipped."""
+        taken: list[Stretch] = []
+        while first <= last:
+            i = max(self._index(first), self._head)
+            if i >= len(self._runs) or self._runs[i].first > last:
+                break
+            run = self._runs[i]
+            behind = run.first + len(run.entries)
+            if behind <= first:
+                if i + 1 == len(self._firsts):
+                    break
+                first = self._firsts[i + 1]
+                continue
+            begin, end = max(first - run.first, 0), min(last + 1 - run.first, len(run.entries))
+            first = behind
+            if begin == 0 and run.count == len(run.entries):
+                taken.append(self._take_front(i, run, end))
+                continue
+            found = list(run.stretches(begin, end))
+            run.entries[begin:end] = [None] * (end - begin)
+            count = sum([len(entries) for _, entries, _ in found])
+            run.count -= count
+            self.count -= count
+            taken += found
+            if count:
+                self._shrink(i, run)
+        return taken
+
     def clear(self) -> list[Stretch]:
         """Remove and return everything, in order."""
         taken: list[Stretch] = []

@@ -29,9 +29,9 @@ from escrowmq.wire.amqp091.handshake import State
 from escrowmq.wire.amqp091.method import Method
 from escrowmq.wire.amqp091.operations import Handler, admitted
 from escrowmq.wire.amqp091.publishing import LONGEST_RUN, PublishReader
-from escrowmq.wire.amqp091.unread import Unread
 from escrowmq.wire.login import LoginFault
 from escrowmq.wire.outbox import LARGE
+from escrowmq.wire.unread import Unread
 
 if TYPE_CHECKING:
     from escrowmq.wire.amqp091.connection import Connection

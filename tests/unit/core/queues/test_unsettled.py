@@ -52,6 +52,11 @@ class UnsettledMachine(RuleBasedStateMachine):
     def pop(self, tags: list[int]) -> list[tuple[int, Consumer, Entry]]:
         return [(tag, *self.known.pop(tag)) for tag in tags]
 
+    @rule(first=st.integers(0, 1200), size=st.sampled_from([0, 1, 5, 50, 2000]))
+    def take_between(self, first: int, size: int) -> None:
+        expected = self.pop([tag for tag in sorted(self.known) if first <= tag <= first + size])
+        assert flat(self.unsettled.take_between(first, first + size)) == expected
+
     @rule(count=st.sampled_from([1, 1, 2, 3, 5, 40, 1100]), which=st.integers(0, 1))
     def add(self, count: int, which: int) -> None:
         added = entries(count)

@@ -30,7 +30,7 @@ class Server(SimServer):
         self.logins: list[Callable[[], None]] = []
         self.publishers: list[object] = []
         self.waiters: list[object] = []
-        self.faults: list[tuple[int, str]] = []
+        self.faults: list[tuple[Any, str]] = []
         self.secrets: list[tuple[str, bytes]] = []
         self.users: dict[Endpoint, str] = {}
         self.admissions: list[tuple[str, str]] = []
@@ -49,7 +49,7 @@ class Server(SimServer):
     def waiting(self, endpoint: object) -> None:
         self.waiters.append(endpoint)
 
-    def failed(self, endpoint: object, code: int, text: str) -> None:
+    def failed(self, endpoint: object, code: int | str, text: str) -> None:
         self.faults.append((code, text))
 
     def password_changed(self, endpoint: Endpoint, secret: bytes) -> None:

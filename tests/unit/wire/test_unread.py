@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from escrowmq.wire.amqp091.unread import Unread
+from escrowmq.wire.unread import Unread
 
 
 def test_chunks_are_returned_joined_in_order_and_once() -> None:

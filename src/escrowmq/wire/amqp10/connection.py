@@ -1,0 +1,270 @@
+"""A connection of AMQP 1.0: its sessions, its output and its end. Reading is in `reading.py`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from escrowmq.core.access.door import Door
+from escrowmq.core.broker import Broker
+from escrowmq.core.queues.queue import Queue
+from escrowmq.core.queues.queue import Session as Owner
+from escrowmq.core.topology.vhost import VirtualHost
+from escrowmq.wire.amqp10.codec.frames import EMPTY_FRAME, frame
+from escrowmq.wire.amqp10.codec.performatives import Close, Open, encode_performative
+from escrowmq.wire.amqp10.errors import CONNECTION_FORCED, AmqpFault, Scope
+from escrowmq.wire.amqp10.handshake import ConnectionState
+from escrowmq.wire.amqp10.reading import Reader
+from escrowmq.wire.flow import OutputFlow, PublishGate
+from escrowmq.wire.login import Login
+from escrowmq.wire.outbox import CONNECTION, Outbox, Piece
+
+if TYPE_CHECKING:
+    from escrowmq.wire.amqp10.link import Link
+    from escrowmq.wire.amqp10.session import Session
+    from escrowmq.wire.endpoint import EndpointLimits, Host, Peer
+
+CLOSE_MS: Final = 5000
+"""How long the broker waits for a client's answer to Close."""
+_SILENT: Final = frozenset((ConnectionState.CLOSING, ConnectionState.CLOSED))
+
+
+class Connection:
+    """The endpoint of one AMQP 1.0 connection (`wire.endpoint.Endpoint`)."""
+
+    def __init__(self, host: Host, peer: Peer, label: str = "") -> None:
+        self._host = host
+        self.peer = peer
+        self.label = label or str(peer)
+        self.broker: Broker = host.broker
+        self.limits: EndpointLimits = host.limits
+        self.login = Login(host, self, peer)
+        self.state = ConnectionState.HEADER
+        self.owner = Owner(self.label)  # of exclusive queues
+        self.vhost: VirtualHost[Queue]
+        self.door: Door  # checks every operation; set when the virtual host is known
+        self.container = ""
+        self.properties: dict[object, object] = {}  # of the client's Open
+        self.frame_max: int = 512  # of frames to the client
+        self.idle_ms = 0  # the client's idle time-out; 0 if it has none
+        self.sessions: dict[int, Session] = {}
+        self.finished = False
+        self.large_bodies = False
+        self._closing_since: int | None = None
+        self._outbox = Outbox()
+        self.flow = OutputFlow(self._outbox, host.limits.outbox, self._read_on)
+        self.gate = PublishGate(host, self)
+        self._publishes = False
+        self._reader = Reader(self)
+        self._answering: dict[Session, None] = {}
+
+    # -- called by the server
+
+    def receive(self, data: bytes) -> None:
+        """Process bytes from the socket. Empty `data` means to continue with the bytes that were held back."""
+        self._reader.receive(data)
+
+    def output(self) -> list[Piece]:
+        """Remove and return the bytes that can be sent now."""
+        while self._answering:
+            answering, self._answering = self._answering, {}
+            for session in answering:
+                session.answer_now()
+        pieces = self._outbox.take()
+        self.flow.relax()
+        if self.state is ConnectionState.CLOSED and not self._outbox.holding:
+            self.finished = True
+        return pieces
+
+    def synced(self, lsn: int) -> bool:
+        """Release output that waited for a sync up to `lsn`. Return True while output is still held."""
+        holding = self._outbox.release(lsn)
+        self._host.stir(self)
+        return holding
+
+    def congested(self, unsent: int) -> None:
+        """Note that `unsent` bytes wait in the socket's buffer."""
+        self.flow.congested(unsent)
+
+    def block(self, reason: str) -> None:
+        """Take the credit of all producers back, or grant it again when `reason` is empty."""
+        self.gate.block(reason)
+        if self.state is ConnectionState.RUNNING:
+            for session in self.sessions.values():
+                session.block(on=bool(reason))
+
+    def tick(self, now_ms: int, idle_in_ms: int, idle_out_ms: int) -> None:
+        """Send empty frames (section 2.4.5). Give up on a peer that is silent or does not answer a close."""
+        if self.state is ConnectionState.CLOSING:
+            if self._closing_since is None:
+                self._closing_since = now_ms
+            elif now_ms - self._closing_since > CLOSE_MS:
+                self.end()
+        elif self.state is ConnectionState.RUNNING:
+            limit = self.limits.heartbeat * 2000
+            if limit and idle_in_ms > limit:
+                text = f"nothing arrived for {idle_in_ms / 1000:g} s"
+                self.fail(AmqpFault(Scope.CONNECTION, "amqp:resource-limit-exceeded", text))
+                self.end()
+            elif self.idle_ms and idle_out_ms * 2 >= self.idle_ms:
+                self._outbox.put_now(EMPTY_FRAME)
+                self._host.stir(self)
+
+    def permissions_changed(self) -> None:
+        """See `Endpoint.permissions_changed` (SEC-3)."""
+        if self.state is ConnectionState.RUNNING:
+            for session in list(self.sessions.values()):
+                session.drop_forbidden_links()
+
+    def shut(self, text: str) -> None:
+        """End the connection with amqp:connection:forced."""
+        if self.state is ConnectionState.RUNNING:
+            self.fail(AmqpFault(Scope.CONNECTION, CONNECTION_FORCED, text))
+        elif self.state not in _SILENT:
+            self.end()
+
+    def lost(self) -> None:
+        """Release everything after the connection was lost."""
+        if self.state is not ConnectionState.CLOSED or self.sessions:
+            self.state = ConnectionState.CLOSED
+            self.release()
+        # These parts refer to the connection. Without them its memory is free at once, and needs no garbage collector.
+        del self._reader, self.flow, self.gate, self.login
+
+    def describe(self) -> dict[str, object]:
+        """Return the connection's entry in lists of connections. It contains nothing secret."""
+        return {
+            "name": self.label,
+            "peer": str(self.peer),
+            "protocol": "AMQP 1.0",
+            "user": self.login.user,
+            "vhost": self.login.vhost_name,
+            "state": self.state.name.lower(),
+            "channels": len(self.sessions),
+            "tls": self.peer.tls,
+            "client": {
+                "container": self.container,
+                **{str(key): value for key, value in self.properties.items() if isinstance(value, (str, int))},
+            },
+            "links": [entry for session in self.sessions.values() for entry in session.describe()],
+        }
+
+    # -- called by the parts of the connection
+
+    @property
+    def user(self) -> str:
+        """The authenticated user; empty before the login."""
+        return self.login.user
+
+    def note_peer(self, opened: Open) -> None:
+        """Apply the limits of the client's Open, and keep its name for lists."""
+        self.container = opened.container_id
+        self.properties = dict(opened.properties or {})
+        self.label = f"{self.peer} ({self.container[:100]})"
+        self.owner.label = self.label
+        self.frame_max = max(512, min(opened.max_frame_size, self.limits.frame_max))
+        self.idle_ms = opened.idle_time_out or 0
+
+    def send_raw(self, data: bytes) -> None:
+        """Send `data` on behalf of the connection as a whole."""
+        self.put(CONNECTION, data)
+
+    def send(self, performative: Open | Close) -> None:
+        """Send a performative of the connection, on channel 0."""
+        self.send_raw(frame(0, encode_performative(performative)))
+
+    def put(self, lane: int, data: Piece, after: int = 0) -> None:
+        """Send `data` in `lane` when the log is synced up to `after`. The lane of a session is its channel plus 1."""
+        outbox = self._outbox
+        if after and after <= self.broker.log.synced_lsn:
+            after = 0  # everything up to `after` is synced already, and no further sync may ever come
+        outbox.put(lane, data, after)
+        if after and outbox.holding:
+            self._host.await_sync(self)
+        self._host.stir(self)
+
+    def put_pieces(self, lane: int, pieces: list[Piece], after: int = 0) -> None:
+        """Like `put`, for consecutive pieces. Large pieces are not copied."""
+        if after and after <= self.broker.log.synced_lsn:
+            after = 0  # as in `put`
+        self._outbox.put_pieces(lane, pieces, after)
+        if after and self._outbox.holding:
+            self._host.await_sync(self)
+        self._host.stir(self)
+
+    def answer_later(self, session: Session) -> None:
+        """Let `session` send its dispositions and flows at the end of the turn."""
+        if session not in self._answering:
+            self._answering[session] = None
+            self._host.stir(self)
+
+    def publishes(self) -> None:
+        """Note that the client has a link on which it sends. The server blocks it while memory or disk is short."""
+        if not self._publishes:
+            self._publishes = True
+            self._host.publishing(self)
+
+    def forget_parts(self, link: Link) -> None:
+        """Forget the incomplete delivery of a link that is gone."""
+        self._reader.forget_parts(link)
+
+    def carry_on(self) -> None:
+        """Ask the server for another turn, in which the reader continues."""
+        self._host.carry_on(self)
+
+    def resume(self) -> None:
+        """Continue with the bytes that were held back during the login, or while the connection was congested."""
+        self._reader.resume()
+
+    def _read_on(self) -> None:
+        self._host.stir(self)
+        self.resume()
+
+    # -- the end
+
+    def refuse_protocol(self, header: bytes) -> None:
+        """Send a protocol header that the broker accepts, and close (section 2.2)."""
+        self.send_raw(header)
+        self.end()
+
+    def close(self) -> None:
+        """Close the connection on the client's request. The answer follows all pending output."""
+        self.release()
+        self.send(Close())
+        self.end()
+
+    def fail(self, fault: AmqpFault) -> None:
+        """Close the connection for a fault. From now on only the client's Close counts."""
+        if self.state in _SILENT:
+            return
+        if fault.condition != CONNECTION_FORCED:
+            self.failed(fault)
+        opened = self.state is ConnectionState.RUNNING
+        self.release()
+        if opened or self.state is ConnectionState.OPENING:
+            if not opened:  # Close is only valid after Open
+                self.send(Open("escrowmq"))
+            self.send(Close(fault.error()))
+        if opened:
+            self.state = ConnectionState.CLOSING
+            self._host.stir(self)
+        else:
+            self.end()
+
+    def failed(self, fault: AmqpFault) -> None:
+        """Report that the connection, or a session or a link of it, was closed for a fault."""
+        self._host.failed(self, fault.condition, fault.text)
+
+    def end(self) -> None:
+        """Close the socket when everything in the outbox is sent."""
+        self.state = ConnectionState.CLOSED
+        self._host.stir(self)
+
+    def release(self) -> None:
+        """Return everything that the sessions hold, and delete the connection's exclusive queues."""
+        self._reader.publish_now()
+        for session in list(self.sessions.values()):
+            session.send_answers()
+            session.release()
+        self.sessions.clear()
+        self._answering.clear()
+        self.broker.directory.end_session(self.owner)

@@ -1,0 +1,181 @@
+"""Opening a connection: protocol headers, SASL, and the exchange of Open (parts 2 and 5 of the specification).
+
+A client begins with the header of SASL, or with that of AMQP if it needs no login. After a successful login the header
+of AMQP follows. A client that sends the header of AMQP at once is logged in as EXTERNAL if it has a certificate, or as
+ANONYMOUS, if the broker offers that. Otherwise the broker answers with the header of SASL, and closes the connection.
+
+| state          | header of SASL | header of AMQP       | other header | frame of SASL | Open   |
+|----------------|----------------|----------------------|--------------|---------------|--------|
+| HEADER         | SASL           | OPENING, or refused  | refused      |               |        |
+| SASL           |                |                      |              | AUTHENTICATING|        |
+| AUTHENTICATING | input waits    | input waits          | input waits  | input waits   | waits  |
+| AUTHENTICATED  | refused        | OPENING              | refused      |               |        |
+| OPENING        |                |                      |              |               | RUNNING|
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, Final
+
+from escrowmq import __version__
+from escrowmq.core.access.door import Door
+from escrowmq.core.conditions import BrokerError
+from escrowmq.wire.amqp10.codec.frames import PROTOCOL_HEADER, SASL, SASL_HEADER, frame
+from escrowmq.wire.amqp10.codec.performatives import Open, encode_performative
+from escrowmq.wire.amqp10.codec.sasl import SaslInit, SaslMechanisms, SaslOutcome
+from escrowmq.wire.amqp10.codec.types import Symbol
+from escrowmq.wire.amqp10.errors import INVALID_FIELD, NOT_ALLOWED, connection_fault
+from escrowmq.wire.login import EXTERNAL, LoginFault
+
+if TYPE_CHECKING:
+    from escrowmq.wire.amqp10.connection import Connection
+
+ANONYMOUS: Final = "ANONYMOUS"
+MECHANISMS: Final = ("EXTERNAL", "PLAIN", "ANONYMOUS")
+"""The mechanisms of this protocol, if the server offers them."""
+CAPABILITIES: Final = (Symbol("ANONYMOUS-RELAY"),)
+"""The capabilities that Open offers. Clients rely on each of them, so an extension is named here when it works."""
+LEAST_IDLE_MS: Final = 1000
+"""The shortest idle time-out of a client. The broker looks at its connections about once a second."""
+_VHOST: Final = "vhost:"
+_DEFAULT_VHOST: Final = "/"
+_OK, _AUTH = 0, 1  # codes of SaslOutcome
+
+
+class ConnectionState(Enum):
+    """The state of a connection."""
+
+    HEADER = auto()
+    SASL = auto()
+    AUTHENTICATING = auto()
+    AUTHENTICATED = auto()
+    OPENING = auto()
+    RUNNING = auto()
+    CLOSING = auto()
+    """The broker has sent Close and waits for that of the client."""
+    CLOSED = auto()
+
+
+_State = ConnectionState
+
+
+def mechanisms_of(connection: Connection) -> tuple[str, ...]:
+    """Return the mechanisms that this connection is offered."""
+    return tuple(name for name in connection.login.mechanisms if name in MECHANISMS)
+
+
+def read_header(connection: Connection, header: bytes) -> None:
+    """Handle a protocol header of eight bytes."""
+    if connection.state is _State.HEADER and header == SASL_HEADER:
+        offered = tuple(Symbol(name) for name in mechanisms_of(connection))
+        connection.send_raw(SASL_HEADER)
+        connection.send_raw(frame(0, encode_performative(SaslMechanisms(offered)), type=SASL))
+        connection.state = _State.SASL
+    elif connection.state is _State.AUTHENTICATED and header == PROTOCOL_HEADER:
+        connection.send_raw(PROTOCOL_HEADER)
+        connection.state = _State.OPENING
+    elif connection.state is _State.HEADER and header == PROTOCOL_HEADER:
+        _log_in_without_sasl(connection)
+    else:
+        connection.refuse_protocol(SASL_HEADER)
+
+
+def _log_in_without_sasl(connection: Connection) -> None:
+    offered = mechanisms_of(connection)
+    mechanism = EXTERNAL if EXTERNAL in offered else ANONYMOUS if ANONYMOUS in offered else None
+    if mechanism is None:
+        connection.refuse_protocol(SASL_HEADER)
+        return
+    connection.state = _State.AUTHENTICATING
+
+    def done(accepted: bool) -> None:
+        if connection.state is not _State.AUTHENTICATING:
+            return
+        if not accepted:
+            connection.refuse_protocol(SASL_HEADER)
+            return
+        connection.send_raw(PROTOCOL_HEADER)
+        connection.state = _State.OPENING
+        connection.resume()
+
+    connection.login.authenticate(mechanism, b"", done)
+
+
+def read_sasl(connection: Connection, init: object) -> None:
+    """Handle the frame of SASL that a client sends: its choice of a mechanism, with the response. Raises AmqpFault."""
+    if not isinstance(init, SaslInit):
+        raise connection_fault(NOT_ALLOWED, "expected sasl-init")
+    connection.state = _State.AUTHENTICATING
+
+    def done(accepted: bool) -> None:
+        if connection.state is not _State.AUTHENTICATING:
+            return
+        _send_outcome(connection, accepted=accepted)
+        connection.resume()
+
+    if str(init.mechanism) not in mechanisms_of(connection):
+        _send_outcome(connection, accepted=False)
+        return
+    try:
+        connection.login.authenticate(str(init.mechanism), init.initial_response or b"", done)
+    except LoginFault:
+        _send_outcome(connection, accepted=False)
+
+
+def _send_outcome(connection: Connection, *, accepted: bool) -> None:
+    outcome = SaslOutcome(code=_OK if accepted else _AUTH)
+    connection.send_raw(frame(0, encode_performative(outcome), type=SASL))
+    if accepted:
+        connection.state = _State.AUTHENTICATED
+    else:
+        connection.end()
+
+
+def open_connection(connection: Connection, opened: Open) -> None:
+    """Enter the virtual host, and answer with the broker's Open. Raises AmqpFault."""
+    connection.note_peer(opened)
+    connection.send(Open(**_own_open(connection)))
+    connection.state = _State.RUNNING
+    if opened.max_frame_size < 512:
+        raise connection_fault(INVALID_FIELD, f"max-frame-size {opened.max_frame_size} is less than 512")
+    idle = opened.idle_time_out
+    if idle is not None and 0 < idle < LEAST_IDLE_MS:
+        raise connection_fault(NOT_ALLOWED, f"idle-time-out of {idle} ms; the shortest one here is {LEAST_IDLE_MS} ms")
+    try:
+        connection.vhost = connection.login.enter(_vhost_of(connection, opened.hostname or ""))
+    except BrokerError as error:
+        raise connection_fault(NOT_ALLOWED, error.text) from None
+    connection.door = Door(connection.broker.access, connection.login.user, connection.vhost)
+    connection.login.admit()
+
+
+def _vhost_of(connection: Connection, hostname: str) -> str:
+    """Return the virtual host that `hostname` names: `vhost:NAME`, and for any other name the default one.
+
+    The default is `/`. Where that does not exist, it is the first virtual host in which the user has permissions.
+    """
+    if hostname.startswith(_VHOST):
+        return hostname[len(_VHOST) :]
+    access = connection.broker.access
+    if _DEFAULT_VHOST in access.vhosts:
+        return _DEFAULT_VHOST
+    user = connection.login.user
+    return next((name for name in access.vhosts if (user, name) in access.permissions), _DEFAULT_VHOST)
+
+
+def _own_open(connection: Connection) -> dict[str, Any]:
+    limits = connection.limits
+    return {
+        "container_id": "escrowmq",
+        "max_frame_size": limits.frame_max,
+        "channel_max": limits.channels - 1,
+        # Half of the time after which the broker gives up on a silent client (section 2.4.5).
+        "idle_time_out": limits.heartbeat * 1000 or None,
+        "offered_capabilities": CAPABILITIES,
+        "properties": {
+            Symbol("product"): "EscrowMQ",
+            Symbol("version"): __version__,
+            Symbol("platform"): "Python",
+        },
+    }

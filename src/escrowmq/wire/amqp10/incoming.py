@@ -1,0 +1,295 @@
+"""A link on which the client sends: its route, its credit, and the outcomes of its messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from escrowmq.core.access.table import Operation
+from escrowmq.core.budget import COPIES, PUBLISH
+from escrowmq.core.conditions import BrokerError
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.wire.amqp10.answers import MASK
+from escrowmq.wire.amqp10.codec import states
+from escrowmq.wire.amqp10.codec.composite import encode_composite
+from escrowmq.wire.amqp10.codec.performatives import RECEIVER, SECOND
+from escrowmq.wire.amqp10.codec.states import Rejected
+from escrowmq.wire.amqp10.errors import (
+    ILLEGAL_STATE,
+    LIMIT_EXCEEDED,
+    PRECONDITION_FAILED,
+    TRANSFER_LIMIT_EXCEEDED,
+    AmqpFault,
+    error_of,
+    link_fault,
+    refusal,
+)
+from escrowmq.wire.amqp10.nodes import Nodes
+from escrowmq.wire.amqp10.publication import Destination, Publications
+
+if TYPE_CHECKING:
+    from escrowmq.core.queues.queue import Queue
+    from escrowmq.wire.amqp10.codec.performatives import Attach, Flow
+    from escrowmq.wire.amqp10.link import Link
+    from escrowmq.wire.amqp10.nodes import DynamicNode
+
+_FORMS: Final = 1000
+"""Envelopes that a link remembers."""
+_FULL: Final = encode_composite(Rejected(error_of(LIMIT_EXCEEDED, "a queue is full")))
+
+
+class PublishForm:
+    """An envelope and the queues that it is routed to, while `version` and `allowed` are current.
+
+    With `apart`, routing depends on the headers of each message.
+    """
+
+    __slots__ = ("allowed", "apart", "envelope", "queues", "version")
+
+    def __init__(self, envelope: Envelope) -> None:
+        self.envelope = envelope
+        self.queues: tuple[Queue, ...] = ()
+        self.version = self.allowed = -1
+        self.apart = False
+
+
+class Post(NamedTuple):
+    """Messages of one form with consecutive delivery numbers. `tags` is empty if they are settled."""
+
+    form: PublishForm
+    contents: list[bytes]
+    first: int
+    tags: list[bytes]
+    settled: bool
+
+
+class ProducerLink:
+    """The broker's end of a link from a producer. Without a `route`, each message names its address (`to`)."""
+
+    __slots__ = (
+        "_allowed",
+        "_by_envelope",
+        "_count",
+        "_limit",
+        "_live",
+        "_node",
+        "_outcomes",
+        "_publications",
+        "_route",
+        "_second",
+        "_unsettled",
+        "forms",
+        "link",
+    )
+
+    def __init__(self, link: Link, request: Attach, route: Destination | None, node: DynamicNode | None = None) -> None:
+        self.link = link
+        self._route = route
+        self._node = node
+        self._second = request.rcv_settle_mode == SECOND
+        source = request.source
+        self._outcomes = frozenset(map(str, source.outcomes)) if source is not None and source.outcomes else None
+        self.forms: dict[bytes, PublishForm] = {}
+        """By the sections before the content, for a route with a key. `transfers` reads it for each message."""
+        self._by_envelope: dict[Envelope, PublishForm] = {}
+        self._publications = Publications(route, Nodes(link.session.connection).route)
+        self._count = request.initial_delivery_count or 0  # the delivery-count
+        self._limit = self._count  # the delivery-count up to which the client has credit
+        self._allowed = self._count  # the highest limit so far: transfers may be on their way when credit is taken back
+        self._live: set[bytes] = set()  # tags of unsettled posts
+        self._unsettled: dict[int, bytes] = {}  # answered posts that the client has not settled: tags by number
+
+    @property
+    def second(self) -> bool:
+        """Whether the client settles only after it has received the outcome."""
+        return self._second
+
+    def check(self) -> None:
+        """Check that the user may publish to the link's target. Raises BrokerError."""
+        if self._route is not None:
+            connection, exchange = self.link.session.connection, self._route.exchange
+            connection.door.check_publish(exchange, (self._route.routing_key or "",))
+            connection.vhost.exchange_for_publish(exchange)
+
+    # -- credit
+
+    def spend(self, count: int) -> None:
+        """Count `count` deliveries of the client. Raises AmqpFault if they exceed its credit."""
+        self._count += count
+        if self._count > self._allowed:
+            raise link_fault(TRANSFER_LIMIT_EXCEEDED, "more deliveries than the credit allows")
+        if (self._limit - self._count) * 2 < self.link.session.connection.limits.link_credit:
+            self.link.session.credit_later(self)
+
+    def grant(self, *, echo: bool = False) -> None:
+        """Grant credit, unless at least half of it is left, or publishers are blocked."""
+        session = self.link.session
+        limits = session.connection.limits
+        if self.link.detaching or self.link.end is not self:
+            return
+        if not self._second:
+            self._live.clear()  # they are answered, and settled thereby
+        credit = 0
+        if not session.connection.gate.reason:
+            credit = max(min(limits.link_credit, limits.unsettled - len(self._unsettled)), 0)
+        left = self._limit - self._count
+        if echo or credit == 0 < left or (credit and left * 2 < credit):
+            self._limit = self._count + credit
+            self._allowed = max(self._allowed, self._limit)
+            session.send_flow(
+                handle=self.link.handle, delivery_count=self._count & MASK, link_credit=credit, drain=False
+            )
+
+    def block(self, *, on: bool) -> None:
+        """Take the credit back, or grant it again."""
+        self.grant()
+
+    def flow(self, flow: Flow) -> None:
+        """Answer the client, if it asks for the state of the link. Its own delivery-count may have advanced."""
+        if flow.delivery_count is not None:
+            ahead = (flow.delivery_count - self._count) & MASK
+            if 0 < ahead <= self._allowed - self._count:
+                self._count += ahead
+        if flow.echo:
+            self.grant(echo=True)
+
+    # -- messages
+
+    def form_for(self, payload: bytes) -> tuple[PublishForm, bytes]:
+        """Return form and content of the message in `payload`. Raises AmqpFault, BrokerError, CodecError."""
+        envelope, content = self._publications.read(payload)
+        form = self._by_envelope.get(envelope)
+        if form is None:
+            if len(self._by_envelope) >= _FORMS:
+                self._by_envelope.clear()
+            form = self._by_envelope[envelope] = PublishForm(envelope)
+        if self._route is not None and self._route.routing_key is not None and not envelope.extra_keys:
+            if len(self.forms) >= _FORMS:
+                self.forms.clear()
+            self.forms[payload[: len(payload) - len(content)]] = form
+        return form, content
+
+    def refuse(self, number: int, tag: bytes, error: BrokerError | AmqpFault, *, settled: bool) -> None:
+        """Refuse one message. It costs the link, unless the message itself named the address and can be rejected.
+
+        Raises AmqpFault.
+        """
+        fault = refusal(error) if isinstance(error, BrokerError) else error
+        if settled or self._route is not None or fault.condition == TRANSFER_LIMIT_EXCEEDED:
+            raise fault
+        self._answer(number, number, [tag], encode_composite(Rejected(fault.error())), "amqp:rejected:list")
+
+    def publish(self, post: Post) -> None:
+        """Publish messages, and answer them when the log has them. Raises AmqpFault, BrokerError."""
+        connection = self.link.session.connection
+        engine, form, contents = connection.broker.engine, post.form, post.contents
+        if not post.settled:
+            self._check_tags(post.tags)
+        self.resolve(form)
+        queues = form.queues
+        engine.requests.left -= PUBLISH + len(queues) * (1 + len(contents) // COPIES)
+        if form.apart:
+            for i, content in enumerate(contents):
+                queues = engine.route(connection.vhost, form.envelope, content)
+                self._publish(form.envelope, [content], queues, post.first + i, post.tags[i : i + 1], post.settled)
+        else:
+            self._publish(form.envelope, contents, queues, post.first, post.tags, post.settled)
+
+    def _publish(
+        self,
+        envelope: Envelope,
+        contents: list[bytes],
+        queues: tuple[Queue, ...],
+        first: int,
+        tags: list[bytes],
+        settled: bool,
+    ) -> None:
+        last = first + len(contents) - 1
+        if not queues:
+            if not settled:
+                self._answer(first, last, tags, states.RELEASED, "amqp:released:list")
+            return
+        receipt = self.link.session.connection.broker.engine.publish(envelope, contents, queues)
+        if settled:
+            return
+        begin = 0
+        for i in receipt.refused:
+            if i > begin:
+                self._answer(first + begin, first + i - 1, tags[begin:i], states.ACCEPTED, "", receipt.lsn)
+            self._answer(first + i, first + i, tags[i : i + 1], _FULL, "amqp:rejected:list", receipt.lsn)
+            begin = i + 1
+        if begin < len(contents):
+            self._answer(first + begin, last, tags[begin:], states.ACCEPTED, "", receipt.lsn)
+
+    def _check_tags(self, tags: list[bytes]) -> None:
+        fresh = set(tags)
+        if len(fresh) != len(tags) or not self._live.isdisjoint(fresh):
+            raise link_fault(ILLEGAL_STATE, "a delivery tag was used again before it was settled")
+        self._live |= fresh
+        self.link.session.credit_later(self)  # so that `grant` is called at the end of the turn
+
+    def _answer(self, first: int, last: int, tags: list[bytes], state: bytes, symbol: str, after: int = 0) -> None:
+        """Answer the posts from `first` to `last`. `symbol` names an outcome that the client may have excluded."""
+        if symbol and self._outcomes is not None and symbol not in self._outcomes:
+            raise link_fault(PRECONDITION_FAILED, f"the outcome is {symbol}, which the source does not list")
+        session = self.link.session
+        session.answer(RECEIVER, first, last, settled=not self._second, state=state, after=after)
+        if self._second:
+            for number, tag in enumerate(tags, first):
+                self._unsettled[number & MASK] = tag
+                session.posts[number & MASK] = self
+
+    def resolve(self, form: PublishForm) -> None:
+        """Check the permission to publish and find the queues, unless both are known. Raises BrokerError."""
+        connection = self.link.session.connection
+        vhost, access, envelope = connection.vhost, connection.broker.access, form.envelope
+        if form.version == vhost.version and form.allowed == access.version:
+            return
+        connection.door.check_publish(envelope.exchange, (envelope.routing_key,))
+        vhost.exchange_for_publish(envelope.exchange)
+        engine = connection.broker.engine
+        reply = engine.direct.get((vhost.name, envelope.routing_key)) if not envelope.exchange else None
+        form.apart = reply is None and vhost.needs_headers(envelope.exchange)
+        form.queues = () if form.apart else (reply,) if reply is not None else engine.route(vhost, envelope)
+        form.version = vhost.version if reply is None else -1  # a reply address may be gone at the next publish
+        form.allowed = access.version
+
+    def settled(self, number: int) -> None:
+        """The client has settled a post: its tag may be used again."""
+        tag = self._unsettled.pop(number, None)
+        if tag is not None:
+            self._live.discard(tag)
+            self.link.session.credit_later(self)
+
+    # -- the end
+
+    def release(self, *, closed: bool) -> None:
+        """Forget everything, and delete the link's node."""
+        posts = self.link.session.posts
+        for number in self._unsettled:
+            posts.pop(number, None)
+        self._unsettled.clear()
+        self._live.clear()
+        self.forms.clear()
+        self._by_envelope.clear()
+        del self._publications  # it refers to the connection
+        self.link.session.connection.forget_parts(self.link)
+        if self._node is not None and closed:
+            self._node.close()
+
+    def forbidden(self) -> bool:
+        """Whether the user may no longer publish to the target. Links without a target are checked for each message."""
+        route = self._route
+        if route is None:
+            return False
+        return not self.link.session.connection.door.allows(
+            Operation.PUBLISH, exchange=route.exchange, key=route.routing_key or ""
+        )
+
+    def describe(self) -> dict[str, object]:
+        """Return the link's entry in lists."""
+        route = self._route
+        return {
+            "address": "" if route is None else route.routing_key or route.exchange,
+            "credit": self._limit - self._count,
+            "unsettled": len(self._unsettled),
+        }

@@ -1,0 +1,174 @@
+"""The nodes that links are attached to: queues to read, routes to publish to, and nodes that are created for a link."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from escrowmq.core.access.table import Operation
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.queues.queue import Queue
+from escrowmq.core.topology.directory import Declaration
+from escrowmq.wire.amqp10.addresses import (
+    TOPIC_CAPABILITIES,
+    NodeAddress,
+    NodeKind,
+    parse,
+    queue_address,
+)
+from escrowmq.wire.amqp10.codec.termini import DeleteOnClose, Source, Target
+from escrowmq.wire.amqp10.codec.types import Symbol
+from escrowmq.wire.amqp10.errors import NOT_IMPLEMENTED, PRECONDITION_FAILED, link_fault
+from escrowmq.wire.amqp10.publication import Destination
+
+if TYPE_CHECKING:
+    from escrowmq.core.topology.vhost import VirtualHost
+    from escrowmq.wire.amqp10.connection import Connection
+
+LIFETIME: Final = Symbol("lifetime-policy")
+_EVERY_KEY: Final = {"topic": "#"}  # the routing key of a subscription to everything, by the type of the exchange
+
+
+class Nodes:
+    """The nodes of a virtual host, as one connection may use them."""
+
+    __slots__ = ("_connection", "_created")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @property
+    def _vhost(self) -> VirtualHost[Queue]:
+        return self._connection.vhost
+
+    # -- targets
+
+    def route(self, address: str, capabilities: tuple[str, ...] = ()) -> Destination:
+        """Return the route to `address`, and create its queue if that is allowed. Raises AmqpFault, BrokerError.
+
+        Permissions to publish are checked by the caller.
+        """
+        node = parse(address, capabilities)
+        vhost = self._vhost
+        if node.kind is NodeKind.EXCHANGE:
+            return Destination(vhost.exchange(node.name).name, node.key)
+        if node.kind is NodeKind.TOPIC:
+            return Destination(self._topic(node), None)
+        if node.name in vhost.queues:
+            return Destination("", node.name)
+        if node.kind is NodeKind.ANY:
+            found = self._exchange(node.name)
+            if found is not None:
+                return found
+        return Destination("", self._created_queue(node).name)
+
+    def _exchange(self, name: str) -> Destination | None:
+        """Return the exchange that a plain name means: its own name, or `exchange/key`."""
+        exchanges = self._vhost.exchanges
+        if name in exchanges:
+            return Destination(name, None)
+        exchange, slash, key = name.partition("/")
+        return Destination(exchange, key) if slash and exchange and exchange in exchanges else None
+
+    def _topic(self, node: NodeAddress) -> str:
+        """Return the name of the exchange of a topic, which may have to be created."""
+        if node.name not in self._vhost.exchanges:
+            self._check_creation(node, "exchange")
+            self._connection.door.check(Operation.DECLARE_EXCHANGE, exchange=node.name)
+            self._connection.broker.directory.declare_exchange(self._vhost, node.name, "fanout", durable=True)
+        return node.name
+
+    # -- sources
+
+    def queue(self, address: str, capabilities: tuple[str, ...] = ()) -> Queue:
+        """Return the queue that a consumer of `address` reads. For an exchange it is a new one, which is bound to it,
+        and is deleted with its last consumer. Raises AmqpFault, BrokerError.
+        """
+        node = parse(address, capabilities)
+        if node.kind is NodeKind.TOPIC:
+            return self._subscribed(Destination(self._topic(node), None))
+        if node.kind is NodeKind.EXCHANGE:
+            return self._subscribed(Destination(self._vhost.exchange(node.name).name, node.key or None))
+        self._connection.door.check(Operation.CONSUME, queue=node.name)
+        queue = self._vhost.queues.get(node.name)
+        if queue is None and node.kind is NodeKind.ANY:
+            found = self._exchange(node.name)
+            if found is not None:
+                return self._subscribed(found)
+        if queue is None:
+            queue = self._created_queue(node)
+        queue.check_access(self._connection.owner)
+        return queue
+
+    def _subscribed(self, route: Destination) -> Queue:
+        connection, directory = self._connection, self._connection.broker.directory
+        exchange = self._vhost.exchange(route.exchange)
+        key = route.routing_key if route.routing_key is not None else _EVERY_KEY.get(exchange.kind, "")
+        name = directory.fresh_queue_name(self._vhost)
+        connection.door.check(Operation.DECLARE_QUEUE, queue=name)
+        connection.door.check(Operation.CONSUME, queue=name)
+        connection.door.check(Operation.BIND_QUEUE, queue=name, exchange=exchange.name, key=key)
+        declaration = Declaration(exclusive=True, auto_delete=True)
+        queue = directory.declare_queue(self._vhost, name, declaration, connection.owner, generated=True)
+        directory.bind_queue(self._vhost, exchange.name, name, key)
+        return queue
+
+    # -- creating
+
+    def _created_queue(self, node: NodeAddress) -> Queue:
+        """Create the durable queue that a plain name means, if there is none. Raises BrokerError."""
+        self._check_creation(node, "queue")
+        self._connection.door.check(Operation.DECLARE_QUEUE, queue=node.name)
+        return self._connection.broker.directory.declare_queue(
+            self._vhost, node.name, Declaration(durable=True), self._connection.owner
+        )
+
+    def _check_creation(self, node: NodeAddress, what: str) -> None:
+        if node.exact or not self._connection.limits.auto_create:
+            raise BrokerError(Condition.NOT_FOUND, f"no {what} '{node.name}' in vhost '{self._vhost.name}'")
+
+    def dynamic(self, terminus: Source | Target) -> DynamicNode:
+        """Create a node for a terminus that asks for one (section 3.5.3). Raises AmqpFault, BrokerError."""
+        connection, directory = self._connection, self._connection.broker.directory
+        if terminus.address:
+            raise link_fault(PRECONDITION_FAILED, "a dynamic node has no address before it is created")
+        if TOPIC_CAPABILITIES & set(terminus.capabilities):
+            raise link_fault(NOT_IMPLEMENTED, "dynamic topics are not implemented")
+        policy = (terminus.dynamic_node_properties or {}).get(LIFETIME)
+        if policy is not None and not isinstance(policy, DeleteOnClose):
+            raise link_fault(NOT_IMPLEMENTED, "the only lifetime policy of dynamic nodes is delete-on-close")
+        name = directory.fresh_queue_name(self._vhost)
+        connection.door.check(Operation.DECLARE_QUEUE, queue=name)
+        queue = directory.declare_queue(
+            self._vhost, name, Declaration(exclusive=True), connection.owner, generated=True
+        )
+        return DynamicNode(connection, queue)
+
+
+class DynamicNode:
+    """A queue that was created for a link, and that is deleted when the link is closed."""
+
+    __slots__ = ("_connection", "queue")
+
+    def __init__(self, connection: Connection, queue: Queue) -> None:
+        self._connection = connection
+        self.queue = queue
+
+    @property
+    def address(self) -> str:
+        """The address under which other links find the node."""
+        return queue_address(self.queue.name)
+
+    @property
+    def route(self) -> Destination:
+        """The route to the node."""
+        return Destination("", self.queue.name)
+
+    @property
+    def properties(self) -> dict[Symbol, object]:
+        """The properties that the attach reports."""
+        return {LIFETIME: DeleteOnClose()}
+
+    def close(self) -> None:
+        """Delete the node, unless it is gone already."""
+        if not self.queue.deleted:
+            self._connection.broker.directory.delete_queue(self.queue)

@@ -1,0 +1,262 @@
+"""A link on which the client receives: its subscription, its credit, and its deliveries (section 2.6.7)."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from escrowmq.core.access.table import Operation
+from escrowmq.core.messages.marks import Modification
+from escrowmq.core.queues.credit import Credit, Replenishment
+from escrowmq.core.queues.outcome import Disposition
+from escrowmq.wire.amqp10.answers import MASK
+from escrowmq.wire.amqp10.errors import NOT_IMPLEMENTED, RESOURCE_DELETED, link_fault
+from escrowmq.wire.amqp10.sending import TransferFrames
+from escrowmq.wire.amqp10.unsettled import LinkDeliveries
+
+if TYPE_CHECKING:
+    from escrowmq.core.messages.entry import Entry
+    from escrowmq.core.queues.consumer import Consumer
+    from escrowmq.core.queues.queue import Queue
+    from escrowmq.wire.amqp10.codec.performatives import Flow
+    from escrowmq.wire.amqp10.codec.states import Received
+    from escrowmq.wire.amqp10.link import Link
+    from escrowmq.wire.amqp10.nodes import DynamicNode
+
+_BY_RECEIVER: Final = Replenishment.RECEIVER
+_PROGRESS: Final = 1000
+"""Deliveries of a link for which the client's progress (`received`) is kept."""
+
+
+class ConsumerLink:
+    """The broker's end of a link to a consumer (`core.ports.Receiver`).
+
+    `default` settles deliveries for which the client names no outcome. Deliveries that the client's incoming window has
+    no room for wait in `_unsent`; the queue is not asked for more until they have left.
+    """
+
+    __slots__ = (
+        "_consumer",
+        "_frames",
+        "_given",
+        "_node",
+        "_presettled",
+        "_progress",
+        "_stalled",
+        "_unsent",
+        "default",
+        "held",
+        "link",
+        "name",
+        "queue",
+    )
+
+    def __init__(
+        self,
+        link: Link,
+        queue: Queue,
+        *,
+        default: Disposition | Modification,
+        presettled: bool,
+        node: DynamicNode | None = None,
+    ) -> None:
+        session = link.session
+        self.link = link
+        self.name = consumer_name(link)
+        self.queue = queue
+        self.default = default
+        self.held: LinkDeliveries | None = None
+        self._node = node
+        self._presettled = presettled
+        self._consumer: Consumer | None = None
+        self._frames = TransferFrames(
+            session.connection.broker.engine,
+            queue,
+            session.channel,
+            link.handle,
+            session.connection.frame_max,
+            settled=presettled,
+        )
+        self._given = 0  # the delivery-count, with the deliveries in `_unsent`
+        self._unsent: deque[Entry] = deque()
+        self._stalled = False
+        self._progress: dict[int, Received] = {}
+
+    def subscribe(self) -> None:
+        """Subscribe to the queue, without credit. Raises BrokerError."""
+        engine = self.link.session.connection.broker.engine
+        self._consumer = engine.subscribe(
+            self.queue,
+            self,
+            tag=self.link.name,
+            credit=Credit(0, _BY_RECEIVER),
+            auto_settle=self._presettled,
+            label=self.name,
+            link=self.name,
+        )
+        self.held = LinkDeliveries(engine)
+
+    # -- core.ports.Receiver
+
+    @property
+    def writable(self) -> bool:
+        """Whether the client can take more deliveries now."""
+        session = self.link.session
+        return (
+            session.connection.flow.writable
+            and session.remote_incoming_window > 0
+            and not self._unsent
+            and (self.held is None or self.held.count < session.connection.limits.unsettled)
+        )
+
+    def stalled(self, consumer: Consumer) -> None:
+        """Note that messages are ready, but the client cannot take them."""
+        self._stalled = True
+        session = self.link.session
+        session.starve(self)
+        session.connection.flow.stall(self)
+
+    def wake(self) -> None:
+        """Continue, if the client can take deliveries now."""
+        self._push()
+        if self._stalled and self._consumer is not None and self.writable:
+            self._stalled = False
+            self.link.session.connection.broker.engine.wake(self._consumer)
+
+    def deliver(self, consumer: Consumer, entries: list[Entry]) -> None:
+        """Send deliveries, as far as the client's window has room."""
+        self._given += len(entries)
+        if self._unsent or len(entries) > self.link.session.remote_incoming_window:
+            self._unsent.extend(entries)
+            self._push()
+        else:
+            self._send(consumer, entries)
+
+    def drained(self, consumer: Consumer, unused: int) -> None:
+        """Tell the client that the queue is empty: the unused credit counts as spent."""
+        self._given += unused
+        self._send_flow(drain=True)
+
+    def cancelled(self, consumer: Consumer) -> None:
+        """Detach the link, because its queue was deleted."""
+        self._consumer = None
+        self.link.fail(link_fault(RESOURCE_DELETED, f"queue '{self.queue.name}' was deleted"))
+
+    # -- sending
+
+    def _push(self) -> None:
+        """Send deliveries that waited for the client's window."""
+        consumer, session = self._consumer, self.link.session
+        if not self._unsent or consumer is None:
+            return
+        room = session.remote_incoming_window
+        if room > 0:
+            self._send(consumer, [self._unsent.popleft() for _ in range(min(room, len(self._unsent)))])
+        if self._unsent:
+            self._stalled = True
+            session.starve(self)
+
+    def _send(self, consumer: Consumer, entries: list[Entry]) -> None:
+        session = self.link.session
+        number = session.next_delivery_id
+        if not self._presettled and self.held is not None:
+            session.sent.add(number, len(entries), self, self.held.acquire(consumer, entries))
+        pieces, frames = self._frames.build(number, entries)
+        session.next_delivery_id = number + len(entries)
+        session.transmitted(frames)
+        if len(pieces) == 1:
+            session.connection.put(session.lane, pieces[0])
+        else:
+            session.connection.put_pieces(session.lane, pieces)
+
+    # -- the client's performatives
+
+    def flow(self, flow: Flow) -> None:
+        """Set the credit (section 2.6.7). Raises AmqpFault."""
+        consumer = self._consumer
+        if consumer is None:
+            return
+        if flow.properties and "txn-id" in map(str, flow.properties):
+            raise link_fault(NOT_IMPLEMENTED, "transactional acquisition is not implemented")
+        if flow.link_credit is not None:
+            spent = (self._given - (flow.delivery_count or 0)) & MASK
+            if spent > MASK >> 1:
+                spent -= MASK + 1
+            consumer.allow(max(flow.link_credit - spent, 0))
+        if flow.drain:
+            consumer.drain()
+        elif flow.echo:
+            self._send_flow(drain=False)
+
+    def _send_flow(self, *, drain: bool) -> None:
+        credit = self._consumer.credit.left if self._consumer is not None else 0
+        self.link.session.send_flow(
+            handle=self.link.handle,
+            delivery_count=(self._given - len(self._unsent)) & MASK,
+            link_credit=max(credit, 0) + len(self._unsent),
+            available=self.queue.ready,
+            drain=drain,
+        )
+
+    def settle(self, first: int, last: int, settlement: Disposition | Modification) -> int:
+        """Settle deliveries by the link's numbers. Return how many of them were unsettled."""
+        if self.held is None:
+            return 0
+        count = self.held.settle(first, last, settlement)
+        if self._progress:
+            for number in [number for number in self._progress if first <= number <= last]:
+                del self._progress[number]
+        if self._stalled and count:
+            self.wake()
+        return count
+
+    def note_progress(self, first: int, last: int, state: Received) -> None:
+        """Note how much of a delivery the client has received (SET-4). It does not settle the delivery."""
+        if first == last and (first in self._progress or len(self._progress) < _PROGRESS):
+            self._progress[first] = state
+
+    # -- the end
+
+    def release(self, *, closed: bool) -> None:
+        """Unsubscribe. Unless the link is closed, the client may still settle its deliveries in this session."""
+        session = self.link.session
+        consumer, self._consumer = self._consumer, None
+        session.connection.flow.forget(self)
+        if consumer is not None:
+            session.connection.broker.engine.unsubscribe(consumer)
+            if self._unsent and not self._presettled and self.held is not None:
+                self.held.acquire(consumer, list(self._unsent))
+        self._unsent.clear()
+        if closed or self._presettled:
+            session.sent.forget(self)
+            self.expire()
+        else:
+            session.suspended[self] = None
+
+    def expire(self) -> None:
+        """Return the deliveries that are not settled, and delete the link's node."""
+        held, self.held = self.held, None
+        if held is not None:
+            held.close(self.default)
+        if self._node is not None:
+            self._node.close()
+
+    def block(self, *, on: bool) -> None:
+        """Do nothing: consumers continue while publishers are blocked."""
+
+    def forbidden(self) -> bool:
+        """Whether the user may no longer read the queue."""
+        return not self.link.session.connection.door.allows(Operation.CONSUME, queue=self.queue.name)
+
+    def describe(self) -> dict[str, object]:
+        """Return the link's entry in lists."""
+        return {
+            "address": self.queue.name,
+            "credit": self._consumer.credit.left if self._consumer is not None else 0,
+            "unsettled": self.held.count if self.held is not None else 0,
+        }
+
+
+def consumer_name(link: Link) -> str:
+    """Return the name by which a message excludes the link, and by which the log names its consumer."""
+    return f"{link.session.connection.container}/{link.name}"

@@ -1,0 +1,147 @@
+"""Transfer frames of deliveries. Everything but the size, the number, the tag and the content is built once."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from escrowmq.wire.amqp10.answers import MASK
+from escrowmq.wire.amqp10.codec.encoding import encode
+from escrowmq.wire.amqp10.codec.frames import frame_header
+from escrowmq.wire.amqp10.codec.performatives import Transfer, encode_performative
+from escrowmq.wire.amqp10.codec.sections import Header, encode_header
+from escrowmq.wire.amqp10.codec.types import UInt
+from escrowmq.wire.amqp10.delivery import sections_of
+from escrowmq.wire.amqp10.publication import PROTOCOL
+from escrowmq.wire.outbox import LARGE, Piece
+
+if TYPE_CHECKING:
+    from escrowmq.core.engine import Engine
+    from escrowmq.core.messages.entry import Entry, Run
+    from escrowmq.core.messages.envelope import Envelope
+    from escrowmq.core.queues.queue import Queue
+
+_TRANSFER: Final = b"\x00\x53\x14\xc0"
+_UINT, _ZERO = b"\x70", b"\x43"
+_TRUE, _FALSE = b"\x41", b"\x42"
+_TAG: Final = struct.Struct(">Q")
+_MOST: Final = 256  # templates that are kept
+
+Template = Callable[[int, bytes, int, bytes, int, bytes], bytes]
+
+
+class TransferFrames:
+    """Builds the transfers of one consuming link. `frame_max` is the client's limit for a frame."""
+
+    __slots__ = ("_channel", "_engine", "_frame_max", "_handle", "_prefix", "_queue", "_settled", "_templates")
+
+    def __init__(
+        self, engine: Engine, queue: Queue, channel: int, handle: int, frame_max: int, *, settled: bool
+    ) -> None:
+        self._engine = engine
+        self._queue = queue
+        self._channel = channel
+        self._handle = handle
+        self._frame_max = frame_max
+        self._settled = settled
+        number = encode(UInt(handle))
+        # Offset of the body, type and channel; then five fields: handle, number, tag, format and settled.
+        fields = len(number) + 5 + 2 + _TAG.size + 1 + 1
+        self._prefix = b"\x02\x00" + channel.to_bytes(2, "big") + _TRANSFER + bytes((fields + 1, 5)) + number + _UINT
+        self._templates: dict[tuple[bool, int, int], tuple[Template, bytes, int]] = {}
+
+    def build(self, number: int, entries: list[Entry]) -> tuple[list[Piece], int]:
+        """Return the frames of `entries`, whose delivery numbers begin with `number`, and how many frames there are."""
+        pieces: list[Piece] = []
+        parts: list[bytes] = []
+        prefix, frame_max, marks = self._prefix, self._frame_max, self._queue.marks
+        tag_head = b"\xa0\x08"
+        template: Template | None = None
+        run: Run | None = None
+        deliveries = -1
+        tail = b""
+        fixed = frames = 0
+        for entry in entries:
+            content = entry.content
+            if entry.run is not run or entry.deliveries != deliveries:
+                run, deliveries = entry.run, entry.deliveries
+                envelope = run.envelope
+                template = None
+                if envelope.protocol == PROTOCOL and envelope.ttl is None and not envelope.deaths:
+                    template, tail, fixed = self._template(envelope, deliveries)
+            size = fixed + len(content)
+            if template is None or marks or size > frame_max or size >= LARGE:
+                if parts:
+                    pieces.append(b"".join(parts))
+                    parts = []
+                frames += self._single(number, entry, pieces)
+            else:
+                parts.append(template(size, prefix, number & MASK, tag_head, entry.position, tail))
+                parts.append(content)
+                frames += 1
+            number += 1
+        if parts:
+            pieces.append(b"".join(parts))
+        return pieces, frames
+
+    def _template(self, envelope: Envelope, deliveries: int) -> tuple[Template, bytes, int]:
+        """Return how the bytes before a content are packed, the last part of them, and their length."""
+        key = (envelope.durable, envelope.priority, deliveries)
+        found = self._templates.get(key)
+        if found is None:
+            if len(self._templates) >= _MOST:
+                self._templates.clear()
+            tail = _ZERO + (_TRUE if self._settled else _FALSE) + header_of(envelope, deliveries, first=not deliveries)
+            layout = struct.Struct(f">I{len(self._prefix)}sI2sQ{len(tail)}s")
+            found = self._templates[key] = (layout.pack, tail, layout.size)
+        return found
+
+    def _single(self, number: int, entry: Entry, pieces: list[Piece]) -> int:
+        """Append the frames of a delivery that is large, was annotated, or needs translation. Return their number."""
+        message = self._message(entry)
+        tag = _TAG.pack(entry.position)
+        transfer = Transfer(self._handle, number & MASK, tag, 0, self._settled)
+        at = frames = 0
+        view = memoryview(message)
+        while True:
+            body = encode_performative(transfer)
+            room = self._frame_max - 8 - len(body)
+            if len(message) - at > room and not transfer.more:
+                transfer.more = True
+                continue
+            if len(message) - at <= room and transfer.more:
+                transfer.more = False
+                body = encode_performative(transfer)
+            part = view[at : at + room]
+            pieces.append(frame_header(self._channel, len(body) + len(part)) + body)
+            pieces.append(part if len(part) >= LARGE else bytes(part))
+            at += len(part)
+            frames += 1
+            if at >= len(message):
+                return frames
+            transfer = Transfer(self._handle, more=True)
+
+    def _message(self, entry: Entry) -> bytes:
+        """Return all sections of a message. The time that it has spent here is taken off its TTL (section 3.2.1)."""
+        queue, envelope = self._queue, entry.run.envelope
+        marks = queue.marks.get(entry.position) if queue.marks else None
+        if envelope.protocol == PROTOCOL and not envelope.deaths and (marks is None or not marks.annotations):
+            ttl = envelope.ttl
+            if ttl is not None:
+                ttl = max(ttl - max(self._engine.now - entry.run.time, 0), 0)
+            return header_of(envelope, queue.failures(entry), first=not entry.deliveries, ttl=ttl) + entry.content
+        return sections_of(envelope, entry.content, entry.deliveries, marks)
+
+
+def header_of(envelope: Envelope, failures: int, *, first: bool, ttl: int | None = None) -> bytes:
+    """Return the header section of a message of this protocol."""
+    return encode_header(
+        Header(
+            durable=envelope.durable,
+            priority=envelope.priority,
+            ttl=ttl,
+            first_acquirer=first,
+            delivery_count=failures,
+        )
+    )

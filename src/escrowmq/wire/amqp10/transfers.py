@@ -1,0 +1,306 @@
+"""Transfers from producers: parts become messages, and messages that look alike become runs (section 2.6.12).
+
+Most transfers differ from the one before only in size, delivery number, tag and content. They are read by slices. All
+others are decoded, which also teaches the reader the form of the next ones.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from escrowmq.core.conditions import BrokerError
+from escrowmq.wire.amqp10.answers import MASK
+from escrowmq.wire.amqp10.codec.errors import CodecError
+from escrowmq.wire.amqp10.codec.performatives import SECOND, Transfer
+from escrowmq.wire.amqp10.codec.states import TransactionalState
+from escrowmq.wire.amqp10.errors import (
+    DECODE_ERROR,
+    INVALID_FIELD,
+    MESSAGE_SIZE_EXCEEDED,
+    NOT_ALLOWED,
+    NOT_IMPLEMENTED,
+    UNATTACHED_HANDLE,
+    AmqpFault,
+    link_fault,
+    session_fault,
+)
+from escrowmq.wire.amqp10.incoming import Post, ProducerLink, PublishForm
+from escrowmq.wire.outbox import LARGE
+
+if TYPE_CHECKING:
+    from escrowmq.wire.amqp10.connection import Connection
+    from escrowmq.wire.amqp10.link import Link
+    from escrowmq.wire.amqp10.session import Session
+
+_TRANSFER: Final = b"\x00\x53\x14\xc0"
+_HEADER_SECTION: Final = b"\x00\x53\x70\xc0"
+_DELIVERY_ANNOTATIONS: Final = b"\x00\x53\x71"
+_MESSAGE_ANNOTATIONS: Final = b"\x00\x53\x72"
+_SECTION: Final = b"\x00\x53"
+_DESCRIBED: Final = (b"\x00", b"")  # how content begins; a message without any section is passed on as it is
+_FURTHER_KEYS: Final = b"x-cc"  # the annotation with further routing keys
+_SHORT_HANDLES: Final = (0x43, 0x52)
+_NUMBERS: Final = {0x70: 5, 0x52: 2}  # bytes of a delivery number, by its first one
+_U32: Final = struct.Struct(">I")
+_LEAST: Final = 32  # bytes of a frame that is read by slices
+_ENDINGS: Final = 64  # endings of transfers that are remembered
+_LONGEST_TAG: Final = 32
+
+
+Extent: TypeAlias = tuple[int, int, int]
+"""The places of a performative, of its payload, and of the end of the frame."""
+
+
+class Parts:
+    """A delivery of which more frames are to come."""
+
+    __slots__ = ("number", "pieces", "settled", "size", "skipped", "tag")
+
+    def __init__(self, number: int, tag: bytes, *, settled: bool, skipped: bool = False) -> None:
+        self.number = number
+        self.tag = tag
+        self.settled = settled
+        self.skipped = skipped  # a resumed delivery that the broker does not know
+        self.pieces: list[bytes] = []
+        self.size = 0
+
+
+class Transfers:
+    """Reads the transfers of one connection, and publishes them in runs."""
+
+    __slots__ = ("_connection", "_contents", "_endings", "_first", "_form", "_link", "_parts", "_settled", "_tags")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._parts: dict[Link, Parts] = {}
+        # The count of fields and the bytes behind the tag, of transfers that are whole and plain: whether they settle.
+        self._endings: dict[bytes, bool] = {}
+        # The run that was read and is not published yet: messages of one form with consecutive numbers.
+        self._link: ProducerLink | None = None
+        self._form: PublishForm | None = None
+        self._first = 0
+        self._contents: list[bytes] = []
+        self._tags: list[bytes] = []
+        self._settled = False
+
+    # -- runs
+
+    def publish_now(self) -> None:
+        """Publish the messages that were read."""
+        link, form, contents = self._link, self._form, self._contents
+        if link is None or form is None:
+            return
+        post = Post(form, contents, self._first, self._tags, self._settled)
+        self._link, self._form, self._contents, self._tags = None, None, [], []
+        if link.link.end is not link:
+            return  # the link was detached meanwhile
+        self._connection.large_bodies = len(contents[-1]) >= LARGE
+        try:
+            link.spend(len(contents))
+            link.publish(post)
+        except (AmqpFault, BrokerError) as error:
+            self._refuse(link, post, error)
+
+    def _refuse(self, link: ProducerLink, post: Post, error: AmqpFault | BrokerError) -> None:
+        try:
+            for i in range(len(post.contents)):
+                link.refuse(post.first + i, post.tags[i] if post.tags else b"", error, settled=post.settled)
+        except AmqpFault as fault:
+            link.link.fail(fault)
+
+    def _add(
+        self, link: ProducerLink, number: int, tag: bytes, form: PublishForm, content: bytes, settled: bool
+    ) -> None:
+        """Add a message to the run, or begin another one with it."""
+        if (
+            form is not self._form
+            or link is not self._link
+            or settled is not self._settled
+            or number != self._first + len(self._contents)
+        ):
+            self.publish_now()
+            self._link, self._form, self._first, self._settled = link, form, number, settled
+        self._contents.append(content)
+        if not settled:
+            self._tags.append(tag)
+
+    # -- by slices
+
+    def read(self, data: bytes, at: int, end: int, channel: int) -> int:
+        """Read the whole and plain transfers on `channel` that begin at `at`. Return where the first other frame
+        begins, which may be `at`. Raises AmqpFault that costs the connection.
+        """
+        session = self._connection.sessions.get(channel)
+        if session is None or session.ending:
+            return at
+        frames = 0
+        head = b"\x02\x00" + channel.to_bytes(2, "big") + _TRANSFER
+        startswith, unpack, endings = data.startswith, _U32.unpack_from, self._endings
+        link: ProducerLink | None = None
+        handle, most = -1, self._connection.limits.frame_max
+        while end - at >= _LEAST and startswith(head, at + 4):
+            size = unpack(data, at)[0]
+            stop = at + size
+            payload = at + 13 + data[at + 12]
+            if stop > end or not _LEAST <= size <= most or payload >= stop:
+                break
+            # Handle, number and tag, in their shortest encodings; the rest is known, or is decoded.
+            p = at + 15
+            found = 0
+            if data[at + 14] != 0x43:
+                if data[at + 14] != 0x52:
+                    break
+                found = data[p]
+                p += 1
+            code = data[p]
+            if code == 0x70:
+                number = unpack(data, p + 1)[0]
+                p += 5
+            elif code == 0x52:
+                number = data[p + 1]
+                p += 2
+            else:
+                break
+            tag_end = p + 2 + data[p + 1]
+            settled = endings.get(data[at + 13 : at + 14] + data[tag_end:payload])
+            if settled is None or data[p] != 0xA0 or tag_end - p > _LONGEST_TAG + 2:
+                break
+            if found != handle:
+                link = self._plain_link(session, found)
+                handle = found
+            content = payload
+            if startswith(_HEADER_SECTION, payload):
+                content += 5 + data[payload + 4]
+            if link is None or not startswith(_SECTION, content) or startswith(_DELIVERY_ANNOTATIONS, content):
+                break
+            if startswith(_MESSAGE_ANNOTATIONS, content) and data.find(_FURTHER_KEYS, content, stop) >= 0:
+                break
+            form = link.forms.get(data[payload:content])
+            if form is None or content >= stop:
+                break
+            self._add(link, number, data[p + 2 : tag_end], form, data[content:stop], settled)
+            at = stop
+            frames += 1
+        if frames:
+            self._received(session, frames)
+        return at
+
+    def _plain_link(self, session: Session, handle: int) -> ProducerLink | None:
+        """Return the link with this handle, if its next transfer begins a message."""
+        link = session.links.get(handle)
+        if link is None or link in self._parts or not isinstance(link.end, ProducerLink):
+            return None
+        return link.end
+
+    @staticmethod
+    def _received(session: Session, frames: int) -> bool:
+        try:
+            session.received(frames)
+        except AmqpFault as fault:
+            session.fail(fault)
+        return not session.ending
+
+    # -- frame by frame
+
+    def part(self, session: Session, transfer: Transfer, data: bytes, extent: Extent) -> None:
+        """Handle one transfer. Raises AmqpFault, BrokerError."""
+        start, at, end = extent
+        if session.ending or not self._received(session, 1):
+            return
+        link = session.links.get(transfer.handle)
+        if link is None:
+            raise session_fault(UNATTACHED_HANDLE, f"handle {transfer.handle} is not attached")
+        if link.detaching:
+            self._parts.pop(link, None)
+            return
+        end_of_link = link.end
+        if not isinstance(end_of_link, ProducerLink):
+            raise link_fault(NOT_ALLOWED, "a transfer on a link on which the broker sends")
+        try:
+            parts = self._parts_of(link, end_of_link, transfer)
+        except AmqpFault:
+            self._parts.pop(link, None)
+            raise
+        if transfer.aborted:
+            del self._parts[link]
+            self.publish_now()
+            end_of_link.spend(1)
+            return
+        parts.settled = parts.settled or bool(transfer.settled)
+        parts.size += end - at
+        if parts.size > self._connection.limits.message_size + self._connection.limits.header_size:
+            del self._parts[link]
+            raise link_fault(
+                MESSAGE_SIZE_EXCEEDED, f"a message has more than {self._connection.limits.message_size} bytes"
+            )
+        if not parts.skipped:
+            parts.pieces.append(data[at:end])
+        if not transfer.more:
+            del self._parts[link]
+            whole = not parts.skipped and len(parts.pieces) == 1
+            if whole and transfer.state is None and transfer.rcv_settle_mode is None:
+                self._learn(data, start, at, settled=parts.settled)
+            self._finish(end_of_link, parts)
+
+    def _parts_of(self, link: Link, end: ProducerLink, transfer: Transfer) -> Parts:
+        """Return the delivery that `transfer` begins or continues. Raises AmqpFault."""
+        parts = self._parts.get(link)
+        if isinstance(transfer.state, TransactionalState):
+            raise link_fault(NOT_IMPLEMENTED, "transactions are not implemented")
+        if parts is not None:
+            if (transfer.delivery_id is not None and transfer.delivery_id != parts.number) or (
+                transfer.delivery_tag is not None and transfer.delivery_tag != parts.tag
+            ):
+                raise link_fault(NOT_ALLOWED, "a delivery began before the last transfer of the one before it")
+            return parts
+        if transfer.delivery_id is None or transfer.delivery_tag is None:
+            raise link_fault(INVALID_FIELD, "the first transfer of a delivery needs delivery-id and delivery-tag")
+        if len(transfer.delivery_tag) > _LONGEST_TAG:
+            raise link_fault(INVALID_FIELD, f"a delivery tag has more than {_LONGEST_TAG} bytes")
+        if transfer.message_format:
+            raise link_fault(NOT_IMPLEMENTED, f"message format {transfer.message_format} is not known")
+        settled = bool(transfer.settled)
+        if transfer.rcv_settle_mode == SECOND and not end.second and not settled:
+            raise link_fault(INVALID_FIELD, "rcv-settle-mode second on a link whose mode is first")
+        parts = self._parts[link] = Parts(
+            transfer.delivery_id, transfer.delivery_tag, settled=settled, skipped=transfer.resume
+        )
+        return parts
+
+    def _finish(self, link: ProducerLink, parts: Parts) -> None:
+        """Add a whole message to the run. Raises AmqpFault."""
+        if parts.skipped:  # nothing is resumed that the broker does not hold; the credit is granted again
+            self.publish_now()
+            link.spend(1)
+            return
+        message = parts.pieces[0] if len(parts.pieces) == 1 else b"".join(parts.pieces)
+        try:
+            form, content = link.form_for(message)
+            if content[:1] not in _DESCRIBED:
+                raise CodecError("a message begins with something that is no section")
+        except CodecError as error:
+            raise link_fault(DECODE_ERROR, str(error)) from None
+        except (BrokerError, AmqpFault) as error:
+            self.publish_now()
+            link.spend(1)
+            link.refuse(parts.number, parts.tag, error, settled=parts.settled)
+            return
+        self._add(link, parts.number & MASK, parts.tag, form, content, parts.settled)
+
+    def _learn(self, data: bytes, at: int, payload: int, *, settled: bool) -> None:
+        """Remember the ending of a transfer that is whole and plain, so that the next ones are read by slices."""
+        if data[at : at + 4] != _TRANSFER or data[at + 6] not in _SHORT_HANDLES:
+            return
+        p = at + 7 if data[at + 6] == 0x43 else at + 8
+        size = _NUMBERS.get(data[p])
+        if size is None or data[p + size] != 0xA0:
+            return
+        tag_end = p + size + 2 + data[p + size + 1]
+        if len(self._endings) >= _ENDINGS:
+            self._endings.clear()
+        self._endings[data[at + 5 : at + 6] + data[tag_end:payload]] = settled
+
+    def forget(self, link: Link) -> None:
+        """Forget the incomplete delivery of a link that is gone."""
+        self._parts.pop(link, None)

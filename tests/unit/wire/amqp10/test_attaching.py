@@ -1,0 +1,107 @@
+"""Attaching: what is granted, and what is refused (SET-6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from escrowmq.wire.amqp10.codec.performatives import FIRST, MIXED_MODE, RECEIVER, SECOND, SENDER, SETTLED_MODE, Attach
+from escrowmq.wire.amqp10.codec.states import OUTCOME_SYMBOLS, Accepted, Modified
+from escrowmq.wire.amqp10.codec.termini import Coordinator, Source, Target
+from escrowmq.wire.amqp10.codec.types import Described, Symbol
+from escrowmq.wire.amqp10.errors import INVALID_FIELD, NOT_FOUND, NOT_IMPLEMENTED, RESOURCE_LOCKED
+from tests.unit.wire.amqp10.clients import Client, connected
+
+
+@pytest.mark.rule("SET-6")
+def test_a_producer_learns_what_is_granted() -> None:
+    made, client = connected()
+    asked = Target("q", durable=2, expiry_policy="never", timeout=60, capabilities=(Symbol("queue"),))
+    answer = client.sender(None, target=asked, snd_settle_mode=MIXED_MODE, rcv_settle_mode=SECOND)
+    assert answer.target == Target(
+        "q", durable=0, expiry_policy="session-end", timeout=0, capabilities=(Symbol("queue"),)
+    )
+    assert (answer.role, answer.snd_settle_mode, answer.rcv_settle_mode) == (RECEIVER, MIXED_MODE, SECOND)
+    assert answer.max_message_size == made.limits.message_size
+    assert answer.unsettled is None
+
+
+@pytest.mark.rule("SET-6")
+def test_a_consumer_learns_what_is_granted() -> None:
+    _, client = connected()
+    asked = Source("q", durable=1, expiry_policy="never", timeout=60, filter={Symbol("unknown"): "x"})
+    answer = client.receiver(None, source=asked)
+    assert answer.source == Source(
+        "q",
+        durable=0,
+        expiry_policy="session-end",
+        default_outcome=Modified(delivery_failed=True),
+        outcomes=OUTCOME_SYMBOLS,
+    )
+    assert (answer.role, answer.initial_delivery_count, answer.rcv_settle_mode) == (SENDER, 0, FIRST)
+    assert answer.target == Target()
+
+
+def test_outcomes_of_a_source_are_kept() -> None:
+    _, client = connected()
+    asked = Source("q", outcomes=(OUTCOME_SYMBOLS[0],), default_outcome=Accepted())
+    granted = client.receiver(None, source=asked).source
+    assert granted is not None
+    assert (granted.outcomes, granted.default_outcome) == ((OUTCOME_SYMBOLS[0],), Accepted())
+
+
+def test_presettled_deliveries_are_granted() -> None:
+    _, client = connected()
+    assert client.receiver("q", settled=True).snd_settle_mode == SETTLED_MODE
+
+
+def selector(key: str, descriptor: Any = None) -> Source:
+    value: Any = "a = 1"
+    return Source("q", filter={Symbol(key): Described(descriptor, value) if descriptor is not None else value})
+
+
+@pytest.mark.rule("SET-6")
+@pytest.mark.parametrize(
+    ("fields", "condition"),
+    [
+        ({"source": Source("/queues/nope")}, NOT_FOUND),
+        ({"source": Source("/exchanges/nope")}, NOT_FOUND),
+        ({"source": Source("$management")}, NOT_FOUND),
+        ({"source": Source("/queues/%")}, INVALID_FIELD),
+        ({"source": Source()}, INVALID_FIELD),
+        ({"source": None}, NOT_IMPLEMENTED),
+        ({"source": Source("q"), "name": ""}, INVALID_FIELD),
+    ],
+)
+def test_a_consumer_is_refused(fields: dict[str, Any], condition: str) -> None:
+    _, client = connected()
+    client.refused(Attach(**{"name": "l", "handle": 3, "role": RECEIVER, **fields}), condition)
+    client.receiver("q")
+
+
+@pytest.mark.rule("SET-6")
+@pytest.mark.parametrize(
+    ("fields", "condition"),
+    [
+        ({"target": Target("/queues/nope")}, NOT_FOUND),
+        ({"target": Target("/exchanges/nope/k")}, NOT_FOUND),
+        ({"target": Coordinator()}, NOT_IMPLEMENTED),
+        ({"target": None}, NOT_IMPLEMENTED),
+        ({"target": Target("q"), "initial_delivery_count": None}, INVALID_FIELD),
+    ],
+)
+def test_a_producer_is_refused(fields: dict[str, Any], condition: str) -> None:
+    _, client = connected()
+    asked = {"name": "l", "handle": 3, "role": SENDER, "source": Source(), "initial_delivery_count": 0, **fields}
+    client.refused(Attach(**asked), condition)
+    client.sender("q")
+
+
+def test_an_exclusive_queue_of_another_connection_is_refused() -> None:
+    made, client = connected()
+    node = client.receiver(None, source=Source(dynamic=True)).source
+    assert node is not None
+    other = Client(made, container="other")
+    other.refused(Attach("l", 0, RECEIVER, source=Source(node.address)), RESOURCE_LOCKED)
+    other.sender(node.address)

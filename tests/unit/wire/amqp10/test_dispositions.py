@@ -1,0 +1,167 @@
+"""Outcomes of deliveries, and settlements of posts."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.core.messages.marks import Marks, Modification
+from escrowmq.core.queues.outcome import Disposition as Settlement
+from escrowmq.wire.amqp10.codec.encoding import encode
+from escrowmq.wire.amqp10.codec.performatives import RECEIVER, SECOND, SENDER, Disposition
+from escrowmq.wire.amqp10.codec.states import (
+    Accepted,
+    DeliveryState,
+    Modified,
+    Received,
+    Rejected,
+    Released,
+    TransactionalState,
+)
+from escrowmq.wire.amqp10.codec.termini import Source
+from escrowmq.wire.amqp10.codec.types import Symbol
+from escrowmq.wire.amqp10.dispositions import modification
+from escrowmq.wire.amqp10.errors import NOT_IMPLEMENTED
+from tests.unit.wire.amqp10.clients import Client, Server, connected
+
+Q = "q"
+
+
+def delivered(count: int, **source: object) -> tuple[Server, Client]:
+    """Return a client with the deliveries from 0 to `count` - 1."""
+    made, client = connected()
+    client.sender(Q)
+    for number in range(count):
+        client.post(number, b"%d" % number, settled=True)
+    client.receiver(Q, credit=count, source=Source(Q, **source))  # type: ignore[arg-type]
+    assert [number for number, _ in client.deliveries()] == list(range(count))
+    return made, client
+
+
+def ready(made: Server) -> list[tuple[int, int]]:
+    """Return position and failures of the ready messages."""
+    queue = made.broker.directory.vhost("/").queue(Q)
+    entries = queue.order.take(1000)
+    queue.order.put_back(entries)
+    return [(entry.position, queue.failures(entry)) for entry in entries]
+
+
+@pytest.mark.rule("SET-13")
+@pytest.mark.parametrize(
+    ("state", "left"),
+    [
+        (Accepted(), []),
+        (Rejected(), []),
+        (Released(), [(2, 0), (3, 0)]),
+        (Modified(delivery_failed=True), [(2, 1), (3, 1)]),
+        (Modified(), [(2, 0), (3, 0)]),
+        (None, [(2, 1), (3, 1)]),
+    ],
+)
+def test_a_range_gets_an_outcome(state: DeliveryState | None, left: list[tuple[int, int]]) -> None:
+    made, client = delivered(4)
+    client.send(0, Disposition(role=RECEIVER, first=1, last=2, settled=True, state=state))
+    assert client.idle()
+    assert ready(made) == left
+    client.send(0, Disposition(role=RECEIVER, first=0, last=9, settled=True, state=Accepted()))
+    assert ready(made) == left
+    assert made.broker.directory.vhost("/").queue(Q).unsettled == 0
+
+
+@pytest.mark.parametrize("state", [Accepted(), Rejected(), Released(), Modified(delivery_failed=True)])
+def test_an_unsettled_outcome_is_answered_with_a_settled_one(state: DeliveryState) -> None:
+    _, client = delivered(3)
+    client.send(0, Disposition(role=RECEIVER, first=0, last=1, settled=False, state=state))
+    answer = client.outcome(0, 1)
+    assert (answer.role, answer.settled, answer.state) == (SENDER, True, state)
+
+
+def test_an_answer_waits_until_the_outcome_is_on_disk() -> None:
+    made, client = connected()
+    client.sender(Q)
+    client.post(0, durable=True)
+    client.inbox.clear()
+    client.receiver(Q, credit=1)
+    assert len(client.deliveries()) == 1
+    client.server.receive(client.port, _frame(Disposition(role=RECEIVER, first=0, settled=False, state=Accepted())))
+    made.end_turn()
+    client.collect()
+    assert client.idle()
+    made.run_disk()
+    client.collect()
+    assert client.outcome(0).settled
+
+
+def _frame(disposition: Disposition) -> bytes:
+    from escrowmq.wire.amqp10.codec.frames import frame
+    from escrowmq.wire.amqp10.codec.performatives import encode_performative
+
+    return frame(0, encode_performative(disposition))
+
+
+@pytest.mark.parametrize("default", [Accepted(), Released(), Rejected(), Modified(delivery_failed=True)])
+def test_the_default_outcome_is_that_of_the_source(default: DeliveryState) -> None:
+    made, client = delivered(1, default_outcome=default)
+    client.send(0, Disposition(role=RECEIVER, first=0, settled=True))
+    expected = {Accepted: [], Rejected: [], Released: [(1, 0)], Modified: [(1, 1)]}
+    assert ready(made) == expected[type(default)]
+
+
+@pytest.mark.rule("SET-4")
+def test_progress_settles_nothing() -> None:
+    made, client = delivered(1)
+    client.send(0, Disposition(role=RECEIVER, first=0, settled=False, state=Received(0, 10)))
+    client.send(0, Disposition(role=RECEIVER, first=0, settled=False))
+    assert client.idle()
+    assert made.broker.directory.vhost("/").queue(Q).unsettled == 1
+    client.send(0, Disposition(role=RECEIVER, first=0, settled=True, state=Accepted()))
+    assert made.broker.directory.vhost("/").queue(Q).unsettled == 0
+
+
+def test_unknown_deliveries_are_ignored() -> None:
+    made, client = delivered(1)
+    client.send(0, Disposition(role=RECEIVER, first=1, last=2000, settled=True, state=Accepted()))
+    client.send(0, Disposition(role=SENDER, first=0, last=2**31 - 2, settled=True, state=Accepted()))
+    assert client.idle()
+    assert made.broker.directory.vhost("/").queue(Q).unsettled == 1
+
+
+def test_transactions_are_refused() -> None:
+    _, client = delivered(1)
+    client.send(0, Disposition(role=RECEIVER, first=0, settled=True, state=TransactionalState(b"t", Accepted())))
+    client.detached(1, NOT_IMPLEMENTED)
+
+
+def test_many_rejections_take_several_turns() -> None:
+    made, client = delivered(500)
+    made.receive(client.port, _frame(Disposition(role=RECEIVER, first=0, last=499, settled=True, state=Rejected())))
+    assert made.broker.engine.requests.left < 0
+    made.end_turn()
+    assert made.broker.directory.vhost("/").queue(Q).unsettled == 0
+
+
+def test_a_producer_settles_second() -> None:
+    _, client = connected()
+    assert client.sender(Q, rcv_settle_mode=SECOND).rcv_settle_mode == SECOND
+    client.post(0)
+    client.post(1)
+    assert not client.outcome(0).settled
+    assert not client.outcome(1).settled
+    link = client.port.endpoint.sessions[0].links[0]
+    assert link.describe()["unsettled"] == 2
+    client.send(0, Disposition(role=SENDER, first=0, last=1, settled=True))
+    assert link.describe()["unsettled"] == 0
+
+
+@pytest.mark.rule("SET-13")
+def test_modified_keeps_annotations_and_excludes_the_link() -> None:
+    made, client = delivered(1)
+    state = Modified(delivery_failed=True, undeliverable_here=True, message_annotations={Symbol("x-a"): "b"})
+    client.send(0, Disposition(role=RECEIVER, first=0, settled=True, state=state))
+    marks = made.broker.directory.vhost("/").queue(Q).marks[1]
+    assert marks == Marks(1, {"x-a": encode("b")}, frozenset({"c/r1"}))
+
+
+def test_plain_modifications_need_no_marks() -> None:
+    assert modification("l", Modified(delivery_failed=True)) is Settlement.MODIFIED
+    assert modification("l", Modified()) is Settlement.RELEASED
+    assert modification("l", Modified(undeliverable_here=True)) == Modification(excluded="l")

@@ -1,0 +1,174 @@
+"""Protocol headers, SASL, Open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from escrowmq.wire.amqp10.codec.frames import PROTOCOL_HEADER, SASL, SASL_HEADER, TLS_HEADER, frame
+from escrowmq.wire.amqp10.codec.performatives import Begin, Close, Open, encode_performative
+from escrowmq.wire.amqp10.codec.sasl import SaslInit, SaslMechanisms, SaslOutcome
+from escrowmq.wire.amqp10.codec.types import Symbol
+from escrowmq.wire.amqp10.errors import CONNECTION_FORCED, FRAMING_ERROR, INVALID_FIELD, NOT_ALLOWED
+from escrowmq.wire.amqp10.handshake import ConnectionState
+from escrowmq.wire.endpoint import Endpoint, Verdict
+from escrowmq.wire.sasl import Credentials
+from tests.harness.server import Options
+from tests.unit.wire.amqp10.clients import Client, Server, server
+
+
+def state(client: Client) -> ConnectionState:
+    return client.port.endpoint.state
+
+
+def test_sasl_offers_the_mechanisms_of_the_server() -> None:
+    client = Client(server(), opens=False)
+    client.headers(SASL_HEADER)
+    assert client.expect(SaslMechanisms).sasl_server_mechanisms == ("PLAIN",)
+
+
+def test_a_login_is_followed_by_open() -> None:
+    made = server()
+    client = Client(made, opens=False)
+    client.log_in()
+    client.send(0, Open("mine", hostname="some.host.name"))
+    opened = client.expect(Open)
+    assert (opened.container_id, opened.channel_max) == ("escrowmq", made.limits.channels - 1)
+    assert opened.max_frame_size == made.limits.frame_max
+    assert opened.idle_time_out == made.limits.heartbeat * 1000
+    assert opened.offered_capabilities == ("ANONYMOUS-RELAY",)
+    assert opened.properties is not None
+    assert opened.properties["product"] == "EscrowMQ"
+    assert made.admissions == [("guest", "/")]
+
+
+def test_everything_may_be_sent_at_once() -> None:
+    client = Client(server(), opens=False)
+    init = frame(0, encode_performative(SaslInit(Symbol("PLAIN"), b"\0guest\0guest")), type=SASL)
+    client.send_bytes(SASL_HEADER + init + PROTOCOL_HEADER + frame(0, encode_performative(Open("c"))))
+    assert client.raw == SASL_HEADER
+    assert state(client) is ConnectionState.RUNNING
+
+
+def test_input_waits_while_the_password_is_checked() -> None:
+    made = server()
+    made.slow = True
+    client = Client(made, opens=False)
+    init = frame(0, encode_performative(SaslInit(Symbol("PLAIN"), b"\0guest\0guest")), type=SASL)
+    client.send_bytes(SASL_HEADER + init)
+    client.send_bytes(PROTOCOL_HEADER + frame(0, encode_performative(Open("c"))))
+    assert state(client) is ConnectionState.AUTHENTICATING
+    made.login_done()
+    assert state(client) is ConnectionState.RUNNING
+
+
+@pytest.mark.parametrize("response", [b"\0guest\0wrong", b"\0nobody\0nobody", b"rubbish", None])
+def test_a_refused_login_gets_an_outcome(response: bytes | None) -> None:
+    client = Client(server(), opens=False)
+    client.headers(SASL_HEADER)
+    client.expect(SaslMechanisms)
+    client.send_bytes(frame(0, encode_performative(SaslInit(Symbol("PLAIN"), response)), type=SASL))
+    assert client.expect(SaslOutcome).code == 1
+    assert client.port.closed
+
+
+def test_a_mechanism_that_is_not_on_offer_is_refused() -> None:
+    client = Client(server(), opens=False)
+    client.headers(SASL_HEADER)
+    client.expect(SaslMechanisms)
+    client.send_bytes(frame(0, encode_performative(SaslInit(Symbol("ANONYMOUS"), b"")), type=SASL))
+    assert client.expect(SaslOutcome).code == 1
+
+
+@pytest.mark.parametrize("header", [PROTOCOL_HEADER, TLS_HEADER, b"AMQP\x00\x01\x01\x00"])
+def test_another_header_is_answered_with_that_of_sasl(header: bytes) -> None:
+    client = Client(server(), opens=False)
+    client.send_bytes(header)
+    assert client.raw == SASL_HEADER
+    assert client.port.closed
+
+
+class Hospitable(Server):
+    """A server that lets everybody in as the user `anonymous`."""
+
+    mechanisms = ("PLAIN", "ANONYMOUS")
+
+    def authenticate(self, endpoint: Endpoint, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
+        done(Verdict(credentials.authcid if credentials.mechanism == "ANONYMOUS" else None))
+
+
+def test_anonymous_clients_need_no_sasl_where_they_are_allowed() -> None:
+    client = Client(Hospitable(Options(users=("anonymous",))), opens=False)
+    client.headers(PROTOCOL_HEADER)
+    client.send(0, Open("c"))
+    client.expect(Open)
+
+
+def test_the_hostname_can_name_a_virtual_host() -> None:
+    made = server()
+    made.broker.directory.add_vhost("other")
+    made.broker.access.set_permission("guest", "other", ".*", ".*", ".*")
+    Client(made, hostname="vhost:other")
+    assert made.admissions == [("guest", "other")]
+
+
+def test_without_a_default_virtual_host_the_first_of_the_user_is_entered() -> None:
+    made = server()
+    made.broker.directory.add_vhost("foreign")
+    made.broker.directory.add_vhost("mine")
+    made.broker.access.set_permission("guest", "mine", ".*", ".*", ".*")
+    made.broker.directory.delete_vhost("/")
+    Client(made, hostname="vhost.example.com")
+    assert made.admissions == [("guest", "mine")]
+
+
+def test_an_unknown_virtual_host_is_refused_after_open() -> None:
+    client = Client(server(), opens=False)
+    client.log_in()
+    client.send(0, Open("c", hostname="vhost:nope"))
+    client.expect(Open)
+    client.closed(NOT_ALLOWED)
+
+
+@pytest.mark.parametrize(
+    ("fields", "condition"), [({"max_frame_size": 511}, INVALID_FIELD), ({"idle_time_out": 999}, NOT_ALLOWED)]
+)
+def test_impossible_limits_are_refused(fields: dict[str, int], condition: str) -> None:
+    client = Client(server(), opens=False)
+    client.log_in()
+    client.send(0, Open("c", **fields))  # type: ignore[arg-type]
+    client.expect(Open)
+    client.closed(condition)
+
+
+def test_open_comes_first() -> None:
+    client = Client(server(), opens=False)
+    client.log_in()
+    client.send(0, Begin(next_outgoing_id=0, incoming_window=1, outgoing_window=1))
+    client.expect(Open)
+    assert client.expect(Close).error is not None
+    assert client.port.closed
+
+
+def test_a_second_open_closes_the_connection() -> None:
+    client = Client(server())
+    client.send(0, Open("c"))
+    assert client.expect(Close).error is not None
+
+
+def test_sasl_frames_end_with_the_login() -> None:
+    client = Client(server())
+    client.send_bytes(frame(0, encode_performative(SaslInit(Symbol("PLAIN"), b"")), type=SASL))
+    client.closed(FRAMING_ERROR)
+
+
+def test_many_bytes_before_the_login_are_refused() -> None:
+    made = server()
+    made.slow = True
+    client = Client(made, opens=False)
+    init = frame(0, encode_performative(SaslInit(Symbol("PLAIN"), b"\0guest\0guest")), type=SASL)
+    client.send_bytes(SASL_HEADER + init)
+    client.send_bytes(b"x" * 20_000)
+    assert client.port.closed
+    assert CONNECTION_FORCED not in str(made.faults)

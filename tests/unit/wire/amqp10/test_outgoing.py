@@ -1,0 +1,157 @@
+"""Links on which the client receives: credit, drain, echo, modes, limits."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.wire.amqp10.codec.performatives import Detach, Disposition, End, Flow
+from escrowmq.wire.amqp10.codec.states import Accepted
+from escrowmq.wire.amqp10.codec.types import Symbol
+from escrowmq.wire.amqp10.errors import NOT_IMPLEMENTED, RESOURCE_DELETED
+from tests.unit.wire.amqp10.clients import Client, Server, connected
+
+
+def stocked(count: int, **limits: int) -> tuple[Server, Client]:
+    """Return a client whose queue `q` has `count` messages."""
+    made, client = connected(**limits)
+    client.sender("q")
+    for number in range(count):
+        client.post(number, b"%d" % number, settled=True)
+    client.inbox.clear()
+    return made, client
+
+
+def numbers(client: Client) -> list[int]:
+    return [number for number, _ in client.deliveries()]
+
+
+def test_nothing_is_delivered_without_credit() -> None:
+    _, client = stocked(3)
+    client.receiver("q")
+    assert client.idle()
+    client.flow(1, 2)
+    assert numbers(client) == [0, 1]
+    client.flow(1, 2, delivery_count=1)
+    assert numbers(client) == [2]
+    client.flow(1, 0, delivery_count=3)
+    assert client.idle()
+
+
+def test_settlements_restore_no_credit() -> None:
+    _, client = stocked(3)
+    client.receiver("q", credit=1)
+    assert numbers(client) == [0]
+    client.send(0, Disposition(role=True, first=0, settled=True, state=Accepted()))
+    assert client.idle()
+
+
+def test_a_drain_uses_the_credit_up() -> None:
+    _, client = stocked(2)
+    client.receiver("q")
+    client.flow(1, 10, drain=True)
+    assert numbers(client) == [0, 1]
+    flow = client.expect(Flow)
+    assert (flow.handle, flow.delivery_count, flow.link_credit, flow.drain, flow.available) == (1, 10, 0, True, 0)
+    client.post(2, settled=True)
+    assert client.idle()
+    client.flow(1, 1, delivery_count=10)
+    assert numbers(client) == [2]
+
+
+def test_a_drain_without_credit_is_answered() -> None:
+    _, client = stocked(1)
+    client.receiver("q")
+    client.flow(1, 0, drain=True)
+    assert client.expect(Flow).drain
+
+
+def test_an_echo_tells_the_state_of_the_link() -> None:
+    _, client = stocked(5)
+    client.receiver("q", credit=2)
+    assert numbers(client) == [0, 1]
+    client.flow(1, 0, delivery_count=2, echo=True)
+    flow = client.expect(Flow)
+    assert (flow.delivery_count, flow.link_credit, flow.available, flow.next_outgoing_id) == (2, 0, 3, 2)
+
+
+@pytest.mark.rule("SET-1")
+def test_presettled_deliveries_are_gone_when_they_are_sent() -> None:
+    made, client = stocked(2)
+    client.receiver("q", credit=5, settled=True)
+    sent = [each.performative.settled for each in client.inbox]
+    assert sent == [True, True]
+    made.lose(client.port)
+    made.end_turn()
+    assert made.broker.directory.vhost("/").queue("q").ready == 0
+
+
+def test_two_links_of_a_session_share_its_numbers() -> None:
+    made, client = stocked(4)
+    client.receiver("q", 1)
+    client.receiver("q", 2)
+    client.flow(1, 1)
+    client.flow(2, 1)
+    client.flow(1, 1, delivery_count=1)
+    client.flow(2, 1, delivery_count=1)
+    handles = {
+        each.performative.delivery_id: each.performative.handle
+        for each in client.inbox
+        if hasattr(each.performative, "delivery_id")
+    }
+    assert handles == {0: 1, 1: 2, 2: 1, 3: 2}
+    client.inbox.clear()
+    client.send(0, Disposition(role=True, first=0, last=2, settled=True, state=Accepted()))
+    client.send(0, Detach(handle=2, closed=True))
+    client.expect(Detach)
+    assert made.broker.directory.vhost("/").queue("q").ready == 1
+
+
+def test_a_deleted_queue_detaches_its_consumers() -> None:
+    made, client = stocked(1)
+    client.receiver("q", credit=1)
+    client.deliveries()
+    made.broker.directory.delete_queue(made.broker.directory.vhost("/").queue("q"))
+    made.end_turn()
+    client.collect()
+    client.detached(1, RESOURCE_DELETED)
+
+
+def test_unsettled_deliveries_are_bounded() -> None:
+    _, client = stocked(5, unsettled=3)
+    client.receiver("q")
+    client.flow(1, 1)
+    client.flow(1, 2)
+    client.flow(1, 3)
+    client.flow(1, 5)
+    assert numbers(client) == [0, 1, 2]
+    client.send(0, Disposition(role=True, first=0, settled=True, state=Accepted()))
+    assert numbers(client) == [3, 4]
+
+
+def test_acquisition_in_a_transaction_is_refused() -> None:
+    _, client = stocked(1)
+    client.receiver("q")
+    client.flow(1, 1, properties={Symbol("txn-id"): b"t"})
+    client.detached(1, NOT_IMPLEMENTED)
+
+
+def test_deliveries_that_wait_for_the_window_return() -> None:
+    made, client = stocked(3)
+    client.receiver("q")
+    client.flow(1, 3, incoming_window=1)
+    assert numbers(client) == [0]
+    client.send(0, Detach(handle=1, closed=True))
+    client.expect(Detach)
+    assert made.broker.directory.vhost("/").queue("q").ready == 3
+    client.send(0, End())
+
+
+def test_a_connection_that_is_not_read_gets_no_deliveries() -> None:
+    made, client = stocked(3, outbox=10_000)
+    client.port.endpoint.congested(20_000)
+    client.receiver("q", credit=3)
+    assert client.idle()
+    client.port.endpoint.congested(0)
+    made.end_turn()
+    client.collect()
+    assert numbers(client) == [0, 1, 2]

@@ -1,0 +1,150 @@
+"""From bytes to frames: pieces, limits, faults, and the turn's budget."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from escrowmq.wire.amqp10.codec.frames import EMPTY_FRAME, PROTOCOL_HEADER, SASL, SASL_HEADER, frame
+from escrowmq.wire.amqp10.codec.performatives import (
+    SENDER,
+    Attach,
+    Begin,
+    Close,
+    Disposition,
+    End,
+    Flow,
+    Open,
+    Transfer,
+    encode_performative,
+)
+from escrowmq.wire.amqp10.codec.sasl import SaslInit
+from escrowmq.wire.amqp10.codec.states import Accepted
+from escrowmq.wire.amqp10.codec.termini import Source, Target
+from escrowmq.wire.amqp10.codec.types import Symbol
+from escrowmq.wire.amqp10.errors import DECODE_ERROR, FRAMING_ERROR, NOT_ALLOWED
+from tests.unit.wire.amqp10.clients import Client, connected, message, server
+
+OPENING = b"".join(
+    (
+        SASL_HEADER,
+        frame(0, encode_performative(SaslInit(Symbol("PLAIN"), b"\0guest\0guest")), type=SASL),
+        PROTOCOL_HEADER,
+        frame(0, encode_performative(Open("c"))),
+        frame(0, encode_performative(Begin(next_outgoing_id=0, incoming_window=9, outgoing_window=9))),
+        frame(
+            0,
+            encode_performative(Attach("s", 0, SENDER, source=Source(), target=Target("q"), initial_delivery_count=0)),
+        ),
+    )
+)
+POSTS = b"".join(
+    (
+        frame(0, encode_performative(Transfer(0, 0, b"0", 0, False)), message(b"a" * 20)),
+        EMPTY_FRAME,
+        frame(0, encode_performative(Transfer(0, 1, b"1", 0, False)), message(b"b" * 20)),
+        frame(0, encode_performative(Transfer(0, 2, b"2", 0, False)), message(b"c" * 20)),
+    )
+)
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 7, 64, len(OPENING)])
+def test_input_may_arrive_in_pieces(piece: int) -> None:
+    made = server()
+    client = Client(made, opens=False)
+    for data in (OPENING, POSTS):
+        for at in range(0, len(data), piece):
+            client.send_bytes(data[at : at + piece])
+    assert made.broker.directory.vhost("/").queue("q").ready == 3
+    outcomes = [each.performative for each in client.inbox if isinstance(each.performative, Disposition)]
+    assert all(each.state == Accepted() for each in outcomes)
+    assert outcomes[-1].last == 2 or outcomes[-1].first == 2
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x00\x00\x00\x07\x02\x00\x00\x00",
+        b"\xff\xff\xff\xff\x02\x00\x00\x00",
+        b"\x00\x00\x00\x08\x01\x00\x00\x00",
+        b"\x00\x00\x00\x08\x03\x00\x00\x00",
+        b"\x00\x00\x00\x08\x02\x05\x00\x00",
+    ],
+)
+def test_a_malformed_frame_closes_the_connection(data: bytes) -> None:
+    _, client = connected()
+    client.send_bytes(data)
+    client.closed(FRAMING_ERROR)
+
+
+@pytest.mark.parametrize(
+    "body", [b"\x00", b"\x40", b"\x00\x53\x14\xc0\x01\x00", b"\x00\x53\x99\x45", b"\x00\x53\x12\x45"]
+)
+def test_a_malformed_performative_closes_the_connection(body: bytes) -> None:
+    _, client = connected()
+    client.send_bytes(frame(0, body))
+    client.closed(DECODE_ERROR)
+
+
+def test_an_extended_header_is_skipped() -> None:
+    _, client = connected()
+    body = encode_performative(Flow(incoming_window=1, next_outgoing_id=0, outgoing_window=1, echo=True))
+    client.send_bytes((len(body) + 12).to_bytes(4, "big") + b"\x03\x00\x00\x00" + b"skip" + body)
+    client.expect(Flow)
+
+
+@pytest.mark.parametrize(
+    "performative", [Flow(incoming_window=1, next_outgoing_id=0, outgoing_window=1), End(), Transfer(0)]
+)
+def test_a_channel_without_a_session_closes_the_connection(performative: object) -> None:
+    _, client = connected()
+    client.send(5, performative)
+    client.closed(NOT_ALLOWED)
+
+
+def test_a_channel_in_use_closes_the_connection() -> None:
+    _, client = connected()
+    client.send(0, Begin(next_outgoing_id=0, incoming_window=1, outgoing_window=1))
+    client.closed(NOT_ALLOWED)
+
+
+def test_a_turn_does_a_bounded_amount_of_work() -> None:
+    made, client = connected()
+    frames = frame(0, encode_performative(Flow(incoming_window=1, next_outgoing_id=0, outgoing_window=1, echo=True)))
+    made.receive(client.port, frames * 1000)
+    made.broker.engine.end_turn()
+    first = client.port.endpoint.output()
+    assert 0 < sum(map(len, first)) < 1000 * 15
+    made.end_turn()
+    client.collect()
+    assert made.broker.engine.requests.left > 0
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_bytes_are_handled(seed: int) -> None:
+    """Damaged input are read to their end, or end with an error; nothing else happens."""
+    chance = random.Random(seed)
+    made = server()
+    client = Client(made, opens=False)
+    for each in (OPENING, POSTS):
+        data = bytearray(each)
+        for _ in range(chance.randrange(4)):
+            data[chance.randrange(8, len(data))] = chance.randrange(256)
+        made.receive(client.port, bytes(data))
+        made.end_turn()
+        made.run_disk()
+    if not client.port.closed:
+        made.lose(client.port)
+    made.end_turn()
+    assert not made.broker.engine.channels
+
+
+def test_messages_before_a_close_are_published() -> None:
+    made, client = connected()
+    client.sender("q")
+    client.send_bytes(
+        frame(0, encode_performative(Transfer(0, 0, b"0", 0, True)), message(b"a"))
+        + frame(0, encode_performative(Close()))
+    )
+    assert made.broker.directory.vhost("/").queue("q").ready == 1

@@ -1,0 +1,70 @@
+"""Transfer frames of deliveries: templates, splitting, headers."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.wire.amqp10.codec.performatives import Disposition, Transfer
+from escrowmq.wire.amqp10.codec.sections import Header, decode_header, split_head
+from escrowmq.wire.amqp10.codec.states import DeliveryState, Modified, Released
+from tests.unit.wire.amqp10.clients import Client, connected, message, server
+
+
+def headers(client: Client) -> list[Header]:
+    return [
+        decode_header(split_head(each.payload)[0]) for each in client.inbox if isinstance(each.performative, Transfer)
+    ]
+
+
+@pytest.mark.parametrize("handle", [1, 255, 256, 1023])
+def test_a_delivery_is_a_whole_transfer(handle: int) -> None:
+    _, client = connected()
+    client.sender("q")
+    client.post(0, b"a", settled=True, durable=True, priority=7)
+    client.receiver("q", handle, credit=1)
+    found = client.expect_message(Transfer)
+    assert found.performative == Transfer(handle, 0, (1).to_bytes(8, "big"), 0, False)
+    assert found.payload.endswith(message(b"a"))
+    assert decode_header(split_head(found.payload)[0]) == Header(durable=True, priority=7, first_acquirer=True)
+
+
+@pytest.mark.parametrize(("state", "count"), [(Released(), 0), (Modified(delivery_failed=True), 1)])
+def test_a_delivery_again_says_so(state: DeliveryState, count: int) -> None:
+    _, client = connected()
+    client.sender("q")
+    client.post(0, b"a", settled=True)
+    client.receiver("q", credit=2)
+    client.inbox.clear()
+    client.send(0, Disposition(role=True, first=0, settled=True, state=state))
+    assert headers(client) == [Header(first_acquirer=False, delivery_count=count)]
+
+
+@pytest.mark.rule("MSG-2")
+@pytest.mark.parametrize("size", [0, 1, 400, 512, 600, 5000, 100_000])
+def test_a_message_is_divided_into_frames_of_the_clients_size(size: int) -> None:
+    made = server()
+    client = Client(made, max_frame_size=512)
+    client.sender("q")
+    big = b"\x00\x53\x75\xb0" + size.to_bytes(4, "big") + bytes(i % 251 for i in range(size))
+    client.send(0, Transfer(0, 0, b"0", 0, True), payload=big)
+    client.receiver("q", credit=1)
+    found = list(client.inbox)
+    assert b"".join(each.payload for each in found).endswith(big)
+    assert all(len(each.payload) < 512 for each in found)
+    assert [each.performative.more for each in found] == [True] * (len(found) - 1) + [False]
+    assert found[0].performative.delivery_id == 0
+    client.inbox.clear()
+    client.post(1, b"b", settled=True)
+    client.flow(1, 1, delivery_count=1)
+    assert client.deliveries() == [(1, b"b")]
+    client.flow(None, echo=True)
+    assert client.inbox.pop().performative.next_outgoing_id == len(found) + 1
+
+
+def test_the_rest_of_the_ttl_is_sent() -> None:
+    made, client = connected()
+    client.sender("q")
+    client.post(0, b"a", settled=True, ttl=10_000)
+    made.after(4000)
+    client.receiver("q", credit=1)
+    assert [header.ttl for header in headers(client)] == [6000]
