@@ -20,6 +20,8 @@ BYTES: Final = 16 * 1024 * 1024
 """Bytes of bodies and headers that are dead-lettered in one record. One more message may exceed it."""
 COUNT: Final = 10_000
 """Maximum number of messages in such a record."""
+HISTORY: Final = 1000
+"""Maximum number of deaths, each of another queue or for another reason, after which a message is dead-lettered."""
 _envelope = attrgetter("run.envelope")
 
 
@@ -53,9 +55,11 @@ def dead_envelope(envelope: Envelope, queue: Queue, outcome: Outcome, now: int) 
 
 
 def circular(deaths: tuple[Death, ...], queue: str) -> bool:
-    """Return whether `queue` closes a dead-letter cycle in which no consumer rejected the message. Such a message is
-    dropped.
+    """Return whether `queue` closes a dead-letter cycle in which no consumer rejected the message, or the history has
+    grown as if it were in one. Such a message is dropped.
     """
+    if len(deaths) > HISTORY:
+        return True
     names = [death.queue for death in deaths]
     if queue not in names:
         return False

@@ -17,6 +17,7 @@ _CONTENT_TYPE: Final = 0x8000
 _CONTENT_ENCODING: Final = 0x4000
 _HEADERS: Final = 0x2000
 _EXPIRATION: Final = 0x0100
+_ENTRY_TAG: Final = 1  # the octet before each entry of a list
 _CONCERNED: Final = (b"x-death", b"x-first-death", b"\x02CC")
 """Octets that occur in every headers table that has to be decoded. They may also occur in a value, which does no harm.
 """
@@ -47,6 +48,30 @@ def dead_properties(envelope: Envelope, props: bytes) -> bytes:
         headers["x-first-death-queue"] = first.queue
         headers["x-first-death-reason"] = first.reason
     return with_headers(without_expiration(props, found), found, headers)
+
+
+def shortened(props: bytes, room: int) -> bytes:
+    """Return properties without as many entries of `x-death` as necessary for them to have at most `room` bytes.
+
+    The first entries are the most recent ones, the last is the first death. Those between are removed, the oldest of
+    them first, then the first death, then the others. The properties may still be too long after that, if the publisher
+    sent as much.
+    """
+    found = scan(props)
+    headers: FieldTable = dict(found.headers or {})
+    deaths = headers.get("x-death")
+    if len(props) <= room or not isinstance(deaths, list):
+        return props
+    sizes = [_ENTRY_TAG + len(encode_table(death)) if isinstance(death, dict) else 0 for death in deaths]
+    left = [*range(len(deaths))]
+    over = len(props) - room
+    while over > 0 and left:
+        over -= sizes[left.pop(-2 if len(left) > 2 else -1)]
+    if left:
+        headers["x-death"] = [deaths[i] for i in left]
+    else:
+        del headers["x-death"]
+    return with_headers(props, found, headers)
 
 
 def history_of(envelope: Envelope) -> bytes:

@@ -9,7 +9,7 @@ from typing import Final
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.wire.amqp091 import codes, keyed
-from escrowmq.wire.amqp091.death import delivered_properties, history_of, with_history
+from escrowmq.wire.amqp091.death import delivered_properties, history_of, shortened, with_history
 from escrowmq.wire.amqp091.frames import (
     BASIC_CLASS,
     CONTENT_HEADER_SIZE,
@@ -26,6 +26,7 @@ from escrowmq.wire.outbox import LARGE, Piece
 
 _OWN: Final = frozenset((PROTOCOL, PACKED, KEYED))
 _DELIVER: Final = 60
+OWN_PROPERTIES: Final = 64  # bytes that an entry's own properties add at most
 _TAG: Final = struct.Struct(">Q")
 _IDS: Final = struct.Struct(">HH")
 _CONTENT: Final = struct.Struct(">BBHIHH")  # end of the method frame; header frame up to the body's size
@@ -34,6 +35,11 @@ _BODY_SIZE: Final = struct.Struct(">I")
 _START: Final = struct.Struct(">BBH")  # end of the method frame; type and channel of the header frame
 
 Properties = Callable[[Entry, bytes], bytes]
+
+
+CACHED: Final = 1024
+"""Bytes of properties up to which they are kept in the form that a channel sends."""
+_MOST_CHANNELS: Final = 64  # for which they are kept
 
 
 class View:
@@ -47,7 +53,7 @@ class View:
     translated.
     """
 
-    __slots__ = ("address", "around", "history", "keyed", "packed", "properties", "whole")
+    __slots__ = ("_short", "address", "around", "history", "keyed", "packed", "properties", "whole")
 
     def __init__(self, envelope: Envelope) -> None:
         exchange, key = envelope.exchange.encode(), envelope.routing_key.encode()
@@ -58,26 +64,48 @@ class View:
         self.whole = self.packed and own and not envelope.deaths
         self.properties = b"" if self.packed else delivered_properties(envelope)
         self.history = history_of(envelope) if self.packed and own and envelope.deaths else b""
+        self._short: tuple[int, bytes] | None = None
         self.around: dict[tuple[int, bool], tuple[bytes, bytes]] = {}
 
     def pieces(self, channel: int, redelivered: bool) -> tuple[bytes, bytes]:
         """Return the entry of `around` for a delivery with one body frame."""
         key = (channel, redelivered)
         pieces = self.around.get(key)
-        if pieces is None and self.packed:
-            start = (b"\x01" if redelivered else b"\x00") + self.address
+        if pieces is None:
+            pieces = self._pieces(channel, redelivered)
+            if len(self.properties) <= CACHED:  # longer ones would take much memory if each channel had its own
+                if len(self.around) >= _MOST_CHANNELS:
+                    self.around.clear()
+                self.around[key] = pieces
+        return pieces
+
+    def _pieces(self, channel: int, redelivered: bool) -> tuple[bytes, bytes]:
+        start = (b"\x01" if redelivered else b"\x00") + self.address
+        if self.packed:
             if not self.keyed:
                 start += _START.pack(0xCE, 2, channel)
-            pieces = self.around[key] = (start, b"" if channel == CHANNEL else channel.to_bytes(2, "big"))
-        elif pieces is None:
-            size = CONTENT_HEADER_SIZE + len(self.properties)
-            pieces = self.around[key] = (
-                (b"\x01" if redelivered else b"\x00")
-                + self.address
-                + _CONTENT.pack(codes.FRAME_END, codes.FRAME_HEADER, channel, size, BASIC_CLASS, 0),
-                self.properties + _BODY.pack(codes.FRAME_END, codes.FRAME_BODY, channel),
-            )
-        return pieces
+            return start, b"" if channel == CHANNEL else channel.to_bytes(2, "big")
+        size = CONTENT_HEADER_SIZE + len(self.properties)
+        return (
+            start + _CONTENT.pack(codes.FRAME_END, codes.FRAME_HEADER, channel, size, BASIC_CLASS, 0),
+            self.properties + _BODY.pack(codes.FRAME_END, codes.FRAME_BODY, channel),
+        )
+
+    def fitting(self, room: int) -> bytes:
+        """Return the properties of a dead letter with at most `room` bytes, as far as `death.shortened` can do that."""
+        if self._short is None or self._short[0] != room:
+            self._short = room, shortened(self.properties, room)
+        return self._short[1]
+
+
+def properties_room(frame_max: int) -> int:
+    """Return how many bytes of properties fit into a header frame. A `frame_max` of 0 is no limit."""
+    return frame_max - FRAME_OVERHEAD - CONTENT_HEADER_SIZE if frame_max else 1 << 62
+
+
+def outgrown(envelope: Envelope, room: int) -> bool:
+    """Return whether a dead letter's properties, which are in the envelope, have more than `room` bytes."""
+    return bool(envelope.deaths) and len(view_of(envelope).properties) > room
 
 
 def view_of(envelope: Envelope) -> View:
@@ -93,18 +121,24 @@ def view_of(envelope: Envelope) -> View:
     return view
 
 
-def parts_of(envelope: Envelope, content: bytes) -> tuple[bytes, bytes]:
-    """Properties, as consumers receive them, and body of a message, whatever protocol it arrived over."""
+def parts_of(envelope: Envelope, content: bytes, room: int = 1 << 62) -> tuple[bytes, bytes]:
+    """Properties, as consumers receive them, and body of a message, whatever protocol it arrived over. The properties
+    of a dead letter are shortened to `room` bytes.
+    """
     if envelope.protocol == KEYED:
         return unpack(keyed.packed_part(content))
     if envelope.protocol == PROTOCOL:
-        return view_of(envelope).properties, content
+        view = view_of(envelope)
+        return view.fitting(room) if outgrown(envelope, room) else view.properties, content
     if envelope.protocol != PACKED:
         own, body = translated(envelope, content, PROTOCOL)
-        return delivered_properties(own), body
+        properties = delivered_properties(own)
+        return shortened(properties, room) if own.deaths else properties, body
     properties, body = unpack(content)
     if envelope.deaths:
         properties = with_history(envelope, properties, view_of(envelope).history)
+        if len(properties) > room:
+            properties = shortened(properties, room)
     return properties, body
 
 
@@ -130,7 +164,7 @@ class Deliveries:
     With `properties`, each entry has its own properties, for example a stream's offset or a delivery count.
     """
 
-    __slots__ = ("_channel", "_frame_max", "_heads", "_inline", "_properties", "_room")
+    __slots__ = ("_channel", "_frame_max", "_heads", "_inline", "_properties", "_properties_room", "_room")
 
     def __init__(self, channel: int, tag: str, frame_max: int, properties: Properties | None = None) -> None:
         self._channel = channel
@@ -138,6 +172,7 @@ class Deliveries:
         # The longest body that fits into one frame, and the longest body that is copied between its frames; 0 for none.
         self._room = (frame_max - FRAME_OVERHEAD if frame_max else 1 << 62) if properties is None else 0
         self._inline = min(self._room, LARGE - 1)
+        self._properties_room = properties_room(frame_max) - (OWN_PROPERTIES if properties is not None else 0)
         self._properties = properties
         self._heads = _HeadsBySize(channel, tag)
 
@@ -170,7 +205,8 @@ class Deliveries:
                 head = heads[len(view.address)]
                 readdress = keyed.readdressed if view.keyed else readdressed
                 before, behind = view.pieces(channel, redelivered > 0)
-                alone = view.packed  # for content with properties that cannot be sent as it is
+                # Whether the properties cannot be sent as they are, unless the content is whole.
+                alone = view.packed or outgrown(envelope, self._properties_room)
                 packed = view.whole
                 size = -1
             if packed and len(body) <= inline:
@@ -217,6 +253,8 @@ class Deliveries:
         size = len(body)
         if envelope.protocol != PROTOCOL or not 0 < size <= self._inline:
             return b""
+        if envelope.deaths and outgrown(envelope, self._properties_room):
+            return b""
         view = envelope.view or view_of(envelope)
         before, behind = view.pieces(self._channel, entry.deliveries > 0)
         head = self._heads[len(view.address)]
@@ -225,7 +263,7 @@ class Deliveries:
     def _single(self, tag: int, entry: Entry) -> list[Piece]:
         """Return a delivery that needs frames of its own: it is empty, large, divided, or has its own properties."""
         view = view_of(entry.run.envelope)
-        properties, body = parts_of(entry.run.envelope, entry.content)
+        properties, body = parts_of(entry.run.envelope, entry.content, self._properties_room)
         if self._properties is not None:
             properties = self._properties(entry, properties)
         redelivered = b"\x01" if entry.deliveries else b"\x00"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from escrowmq.core.access.table import Operation
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.death import with_delivery_count
-from escrowmq.wire.amqp091.delivery import parts_of, view_of
+from escrowmq.wire.amqp091.delivery import CACHED, OWN_PROPERTIES, outgrown, parts_of, properties_room, view_of
 from escrowmq.wire.amqp091.errors import SyntaxFault
 from escrowmq.wire.amqp091.frames import FRAME_END, FRAME_HEADER, FRAME_OVERHEAD, decode_method, method_frame
 from escrowmq.wire.amqp091.keyed import routing_key_of
@@ -51,6 +51,7 @@ class Getting:
         "_method",
         "_payload",
         "_queue",
+        "_room",
         "_template",
         "label",
     )
@@ -58,6 +59,7 @@ class Getting:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         frame_max = channel.connection.frame_max
+        self._room = properties_room(frame_max) - OWN_PROPERTIES
         # The longest body that is copied between its frames.
         self._inline = min(frame_max - FRAME_OVERHEAD, LARGE - 1) if frame_max else LARGE - 1
         self.label = f"{channel.connection.label} channel {channel.number} get"
@@ -109,13 +111,19 @@ class Getting:
             left -= 1
             body = entry.content
             size = len(body)
-            if quorum or not 0 < size <= self._inline or entry.run.envelope.protocol != PROTOCOL:
+            envelope = entry.run.envelope
+            if (
+                quorum
+                or not 0 < size <= self._inline
+                or envelope.protocol != PROTOCOL
+                or (envelope.deaths and outgrown(envelope, self._room))
+            ):
                 if parts:
                     connection.put(number, b"".join(parts))
                     parts = []
                 self._answer_single(tag, entry, left, quorum=quorum)
                 continue
-            if entry.run.envelope is not self._envelope or entry.deliveries != self._deliveries:
+            if envelope is not self._envelope or entry.deliveries != self._deliveries:
                 head, flags, start, behind = self._use(entry)
             parts += (
                 head,
@@ -140,8 +148,12 @@ class Getting:
         view = view_of(self._envelope)
         before, behind = view.pieces(self._channel.number, entry.deliveries > 0)
         end = 1 + len(view.address)
-        self._template = self._head(len(view.address)), before[:end], before[end:], behind
-        return self._template
+        template = self._head(len(view.address)), before[:end], before[end:], behind
+        if len(behind) > CACHED:  # each channel would keep one
+            self._envelope = None
+        else:
+            self._template = template
+        return template
 
     def _head(self, address: int) -> bytes:
         """Frame header and payload up to the tag, for an address (exchange and routing key) of that length."""
@@ -154,7 +166,7 @@ class Getting:
     def _answer_single(self, tag: int, entry: Entry, left: int, *, quorum: bool) -> None:
         """An answer that needs its own frames: it is empty, large, or has its own properties."""
         envelope = entry.run.envelope
-        properties, body = parts_of(envelope, entry.content)
+        properties, body = parts_of(envelope, entry.content, self._room)
         if quorum:
             properties = with_delivery_count(entry, properties)
         key = routing_key_of(envelope, entry.content)

@@ -8,7 +8,7 @@ from escrowmq.core import engine as engine_module
 from escrowmq.core.messages.envelope import Death, Envelope
 from escrowmq.core.queues import dead_letter
 from escrowmq.core.queues import queue as queue_module
-from escrowmq.core.queues.dead_letter import circular, dead_envelope
+from escrowmq.core.queues.dead_letter import HISTORY, circular, dead_envelope
 from escrowmq.core.queues.outcome import Disposition, Outcome
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.records.kinds import Kind
@@ -91,6 +91,12 @@ class TestEnvelope:
 )
 def test_only_a_cycle_without_a_reject_is_stopped(history: list[tuple[str, str]], target: str, expected: bool) -> None:
     assert circular(tuple(death(*line) for line in history), target) is expected
+
+
+def test_a_history_that_grows_without_end_is_stopped() -> None:
+    history = tuple(death(f"q{i}", "rejected") for i in range(HISTORY + 1))
+    assert not circular(history[:HISTORY], "other")
+    assert circular(history, "other")
 
 
 class TestLeaving:

@@ -10,6 +10,7 @@ from escrowmq.wire.amqp091.death import (
     dead_properties,
     delivered_properties,
     history_of,
+    shortened,
     with_delivery_count,
     with_history,
     with_stream_offset,
@@ -115,3 +116,38 @@ def test_adding_a_history_without_decoding_gives_the_same_octets(props: bytes) -
         died = Death("p", "rejected", 2, 1_700_000_000_000, "x", ("k", *keys), 5)
         envelope = Envelope("", "q", protocol=92, extra_keys=keys, deaths=(died,))
         assert with_history(envelope, props, history_of(envelope)) == dead_properties(envelope, props)
+
+
+def queues_of(props: bytes) -> list[FieldValue]:
+    deaths = (Properties.decode(props).headers or {}).get("x-death", [])
+    assert isinstance(deaths, list)
+    return [death["queue"] for death in deaths if isinstance(death, dict)]
+
+
+def test_a_history_is_shortened_to_the_most_recent_deaths_and_the_first() -> None:
+    deaths = tuple(Death(f"q{i:02}", "expired", 1, i, "", ("k",), None) for i in range(20))  # the most recent one first
+    envelope = Envelope("", "q", Properties(headers={"h": "x" * 100}, app_id="a").encode(), deaths=deaths)
+    whole = delivered_properties(envelope)
+    assert queues_of(whole) == [f"q{i:02}" for i in range(20)]
+    assert shortened(whole, len(whole)) is whole
+    kept = []
+    for room in range(len(whole) - 1, 100, -1):
+        props = shortened(whole, room)
+        found = Properties.decode(props)
+        assert found.headers is not None
+        assert (found.app_id, found.headers["h"]) == ("a", "x" * 100)
+        assert found.headers["x-first-death-queue"] == "q19"
+        names = queues_of(props)
+        assert len(props) <= room or not names
+        if len(names) > 1:
+            assert names == [*[f"q{i:02}" for i in range(len(names) - 1)], "q19"]
+        elif names:
+            assert names == ["q00"]
+        kept.append(len(names))
+    assert kept == sorted(kept, reverse=True)
+    assert set(kept) == set(range(20)), "no more are removed than necessary"
+
+
+def test_what_the_publisher_sent_is_never_shortened() -> None:
+    props = Properties(headers={"h": "x" * 1000, "x-death": "text"}).encode()
+    assert shortened(props, 100) == props

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Death, Envelope
-from escrowmq.wire.amqp091.delivery import Deliveries, parts_of, view_of
+from escrowmq.wire.amqp091.death import with_delivery_count
+from escrowmq.wire.amqp091.delivery import CACHED, Deliveries, parts_of, view_of
 from escrowmq.wire.amqp091.frames import content_frames, method_frame
 from escrowmq.wire.amqp091.packed import PACKED, pack
 from escrowmq.wire.amqp091.properties import Properties
@@ -151,3 +152,49 @@ def test_a_large_body_is_not_copied() -> None:
     assert any(piece is body for piece in pieces)
     pieces = Deliveries(1, "t", 65_536).build(1, [Entry(1, body, Run(envelope, 1, 0))])
     assert [len(piece) for piece in pieces if isinstance(piece, memoryview) and piece.obj is body] == [65_528, 34_472]
+
+
+def frames_of(data: bytes) -> list[tuple[int, bytes]]:
+    """Return the types and payloads of frames."""
+    found = []
+    at = 0
+    while at < len(data):
+        kind, size = data[at], int.from_bytes(data[at + 3 : at + 7], "big")
+        found.append((kind, data[at + 7 : at + 7 + size]))
+        at += size + 8
+    return found
+
+
+@pytest.mark.parametrize("protocol", [PROTOCOL, PACKED])
+@pytest.mark.parametrize("count", [1, 5])
+@pytest.mark.parametrize("own", [False, True])
+def test_a_long_history_does_not_make_a_frame_too_long(protocol: int, count: int, own: bool) -> None:
+    deaths = tuple(Death(f"{i}" * 100, "expired", 1, 1, "", ("k",), None) for i in range(50))
+    props = Properties(headers={"h": 1}).encode()
+    envelope = Envelope("", "q", props if protocol == PROTOCOL else b"", protocol=protocol, deaths=deaths)
+    content = b"body" if protocol == PROTOCOL else pack(props, b"body")
+    entries = [Entry(i, content, Run(envelope, 1, 0)) for i in range(count)]
+    for frame_max, whole in ((4096, False), (131_072, True), (0, True)):
+        made = Deliveries(1, "t", frame_max, with_delivery_count if own else None)
+        frames = frames_of(b"".join(made.build(1, entries)))
+        assert [kind for kind, _ in frames] == [1, 2, 3] * count
+        headers = [payload for kind, payload in frames if kind == 2]
+        assert not frame_max or max(map(len, headers)) <= frame_max - 8
+        found = Properties.decode(headers[0][12:]).headers
+        assert found is not None
+        history = found["x-death"]
+        assert isinstance(history, list)
+        assert (len(history) == 50) is whole
+        assert len(history) > 5
+        assert isinstance(history[-1], dict)
+        assert history[-1]["queue"] == found["x-first-death-queue"] == "49" * 100
+
+
+def test_long_headers_are_not_kept_once_for_each_channel() -> None:
+    long = Envelope("", "q", Properties(headers={"h": "x" * CACHED}).encode(), protocol=PROTOCOL)
+    short = Envelope("", "q", Properties(headers={"h": "x"}).encode(), protocol=PROTOCOL)
+    for channel in range(1, 1001):
+        for envelope in (long, short):
+            assert Deliveries(channel, "t", 4096).build(1, [Entry(1, b"body", Run(envelope, 1, 0))])
+    assert not view_of(long).around
+    assert len(view_of(short).around) <= 64

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -10,6 +11,7 @@ from escrowmq.journal.memory import MemoryStorage
 from escrowmq.wire.amqp091 import spec
 from escrowmq.wire.amqp091.frames import method_frame
 from escrowmq.wire.amqp091.getting import RUN
+from escrowmq.wire.endpoint import EndpointLimits
 from tests.harness.client import SimClient
 from tests.harness.server import Options, SimServer
 
@@ -134,3 +136,35 @@ def test_an_empty_name_means_the_queue_declared_last(client: SimClient) -> None:
         client.send(1, spec.BasicGet("", True))
         found.append(client.expect(1, spec.BasicGetOk).routing_key)
     assert found == ["one", "two"]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_long_history_does_not_make_a_frame_too_long(*, together: bool) -> None:
+    server = SimServer(MemoryStorage(random.Random(1)), Options(limits=EndpointLimits(frame_max=4096)))
+    client = SimClient(server)
+    client.open_channel(1)
+    names = [f"{i:03}" * 60 for i in range(20)]
+    for name, target in pairwise([*names, "q"]):
+        routes = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": target}
+        client.declare(1, name, arguments={"x-message-ttl": 1, **routes})
+    client.declare(1, "q")
+    client.publish(1, names[0], b"a", b"b")
+    for _ in names:
+        server.now += 10
+        server.end_turn()
+    gets = [method_frame(1, spec.BasicGet("q", True))] * 2
+    for part in [b"".join(gets)] if together else gets:
+        server.receive(client.port, part)
+        server.end_turn()
+    assert max(len(frame) for frame in frames(bytes(client.port.sent))) <= 4096
+    client.collect()
+    assert [message.body for message in client.inbox] == [b"a", b"b"]
+
+
+def frames(data: bytes) -> list[bytes]:
+    found = []
+    while data:
+        size = 8 + int.from_bytes(data[3:7], "big")
+        found.append(data[:size])
+        data = data[size:]
+    return found
