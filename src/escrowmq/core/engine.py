@@ -22,6 +22,7 @@ from escrowmq.core.queues.backlog import Backlog
 from escrowmq.core.queues.browsing import add_browser
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.dead_letter import circular, dead_envelope, in_parts
+from escrowmq.core.queues.delayed import Delays
 from escrowmq.core.queues.delivery_log import Deliveries
 from escrowmq.core.queues.discipline import Pager
 from escrowmq.core.queues.outcome import Disposition, Outcome
@@ -111,6 +112,7 @@ class Engine:
         self._sealed: dict[Queue, None] = {}
         self._withdrawn: deque[Withdrawal] = deque()
         self.returns = Returns(self)
+        self.delays = Delays(self)
         self._windows: dict[Window, None] = {}  # windows that have both credit and waiting consumers
         self._waiting_for_sync: list[Callable[[int], None]] = []
         self._ending_turns: list[Callable[[], None]] = []
@@ -140,6 +142,10 @@ class Engine:
         if vhost.needs_headers(envelope.exchange):
             headers = self.formats[envelope.protocol].headers(envelope, content)
             self.requests.left -= HEADERS
+            if vhost.exchanges[envelope.exchange].delays:
+                held = self.delays.hold(vhost, headers)
+                if held is not None:
+                    return (held,)
         before = vhost.steps
         found = vhost.route(envelope.exchange, envelope.routing_key, headers, envelope.extra_keys)
         self.requests.left -= (vhost.steps - before) // STEPS
@@ -453,7 +459,7 @@ class Engine:
         before: Envelope | None = None
         dead: Envelope | None = None
         apart = vhost.needs_headers(exchange)
-        for envelope, content in self._with_own_keys(entries):
+        for envelope, content in self.with_own_keys(entries):
             if dead is None or apart or envelope is not before:
                 if dead is not None and run and targets:
                     decision.place(dead, run, targets)
@@ -467,7 +473,11 @@ class Engine:
         if dead is not None and run and targets:
             decision.place(dead, run, targets)
 
-    def _with_own_keys(self, entries: list[Entry]) -> Iterator[tuple[Envelope, bytes]]:
+    def vhost_of(self, queue: Queue) -> VirtualHost[Queue]:
+        """Return the virtual host of a queue."""
+        return self._vhosts[queue.vhost]
+
+    def with_own_keys(self, entries: list[Entry]) -> Iterator[tuple[Envelope, bytes]]:
         """Yield envelopes and contents of `entries`, with the routing key of each message in its envelope."""
         envelope: Envelope | None = None
         keyed: Format | None = None

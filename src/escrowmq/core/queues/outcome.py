@@ -31,6 +31,8 @@ class Outcome(IntEnum):
     DROPPED = 4
     PURGED = 5
     DELIVERY_LIMIT = 6
+    DUE = 7
+    """It had been delayed, and went on to its queues."""
 
 
 DEATH_REASONS: dict[Outcome, str] = {

@@ -63,7 +63,7 @@ class Relocation:
         self.first_lsn, self.end_lsn = first_lsn, end_lsn
         # Queues that are declared later have nothing in this part of the log.
         self._queues = [
-            queue for vhost in broker.directory.vhosts.values() for queue in vhost.queues.values() if queue.logged
+            queue for vhost in broker.directory.vhosts.values() for queue in vhost.every_queue() if queue.logged
         ]
         self._copies = Copies() if len(self._queues) > 1 else None
         self._reader = BlockReader(broker.log)

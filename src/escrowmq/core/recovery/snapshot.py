@@ -60,7 +60,7 @@ class Capture:
         """`piece` is the size of the first piece, in queues."""
         self._broker = broker
         self._taken: dict[Queue, _Taken] = {}
-        self._waiting = [queue for vhost in broker.directory.vhosts.values() for queue in vhost.queues.values()]
+        self._waiting = [queue for vhost in broker.directory.vhosts.values() for queue in vhost.every_queue()]
         self._long: list[Queue] = []
         self._piece = piece
         self._records: Iterator[tuple[Kind, list[bytes]]] | None = None

@@ -14,7 +14,7 @@ from escrowmq.core.access.records import ACCESS_KINDS, deleted_record, set_recor
 from escrowmq.core.access.records import restore as restore_access
 from escrowmq.core.conditions import BrokerError, Condition, check_growth
 from escrowmq.core.messages.entry import Run
-from escrowmq.core.queues import host
+from escrowmq.core.queues import delayed, host
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.queue import Queue, Session
 from escrowmq.core.queues.stream import StreamQueue
@@ -44,6 +44,7 @@ class Host(host.Host, Protocol):
     """The operations that the directory needs from the engine."""
 
     scarcity: str
+    delays: delayed.Delays
 
     def let_go(self, references: Iterable[Reference]) -> None:
         """Let the log drop the content that `references` name."""
@@ -65,6 +66,7 @@ class Directory:
         self._engine = engine
         self._random = random
         self._next_queue = 1
+        engine.delays.make = self.make_delayed_queue
         self._before_vhost_deletion: list[Callable[[str], None]] = []
 
     # -- virtual hosts
@@ -95,7 +97,7 @@ class Directory:
         vhost = self.vhost(name)
         for drop in self._before_vhost_deletion:
             drop(name)
-        for queue in list(vhost.queues.values()):
+        for queue in vhost.every_queue():
             self.delete_queue(queue)
         del self.vhosts[name]
         self.record_access_removed(self.access.remove_vhost(name))
@@ -252,6 +254,16 @@ class Directory:
         vhost.add_queue(queue)
         return queue
 
+    def make_delayed_queue(self, vhost: VirtualHost[Queue]) -> Queue:
+        """Create the hidden queue for delayed messages. Raises LIMIT_EXCEEDED while memory or disk space is scarce."""
+        check_growth(self._engine.scarcity, f"the queue for delayed messages in vhost '{vhost.name}'")
+        queue = vhost.delayed = self._engine.delays.queue(self.delete_queue, self._next_queue, vhost.name)
+        self._next_queue += 1
+        self._record(Kind.QUEUE_DECLARED, **_queue_fields(queue))
+        if self._engine.uncaptured is not None:
+            self._engine.uncaptured[queue] = None
+        return queue
+
     def fresh_queue_name(self, vhost: VirtualHost[Queue]) -> str:
         """Return a name for a queue that a client declares without one (`amq.gen-…`)."""
         while True:
@@ -341,7 +353,7 @@ class Directory:
     def durable_queues(self) -> Iterator[Queue]:
         """Return the queues that a restart restores."""
         for vhost in self.vhosts.values():
-            for queue in vhost.queues.values():
+            for queue in vhost.every_queue():
                 if queue.durable:
                     yield queue
 
@@ -380,9 +392,12 @@ class Directory:
                 vhost.delete_exchange(fields["name"])
             case Kind.QUEUE_DECLARED:
                 ident = fields["id"]
+                self._next_queue = max(self._next_queue, ident + 1)
+                if fields["name"] == delayed.NAME:
+                    vhost.delayed = self._engine.delays.queue(self.delete_queue, ident, vhost.name)
+                    return
                 declaration = Declaration(True, False, fields["auto_delete"], fields["arguments"])
                 self._make_queue(vhost, fields["name"], ident, declaration, None)
-                self._next_queue = max(self._next_queue, ident + 1)
             case Kind.QUEUE_DELETED:
                 vhost.remove_queue(fields["name"])
             case Kind.BOUND:

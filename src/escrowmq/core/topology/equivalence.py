@@ -70,14 +70,17 @@ def locked_text(vhost: str, name: str) -> str:
 
 
 def check_exchange_equivalent(vhost: str, existing: ExchangeDeclaration, requested: ExchangeDeclaration) -> None:
-    """Raises PRECONDITION_FAILED for the first difference. The only argument compared is alternate-exchange."""
+    """Raises PRECONDITION_FAILED for the first difference. The arguments compared are alternate-exchange, and that of
+    the type.
+    """
     what = f"exchange '{existing.name}' in vhost '{vhost}'"
     _check("type", what, existing.kind, requested.kind)
     _check("durable", what, existing.durable, requested.durable)
     _check("auto_delete", what, existing.auto_delete, requested.auto_delete)
     _check("internal", what, existing.internal, requested.internal)
-    alternate = "alternate-exchange"
-    _check(alternate, what, existing.arguments.get(alternate, _ABSENT), requested.arguments.get(alternate, _ABSENT))
+    for argument in ("alternate-exchange", *(("x-delayed-type",) if existing.kind == "x-delayed-message" else ())):
+        current, received = existing.arguments.get(argument, _ABSENT), requested.arguments.get(argument, _ABSENT)
+        _check(argument, what, current, received)
 
 
 def _check(argument: str, what: str, current: object, received: object) -> None:

@@ -70,6 +70,7 @@ class Exchange(ABC, Generic[Q]):
 
     kind: ClassVar[str]
     reads_key: ClassVar[bool] = True
+    delays: ClassVar[bool] = False  # messages may have to wait before they are routed
 
     def __init__(
         self,

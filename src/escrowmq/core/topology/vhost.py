@@ -43,15 +43,17 @@ class VirtualHost(Generic[Q]):
 
     The texts of errors are RabbitMQ's, because clients see them. Every method that changes something returns the
     changes for the journal. While `restoring`, reserved names are allowed, and nothing is deleted automatically,
-    because automatic deletions have records of their own.
+    because automatic deletions have records of their own. `delayed` is the hidden queue for delayed messages, which is
+    in no list of queues.
     """
 
-    __slots__ = ("_inbound", "_names", "_router", "exchanges", "name", "queues", "restoring", "route")
+    __slots__ = ("_inbound", "_names", "_router", "delayed", "exchanges", "name", "queues", "restoring", "route")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.restoring = False
         self.queues: dict[str, Q] = {}
+        self.delayed: Q | None = None
         self._names: list[str] | None = None  # of the queues, in order
         self.exchanges: dict[str, Exchange[Q]] = {"": DefaultExchange(self.queues)}
         for exchange, kind in PREDECLARED.items():
@@ -104,6 +106,10 @@ class VirtualHost(Generic[Q]):
         if queue is None:
             raise BrokerError(Condition.NOT_FOUND, f"no queue '{name}' in vhost '{self.name}'")
         return queue
+
+    def every_queue(self) -> list[Q]:
+        """Return all queues, and the hidden one."""
+        return [*self.queues.values(), *([] if self.delayed is None else [self.delayed])]
 
     def queue_names(self) -> list[str]:
         """The names of all queues in order. The list does not change; it is made anew after the queues have changed."""
@@ -199,6 +205,9 @@ class VirtualHost(Generic[Q]):
 
     def remove_queue(self, name: str) -> Removal[Q]:
         """Remove a queue and its bindings. Raises NOT_FOUND."""
+        if self.delayed is not None and name == self.delayed.name:
+            self.delayed = None
+            return Removal()
         del self.queues[self.queue(name).name]
         self._names = None
         bindings = self._inbound.get((False, name))
@@ -226,7 +235,14 @@ class VirtualHost(Generic[Q]):
         """Like `bind_queue`. An exchange can be bound to itself, and in cycles."""
         self._refuse_default(source)
         self._refuse_default(destination)
-        return self._bind(Binding(self.exchange(source), self.exchange(destination), routing_key, arguments))
+        binding = Binding(self.exchange(source), self.exchange(destination), routing_key, arguments)
+        if self.exchange(destination).delays:
+            raise BrokerError(
+                Condition.PRECONDITION_FAILED,
+                f"exchange '{destination}' in vhost '{self.name}' delays messages; it cannot be bound to an exchange, "
+                "because messages that arrive that way are not delayed",
+            )
+        return self._bind(binding)
 
     def is_bound(
         self, source: str, name: str, routing_key: str, arguments: Mapping[str, object], *, to_exchange: bool

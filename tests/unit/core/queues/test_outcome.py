@@ -15,6 +15,7 @@ def test_numbers_are_part_of_the_journals_format() -> None:
         "DROPPED": 4,
         "PURGED": 5,
         "DELIVERY_LIMIT": 6,
+        "DUE": 7,
     }
 
 

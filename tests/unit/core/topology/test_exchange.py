@@ -12,7 +12,7 @@ from tests.unit.core.named_queue import NamedQueue
 
 @pytest.fixture(params=sorted(KINDS))
 def exchange(request: pytest.FixtureRequest) -> Exchange[NamedQueue]:
-    return KINDS[request.param]("x")
+    return KINDS[request.param]("x", arguments={"x-delayed-type": "headers"})
 
 
 def test_a_binding_exists_once(exchange: Exchange[NamedQueue]) -> None:
@@ -57,5 +57,5 @@ def test_the_alternate_exchange_is_an_argument() -> None:
 
 
 def test_the_types_of_exchange() -> None:
-    assert set(KINDS) == {"direct", "fanout", "topic", "headers"}
+    assert set(KINDS) == {"direct", "fanout", "topic", "headers", "x-delayed-message"}
     assert repr(KINDS["topic"]("x")) == "<TopicExchange 'x'>"
