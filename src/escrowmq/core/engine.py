@@ -382,6 +382,8 @@ class Engine:
         if queue.deleted:
             release(self.log, entries)
             return None
+        if consumer.acquirer is not None:
+            consumer.acquirer.given_back(queue, entries)
         for entry in entries:
             entry.deliveries += 1
         return queue

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from escrowmq.core.messages.entry import Entry
     from escrowmq.core.queues.consumer import Consumer
+    from escrowmq.core.queues.queue import Queue
 
 
 class Log(Protocol):
@@ -85,6 +86,14 @@ class Receiver(Protocol):
 
     def cancelled(self, consumer: Consumer) -> None:
         """Note that the queue was deleted, and the consumer with it."""
+        ...
+
+
+class Acquirer(Protocol):
+    """A terminus that has recorded the acquisition of its deliveries."""
+
+    def given_back(self, queue: Queue, entries: list[Entry]) -> None:
+        """Note that deliveries return to their queue, before they do."""
         ...
 
 

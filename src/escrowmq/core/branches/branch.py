@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from escrowmq.core.queues.consumer import Consumer
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.reservations.reservation import ReservationSettlement
+    from escrowmq.core.termini.posting import ArrivalWork
 
 
 PIECE: Final = 500
@@ -247,6 +248,7 @@ class TransactionBranch:
     __slots__ = (
         "_give_back",
         "_latest",
+        "arrivals",
         "bytes",
         "limits",
         "number",
@@ -268,6 +270,7 @@ class TransactionBranch:
         self.publications: list[Publication] = []
         self.settlements: list[Settlement] = []
         self.reservations: list[ReservationSettlement] = []
+        self.arrivals: list[ArrivalWork] = []  # the delivery tags of messages from links that settle second
         self.operations = 0
         self.bytes = 0
         self._latest: _Latest | None = None
@@ -413,6 +416,7 @@ class TransactionBranch:
         """Drop the references to the work."""
         self.publications.clear()
         self.settlements.clear()
+        self.arrivals.clear()
         self._latest = None
         if self.reservations:
             for work in self.reservations:
@@ -424,6 +428,8 @@ class TransactionBranch:
     def only_run(self) -> Publication | None:
         """Return the work of an active branch if it is a single run for a single queue."""
         if len(self.publications) != 1 or self.settlements or self.reservations or self.state is not State.ACTIVE:
+            return None
+        if self.arrivals:
             return None
         (run,) = self.publications
         return run if len(run.queues) == 1 else None

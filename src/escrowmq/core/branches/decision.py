@@ -153,6 +153,7 @@ class Decision:
     def check_size(self, settled: int) -> None:
         """Raises LIMIT_EXCEEDED if the decision, with `settled` settled entries, does not fit into one record."""
         size = _FRAME_BYTES + _SETTLED_BYTES * settled + self._block_bytes()
+        size += sum([work.bytes for work in self._arrivals])
         for placement in self._placements:
             size += _PLACED_BYTES + _TARGET_BYTES * len(placement.queues)
         if size > records.RECORD_BYTES:

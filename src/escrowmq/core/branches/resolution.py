@@ -80,6 +80,8 @@ class BranchEffects:
         for work in branch.reservations:
             self.decision.settle_reservation(work)
             self.bereft = self.bereft or work.reservation.queue.deleted
+        for arrival in branch.arrivals:
+            self.decision.arrive(arrival)
         self._settle()
 
     def _publish(self) -> None:

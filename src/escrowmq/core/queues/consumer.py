@@ -8,7 +8,7 @@ from escrowmq.core.queues.credit import Credit, Window
 from escrowmq.core.topology.arguments.consumer import ConsumerOptions
 
 if TYPE_CHECKING:
-    from escrowmq.core.ports import Receiver
+    from escrowmq.core.ports import Acquirer, Receiver
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.queues.selection import Selector, Sight
 
@@ -19,8 +19,9 @@ class Consumer:
     """A subscription of `receiver` to `queue`. Without `credit` it starts with no credit.
 
     With `auto_settle` entries are settled as they are delivered. `tag` and `view` belong to the protocol. `label` is
-    the consumer's name in the log. `cursor` is its position in a stream. `attached`, `listed` and `line` belong to the
-    queue's rotation: whether the queue has this consumer, whether it is in line to be served, and in which line.
+    the consumer's name in the log. `acquirer`, if any, is told of deliveries that return to the queue. `cursor` is its
+    position in a stream. `attached`, `listed` and `line` belong to the queue's rotation: whether the queue has this
+    consumer, whether it is in line to be served, and in which line.
 
     With `selects` the consumer gets only the messages for which that is true, and none that excludes the link named
     `link` (`Marks.excluded`). Then `sight` tells how far it has looked. With `browses` the consumer is a browser
@@ -29,6 +30,7 @@ class Consumer:
 
     __slots__ = (
         "__weakref__",
+        "acquirer",
         "attached",
         "auto_settle",
         "browses",
@@ -84,6 +86,7 @@ class Consumer:
         self.priority = options.priority
         self.cursor = 0
         self.view: Any = None
+        self.acquirer: Acquirer | None = None
         self.attached = False
         self.listed = False
         self.draining = False

@@ -11,14 +11,35 @@ from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from escrowmq.core.branches.branch import State
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.queues.consumer import Consumer
-from escrowmq.core.queues.unsettled import Stretch, Unsettled
+from escrowmq.core.queues.unsettled import Stretch, Unsettled, by_consumer
 from escrowmq.core.termini.locks import LockedPiece, Locks
 from escrowmq.core.termini.tags import delivery_tag, parse_tag
 
 if TYPE_CHECKING:
+    from escrowmq.core.branches.branch import TransactionBranch
     from escrowmq.core.engine import Engine
+    from escrowmq.core.ports import Acquirer
+    from escrowmq.core.queues.outcome import Disposition
+    from escrowmq.core.queues.queue import Queue
+
+
+class _Enlisted(NamedTuple):
+    """Deliveries with numbers from `first` on that a branch holds. A branch object may be used again, so it is
+    identified by its number, too.
+    """
+
+    branch: TransactionBranch
+    number: int
+    first: int
+    entries: list[Entry]
+    consumer: Consumer
+
+    @property
+    def open(self) -> bool:
+        return self.branch.number == self.number and self.branch.state in (State.ACTIVE, State.ROLLBACK_ONLY)
 
 
 class TakenUp(NamedTuple):
@@ -33,10 +54,15 @@ class TakenUp(NamedTuple):
 class Acquisitions:
     """The deliveries of a terminus. `locks` are those that recovery found, until a link takes them up."""
 
-    __slots__ = ("_engine", "_unsettled", "locks")
+    __slots__ = ("_acquirer", "_engine", "_enlisted", "_getters", "_unsettled", "default", "locks")
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, acquirer: Acquirer | None = None) -> None:
         self._engine = engine
+        self._acquirer = acquirer
+        self._enlisted: list[_Enlisted] = []
+        self._getters: dict[Queue, Consumer] = {}
+        self.default: Disposition | None = None
+        """The outcome of deliveries that come back from a branch after the end of the terminus."""
         self._unsettled = Unsettled()
         self.locks = Locks()
 
@@ -63,8 +89,11 @@ class Acquisitions:
         return self._unsettled.next_tag
 
     def slots(self) -> list[tuple[int, list[Entry | None], Consumer]]:
-        """Return copies of the deliveries in memory with their numbers (`Unsettled.slots`), for a snapshot."""
-        return self._unsettled.slots()
+        """Return copies of the deliveries in memory with their numbers (`Unsettled.slots`), for a snapshot. Those that
+        a branch has are included: a crash ends the branch, and the deliveries are still those of the terminus.
+        """
+        self._prune()
+        return self._unsettled.slots() + [(each.first, list(each.entries), each.consumer) for each in self._enlisted]
 
     def numbers(self) -> list[int]:
         """Return the numbers of all unsettled deliveries, in order."""
@@ -140,7 +169,7 @@ class Acquisitions:
             self.locks.take(wanted)
             for piece, entries in loaded:
                 tags = range(piece.number, piece.number + len(entries))
-                self._unsettled.restore(piece.queue.getter, tags, entries)
+                self._unsettled.restore(self._getter(piece.queue), tags, entries)
         found = []
         for number in numbers:
             stretch = self._unsettled.find(number)
@@ -149,6 +178,41 @@ class Acquisitions:
                 tag = delivery_tag(consumer.queue.ident, entry.position, number)
                 found.append(TakenUp(number, tag, entry, consumer))
         return found
+
+    def _getter(self, queue: Queue) -> Consumer:
+        """Return the consumer of deliveries that no link of this process has received."""
+        consumer = self._getters.get(queue)
+        if consumer is None:
+            consumer = self._getters[queue] = Consumer(queue, None)
+            consumer.acquirer = self._acquirer
+        return consumer
+
+    # -- in a branch
+
+    def enlist(
+        self, branch: TransactionBranch, first: int, last: int
+    ) -> list[tuple[Consumer, Sequence[int], list[Entry]]]:
+        """Remove deliveries in memory that are settled in `branch`, which holds them until its outcome. Return them
+        with their numbers, by consumer.
+        """
+        self._prune()
+        taken = self.take(first, last)
+        self._enlisted += [_Enlisted(branch, branch.number, at, list(some), consumer) for at, some, consumer in taken]
+        return by_consumer(taken)
+
+    def keep(self, consumer: Consumer, tags: Sequence[int], entries: Sequence[Entry]) -> None:
+        """Take deliveries back from a branch that was rolled back (`branches.branch.Keeper`). `tags` are their
+        numbers.
+        """
+        if self.default is None:
+            self._unsettled.restore(consumer, tags, entries)
+        else:
+            self._engine.settle(consumer, list(entries), self.default)
+
+    def _prune(self) -> None:
+        """Forget deliveries that a branch has settled, or given back."""
+        if self._enlisted:
+            self._enlisted = [each for each in self._enlisted if each.open]
 
     def _load(self, piece: LockedPiece) -> list[Entry]:
         queue, _, reference, deliveries = piece

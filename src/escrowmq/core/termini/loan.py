@@ -15,12 +15,13 @@ from escrowmq.core.queues.unsettled import entries_by_consumer
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.termini import encode_acquired, numbered_ranges
 from escrowmq.core.termini.arrivals import Arrival, fingerprint_of
-from escrowmq.core.termini.posting import post
+from escrowmq.core.termini.posting import arrive_in, post
 from escrowmq.core.termini.terminus import TerminusInput, TerminusState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from escrowmq.core.branches.branch import Publication, TransactionBranch
     from escrowmq.core.engine import Receipt
     from escrowmq.core.messages.entry import Entry
     from escrowmq.core.messages.envelope import Envelope
@@ -112,6 +113,7 @@ class Loan:
         """Attach a consumer, as `Engine.subscribe` does. It ends with the loan."""
         self._check()
         consumer = self._termini.engine.subscribe(queue, receiver, **options)
+        consumer.acquirer = self.terminus
         self._consumers.append(consumer)
         return consumer
 
@@ -139,8 +141,17 @@ class Loan:
         """
         self._check()
         taken = entries_by_consumer(self.terminus.deliveries.take(first, last))
-        self._termini.dispose(self.terminus, taken.items(), disposition)
+        self._termini.dispose(taken.items(), disposition)
         return sum(map(len, taken.values()))
+
+    def enlist(
+        self, branch: TransactionBranch, first: int, last: int
+    ) -> list[tuple[Consumer, Sequence[int], list[Entry]]]:
+        """Take deliveries out for settlement in `branch`, with `Terminus.deliveries` as the `Keeper` of their numbers.
+        After a crash they are locked for the terminus, unless the branch was committed.
+        """
+        self._check()
+        return self.terminus.deliveries.enlist(branch, first, last)
 
     def take_up(self, numbers: Sequence[int]) -> tuple[list[TakenUp], int]:
         """Return unsettled deliveries that the link sends again (`Acquisitions.take_up`), and the LSN for which their
@@ -174,6 +185,16 @@ class Loan:
         self._termini.check_room(self.terminus, len(tags))
         self._termini.record_forgotten(self.terminus, tags)
         return post(self._termini.engine, self.terminus, envelope, contents, queues, tags)
+
+    def arrive_in(self, branch: TransactionBranch, publication: Publication, tags: Sequence[bytes]) -> None:
+        """Add the tags of a publication that was just enlisted in `branch`. The record of the commit holds them. Raises
+        as `post`; the caller then marks the branch as failed.
+        """
+        self._check()
+        self.terminus.arrivals.check_new(tags)
+        self._termini.check_room(self.terminus, len(tags))
+        self._termini.record_forgotten(self.terminus, tags)
+        arrive_in(self.terminus, branch, publication, tags)
 
     def resumed(self, tag: bytes, envelope: Envelope, content: bytes, queues: Sequence[Queue]) -> Arrival | Receipt:
         """Take a message that a resuming sender sends again in full. Return its outcome if it is the message that had

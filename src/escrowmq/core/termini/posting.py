@@ -5,7 +5,7 @@ One record holds a run of messages and their tags. The messages are visible when
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.branches.decision import Decision
 from escrowmq.core.engine import Receipt
@@ -18,30 +18,60 @@ from escrowmq.core.termini.arrivals import fingerprint_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from escrowmq.core.branches.branch import Publication, TransactionBranch
     from escrowmq.core.engine import Engine
     from escrowmq.core.messages.envelope import Envelope
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.termini.terminus import Terminus
 
 
+_HEAD_BYTES: Final = 32
+_TAG_BYTES: Final = 9
+
+
 class ArrivalWork:
-    """The part of a decision that keeps the tags of the messages that it places."""
+    """The part of a decision that keeps the tags of the messages that it places, in the log too if they are
+    `lasting`.
+    """
 
-    __slots__ = ("_fingerprints", "_tags", "_terminus")
+    __slots__ = ("_fingerprints", "_lasting", "_tags", "_terminus")
 
-    def __init__(self, terminus: Terminus, tags: Sequence[bytes], fingerprints: Sequence[int]) -> None:
+    def __init__(
+        self, terminus: Terminus, tags: Sequence[bytes], fingerprints: Sequence[int], *, lasting: bool = True
+    ) -> None:
         self._terminus = terminus
+        self._lasting = lasting
         self._tags = tags
         self._fingerprints = fingerprints
 
     def operations(self) -> list[tuple[Kind, Sequence[bytes]]]:
         """Return the operations to write."""
         number = self._terminus.number
+        if not (self._lasting and number):
+            return []
         return [(Kind.ARRIVED, [encode_arrived(number, Disposition.ACCEPTED, self._tags, self._fingerprints)])]
+
+    @property
+    def bytes(self) -> int:
+        """An upper bound of its part of the record."""
+        return _HEAD_BYTES + sum(map(len, self._tags)) + _TAG_BYTES * len(self._tags)
 
     def apply(self, end: int, synced: int) -> None:
         """Keep the tags, after the record is written up to `end`."""
         self._terminus.arrivals.accept(self._tags, self._fingerprints, end, synced)
+
+
+def arrive_in(terminus: Terminus, branch: TransactionBranch, publication: Publication, tags: Sequence[bytes]) -> None:
+    """Add the tags of messages that are published in a branch."""
+    lasting = _lasts(terminus, publication.envelope, publication.queues)
+    fingerprints = list(map(fingerprint_of, publication.contents))
+    branch.arrivals.append(ArrivalWork(terminus, tags, fingerprints, lasting=lasting))
+
+
+def _lasts(terminus: Terminus, envelope: Envelope, queues: Sequence[Queue]) -> bool:
+    """Return whether messages and tags survive a restart."""
+    lasting = envelope.durable or any(queue.persists_all for queue in queues)
+    return terminus.keeps and lasting and any(queue.durable for queue in queues)
 
 
 def post(
@@ -54,8 +84,7 @@ def post(
 ) -> Receipt:
     """Publish a run of messages with these tags. Messages that a queue refused leave no tag."""
     fingerprints = list(map(fingerprint_of, contents))
-    lasting = envelope.durable or any(queue.persists_all for queue in queues)
-    if not (terminus.keeps and lasting and any(queue.durable for queue in queues)):
+    if not _lasts(terminus, envelope, queues):
         receipt = engine.publish(envelope, contents, queues)
         taken = [i for i in range(len(tags)) if i not in receipt.refused] if receipt.refused else range(len(tags))
         synced = engine.log.synced_lsn

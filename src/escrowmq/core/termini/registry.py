@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final
 from escrowmq.core.conditions import BrokerError, Condition, check_growth
 from escrowmq.core.messages.marks import Modification
 from escrowmq.core.queues.outcome import Disposition
-from escrowmq.core.queues.settlement import durable_positions
 from escrowmq.core.records.changes import encode_change
 from escrowmq.core.records.kinds import Kind
-from escrowmq.core.records.references import Reference, ranges_of
+from escrowmq.core.records.references import Reference
 from escrowmq.core.records.termini import encode_forgotten, encode_given_back
 from escrowmq.core.termini.loan import Loan
 from escrowmq.core.termini.state_records import CapturedTerminus, set_fields, unsettled_records
@@ -219,6 +218,7 @@ class Termini:
         if not self._owned[owner]:
             del self._owned[owner]
         terminus.arrivals.clear()
+        terminus.deliveries.default = terminus.settings.default
         lsn = self._unrecord(terminus)
         self.release(terminus)
         del self.engine.holders[terminus.deliveries]
@@ -248,15 +248,14 @@ class Termini:
         default = terminus.settings.default
         taken = terminus.deliveries.take_all()
         if default is Disposition.MODIFIED:
-            self._record_given_back(terminus, taken)
             self.engine.give_back(taken)
             self._give_back_locked(terminus)
             return count
-        self.dispose(terminus, taken, default)
+        self.dispose(taken, default)
         numbers = terminus.deliveries.numbers()
         for begin in range(0, len(numbers), PIECE):
             some = terminus.deliveries.take_up(numbers[begin : begin + PIECE])
-            self.dispose(terminus, [(each.consumer, [each.entry]) for each in some], default)
+            self.dispose([(each.consumer, [each.entry]) for each in some], default)
             terminus.deliveries.take_all()
         return count
 
@@ -272,33 +271,13 @@ class Termini:
                 self.engine.log.append(Kind.GIVEN_BACK, encode_given_back(terminus.number, queue.ident, ranges))
             self._put_back(queue, pieces)
 
-    def dispose(
-        self,
-        terminus: Terminus,
-        taken: Iterable[tuple[Consumer, list[Entry]]],
-        disposition: Disposition | Modification,
-    ) -> None:
-        """Apply an outcome to deliveries that were taken from the terminus."""
-        engine = self.engine
-        if isinstance(disposition, Modification):
-            for consumer, entries in taken:
-                self._record_given_back(terminus, [(consumer, entries)])
-                engine.modify(consumer, entries, disposition)
-            return
+    def dispose(self, taken: Iterable[tuple[Consumer, list[Entry]]], disposition: Disposition | Modification) -> None:
+        """Apply an outcome to deliveries that were taken from a terminus."""
         for consumer, entries in taken:
-            if disposition.returns:
-                self._record_given_back(terminus, [(consumer, entries)])
-            engine.settle(consumer, entries, disposition)
-
-    def _record_given_back(self, terminus: Terminus, taken: Iterable[tuple[Consumer, list[Entry]]]) -> None:
-        if not terminus.keeps:
-            return
-        for consumer, entries in taken:
-            queue = consumer.queue
-            positions = durable_positions(queue, entries)
-            if positions and not queue.is_stream and not queue.deleted:
-                record = encode_given_back(terminus.number, queue.ident, ranges_of(positions))
-                self.engine.log.append(Kind.GIVEN_BACK, record)
+            if isinstance(disposition, Modification):
+                self.engine.modify(consumer, entries, disposition)
+            else:
+                self.engine.settle(consumer, entries, disposition)
 
     def record(self) -> int:
         """Record the settlements of this turn now. Return the LSN up to which the log must be synced before they are

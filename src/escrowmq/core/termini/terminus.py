@@ -19,12 +19,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.outcome import Disposition
+from escrowmq.core.queues.settlement import durable_positions
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.references import ranges_of
+from escrowmq.core.records.termini import encode_given_back
 from escrowmq.core.termini.acquisitions import Acquisitions
 from escrowmq.core.termini.arrivals import Arrivals
 
 if TYPE_CHECKING:
     from escrowmq.core.deadlines import Deadline
     from escrowmq.core.engine import Engine
+    from escrowmq.core.messages.entry import Entry
+    from escrowmq.core.queues.queue import Queue
     from escrowmq.core.termini.loan import Loan
 
 
@@ -149,6 +155,7 @@ class Terminus:
 
     __slots__ = (
         "__weakref__",
+        "_engine",
         "arrivals",
         "deadline",
         "deliveries",
@@ -167,6 +174,7 @@ class Terminus:
     def __init__(
         self, engine: Engine, key: TerminusKey, settings: TerminusSettings, user: str, number: int = 0
     ) -> None:
+        self._engine = engine
         self.key = key
         self.settings = settings
         self.user = user
@@ -176,7 +184,7 @@ class Terminus:
         self.loan: Loan | None = None
         self.deadline: Deadline | None = None
         self.arrivals = Arrivals()
-        self.deliveries = Acquisitions(engine)
+        self.deliveries = Acquisitions(engine, self)
 
     def __repr__(self) -> str:
         return f"<Terminus {self.key.vhost}:{self.key.container}:{self.key.link}:{self.key.role.value}>"
@@ -195,6 +203,14 @@ class Terminus:
     def unsettled(self) -> int:
         """The number of unsettled deliveries."""
         return self.arrivals.count + self.deliveries.count
+
+    def given_back(self, queue: Queue, entries: list[Entry]) -> None:
+        """Record that deliveries return to their queue, so that a restart does not lock them (`ports.Acquirer`)."""
+        if self.keeps:
+            positions = durable_positions(queue, entries)
+            if positions:
+                record = encode_given_back(self.number, queue.ident, ranges_of(positions))
+                self._engine.log.append(Kind.GIVEN_BACK, record)
 
     def step(self, given: TerminusInput) -> TerminusState:
         """Take the transition that the table names for `given`. Raises ILLEGAL_STATE for a missing cell."""

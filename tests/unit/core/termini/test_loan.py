@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
+from escrowmq.core.branches.branch import Keep, Settlement, TransactionBranch
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.engine import Receipt
 from escrowmq.core.messages.marks import Modification
 from escrowmq.core.queues.outcome import Disposition
+from escrowmq.core.records.commits import decode_commit
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.termini import decode_acquired, decode_forgotten, decode_given_back
 from escrowmq.core.termini.arrivals import Arrival, fingerprint_of
@@ -240,3 +242,94 @@ def test_the_end_of_a_void_loan_has_no_effect() -> None:
         assert not end()
         assert thief.loan.current
         assert thief.terminus.deliveries.count == 1
+
+
+class TestBranches:
+    """Deliveries and messages of exactly-once links in a transaction."""
+
+    def enlisted(self, site: Site, disposition: Disposition) -> tuple[TestedLink, TransactionBranch]:
+        link = consuming(site, b"a", b"b", credit=2)
+        branch = site.begin()
+        for consumer, numbers, entries in link.loan.enlist(branch, 1, 1):
+            undo = Keep(link.terminus.deliveries, numbers)
+            site.broker.transactions.enlist(branch, Settlement(consumer, entries, disposition, undo))
+        return link, branch
+
+    @pytest.mark.rule("SET-7")
+    def test_a_rollback_leaves_deliveries_with_the_link(self) -> None:
+        site = Site()
+        link, branch = self.enlisted(site, ACCEPTED)
+        assert link.terminus.deliveries.numbers() == [2]
+        site.broker.transactions.rollback(branch)
+        assert link.terminus.deliveries.numbers() == [1, 2]
+        assert link.loan.settle(1, 1, ACCEPTED) == 1
+
+    @pytest.mark.rule("SET-7")
+    def test_a_rollback_after_the_end_of_the_terminus_gives_the_default_outcome(self) -> None:
+        site = Site()
+        link, branch = self.enlisted(site, ACCEPTED)
+        link.loan.close()
+        assert site.contents() == [b"b"]
+        site.broker.transactions.rollback(branch)
+        assert site.contents() == [b"a", b"b"]
+
+    @pytest.mark.rule("SET-10")
+    @pytest.mark.parametrize("snapshot", [False, True])
+    def test_a_crash_ends_the_branch_and_leaves_the_lock(self, snapshot: bool) -> None:
+        site = Site()
+        self.enlisted(site, ACCEPTED)
+        site.turn()
+        if snapshot:
+            site.snapshot()
+        site = site.restart()
+        assert site.contents() == []
+        assert site.broker.termini.by_key[outgoing()].deliveries.numbers() == [1, 2]
+
+    @pytest.mark.rule("SET-7")
+    @pytest.mark.parametrize(("disposition", "ready"), [(ACCEPTED, []), (REJECTED, []), (RELEASED, [b"a"])])
+    @pytest.mark.parametrize("snapshot", [False, True])
+    def test_a_commit_ends_the_lock(self, disposition: Disposition, ready: list[bytes], snapshot: bool) -> None:
+        site = Site()
+        _, branch = self.enlisted(site, disposition)
+        site.broker.transactions.commit(branch)
+        site.turn()
+        if snapshot:
+            site.snapshot()
+        for one in (site, site.restart()):
+            assert one.contents() == ready
+            assert one.broker.termini.by_key[outgoing()].deliveries.numbers() == [2]
+
+    @pytest.mark.rule("SET-8")
+    @pytest.mark.rule("SET-7")
+    @pytest.mark.parametrize("commit", [False, True])
+    def test_the_record_of_the_commit_has_the_tags(self, commit: bool) -> None:
+        site = Site()
+        site.queue()
+        link = TestedLink(site, incoming())
+        branch = site.begin()
+        publication = site.publication("q", b"a", b"b")
+        site.broker.transactions.enlist(branch, publication)
+        link.loan.arrive_in(branch, publication, [b"1", b"2"])
+        assert link.terminus.arrivals.count == 0
+        if commit:
+            site.broker.transactions.commit(branch)
+            (record,) = site.records(Kind.COMMIT)
+            assert [kind for kind, _, _ in decode_commit(record)[1]] == [Kind.PUBLISH, Kind.ARRIVED]
+        else:
+            site.broker.transactions.rollback(branch)
+        site.sync()
+        for one in (site, site.restart()):
+            assert one.contents() == ([b"a", b"b"] if commit else [])
+            assert one.broker.termini.by_key[incoming()].arrivals.count == (2 if commit else 0)
+
+    def test_tags_of_a_transient_message_are_in_memory_after_the_commit(self) -> None:
+        site = Site()
+        site.queue()
+        link = TestedLink(site, incoming())
+        branch = site.begin()
+        publication = site.publication("q", b"a", durable=False)
+        site.broker.transactions.enlist(branch, publication)
+        link.loan.arrive_in(branch, publication, [b"1"])
+        site.broker.transactions.commit(branch)
+        assert link.terminus.arrivals.count == 1
+        assert site.records(Kind.COMMIT, Kind.ARRIVED) == []
