@@ -14,6 +14,7 @@ import numpy as np
 
 from escrowmq.core.records.kinds import RECORD_BYTES
 from escrowmq.pipeline.columns import U32, Bytes, Ints, Rows, integers, ragged, take, texts
+from escrowmq.pipeline.sections import SECTIONS, body_sizes
 
 BLOCK: Final = np.dtype([("length", "<u4"), ("came", "<u8"), ("count", "<u4"), ("envelope", "<u4")])
 BODY: Final = np.dtype([("size", "<u4"), ("digest", "<u4")])
@@ -85,6 +86,9 @@ def bodies(data: Bytes, at: Ints, envelope: Ints, count: Ints) -> Rows:
     pieces = map(data.data.__getitem__, map(slice, begin.tolist(), (begin + size).tolist()))
     found["digest"] = np.fromiter(map(crc32, pieces, seeds.tolist()), np.int64, len(found))
     form = data[at][block]
+    sections = np.flatnonzero(form == SECTIONS)
+    if len(sections):
+        found["size"][sections] = body_sizes(data, begin[sections], size[sections])
     packed = np.flatnonzero((form == PACKED) | (form == KEYED))
     if len(packed):
         begin = begin[packed]

@@ -11,8 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from escrowmq.client import Properties
+from escrowmq.core.messages.envelope import Envelope
 from escrowmq.spark.encoding import DEFAULT, PropertiesEncoder, names, runs
 from escrowmq.spark.errors import EscrowSparkError
+from escrowmq.wire.amqp091.packed import PACKED, pack
+from escrowmq.wire.amqp10.codec import sections
+from escrowmq.wire.amqp10.codec.types import Symbol
+from escrowmq.wire.amqp10.publication import PROTOCOL
+from escrowmq.wire.formats import translated
 
 KIND = pa.struct(
     [
@@ -36,6 +42,22 @@ def encoded(properties: list[Any] | None, headers: list[Any] | None) -> bytes | 
 def test_messages_without_properties_are_persistent() -> None:
     assert encoded(None, None) == encoded([None, None], [None, None]) == encoded([{}, None], None) == DEFAULT
     assert Properties.decode(DEFAULT) == Properties(delivery_mode=2)
+
+
+@pytest.mark.rule("MSG-4")
+def test_a_written_message_is_readable_for_every_protocol() -> None:
+    row = {"message_id": "m", "priority": 3, "delivery_mode": 2, "timestamp": AT}
+    props = encoded([row], [[("a", "1"), ("x-b", "2")]])
+    assert isinstance(props, bytes)
+    envelope, content = translated(
+        Envelope("e", "k", protocol=PACKED, durable=True, priority=3), pack(props, b"body"), PROTOCOL
+    )
+    found = sections.properties(content)
+    assert (envelope.durable, envelope.priority, found.message_id) == (True, 3, "m")
+    assert found.creation_time == int(AT.timestamp()) * 1000
+    assert sections.application_properties(content) == {"a": "1"}
+    assert sections.message_annotations(content)[Symbol("x-b")] == "2"
+    assert sections.body(content) == sections.Data([b"body"])
 
 
 def test_equal_rows_are_encoded_once() -> None:

@@ -110,13 +110,13 @@ def outgrown(envelope: Envelope, room: int) -> bool:
 
 def view_of(envelope: Envelope) -> View:
     """Return the view of `envelope`, which is kept with it, whatever protocol it arrived over."""
-    view = envelope.view if envelope.protocol in _OWN else envelope.foreign
-    if view is None:
-        view = View(envelope)
-        if envelope.protocol in _OWN:
-            envelope.view = view
-        else:
-            envelope.foreign = view
+    view = envelope.view
+    if view.__class__ is View:
+        return view
+    if envelope.protocol in _OWN:
+        view = envelope.view = View(envelope)
+    else:
+        view = envelope.foreign = envelope.foreign or View(envelope)
     assert isinstance(view, View)
     return view
 

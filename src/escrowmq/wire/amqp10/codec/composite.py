@@ -45,6 +45,8 @@ class _Shape(NamedTuple):
     name: str
     descriptor: ULong
     fields: tuple[tuple[str, FieldKind, Any], ...]
+    defaults: dict[str, Any]
+    mandatory: tuple[str, ...]
 
 
 _BY_DESCRIPTOR: Final[dict[Value, _Shape]] = {}
@@ -61,6 +63,8 @@ def composite(code: int, name: str, *kinds: FieldKind) -> Callable[[type[_C]], t
             name,
             ULong(code),
             tuple((field.name, kind, field.default) for field, kind in zip(declared, kinds, strict=True)),
+            {field.name: field.default for field in declared},
+            tuple(field.name for field in declared if field.default is MISSING),
         )
         _BY_DESCRIPTOR[code] = _BY_DESCRIPTOR[name] = _BY_CLASS[made] = shape
         return made
@@ -86,18 +90,16 @@ def resolve(value: Value) -> Value:
 
 
 def _made(shape: _Shape, values: list[Value]) -> Any:
-    attributes = {}
-    for (name, kind, default), value in zip(shape.fields, values, strict=False):
+    attributes = shape.defaults.copy()
+    for (name, kind, _), value in zip(shape.fields, values, strict=False):
         if value is not None:
             try:
                 attributes[name] = kind.read(value)
             except CodecError as error:
                 raise CodecError(f"field {name.replace('_', '-')} of {shape.name}: {error}") from None
-        elif default is MISSING:
-            break
-    absent = [name for name, _, default in shape.fields if default is MISSING and name not in attributes]
-    if absent:
-        raise CodecError(f"{shape.name} lacks its mandatory field {absent[0].replace('_', '-')}")
+    for name in shape.mandatory:
+        if attributes[name] is MISSING:
+            raise CodecError(f"{shape.name} lacks its mandatory field {name.replace('_', '-')}")
     return shape.make(**attributes)
 
 

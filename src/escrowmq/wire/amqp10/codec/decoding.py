@@ -184,9 +184,24 @@ def _extent(data: bytes, at: int, end: int, wide: bool) -> tuple[int, int]:
     return start, stop
 
 
-def _variable(wide: bool, make: Callable[[bytes], Value]) -> _Reader:
+def _variable8(make: Callable[[bytes], Value]) -> _Reader:
+    """The reader of a value that begins with its size in one octet. These are frequent, so it makes no further call."""
+
     def read(data: bytes, at: int, end: int, depth: int) -> tuple[Value, int]:
-        at, stop = _extent(data, at, end, wide)
+        at += 1
+        if at > end:
+            raise _short(at)
+        stop = at + data[at - 1]
+        if stop > end:
+            raise _short(stop)
+        return make(data[at:stop]), stop
+
+    return read
+
+
+def _variable32(make: Callable[[bytes], Value]) -> _Reader:
+    def read(data: bytes, at: int, end: int, depth: int) -> tuple[Value, int]:
+        at, stop = _extent(data, at, end, True)
         return make(data[at:stop]), stop
 
     return read
@@ -208,7 +223,9 @@ def _items(data: bytes, at: int, end: int, wide: bool, depth: int) -> tuple[list
     depth = _deeper(depth)
     items = []
     for _ in range(count):
-        item, at = _value(data, at, stop, depth)
+        if at >= stop:
+            raise _short(at)
+        item, at = _READERS[data[at]](data, at + 1, stop, depth)
         items.append(item)
     if at != stop:
         raise CodecError(f"{stop - at} octets follow the last item of a list or map")
@@ -296,12 +313,12 @@ for _code, _reader in {
     0x84: _octets(8, Decimal64),
     0x94: _octets(16, Decimal128),
     0x98: _octets(16, Uuid),
-    0xA0: _variable(False, bytes),
-    0xA1: _variable(False, _string),
-    0xA3: _variable(False, _symbol),
-    0xB0: _variable(True, bytes),
-    0xB1: _variable(True, _string),
-    0xB3: _variable(True, _symbol),
+    0xA0: _variable8(bytes),
+    0xA1: _variable8(_string),
+    0xA3: _variable8(_symbol),
+    0xB0: _variable32(bytes),
+    0xB1: _variable32(_string),
+    0xB3: _variable32(_symbol),
     0xC0: _list(False),
     0xC1: _map(False),
     0xD0: _list(True),
