@@ -65,7 +65,7 @@ run: $(VENV)/.spark ## stream 336,776 events through broker and Spark, kill both
 	@exec $(BIN)/python -u -m escrowmq.demo --out build/run $(ARGS)
 
 test: $(VENV)/.archive ## run the tests, the long ones in their short form
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist load $(ARGS)
 
 lint: $(VENV)/.spark ## check style, types and generated files
 	$(BIN)/ruff check .

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run all tests that share the session in one process, one after the other."""
-    here = str(Path(__file__).parent)
-    for item in items:
-        if str(item.path).startswith(here):
-            item.add_marker(pytest.mark.xdist_group("pipeline"))
 
 
 @pytest.fixture(scope="session")

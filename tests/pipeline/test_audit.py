@@ -6,20 +6,16 @@ import json
 import shutil
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
 from escrowmq.core.queues.outcome import Outcome
-from escrowmq.core.records.branches import encode_number
-from escrowmq.core.records.kinds import Kind
-from escrowmq.core.records.queue_state import encode_delivered
 from escrowmq.pipeline.audit import Audit, Options, audit
-from escrowmq.pipeline.events import BUCKET_BITS
 from escrowmq.pipeline.planning import NoJournalError
 from escrowmq.pipeline.store import Store, StoreError
 from tests.pipeline.journals import Scribe
-from tests.pipeline.planted import all_planted, good, prepare, relocate
+from tests.pipeline.planted import all_planted, good, prepare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -115,121 +111,6 @@ def test_runs_add_up_and_a_killed_one_changes_nothing(
             sorted(str({**row, "run": 0}) for row in rows(spark, folder, table)) for folder in (out, tmp_path / "whole")
         )
         assert found == expected, table
-
-
-def test_violations_against_records_of_earlier_runs_are_found(spark: SparkSession, tmp_path: Path) -> None:
-    journal, out = tmp_path / "journal", tmp_path / "out"
-    with Scribe(journal) as scribe:
-        scribe.queue(1, "a")
-        scribe.queue(3, "waits")
-        scribe.publish(1, 1, 3)
-        scribe.publish(3, 1, 2)
-        scribe.frame()
-        scribe.settle(1, [1, 2])
-        scribe.commit(scribe.settled(1, [3]))
-    assert audit(journal, out, spark=spark).clean
-    with Scribe(journal) as scribe:
-        relocate(scribe, 3, [1, 2], [b"body", b"bodY"])
-        scribe.settle(1, [1, 3])
-        scribe.publish(1, 2)
-        scribe.branch = 0
-        scribe.commit(scribe.published([(1, 4)]))
-    verdict = audit(journal, out, spark=spark)
-    found = {(row["name"], row["position"]) for row in rows(spark, out, "gold.violations")}
-    assert found == {
-        ("settled twice", 1),
-        ("settled twice", 3),
-        ("duplicated", 2),
-        ("content changed", 2),
-        ("half-applied transaction", None),
-    }
-    assert verdict.fresh == 5
-    with Scribe(journal) as scribe:
-        scribe.branch = 1
-        scribe.queue(2, "b")
-        good(scribe, 2)
-    again = audit(journal, out, spark=spark)
-    assert (again.violations, again.fresh, again.clean) == (5, 0, False)
-
-
-@pytest.mark.rule("HALF-3")
-def test_a_decision_that_contradicts_one_of_an_earlier_run_is_found(spark: SparkSession, tmp_path: Path) -> None:
-    journal, out = tmp_path / "journal", tmp_path / "out"
-    with Scribe(journal) as scribe:
-        scribe.queue(1, "a")
-        scribe.publish(1, 1, 4)
-        scribe.frame()
-        for branch in (1, 2, 3, 4):
-            prepare(scribe, 1, branch)
-        for branch in (1, 3, 4):
-            scribe.append(Kind.ROLLBACK, encode_number(branch))
-        scribe.commit(scribe.settled(1, [2]), scribe.published([(1, 5)], [b"one", b"two"]), branch=2)
-    assert audit(journal, out, spark=spark).clean
-    with Scribe(journal) as scribe:
-        scribe.commit(scribe.settled(1, [1]), branch=1)
-        scribe.append(Kind.ROLLBACK, encode_number(2))
-        scribe.append(Kind.ROLLBACK, encode_number(3))  # repeats the decision, which is allowed
-        scribe.append(Kind.ROLLBACK, encode_number(5))
-        scribe.branch = 3
-        prepare(scribe, 1, 4)
-    audit(journal, out, spark=spark)
-    found = {(row["name"], row["branch"]) for row in rows(spark, out, "gold.violations")}
-    assert found == {
-        ("decision contradicted", "1"),
-        ("decision contradicted", "2"),
-        ("came back", "4"),
-        ("undecided too long", "4"),
-        ("never prepared", "5"),
-    }
-
-
-def test_a_publication_after_an_earlier_run_has_seen_the_hand_out_is_found(spark: SparkSession, tmp_path: Path) -> None:
-    journal, out = tmp_path / "journal", tmp_path / "out"
-    with Scribe(journal) as scribe:
-        scribe.queue(1, "a")
-        scribe.publish(1, 1)
-        scribe.frame()
-        early = scribe.append(Kind.DELIVERED, encode_delivered(1, 3))
-    assert audit(journal, out, spark=spark).clean
-    with Scribe(journal) as scribe:
-        scribe.publish(1, 2, 2)
-    audit(journal, out, spark=spark)
-    (row,) = rows(spark, out, "gold.violations")
-    assert (row["name"], row["position"]) == ("visible too early", 2)
-    assert early in cast("list[int]", row["lsns"])
-
-
-@pytest.mark.rule("ORD-1")
-def test_deliveries_are_in_order_across_runs_and_buckets(spark: SparkSession, tmp_path: Path) -> None:
-    journal, out, border = tmp_path / "journal", tmp_path / "out", 1 << BUCKET_BITS
-    with Scribe(journal) as scribe:
-        scribe.queue(1, "a")
-        scribe.queue(2, "b")
-        scribe.queue(3, "ranked", **{"x-max-priority": 5})
-        scribe.publish(1, 1, 4)
-        scribe.publish(2, border - 2, 4)
-        for position, priority in ((1, 1), (2, 5)):
-            kind, parts = scribe.published([(3, position)], priority=priority)
-            scribe.append(kind, *parts)
-        scribe.frame()
-        scribe.deliver(1, [1, 3])
-        scribe.deliver(2, [border - 2, border])
-        scribe.deliver(3, [2])
-        scribe.settle(1, [1, 3])
-        scribe.frame()
-        scribe.deliver(2, [border - 1])
-    audit(journal, out, spark=spark)
-    assert [(row["name"], row["position"]) for row in rows(spark, out, "gold.violations")] == [
-        ("delivered out of order", border - 1)
-    ]
-    with Scribe(journal) as scribe:
-        scribe.deliver(1, [2, 4])
-        scribe.deliver(3, [1])
-        scribe.deliver(2, [border + 1])
-    again = audit(journal, out, spark=spark)
-    assert again.fresh == 1
-    found = {(row["name"], row["queue"], row["position"]) for row in rows(spark, out, "gold.violations")}
-    assert found == {("delivered out of order", "b", border - 1), ("delivered out of order", "a", 2)}
 
 
 @pytest.mark.rule("DUR-1")

@@ -65,7 +65,6 @@ needs_lake = pytest.mark.skipif(not LAKE.with_name(".lake").exists(), reason="ne
 
 
 @needs_lake
-@pytest.mark.xdist_group("lake")  # can run in parallel to the tests that share a session
 def test_lakehouse_tables_have_the_rows_of_the_parquet_tables(tmp_path: Path) -> None:
     """Both formats share one start of Spark, which takes most of the time."""
     assert lakehouse(",".join(FORMATS), str(tmp_path), "short") == 0

@@ -15,16 +15,13 @@ from tests.spark.desk import Desk
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-GROUP = pytest.mark.xdist_group("spark")
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all tests of this folder as slow, and run them in one process, where they share the session."""
+    """Mark all tests of this folder as slow."""
     here = str(Path(__file__).parent)
     for item in items:
         if str(item.path).startswith(here):
             item.add_marker(pytest.mark.slow)
-            item.add_marker(GROUP)
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,6 @@ SHORT = (  # tests/demo covers the kill of a driver before the decision
 @pytest.mark.rule("PIPE-3")
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.xdist_group("spark")
 def test_one_kill_of_each_kind_loses_and_duplicates_nothing(tmp_path: Path) -> None:
     run_rounds(tmp_path, SHORT, seed=1)
 

@@ -14,7 +14,6 @@ from escrowmq.perf.workload import SCENARIOS, workload_of
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.xdist_group("rabbitmq"),
     pytest.mark.skipif(not RabbitMQ.installed(), reason="rabbitmq-server is not installed"),
 ]
 
