@@ -147,13 +147,7 @@ class Acquisitions:
 
     def take(self, first: int, last: int) -> list[Stretch]:
         """Remove and return the deliveries in memory with the numbers `first` to `last`."""
-        taken: list[Stretch] = []
-        number, last = first, min(last, self._unsettled.next_tag - 1)
-        while number <= last:
-            some = self._unsettled.take_each(list(range(number, last + 1)))
-            taken += some
-            number = (some[-1][0] + len(some[-1][1]) if some else number) + 1
-        return taken
+        return self._unsettled.take_between(first, last)
 
     def take_all(self) -> list[tuple[Consumer, list[Entry]]]:
         """Remove and return all deliveries in memory."""

@@ -74,6 +74,13 @@ class Loan:
         """Whether the link is attached and has the terminus."""
         return self.terminus.loan is self and self.terminus.state is TerminusState.ATTACHED
 
+    @property
+    def latest(self) -> bool:
+        """Whether no other link has had the terminus since, and it is not gone. A client may settle deliveries after
+        it has detached the link.
+        """
+        return self.terminus.loan is self and self.terminus.state is not TerminusState.GONE
+
     # -- the end
 
     def detach(self) -> None:
@@ -139,7 +146,8 @@ class Loan:
         """Settle the deliveries in memory with the numbers `first` to `last`. Return how many there were; the others
         are ignored. `Termini.record` returns the LSN for the answer.
         """
-        self._check()
+        if not self.latest:
+            return 0
         taken = entries_by_consumer(self.terminus.deliveries.take(first, last))
         self._termini.dispose(taken.items(), disposition)
         return sum(map(len, taken.values()))
@@ -218,7 +226,8 @@ class Loan:
 
     def forget(self, tags: Sequence[bytes]) -> None:
         """Forget deliveries that the sender has settled. The log learns it at the end of the turn."""
-        self._check()
+        if not self.latest:
+            return
         self._termini.forget(self.terminus, self.terminus.arrivals.forget(tags))
 
     def reconcile(self, remote: Mapping[bytes, bool], *, complete: bool) -> dict[bytes, Arrival | None]:

@@ -9,14 +9,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.conditions import BrokerError
-from escrowmq.core.messages.marks import Modification
-from escrowmq.core.queues.outcome import Disposition
 from escrowmq.wire.amqp10.codec.performatives import RECEIVER, SETTLED_MODE, Attach
-from escrowmq.wire.amqp10.codec.states import OUTCOME_SYMBOLS, Accepted, Modified, Rejected, Released
+from escrowmq.wire.amqp10.codec.states import OUTCOME_SYMBOLS, Modified
 from escrowmq.wire.amqp10.codec.termini import Coordinator, Source, Target
-from escrowmq.wire.amqp10.dispositions import modification
 from escrowmq.wire.amqp10.errors import (
     INVALID_FIELD,
+    NOT_FOUND,
     NOT_IMPLEMENTED,
     AmqpFault,
     Scope,
@@ -24,8 +22,9 @@ from escrowmq.wire.amqp10.errors import (
     refusal,
 )
 from escrowmq.wire.amqp10.incoming import ProducerLink
+from escrowmq.wire.amqp10.lending import borrow, granted, recovered
 from escrowmq.wire.amqp10.nodes import DynamicNode, Nodes
-from escrowmq.wire.amqp10.outgoing import ConsumerLink, consumer_name
+from escrowmq.wire.amqp10.outgoing import ConsumerLink
 from escrowmq.wire.amqp10.publication import Destination
 
 if TYPE_CHECKING:
@@ -81,6 +80,7 @@ def _answer(request: Attach, source: Source | None, target: Target | Coordinator
         rcv_settle_mode=request.rcv_settle_mode,
         source=source,
         target=target,
+        unsettled=None if request.unsettled is None else {},
         initial_delivery_count=0 if request.role == RECEIVER else None,
     )
 
@@ -88,9 +88,9 @@ def _answer(request: Attach, source: Source | None, target: Target | Coordinator
 def _attach_consumer(link: Link, request: Attach) -> None:
     """The client receives: it reads a queue."""
     connection = link.session.connection
-    source = request.source
-    if source is None:
-        raise link_fault(NOT_IMPLEMENTED, "recovering the source of a link is not implemented")
+    source = request.source or recovered(link)
+    if not isinstance(source, Source):
+        raise link_fault(NOT_FOUND, f"no terminus of link '{request.name}' to recover")
     if source.distribution_mode not in {None, "move"}:
         raise link_fault(NOT_IMPLEMENTED, f"distribution mode '{source.distribution_mode}' is not implemented")
     for key, value in (source.filter or {}).items():
@@ -105,51 +105,35 @@ def _attach_consumer(link: Link, request: Attach) -> None:
         queue = nodes.queue(source.address, source.capabilities)
     else:
         raise link_fault(INVALID_FIELD, "the source has no address")
-    default = source.default_outcome or _DEFAULT_OUTCOME
-    end = ConsumerLink(
-        link,
-        queue,
-        default=_settlement_of(default, consumer_name(link)),
-        presettled=request.snd_settle_mode == SETTLED_MODE,
-        node=node,
-    )
-    granted = Source(
+    given = replace(
+        granted(link, request, source),
         address=node.address if node is not None else source.address,
-        expiry_policy="session-end",
-        dynamic=source.dynamic,
         dynamic_node_properties=node.properties if node is not None else None,
-        default_outcome=default,
+        filter=None,
+        default_outcome=source.default_outcome or _DEFAULT_OUTCOME,
         outcomes=source.outcomes or OUTCOME_SYMBOLS,
-        capabilities=source.capabilities,
     )
-    end.subscribe()
+    end = ConsumerLink(link, queue, presettled=request.snd_settle_mode == SETTLED_MODE, node=node)
+    loan = borrow(link, request, given, end)
+    try:
+        end.subscribe(loan)
+    except BrokerError:
+        link.session.forget_loan(loan)
+        loan.close()
+        raise
     link.end = end
-    after = connection.broker.log.end_lsn if queue.durable else 0
-    link.session.send(_answer(request, granted, request.target), after)
-
-
-def _settlement_of(outcome: object, name: str) -> Disposition | Modification:
-    """Return the broker's word for a default outcome. Raises AmqpFault."""
-    match outcome:
-        case Accepted():
-            return Disposition.ACCEPTED
-        case Rejected():
-            return Disposition.REJECTED
-        case Released():
-            return Disposition.RELEASED
-        case Modified():
-            return modification(name, outcome)
-    raise link_fault(INVALID_FIELD, "the default outcome is no outcome")
+    after = max(loan.lsn, connection.broker.log.end_lsn if queue.durable else 0)
+    link.session.send(_answer(request, given, request.target), after)
 
 
 def _attach_producer(link: Link, request: Attach) -> None:
     """The client sends: its messages are routed to queues."""
     connection = link.session.connection
-    target = request.target
+    target = request.target or recovered(link)
     if isinstance(target, Coordinator):
         raise link_fault(NOT_IMPLEMENTED, "transactions are not implemented")
-    if target is None:
-        raise link_fault(NOT_IMPLEMENTED, "recovering the target of a link is not implemented")
+    if not isinstance(target, Target):
+        raise link_fault(NOT_FOUND, f"no terminus of link '{request.name}' to recover")
     if request.initial_delivery_count is None:
         raise link_fault(INVALID_FIELD, "a sender's attach needs an initial-delivery-count")
     nodes = Nodes(connection)
@@ -162,17 +146,16 @@ def _attach_producer(link: Link, request: Attach) -> None:
         route = nodes.route(target.address, target.capabilities)
     end = ProducerLink(link, request, route, node)
     end.check()
-    granted = replace(
-        target,
+    given = replace(
+        granted(link, request, target),
         address=node.address if node is not None else target.address,
-        durable=0,
-        expiry_policy="session-end",
-        timeout=0,
         dynamic_node_properties=node.properties if node is not None else None,
     )
+    loan = borrow(link, request, given, end)
+    end.lend(loan)
     link.end = end
-    answer = _answer(request, request.source, granted)
+    answer = _answer(request, request.source, given)
     answer.max_message_size = connection.limits.message_size
-    link.session.send(answer, connection.broker.log.end_lsn)
+    link.session.send(answer, max(loan.lsn, connection.broker.log.end_lsn))
     connection.publishes()
     link.session.credit_later(end)

@@ -19,6 +19,8 @@ from escrowmq.wire.login import Login
 from escrowmq.wire.outbox import CONNECTION, Outbox, Piece
 
 if TYPE_CHECKING:
+    from escrowmq.core.termini.loan import Loan
+    from escrowmq.core.termini.terminus import TerminusKey
     from escrowmq.wire.amqp10.link import Link
     from escrowmq.wire.amqp10.session import Session
     from escrowmq.wire.endpoint import EndpointLimits, Host, Peer
@@ -56,6 +58,7 @@ class Connection:
         self._publishes = False
         self._reader = Reader(self)
         self._answering: dict[Session, None] = {}
+        self._loans: dict[TerminusKey, Loan] = {}  # of sessions that have ended
 
     # -- called by the server
 
@@ -203,6 +206,10 @@ class Connection:
             self._publishes = True
             self._host.publishing(self)
 
+    def keep_loans(self, loans: dict[TerminusKey, Loan]) -> None:
+        """Keep the loans of a session that has ended, since termini may expire with the connection."""
+        self._loans.update((key, loan) for key, loan in loans.items() if loan.latest)
+
     def forget_parts(self, link: Link) -> None:
         """Forget the incomplete delivery of a link that is gone."""
         self._reader.forget_parts(link)
@@ -267,4 +274,7 @@ class Connection:
             session.release()
         self.sessions.clear()
         self._answering.clear()
+        loans, self._loans = self._loans, {}
+        for loan in loans.values():
+            loan.connection_lost()
         self.broker.directory.end_session(self.owner)

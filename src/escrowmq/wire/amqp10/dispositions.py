@@ -87,8 +87,6 @@ def _settle_part(session: Session, disposition: Disposition, part: Part, begin: 
     """Apply the outcome to consecutive deliveries of one link. Return the number of those that were unsettled."""
     link, state = part.link, disposition.state
     first = part.number + begin - part.first
-    if link.link.detaching:
-        return 0
     if isinstance(state, Received) or (state is None and not disposition.settled):
         if isinstance(state, Received):
             link.note_progress(first, first + end - begin, state)

@@ -8,6 +8,7 @@ from escrowmq.core.access.table import Operation
 from escrowmq.core.budget import COPIES, PUBLISH
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.queues.outcome import Disposition
 from escrowmq.wire.amqp10.answers import MASK
 from escrowmq.wire.amqp10.codec import states
 from escrowmq.wire.amqp10.codec.composite import encode_composite
@@ -17,6 +18,8 @@ from escrowmq.wire.amqp10.errors import (
     ILLEGAL_STATE,
     LIMIT_EXCEEDED,
     PRECONDITION_FAILED,
+    RESOURCE_DELETED,
+    STOLEN,
     TRANSFER_LIMIT_EXCEEDED,
     AmqpFault,
     error_of,
@@ -28,6 +31,7 @@ from escrowmq.wire.amqp10.publication import Destination, Publications
 
 if TYPE_CHECKING:
     from escrowmq.core.queues.queue import Queue
+    from escrowmq.core.termini.loan import Loan
     from escrowmq.wire.amqp10.codec.performatives import Attach, Flow
     from escrowmq.wire.amqp10.link import Link
     from escrowmq.wire.amqp10.nodes import DynamicNode
@@ -71,6 +75,7 @@ class ProducerLink:
         "_count",
         "_limit",
         "_live",
+        "_loan",
         "_node",
         "_outcomes",
         "_publications",
@@ -95,7 +100,8 @@ class ProducerLink:
         self._count = request.initial_delivery_count or 0  # the delivery-count
         self._limit = self._count  # the delivery-count up to which the client has credit
         self._allowed = self._count  # the highest limit so far: transfers may be on their way when credit is taken back
-        self._live: set[bytes] = set()  # tags of unsettled posts
+        self._loan: Loan | None = None
+        self._live: set[bytes] = set()  # tags of this turn's unsettled posts, unless the client settles second
         self._unsettled: dict[int, bytes] = {}  # answered posts that the client has not settled: tags by number
 
     @property
@@ -103,12 +109,30 @@ class ProducerLink:
         """Whether the client settles only after it has received the outcome."""
         return self._second
 
+    def lend(self, loan: Loan) -> None:
+        """Note that the link has its terminus. It keeps the tags of posts if the client settles second."""
+        self._loan = loan
+
+    # -- core.termini.loan.Borrower
+
+    def stolen(self) -> None:
+        """Detach the link, because another one of the same name has its terminus now (SET-12)."""
+        self.link.fail(link_fault(STOLEN, "another link of the same name was attached"))
+
+    def deleted(self) -> None:
+        """Detach the link, because its terminus was ended."""
+        self.link.fail(link_fault(RESOURCE_DELETED, "the link's terminus was ended"))
+
     def check(self) -> None:
         """Check that the user may publish to the link's target. Raises BrokerError."""
         if self._route is not None:
             connection, exchange = self.link.session.connection, self._route.exchange
             connection.door.check_publish(exchange, (self._route.routing_key or "",))
             connection.vhost.exchange_for_publish(exchange)
+
+    @property
+    def _kept(self) -> int:
+        return self._loan.terminus.arrivals.count if self._loan is not None else 0
 
     # -- credit
 
@@ -130,7 +154,7 @@ class ProducerLink:
             self._live.clear()  # they are answered, and settled thereby
         credit = 0
         if not session.connection.gate.reason:
-            credit = max(min(limits.link_credit, limits.unsettled - len(self._unsettled)), 0)
+            credit = max(min(limits.link_credit, limits.unsettled - self._kept), 0)
         left = self._limit - self._count
         if echo or credit == 0 < left or (credit and left * 2 < credit):
             self._limit = self._count + credit
@@ -168,7 +192,7 @@ class ProducerLink:
             self.forms[payload[: len(payload) - len(content)]] = form
         return form, content
 
-    def refuse(self, number: int, tag: bytes, error: BrokerError | AmqpFault, *, settled: bool) -> None:
+    def refuse(self, number: int, tag: bytes, content: bytes, error: BrokerError | AmqpFault, *, settled: bool) -> None:
         """Refuse one message. It costs the link, unless the message itself named the address and can be rejected.
 
         Raises AmqpFault.
@@ -176,13 +200,15 @@ class ProducerLink:
         fault = refusal(error) if isinstance(error, BrokerError) else error
         if settled or self._route is not None or fault.condition == TRANSFER_LIMIT_EXCEEDED:
             raise fault
-        self._answer(number, number, [tag], encode_composite(Rejected(fault.error())), "amqp:rejected:list")
+        state = encode_composite(Rejected(fault.error()))
+        self._note([tag], [content], Disposition.REJECTED, state)
+        self._answer(number, number, [tag], state, "amqp:rejected:list")
 
     def publish(self, post: Post) -> None:
         """Publish messages, and answer them when the log has them. Raises AmqpFault, BrokerError."""
         connection = self.link.session.connection
         engine, form, contents = connection.broker.engine, post.form, post.contents
-        if not post.settled:
+        if not post.settled and not self._second:
             self._check_tags(post.tags)
         self.resolve(form)
         queues = form.queues
@@ -206,19 +232,31 @@ class ProducerLink:
         last = first + len(contents) - 1
         if not queues:
             if not settled:
+                self._note(tags, contents, Disposition.RELEASED)
                 self._answer(first, last, tags, states.RELEASED, "amqp:released:list")
             return
-        receipt = self.link.session.connection.broker.engine.publish(envelope, contents, queues)
+        if settled or not self._second or self._loan is None:
+            receipt = self.link.session.connection.broker.engine.publish(envelope, contents, queues)
+        else:
+            receipt = self._loan.post(envelope, contents, queues, tags)
         if settled:
             return
         begin = 0
         for i in receipt.refused:
             if i > begin:
                 self._answer(first + begin, first + i - 1, tags[begin:i], states.ACCEPTED, "", receipt.lsn)
+            self._note(tags[i : i + 1], contents[i : i + 1], Disposition.REJECTED, _FULL)
             self._answer(first + i, first + i, tags[i : i + 1], _FULL, "amqp:rejected:list", receipt.lsn)
             begin = i + 1
         if begin < len(contents):
             self._answer(first + begin, last, tags[begin:], states.ACCEPTED, "", receipt.lsn)
+
+    def _note(self, tags: list[bytes], contents: list[bytes], outcome: Disposition, detail: bytes = b"") -> None:
+        """Keep the outcome of messages that were not enqueued, until the client settles them."""
+        if self._second and self._loan is not None:
+            self._loan.terminus.arrivals.check_new(tags)
+            for tag, content in zip(tags, contents, strict=True):
+                self._loan.note(tag, outcome, content, detail)
 
     def _check_tags(self, tags: list[bytes]) -> None:
         fresh = set(tags)
@@ -257,24 +295,34 @@ class ProducerLink:
         """The client has settled a post: its tag may be used again."""
         tag = self._unsettled.pop(number, None)
         if tag is not None:
-            self._live.discard(tag)
+            if self._loan is not None:
+                self._loan.forget((tag,))
             self.link.session.credit_later(self)
 
     # -- the end
 
-    def release(self, *, closed: bool) -> None:
-        """Forget everything, and delete the link's node."""
-        posts = self.link.session.posts
-        for number in self._unsettled:
-            posts.pop(number, None)
-        self._unsettled.clear()
+    def release(self, *, closed: bool) -> int:
+        """Give the terminus back. Return the LSN that the answer waits for."""
+        session, loan = self.link.session, self._loan
+        after = 0
+        if loan is not None:
+            if closed:
+                session.forget_loan(loan)
+                after = loan.close()
+            else:
+                loan.detach()
+        if closed:
+            for number in self._unsettled:
+                session.posts.pop(number, None)
+            self._unsettled.clear()
+            if self._node is not None:
+                self._node.close()
         self._live.clear()
         self.forms.clear()
         self._by_envelope.clear()
         del self._publications  # it refers to the connection
-        self.link.session.connection.forget_parts(self.link)
-        if self._node is not None and closed:
-            self._node.close()
+        session.connection.forget_parts(self.link)
+        return after
 
     def forbidden(self) -> bool:
         """Whether the user may no longer publish to the target. Links without a target are checked for each message."""
@@ -291,5 +339,5 @@ class ProducerLink:
         return {
             "address": "" if route is None else route.routing_key or route.exchange,
             "credit": self._limit - self._count,
-            "unsettled": len(self._unsettled),
+            "unsettled": self._kept,
         }

@@ -37,8 +37,8 @@ class LinkEnd(Protocol):
         """Handle the client's flow."""
         ...
 
-    def release(self, *, closed: bool) -> None:
-        """The link is detached; with `closed` its terminus is gone, too."""
+    def release(self, *, closed: bool) -> int:
+        """The link is detached; with `closed` its terminus is gone, too. Return the LSN that the answer waits for."""
         ...
 
     def block(self, *, on: bool) -> None:
@@ -78,14 +78,13 @@ class Link:
             return
         self.session.connection.failed(fault)
         self.state = LinkState.DETACHING
-        self.release(closed=True)
-        self.session.send(Detach(handle=self.handle, closed=True, error=fault.error()))
+        after = self.release(closed=True)
+        self.session.send(Detach(handle=self.handle, closed=True, error=fault.error()), after)
 
-    def release(self, *, closed: bool) -> None:
-        """Return everything that the link holds."""
+    def release(self, *, closed: bool) -> int:
+        """Give back everything that the link holds. Return the LSN that the answer waits for; 0 for none."""
         end, self.end = self.end, None
-        if end is not None:
-            end.release(closed=closed)
+        return end.release(closed=closed) if end is not None else 0
 
     def describe(self) -> dict[str, object]:
         """Return the link's entry in lists."""

@@ -6,18 +6,18 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.access.table import Operation
-from escrowmq.core.messages.marks import Modification
 from escrowmq.core.queues.credit import Credit, Replenishment
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.wire.amqp10.answers import MASK
-from escrowmq.wire.amqp10.errors import NOT_IMPLEMENTED, RESOURCE_DELETED, link_fault
+from escrowmq.wire.amqp10.errors import NOT_IMPLEMENTED, RESOURCE_DELETED, STOLEN, link_fault
 from escrowmq.wire.amqp10.sending import TransferFrames
-from escrowmq.wire.amqp10.unsettled import LinkDeliveries
 
 if TYPE_CHECKING:
     from escrowmq.core.messages.entry import Entry
+    from escrowmq.core.messages.marks import Modification
     from escrowmq.core.queues.consumer import Consumer
     from escrowmq.core.queues.queue import Queue
+    from escrowmq.core.termini.loan import Loan
     from escrowmq.wire.amqp10.codec.performatives import Flow
     from escrowmq.wire.amqp10.codec.states import Received
     from escrowmq.wire.amqp10.link import Link
@@ -29,43 +29,34 @@ _PROGRESS: Final = 1000
 
 
 class ConsumerLink:
-    """The broker's end of a link to a consumer (`core.ports.Receiver`).
+    """The broker's end of a link to a consumer (`core.ports.Receiver`, `core.termini.loan.Borrower`).
 
-    `default` settles deliveries for which the client names no outcome. Deliveries that the client's incoming window has
-    no room for wait in `_unsent`; the queue is not asked for more until they have left.
+    The terminus has the unsettled deliveries. Deliveries that the client's incoming window has no room for wait in
+    `_unsent`, with their numbers; the queue is not asked for more until they have left.
     """
 
     __slots__ = (
         "_consumer",
         "_frames",
         "_given",
+        "_loan",
         "_node",
         "_presettled",
         "_progress",
         "_stalled",
         "_unsent",
-        "default",
-        "held",
+        "_unsent_after",
         "link",
         "name",
         "queue",
     )
 
-    def __init__(
-        self,
-        link: Link,
-        queue: Queue,
-        *,
-        default: Disposition | Modification,
-        presettled: bool,
-        node: DynamicNode | None = None,
-    ) -> None:
+    def __init__(self, link: Link, queue: Queue, *, presettled: bool, node: DynamicNode | None = None) -> None:
         session = link.session
         self.link = link
         self.name = consumer_name(link)
         self.queue = queue
-        self.default = default
-        self.held: LinkDeliveries | None = None
+        self._loan: Loan | None = None
         self._node = node
         self._presettled = presettled
         self._consumer: Consumer | None = None
@@ -78,14 +69,15 @@ class ConsumerLink:
             settled=presettled,
         )
         self._given = 0  # the delivery-count, with the deliveries in `_unsent`
-        self._unsent: deque[Entry] = deque()
+        self._unsent: deque[tuple[int, Entry]] = deque()
+        self._unsent_after = 0  # the LSN for which they wait
         self._stalled = False
         self._progress: dict[int, Received] = {}
 
-    def subscribe(self) -> None:
-        """Subscribe to the queue, without credit. Raises BrokerError."""
-        engine = self.link.session.connection.broker.engine
-        self._consumer = engine.subscribe(
+    def subscribe(self, loan: Loan) -> None:
+        """Subscribe to the queue, without credit, on behalf of the terminus on loan. Raises BrokerError."""
+        self._loan = loan
+        self._consumer = loan.subscribe(
             self.queue,
             self,
             tag=self.link.name,
@@ -94,7 +86,16 @@ class ConsumerLink:
             label=self.name,
             link=self.name,
         )
-        self.held = LinkDeliveries(engine)
+
+    # -- core.termini.loan.Borrower
+
+    def stolen(self) -> None:
+        """Detach the link, because another one of the same name has its terminus now (SET-12)."""
+        self.link.fail(link_fault(STOLEN, "another link of the same name was attached"))
+
+    def deleted(self) -> None:
+        """Detach the link, because its terminus was ended."""
+        self.link.fail(link_fault(RESOURCE_DELETED, "the link's terminus was ended"))
 
     # -- core.ports.Receiver
 
@@ -106,8 +107,12 @@ class ConsumerLink:
             session.connection.flow.writable
             and session.remote_incoming_window > 0
             and not self._unsent
-            and (self.held is None or self.held.count < session.connection.limits.unsettled)
+            and self._unsettled < session.connection.limits.unsettled
         )
+
+    @property
+    def _unsettled(self) -> int:
+        return self._loan.terminus.deliveries.count if self._loan is not None else 0
 
     def stalled(self, consumer: Consumer) -> None:
         """Note that messages are ready, but the client cannot take them."""
@@ -126,11 +131,15 @@ class ConsumerLink:
     def deliver(self, consumer: Consumer, entries: list[Entry]) -> None:
         """Send deliveries, as far as the client's window has room."""
         self._given += len(entries)
+        first = after = 0
+        if not self._presettled and self._loan is not None:
+            first, after = self._loan.acquire(consumer, entries)
         if self._unsent or len(entries) > self.link.session.remote_incoming_window:
-            self._unsent.extend(entries)
+            self._unsent.extend(enumerate(entries, first))
+            self._unsent_after = after
             self._push()
         else:
-            self._send(consumer, entries)
+            self._send(entries, first, after)
 
     def drained(self, consumer: Consumer, unused: int) -> None:
         """Tell the client that the queue is empty: the unused credit counts as spent."""
@@ -146,28 +155,30 @@ class ConsumerLink:
 
     def _push(self) -> None:
         """Send deliveries that waited for the client's window."""
-        consumer, session = self._consumer, self.link.session
-        if not self._unsent or consumer is None:
+        session = self.link.session
+        if not self._unsent:
             return
         room = session.remote_incoming_window
         if room > 0:
-            self._send(consumer, [self._unsent.popleft() for _ in range(min(room, len(self._unsent)))])
+            some = [self._unsent.popleft() for _ in range(min(room, len(self._unsent)))]
+            self._send([entry for _, entry in some], some[0][0], self._unsent_after)
         if self._unsent:
             self._stalled = True
             session.starve(self)
 
-    def _send(self, consumer: Consumer, entries: list[Entry]) -> None:
+    def _send(self, entries: list[Entry], first: int, after: int) -> None:
+        """Send deliveries when the log is synced up to `after`. Their numbers at the terminus begin with `first`."""
         session = self.link.session
         number = session.next_delivery_id
-        if not self._presettled and self.held is not None:
-            session.sent.add(number, len(entries), self, self.held.acquire(consumer, entries))
-        pieces, frames = self._frames.build(number, entries)
+        if not self._presettled:
+            session.sent.add(number, len(entries), self, first)
+        pieces, frames = self._frames.build(number, entries, first)
         session.next_delivery_id = number + len(entries)
         session.transmitted(frames)
         if len(pieces) == 1:
-            session.connection.put(session.lane, pieces[0])
+            session.connection.put(session.lane, pieces[0], after)
         else:
-            session.connection.put_pieces(session.lane, pieces)
+            session.connection.put_pieces(session.lane, pieces, after)
 
     # -- the client's performatives
 
@@ -198,11 +209,14 @@ class ConsumerLink:
             drain=drain,
         )
 
+    @property
+    def default(self) -> Disposition:
+        """The outcome of deliveries that the client settles without naming one."""
+        return self._loan.terminus.settings.default if self._loan is not None else Disposition.MODIFIED
+
     def settle(self, first: int, last: int, settlement: Disposition | Modification) -> int:
-        """Settle deliveries by the link's numbers. Return how many of them were unsettled."""
-        if self.held is None:
-            return 0
-        count = self.held.settle(first, last, settlement)
+        """Settle deliveries by their numbers at the terminus. Return how many of them were unsettled."""
+        count = self._loan.settle(first, last, settlement) if self._loan is not None else 0
         if self._progress:
             for number in [number for number in self._progress if first <= number <= last]:
                 del self._progress[number]
@@ -217,29 +231,27 @@ class ConsumerLink:
 
     # -- the end
 
-    def release(self, *, closed: bool) -> None:
-        """Unsubscribe. Unless the link is closed, the client may still settle its deliveries in this session."""
-        session = self.link.session
-        consumer, self._consumer = self._consumer, None
+    def release(self, *, closed: bool) -> int:
+        """Give the terminus back. Unless the link is closed, the client may still settle its deliveries. Return the LSN
+        that the answer waits for.
+        """
+        session, loan = self.link.session, self._loan
+        self._consumer = None
         session.connection.flow.forget(self)
-        if consumer is not None:
-            session.connection.broker.engine.unsubscribe(consumer)
-            if self._unsent and not self._presettled and self.held is not None:
-                self.held.acquire(consumer, list(self._unsent))
+        after = 0
+        if loan is not None:
+            if self._unsent and not self._presettled and loan.current:
+                loan.settle(self._unsent[0][0], self._unsent[-1][0], Disposition.RELEASED)
+            if closed:
+                session.sent.forget(self)
+                session.forget_loan(loan)
+                after = loan.close()
+            else:
+                loan.detach()
         self._unsent.clear()
-        if closed or self._presettled:
-            session.sent.forget(self)
-            self.expire()
-        else:
-            session.suspended[self] = None
-
-    def expire(self) -> None:
-        """Return the deliveries that are not settled, and delete the link's node."""
-        held, self.held = self.held, None
-        if held is not None:
-            held.close(self.default)
-        if self._node is not None:
+        if self._node is not None and closed:
             self._node.close()
+        return after
 
     def block(self, *, on: bool) -> None:
         """Do nothing: consumers continue while publishers are blocked."""
@@ -253,7 +265,7 @@ class ConsumerLink:
         return {
             "address": self.queue.name,
             "credit": self._consumer.credit.left if self._consumer is not None else 0,
-            "unsettled": self.held.count if self.held is not None else 0,
+            "unsettled": self._unsettled,
         }
 
 

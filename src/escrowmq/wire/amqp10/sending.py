@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from escrowmq.core.termini.tags import TAG, delivery_tag
 from escrowmq.wire.amqp10.answers import MASK
 from escrowmq.wire.amqp10.codec.encoding import encode
 from escrowmq.wire.amqp10.codec.frames import frame_header
@@ -25,10 +26,9 @@ if TYPE_CHECKING:
 _TRANSFER: Final = b"\x00\x53\x14\xc0"
 _UINT, _ZERO = b"\x70", b"\x43"
 _TRUE, _FALSE = b"\x41", b"\x42"
-_TAG: Final = struct.Struct(">Q")
 _MOST: Final = 256  # templates that are kept
 
-Template = Callable[[int, bytes, int, bytes, int, bytes], bytes]
+Template = Callable[[int, bytes, int, bytes, int, int, int, bytes], bytes]
 
 
 class TransferFrames:
@@ -47,16 +47,18 @@ class TransferFrames:
         self._settled = settled
         number = encode(UInt(handle))
         # Offset of the body, type and channel; then five fields: handle, number, tag, format and settled.
-        fields = len(number) + 5 + 2 + _TAG.size + 1 + 1
+        fields = len(number) + 5 + 2 + TAG.size + 1 + 1
         self._prefix = b"\x02\x00" + channel.to_bytes(2, "big") + _TRANSFER + bytes((fields + 1, 5)) + number + _UINT
         self._templates: dict[tuple[bool, int, int], tuple[Template, bytes, int]] = {}
 
-    def build(self, number: int, entries: list[Entry]) -> tuple[list[Piece], int]:
-        """Return the frames of `entries`, whose delivery numbers begin with `number`, and how many frames there are."""
+    def build(self, number: int, entries: list[Entry], link_number: int) -> tuple[list[Piece], int]:
+        """Return the frames of `entries`, and how many frames there are. The deliveries' numbers in the session begin
+        with `number`, those at their terminus with `link_number`.
+        """
         pieces: list[Piece] = []
         parts: list[bytes] = []
         prefix, frame_max, marks = self._prefix, self._frame_max, self._queue.marks
-        tag_head = b"\xa0\x08"
+        tag_head, queue, ahead = b"\xa0\x10", self._queue.ident, link_number - number
         template: Template | None = None
         run: Run | None = None
         deliveries = -1
@@ -75,9 +77,13 @@ class TransferFrames:
                 if parts:
                     pieces.append(b"".join(parts))
                     parts = []
-                frames += self._single(number, entry, pieces)
+                frames += self._single(number, entry, delivery_tag(queue, entry.position, number + ahead), pieces)
             else:
-                parts.append(template(size, prefix, number & MASK, tag_head, entry.position, tail))
+                parts.append(
+                    template(
+                        size, prefix, number & MASK, tag_head, queue, entry.position, (number + ahead) & MASK, tail
+                    )
+                )
                 parts.append(content)
                 frames += 1
             number += 1
@@ -93,14 +99,13 @@ class TransferFrames:
             if len(self._templates) >= _MOST:
                 self._templates.clear()
             tail = _ZERO + (_TRUE if self._settled else _FALSE) + header_of(envelope, deliveries, first=not deliveries)
-            layout = struct.Struct(f">I{len(self._prefix)}sI2sQ{len(tail)}s")
+            layout = struct.Struct(f">I{len(self._prefix)}sI2sIQI{len(tail)}s")
             found = self._templates[key] = (layout.pack, tail, layout.size)
         return found
 
-    def _single(self, number: int, entry: Entry, pieces: list[Piece]) -> int:
+    def _single(self, number: int, entry: Entry, tag: bytes, pieces: list[Piece]) -> int:
         """Append the frames of a delivery that is large, was annotated, or needs translation. Return their number."""
         message = self._message(entry)
-        tag = _TAG.pack(entry.position)
         transfer = Transfer(self._handle, number & MASK, tag, 0, self._settled)
         at = frames = 0
         view = memoryview(message)

@@ -36,6 +36,8 @@ from escrowmq.wire.amqp10.link import Link
 from escrowmq.wire.amqp10.sent import SentDeliveries
 
 if TYPE_CHECKING:
+    from escrowmq.core.termini.loan import Loan
+    from escrowmq.core.termini.terminus import TerminusKey
     from escrowmq.wire.amqp10.codec.performatives import Performative
     from escrowmq.wire.amqp10.connection import Connection
     from escrowmq.wire.amqp10.incoming import ProducerLink
@@ -54,7 +56,7 @@ class Session:
         self.lane = channel + 1
         self.ending = False  # the broker has sent End, and waits for that of the client
         self.links: dict[int, Link] = {}
-        self.suspended: dict[ConsumerLink, None] = {}  # detached links whose deliveries the client may still settle
+        self.loans: dict[TerminusKey, Loan] = {}  # of attached links, and of those that were detached and not closed
         self.sent = SentDeliveries()
         self.answers = Answers(channel)
         self.posts: dict[int, ProducerLink] = {}  # links of unsettled posts, by delivery number
@@ -124,8 +126,7 @@ class Session:
         if self.settled:
             self.settled = False
             broker = self.connection.broker
-            broker.engine.settlements.flush()  # at the end of a turn, the engine has done this already
-            after = broker.log.end_lsn
+            after = broker.termini.record()  # at the end of a turn, the engine has done this already
         self.connection.put(self.lane, self.answers.take(), after)
 
     def send_flow(self, **link: int | bool | None) -> None:
@@ -164,6 +165,11 @@ class Session:
     def starve(self, link: ConsumerLink) -> None:
         """Let `link` continue when the client's incoming window opens."""
         self._starved[link] = None
+
+    def forget_loan(self, loan: Loan) -> None:
+        """Forget a loan that is over."""
+        if self.loans.get(loan.terminus.key) is loan:
+            del self.loans[loan.terminus.key]
 
     # -- performatives of the client
 
@@ -205,8 +211,8 @@ class Session:
         link = self._link(detach.handle)
         del self.links[detach.handle]
         if not link.detaching:
-            link.release(closed=detach.closed)
-            self.send(Detach(handle=detach.handle, closed=detach.closed))
+            after = link.release(closed=detach.closed)
+            self.send(Detach(handle=detach.handle, closed=detach.closed), after)
 
     def end(self, _end: End) -> None:
         """End the session, as the client asks."""
@@ -257,11 +263,12 @@ class Session:
         if self.ending:
             return
         for link in list(self.links.values()):
-            link.release(closed=True)
+            link.release(closed=False)
         self.links.clear()
-        for suspended in self.suspended:
-            suspended.expire()
-        self.suspended.clear()
+        for loan in self.loans.values():
+            loan.session_ended()
+        self.connection.keep_loans(self.loans)
+        self.loans = {}
         self.sent.clear()
         self.posts.clear()
         self._crediting.clear()

@@ -105,7 +105,8 @@ class Transfers:
     def _refuse(self, link: ProducerLink, post: Post, error: AmqpFault | BrokerError) -> None:
         try:
             for i in range(len(post.contents)):
-                link.refuse(post.first + i, post.tags[i] if post.tags else b"", error, settled=post.settled)
+                tag = post.tags[i] if post.tags else b""
+                link.refuse(post.first + i, tag, post.contents[i], error, settled=post.settled)
         except AmqpFault as fault:
             link.link.fail(fault)
 
@@ -284,7 +285,7 @@ class Transfers:
         except (BrokerError, AmqpFault) as error:
             self.publish_now()
             link.spend(1)
-            link.refuse(parts.number, parts.tag, error, settled=parts.settled)
+            link.refuse(parts.number, parts.tag, message, error, settled=parts.settled)
             return
         self._add(link, parts.number & MASK, parts.tag, form, content, parts.settled)
 

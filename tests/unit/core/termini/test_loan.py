@@ -219,8 +219,6 @@ def test_outcomes_of_messages_that_were_not_enqueued_are_remembered() -> None:
         lambda link: link.post([b"1"], [b"a"]),
         lambda link: link.resumed(b"1", b"a"),
         lambda link: link.loan.note(b"1", RELEASED, b"a"),
-        lambda link: link.loan.forget([b"1"]),
-        lambda link: link.loan.settle(1, 1, ACCEPTED),
         lambda link: link.loan.settle_tags([], ACCEPTED),
         lambda link: link.loan.reconcile({}, complete=True),
     ],
@@ -333,3 +331,19 @@ class TestBranches:
         site.broker.transactions.commit(branch)
         assert link.terminus.arrivals.count == 1
         assert site.records(Kind.COMMIT, Kind.ARRIVED) == []
+
+
+@pytest.mark.rule("SET-12")
+def test_deliveries_are_settled_after_a_detach_until_another_link_has_the_terminus() -> None:
+    site = Site()
+    queue = site.queue()
+    link = TestedLink(site, outgoing(), BRIEF)
+    link.consume(queue)
+    site.publish("q", b"a", b"b")
+    site.turn()
+    link.loan.detach()
+    assert link.loan.settle(1, 1, ACCEPTED) == 1
+    TestedLink(site, outgoing(), BRIEF, TerminusInput.RESUME)
+    assert not link.loan.latest
+    assert link.loan.settle(2, 2, ACCEPTED) == 0
+    link.loan.forget([b"1"])

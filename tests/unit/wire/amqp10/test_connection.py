@@ -161,7 +161,7 @@ def test_a_lost_connection_is_free_at_once() -> None:
     client.send(0, Detach(handle=2, closed=False))
     client.expect(Detach)
     client.begin(1)
-    client.sender(None, 0, channel=1, target=Target())
+    client.sender(None, 0, channel=1, name="anonymous", target=Target())
     gone = weakref.ref(client.port.endpoint)
     gc.disable()
     try:

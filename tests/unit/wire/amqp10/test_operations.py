@@ -66,13 +66,13 @@ def test_a_user_without_rights_is_refused(operation: Operation) -> None:
     found = made()
     if operation is Operation.BIND_QUEUE:  # everything but the exchange is allowed
         found.broker.access.set_permission("mallory", "/", "^amq.gen", "^amq.gen", "^amq.gen")
-    Client(found, "mallory").refused(REFUSED[operation], UNAUTHORIZED)
+    Client(found, "mallory", "m").refused(REFUSED[operation], UNAUTHORIZED)
 
 
 @pytest.mark.rule("SEC-1")
 @pytest.mark.parametrize("settled", [False, True])
 def test_each_message_of_an_anonymous_link_is_checked(settled: bool) -> None:
-    client = Client(made(), "mallory")
+    client = Client(made(), "mallory", "m")
     client.sender(None, target=Target())
     properties = b"\x00\x53\x73\xc0\x06\x03\x40\x40\xa1\x01q"
     client.send(0, Transfer(0, 0, b"0", 0, settled), payload=properties + message(b"x"))
@@ -87,7 +87,7 @@ def test_each_message_of_an_anonymous_link_is_checked(settled: bool) -> None:
 def test_a_revoked_permission_detaches_links() -> None:
     found = made()
     found.broker.access.set_permission("mallory", "/", "", ".*", ".*")
-    client = Client(found, "mallory")
+    client = Client(found, "mallory", "m")
     client.sender("q", 0)
     client.receiver("q", 1, credit=1)
     found.broker.access.set_permission("mallory", "/", "", "", ".*")

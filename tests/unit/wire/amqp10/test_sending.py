@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from escrowmq.core.termini.tags import delivery_tag
 from escrowmq.wire.amqp10.codec.performatives import Disposition, Transfer
 from escrowmq.wire.amqp10.codec.sections import Header, decode_header, split_head
 from escrowmq.wire.amqp10.codec.states import DeliveryState, Modified, Released
@@ -18,12 +19,13 @@ def headers(client: Client) -> list[Header]:
 
 @pytest.mark.parametrize("handle", [1, 255, 256, 1023])
 def test_a_delivery_is_a_whole_transfer(handle: int) -> None:
-    _, client = connected()
+    made, client = connected()
+    queue = made.broker.directory.vhost("/").queue("q")
     client.sender("q")
     client.post(0, b"a", settled=True, durable=True, priority=7)
     client.receiver("q", handle, credit=1)
     found = client.expect_message(Transfer)
-    assert found.performative == Transfer(handle, 0, (1).to_bytes(8, "big"), 0, False)
+    assert found.performative == Transfer(handle, 0, delivery_tag(queue.ident, 1, 1), 0, False)
     assert found.payload.endswith(message(b"a"))
     assert decode_header(split_head(found.payload)[0]) == Header(durable=True, priority=7, first_acquirer=True)
 
