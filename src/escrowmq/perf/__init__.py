@@ -1,1 +1,1 @@
-"""`escrowmq perf`: a load tool for any AMQP 0-9-1 broker, which costs far less than the broker that it measures."""
+"""`escrowmq perf`: a load tool for any broker of AMQP 0-9-1 or 1.0, which costs far less than that broker."""

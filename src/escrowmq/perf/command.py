@@ -12,7 +12,18 @@ from escrowmq.perf.errors import PerfError, WrongUsage
 from escrowmq.perf.report import LiveDisplay, document, summary
 from escrowmq.perf.runner import run
 from escrowmq.perf.url import parse_url
-from escrowmq.perf.workload import MAX_SIZE, ONE_PHASE, SCENARIOS, TWO_PHASE, workload_of
+from escrowmq.perf.workload import (
+    AMQP091,
+    AMQP10,
+    FIRST,
+    MAX_SIZE,
+    ONE_PHASE,
+    PRESETTLED,
+    SCENARIOS,
+    SECOND,
+    TWO_PHASE,
+    workload_of,
+)
 
 _AFTER_DURATION = 120.0
 """The time (s) beyond its duration in which a run may confirm and deliver its last messages."""
@@ -41,6 +52,12 @@ def _arguments(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -
     default="amqp://guest:guest@127.0.0.1:5672/",
     show_default=True,
     help="The broker: amqp://user:password@host:port/vhost.",
+)
+@click.option("--protocol", type=click.Choice([AMQP091, AMQP10]), help="AMQP 0-9-1 (the default) or 1.0.")
+@click.option(
+    "--mode",
+    type=click.Choice([PRESETTLED, FIRST, SECOND]),
+    help="With AMQP 1.0: who settles. Without it, first for confirms and acknowledgements, otherwise presettled.",
 )
 @click.option(
     "--scenario", type=click.Choice(list(SCENARIOS)), help="Start from this scenario; the options below change it."
@@ -121,7 +138,7 @@ def perf(
     quiet: bool,
     **changes: Any,
 ) -> None:
-    """Load an AMQP 0-9-1 broker and measure rates and latency.
+    """Load a broker by AMQP 0-9-1 or AMQP 1.0, and measure rates and latency.
 
     Ends with an error if the broker cannot be reached, closes the connection, stalls, or does not deliver what was
     published. Ctrl-C ends the run and prints the results so far.
@@ -133,6 +150,7 @@ def perf(
       escrowmq perf --scenario confirms --duration 10
       escrowmq perf --url amqp://guest:guest@127.0.0.1:5672/ --size 1000 --count 100000 --persistent --confirms
       escrowmq perf --scenario tx100 --producers 4 --json --quiet
+      escrowmq perf --protocol amqp10 --scenario varied-confirms --mode second
     """
     changes = {name: value for name, value in changes.items() if value is not None}
     if auto_ack and ack_every is not None:

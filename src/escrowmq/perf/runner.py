@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from escrowmq.perf.amqp091.session import open_session
+from escrowmq.perf.amqp091.session import open_session as open_amqp091
+from escrowmq.perf.amqp10.session import open_session as open_amqp10
 from escrowmq.perf.errors import PerfError
 from escrowmq.perf.loop import Limits, Loop, Sample
 from escrowmq.perf.pace import SECOND
@@ -15,7 +16,7 @@ from escrowmq.perf.peer import Producer
 from escrowmq.perf.protocol import RunSession
 from escrowmq.perf.totals import Totals
 from escrowmq.perf.url import Target
-from escrowmq.perf.workload import Workload
+from escrowmq.perf.workload import AMQP10, Workload
 
 _SETTLE_TIMEOUT = 30.0
 
@@ -50,7 +51,8 @@ def run(
 ) -> Outcome:
     """Load the broker. Raises PerfError if it cannot be reached, closes, stalls, or loses or repeats messages."""
     totals = Totals()
-    session = open_session(target, workload, totals)
+    opens = open_amqp10 if workload.protocol == AMQP10 else open_amqp091
+    session: RunSession = opens(target, workload, totals)
     outcome = Outcome(workload, session.product, session.version, totals, 0)
 
     def sampled(sample: Sample, blocked: str | None) -> None:

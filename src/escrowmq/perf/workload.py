@@ -11,6 +11,10 @@ from escrowmq.perf.messages import Variety
 KB = 1024
 MAX_SIZE = 64 * 1024 * 1024
 DEFAULT_DURATION = 10.0
+AMQP091, AMQP10 = "amqp091", "amqp10"
+"""The protocols."""
+PRESETTLED, FIRST, SECOND = "presettled", "first", "second"
+"""The settlement modes of AMQP 1.0."""
 TWO_PHASE = "two-phase"
 ONE_PHASE = "one-phase"
 
@@ -58,6 +62,9 @@ class Workload:
     """Unconfirmed messages a channel may have, with confirms."""
     tx_size: int = 0
     """Publishes in a transaction; 0: no transactions."""
+    protocol: str = AMQP091
+    mode: str = ""
+    """The settlement mode of AMQP 1.0; empty: `first` for what is confirmed or acknowledged, otherwise presettled."""
     xa: str = ""
     """How branches of distributed transactions (dtx) are committed: "two-phase" or "one-phase"; empty: `tx`."""
     ack_every: int = 100
@@ -149,8 +156,22 @@ class Workload:
                     )
         self._check_ways()
 
+    def _check_amqp10(self) -> None:
+        """Raise WrongUsage if a figure has no meaning in AMQP 1.0, or its mode none in this load."""
+        if self.protocol != AMQP10:
+            if self.mode:
+                raise WrongUsage("--mode needs --protocol amqp10")
+            return
+        if self.xa or self.rpc or self.get or self.keys or self.fanout or self.channels > 1 or self.subscriptions > 1:
+            raise WrongUsage(
+                "--protocol amqp10 excludes --xa, --rpc, --get, --keys, --fanout, --channels and --subscriptions"
+            )
+        if self.random or (self.producers and self.queues > min(self.producers, self.consumers or self.producers)):
+            raise WrongUsage("--protocol amqp10 needs a producer and a consumer for each queue, and excludes --random")
+
     def _check_ways(self) -> None:
         """Raise WrongUsage if ways of publishing or consuming contradict each other."""
+        self._check_amqp10()
         if self.keys and (self.fanout or not 0 < self.bindings <= self.keys):
             raise WrongUsage("--keys needs --bindings of at most the same number, and excludes --fanout")
         if self.get and (self.stamped or self.subscriptions > 1):

@@ -55,6 +55,11 @@ class Amqp091Session:
         self._declared = False
         self._exchange_declared = False
 
+    @property
+    def layout(self) -> Layout:
+        """The queues of the load."""
+        return self._layout
+
     def declare(self) -> int:
         layout, control = self._layout, self._control
         priorities = self._workload.priorities
