@@ -12,7 +12,7 @@ LOCKED := requirements/dev.lock requirements/data.lock
 SPECS := /usr/share/amqp/specs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lake run test lint format bench soak long lock docs clean
+.PHONY: help setup proton lake run test lint format bench soak long lock docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,14 @@ $(VENV)/.archive: $(VENV)/.spark src/escrowmq/pipeline/archive.py
 	@echo "Archiving Spark's Java classes, so that Spark starts faster in the tests …"
 	@$(BIN)/python -m escrowmq.pipeline.archive || echo "The archive could not be created; the tests run without it, more slowly."
 	@touch $@
+
+# The only dependency that contains C to compile, so it is not installed by `setup`. Its tests are skipped without it.
+$(VENV)/.proton: $(VENV)/.ready requirements/proton.lock
+	@echo "Compiling python-qpid-proton, an AMQP 1.0 client, into $(VENV); this takes about half a minute …"
+	@$(INSTALL) --require-hashes --no-binary python-qpid-proton --no-build-isolation -r requirements/proton.lock
+	@touch $@
+
+proton: $(VENV)/.proton ## install python-qpid-proton, which needs a C compiler, for tests that are skipped otherwise
 
 lake: $(VENV)/.lake ## install Delta and Iceberg (500 MB) for the tests of `audit --format`, which are skipped otherwise
 
@@ -108,6 +116,8 @@ lock: $(VENV)/.python ## pin the newest versions that pyproject.toml permits
 	  --custom-compile-command "make lock" -c requirements/dev.lock --group pyproject.toml:spark -o requirements/spark.lock
 	build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
 	  --custom-compile-command "make lock" --group pyproject.toml:lake -o requirements/lake.lock
+	build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
+	  --custom-compile-command "make lock" --no-deps --group pyproject.toml:proton -o requirements/proton.lock
 	@rm -rf build/lock
 
 clean: ## remove everything installed and generated

@@ -1,0 +1,202 @@
+"""python-qpid-proton: AMQP 1.0 by an independent implementation in C, unmodified. `make proton` installs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.broker import BrokerProcess
+
+proton: Any = pytest.importorskip("proton", reason="make proton")
+handlers: Any = pytest.importorskip("proton.handlers")
+reactor: Any = pytest.importorskip("proton.reactor")
+utils: Any = pytest.importorskip("proton.utils")
+
+if TYPE_CHECKING:
+    Connection = Any
+
+pytestmark = pytest.mark.interop
+COUNT = 500
+
+
+def url(broker: BrokerProcess) -> str:
+    return f"amqp://guest:guest@127.0.0.1:{broker.port}"
+
+
+@pytest.fixture
+def connection(broker: BrokerProcess) -> Iterator[Connection]:
+    made = utils.BlockingConnection(url(broker), timeout=20, allowed_mechs="PLAIN")
+    yield made
+    made.close()
+
+
+def test_messages_go_there_and_back(connection: Connection, name: str) -> None:
+    sender, receiver = connection.create_sender(name), connection.create_receiver(name, credit=10)
+    for i in range(20):
+        sent = proton.Message(
+            body={"number": i, "list": [1, "two", None]},
+            id=i,
+            correlation_id="c",
+            reply_to="r",
+            subject="s",
+            durable=True,
+            priority=7,
+            properties={"key": "value"},
+            content_type="text/plain",
+        )
+        assert sender.send(sent).remote_state == proton.Delivery.ACCEPTED
+        got = receiver.receive()
+        assert (got.body, got.id, got.correlation_id, got.reply_to) == (sent.body, i, "c", "r")
+        assert (got.durable, got.priority, got.properties, got.subject) == (True, 7, {"key": "value"}, "s")
+        assert (got.first_acquirer, got.delivery_count) == (True, 0)
+        receiver.accept()
+
+
+@pytest.mark.parametrize("size", [0, 100_000, 3_000_000])
+def test_large_messages_go_in_several_frames(connection: Connection, name: str, size: int) -> None:
+    sender, receiver = connection.create_sender(name), connection.create_receiver(name)
+    body = bytes(i % 251 for i in range(1000)) * (size // 1000)
+    sender.send(proton.Message(body=body))
+    assert receiver.receive().body == body
+    receiver.accept()
+
+
+def test_released_and_modified_messages_return(connection: Connection, name: str) -> None:
+    sender, receiver = connection.create_sender(name), connection.create_receiver(name, credit=1)
+    sender.send(proton.Message(body="a"))
+    assert receiver.receive().first_acquirer
+    receiver.release(delivered=False)
+    again = receiver.receive()
+    assert (again.body, again.first_acquirer, again.delivery_count) == ("a", False, 0)
+    receiver.release(delivered=True)  # it is `modified`, but not as a failed delivery
+    assert receiver.receive().delivery_count == 0
+    receiver.accept()
+    with pytest.raises(proton.Timeout):
+        receiver.receive(timeout=0.3)
+
+
+def test_rejected_messages_do_not_return(connection: Connection, name: str) -> None:
+    sender, receiver = connection.create_sender(name), connection.create_receiver(name)
+    sender.send(proton.Message(body="a"))
+    receiver.receive()
+    receiver.reject()
+    with pytest.raises(proton.Timeout):
+        receiver.receive(timeout=0.3)
+
+
+def test_unroutable_messages_are_released(connection: Connection) -> None:
+    sender = connection.create_sender("/exchanges/amq.direct/nowhere")
+    with pytest.raises(utils.SendException) as caught:
+        sender.send(proton.Message(body="a"))
+    assert caught.value.state == proton.Delivery.RELEASED
+
+
+def test_a_missing_queue_is_refused(connection: Connection) -> None:
+    with pytest.raises(utils.LinkDetached, match="not-found"):
+        connection.create_sender("/queues/no-such-queue")
+    with pytest.raises(utils.LinkDetached, match="not-found"):
+        connection.create_receiver("/queues/no-such-queue")
+
+
+def test_a_wrong_password_is_refused(broker: BrokerProcess) -> None:
+    with pytest.raises(proton.ConnectionException):
+        utils.BlockingConnection(
+            f"amqp://guest:wrong@127.0.0.1:{broker.port}", timeout=20, allowed_mechs="PLAIN", reconnect=False
+        )
+
+
+def test_requests_are_answered_through_a_dynamic_node(connection: Connection, name: str) -> None:
+    server, answers = connection.create_receiver(name), connection.create_receiver(None, dynamic=True)
+    reply_to = answers.link.remote_source.address
+    assert reply_to
+    connection.create_sender(name, name="requests").send(proton.Message(body="?", reply_to=reply_to, correlation_id=1))
+    found = server.receive()
+    server.accept()
+    anonymous = connection.create_sender(None)
+    anonymous.send(proton.Message(address=found.reply_to, body="!", correlation_id=found.correlation_id))
+    assert answers.receive().body == "!"
+
+
+class Traffic(handlers.MessagingHandler):  # type: ignore[misc]
+    """Sends `COUNT` messages and receives them, on one connection."""
+
+    def __init__(self, address: str, name: str, sending: Any, receiving: Any, *, second: bool) -> None:
+        super().__init__(prefetch=100, auto_accept=not second, auto_settle=not second)
+        self._where = address
+        self._name = name
+        self._options = sending, receiving
+        self._second = second
+        self._sent = 0
+        self.settled = 0
+        self.got: list[int] = []
+
+    def on_start(self, event: Any) -> None:
+        connection = event.container.connect(self._where, allowed_mechs="PLAIN", reconnect=False)
+        event.container.create_sender(connection, self._name, options=self._options[0])
+        event.container.create_receiver(connection, self._name, options=self._options[1])
+
+    def on_sendable(self, event: Any) -> None:
+        while event.sender.credit and self._sent < COUNT:
+            event.sender.send(proton.Message(body=self._sent, durable=self._sent % 2 == 0))
+            self._sent += 1
+
+    def on_accepted(self, event: Any) -> None:
+        if self._second:
+            event.delivery.settle()
+            self.settled += 1
+            self._end(event)
+
+    def on_message(self, event: Any) -> None:
+        self.got.append(event.message.body)
+        if self._second and not event.delivery.settled:
+            event.delivery.update(proton.Delivery.ACCEPTED)
+        self._end(event)
+
+    def on_settled(self, event: Any) -> None:
+        if event.link.is_receiver:
+            event.delivery.settle()
+        else:
+            self.settled += not self._second
+        self._end(event)
+
+    def _end(self, event: Any) -> None:
+        if len(self.got) == COUNT and (self.settled >= COUNT or self._options[0] is MODES["at most once"][0]):
+            event.connection.close()
+
+
+class Second(reactor.LinkOption):  # type: ignore[misc]
+    """The receiver settles second."""
+
+    def apply(self, link: Any) -> None:
+        link.snd_settle_mode = proton.Link.SND_UNSETTLED
+        link.rcv_settle_mode = proton.Link.RCV_SECOND
+
+
+MODES = {
+    "at most once": (reactor.AtMostOnce(), reactor.AtMostOnce()),
+    "at least once": (reactor.AtLeastOnce(), reactor.AtLeastOnce()),
+    "exactly once": (Second(), Second()),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_settlement_mode_delivers_all_messages_in_order(broker: BrokerProcess, name: str, mode: str) -> None:
+    traffic = Traffic(url(broker), name.replace(" ", "-"), *MODES[mode], second=mode == "exactly once")
+    reactor.Container(traffic).run()
+    assert traffic.got == list(range(COUNT))
+
+
+def test_messages_survive_a_kill_of_the_broker(own_broker: Any) -> None:
+    process = own_broker("")
+    connection = utils.BlockingConnection(url(process), timeout=20, allowed_mechs="PLAIN")
+    sender = connection.create_sender("q")
+    for i in range(50):
+        sender.send(proton.Message(body=i, durable=True))
+    process.kill()
+    process.start()
+    again = utils.BlockingConnection(url(process), timeout=20, allowed_mechs="PLAIN")
+    receiver = again.create_receiver("q", credit=50)
+    assert [receiver.receive().body for _ in range(50)] == list(range(50))
+    again.close()
