@@ -126,6 +126,11 @@ class TlsSection(Section):
     min_version: Literal["1.2", "1.3"] = Field(default="1.2", description="The oldest supported version of TLS.")
 
 
+def in_bytes(mark: float, total: int) -> int:
+    """Return a watermark in bytes: a whole number is one already, another one is a share of `total`."""
+    return mark if isinstance(mark, int) else int(mark * total)
+
+
 class LimitsSection(Section):
     """Limits for connections, messages and transactions."""
 
@@ -210,6 +215,31 @@ class LimitsSection(Section):
     transaction_age_seconds: Duration = Field(
         default=3600.0, description="How long a transaction with work in it may stay open; 0 means no limit (TX-13)."
     )
+    connections_per_user: int = Field(
+        default=0, ge=0, description="The number of connections of a user without a limit of its own; 0 means no limit."
+    )
+    channels_per_user: int = Field(
+        default=0, ge=0, description="The number of channels of a user without a limit of its own; 0 means no limit."
+    )
+    connections_per_vhost: int = Field(
+        default=0,
+        ge=0,
+        description="The number of connections to a virtual host without a limit of its own; 0 means no limit.",
+    )
+    queues_per_vhost: int = Field(
+        default=0,
+        ge=0,
+        description="The number of queues in a virtual host without a limit of its own; 0 means no limit.",
+    )
+    held_memory_per_user: Watermark = Field(
+        default=0.2,
+        description="The memory that the clients of one user may hold in open transactions, unacknowledged deliveries "
+        "and subscriptions. At the limit its channels get no further deliveries, and growth is refused with "
+        "506 RESOURCE_ERROR.",
+    )
+    held_memory_per_vhost: Watermark = Field(
+        default=0.3, description="The memory that all clients of one virtual host may hold in the same way."
+    )
     branches_per_user: int = Field(
         default=10_000, ge=1, description="The number of open transaction branches (XA) of one user (SEC-2)."
     )
@@ -244,8 +274,7 @@ class MemorySection(Section):
 
     def high_watermark_bytes(self, total: int) -> int:
         """Return the high watermark in bytes on a machine with `total` bytes of memory."""
-        mark = self.high_watermark
-        return int(mark * total) if isinstance(mark, float) else mark
+        return in_bytes(self.high_watermark, total)
 
 
 class DiskSection(Section):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from escrowmq.core.access.holdings import Holdings
 from escrowmq.core.branches.coordinator import Coordinator
 from escrowmq.core.branches.demarcation import Demarcations
 from escrowmq.core.branches.registry import Registry
@@ -25,8 +26,8 @@ class Broker:
     `engine` publishes, delivers and settles. `directory` holds virtual hosts, exchanges, queues and bindings by name.
     `transactions` begins and commits branches without an xid. `branches` holds the branches with an xid; `demarcations`
     associates channels with them, and `coordinator` decides them. `reservations` serves bulk readers. `termini` holds
-    the ends of AMQP 1.0 links. `formats` holds a reader of content for each number in `Envelope.protocol`; the runtime
-    fills it before recovery.
+    the ends of AMQP 1.0 links. `holdings` bounds the memory that clients hold. `formats` holds a reader of content for
+    each number in `Envelope.protocol`; the runtime fills it before recovery.
     """
 
     def __init__(self, log: Log, random: Random, *, resident_limit: int = RESIDENT_LIMIT) -> None:
@@ -38,7 +39,8 @@ class Broker:
         self.directory = Directory(self.engine, vhosts, random)
         self.access = self.directory.access
         self.transactions = Transactions(self.engine)
-        self.branches = Registry(self.engine, self.transactions)
+        self.holdings = Holdings()
+        self.branches = Registry(self.engine, self.transactions, self.holdings)
         self.demarcations = Demarcations(self.branches)
         self.coordinator = Coordinator(self.engine, self.branches, self.transactions)
         self.reservations = Reservations(self.engine)

@@ -7,7 +7,8 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from escrowmq.config import CONTENT_BYTES, LimitsSection
+from escrowmq.config import CONTENT_BYTES, LimitsSection, in_bytes
+from escrowmq.core.access.permissions import DefaultLimits
 from escrowmq.core.branches.branch import Limits
 from escrowmq.core.branches.shares import UserLimits
 from escrowmq.core.broker import Broker
@@ -19,7 +20,7 @@ from escrowmq.server.faults import Faults
 from escrowmq.server.intake import Intake
 from escrowmq.server.pressure import Pressure
 from escrowmq.server.relief import Relief
-from escrowmq.server.resources import Alarms, give_back_memory
+from escrowmq.server.resources import Alarms, give_back_memory, memory_bytes
 from escrowmq.server.ticking import Ticker
 from escrowmq.server.turn import Turns
 from escrowmq.wire.endpoint import Endpoint, EndpointLimits, Verdict
@@ -64,6 +65,16 @@ def log_availability(queue: Queue, reason: str) -> None:
         _log.warning("queue '%s' in vhost '%s' is available again", queue.name, queue.vhost)
 
 
+def default_limits(limits: LimitsSection) -> DefaultLimits:
+    """Return the configured limits of users and virtual hosts that have none of their own."""
+    return DefaultLimits(
+        limits.connections_per_user or None,
+        limits.channels_per_user or None,
+        limits.connections_per_vhost or None,
+        limits.queues_per_vhost or None,
+    )
+
+
 class Runtime:
     """Implements `wire.endpoint.Host`, and keeps the list of connections."""
 
@@ -80,6 +91,9 @@ class Runtime:
         self.turns = turns
         self.broker: Broker = turns.broker
         self.broker.coordinator.limit(user_limits(limits))
+        self.broker.access.defaults = default_limits(limits)
+        self.broker.holdings.user_limit = in_bytes(limits.held_memory_per_user, memory_bytes())
+        self.broker.holdings.vhost_limit = in_bytes(limits.held_memory_per_vhost, memory_bytes())
         self.limits: EndpointLimits = endpoint_limits(limits)
         self.mechanisms: tuple[str, ...] = mechanisms
         self.alarms = alarms

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final, Literal, TypeAlias
 
 from escrowmq.core.access.permissions import (
+    DefaultLimits,
     Entry,
     Pattern,
     Permission,
@@ -32,7 +33,8 @@ PATTERN_LIMIT: Final = 1000
 
 
 class Access:
-    """The rules of access control, and the checks against them.
+    """The rules of access control, and the checks against them. `defaults` are the limits of users and virtual hosts
+    that have none of their own.
 
     Methods that change the rules return the changed entries for the journal. `put` and `drop` apply such entries again,
     without checks. `version` increases with every change, so a caller can cache a verdict beside it.
@@ -43,6 +45,7 @@ class Access:
         "_restricted",
         "_topic_verdicts",
         "_verdicts",
+        "defaults",
         "permissions",
         "topic_permissions",
         "users",
@@ -60,6 +63,7 @@ class Access:
         self._topic_verdicts: dict[tuple[str, str, str, str, TopicRight], bool] = {}
         self._restricted: dict[tuple[str, str], bool] = {}
         self._patterns: dict[str, Pattern] = {}
+        self.defaults = DefaultLimits()
 
     # -- questions
 
@@ -200,35 +204,39 @@ class Access:
     def check_channels(self, name: str, count: int) -> None:
         """Raises NOT_ALLOWED if a user who has `count` open channels may not open another one."""
         user = self.users.get(name)
-        if user is not None and user.max_channels is not None and count >= user.max_channels:
+        most = self.defaults.channels_of_user if user is None or user.max_channels is None else user.max_channels
+        if most is not None and count >= most:
             raise BrokerError(
                 Condition.NOT_ALLOWED,
-                f"number of channels opened for user '{name}' has reached the maximum allowed limit of "
-                f"({user.max_channels})",
+                f"number of channels opened for user '{name}' has reached the maximum allowed limit of ({most})",
             )
 
     def check_queues(self, name: str, queue: str, count: int) -> None:
         """Raises PRECONDITION_FAILED if `queue` may not be declared in a virtual host that has `count` queues."""
         vhost = self.vhosts.get(name)
-        if vhost is not None and vhost.max_queues is not None and count >= vhost.max_queues:
+        most = self.defaults.queues_of_vhost if vhost is None or vhost.max_queues is None else vhost.max_queues
+        if most is not None and count >= most:
             raise BrokerError(
                 Condition.PRECONDITION_FAILED,
-                f"cannot declare queue '{queue}': queue limit in vhost '{name}' ({vhost.max_queues}) is reached",
+                f"cannot declare queue '{queue}': queue limit in vhost '{name}' ({most}) is reached",
             )
 
     def check_connections(self, name: str, of_user: int, vhost_name: str, of_vhost: int) -> None:
         """Raises NOT_ALLOWED if a user with `of_user` connections may not enter a virtual host with `of_vhost`."""
-        user, vhost = self.users.get(name), self.vhosts.get(vhost_name)
-        if user is not None and user.max_connections is not None and of_user >= user.max_connections:
+        user, vhost, defaults = self.users.get(name), self.vhosts.get(vhost_name), self.defaults
+        most = defaults.connections_of_user if user is None or user.max_connections is None else user.max_connections
+        if most is not None and of_user >= most:
             raise BrokerError(
                 Condition.NOT_ALLOWED,
-                f"connection refused for user '{name}': user connection limit ({user.max_connections}) is reached",
+                f"connection refused for user '{name}': user connection limit ({most}) is reached",
             )
-        if vhost is not None and vhost.max_connections is not None and of_vhost >= vhost.max_connections:
+        most = (
+            defaults.connections_of_vhost if vhost is None or vhost.max_connections is None else vhost.max_connections
+        )
+        if most is not None and of_vhost >= most:
             raise BrokerError(
                 Condition.NOT_ALLOWED,
-                f"access to vhost '{vhost_name}' refused for user '{name}': connection limit "
-                f"({vhost.max_connections}) is reached",
+                f"access to vhost '{vhost_name}' refused for user '{name}': connection limit ({most}) is reached",
             )
 
     def remove_vhost(self, name: str) -> tuple[Entry, ...]:

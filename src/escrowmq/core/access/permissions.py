@@ -48,6 +48,16 @@ class Permission:
 
 
 @dataclass(frozen=True, slots=True)
+class DefaultLimits:
+    """The limits of users and virtual hosts that have none of their own; None means no limit."""
+
+    connections_of_user: int | None = None
+    channels_of_user: int | None = None
+    connections_of_vhost: int | None = None
+    queues_of_vhost: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TopicPermission:
     """Regular expressions for the routing keys with which `user` may publish to, and bind to, a topic exchange.
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.outcome import Disposition
+from escrowmq.core.queues.unsettled import size_of_one
 
 if TYPE_CHECKING:
+    from escrowmq.core.access.holdings import Holding
     from escrowmq.core.branches.watch import Watch
     from escrowmq.core.messages.entry import Entry
     from escrowmq.core.messages.envelope import Envelope
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from escrowmq.core.termini.posting import ArrivalWork
 
 
+OPERATION_BYTES: Final = 200
+"""The estimated memory of an operation, in addition to its bodies and headers."""
 PIECE: Final = 500
 """Deliveries that are undone in one step."""
 _MANY: Final = 32  # publications or settlements from which on earlier ones are looked up that a new one continues
@@ -250,6 +254,8 @@ class TransactionBranch:
         "_latest",
         "arrivals",
         "bytes",
+        "holding",
+        "kept_bytes",
         "limits",
         "number",
         "operations",
@@ -273,6 +279,8 @@ class TransactionBranch:
         self.arrivals: list[ArrivalWork] = []  # the delivery tags of messages from links that settle second
         self.operations = 0
         self.bytes = 0
+        self.kept_bytes = 0  # the estimated size of its settled deliveries in memory
+        self.holding: Holding | None = None  # what it counts for at its user
         self._latest: _Latest | None = None
 
     def step(self, given: Input) -> State:
@@ -298,7 +306,7 @@ class TransactionBranch:
         """
         self.number = number
         self.state = State.ACTIVE
-        self.operations = self.bytes = 0
+        self.operations = self.bytes = self.kept_bytes = 0
 
     def enlist(self, work: Publication | Settlement) -> None:
         """Add work at the end. Raises LIMIT_EXCEEDED if the branch would exceed its limits (TX-13); a refused
@@ -329,6 +337,8 @@ class TransactionBranch:
         try:
             if self.state is not State.ACTIVE:
                 self.step(Input.ENLIST)
+            if self.holding is not None and work.entries:
+                self.kept_bytes += len(work.entries) * size_of_one(work.entries)
             self._grow(len(work.entries), 0)
         except BrokerError:
             self.take_back(work)
@@ -365,6 +375,10 @@ class TransactionBranch:
             raise BrokerError(
                 Condition.LIMIT_EXCEEDED, f"transaction has more than {limits.bytes} bytes, the configured limit"
             )
+        if self.holding is not None:
+            held = self.bytes + self.kept_bytes + OPERATION_BYTES * self.operations
+            if held > self.holding.share:
+                self.holding.grow(held, "the transaction")
 
     def take_back(self, settlement: Settlement) -> None:
         """Undo one settlement."""
@@ -418,6 +432,8 @@ class TransactionBranch:
         self.settlements.clear()
         self.arrivals.clear()
         self._latest = None
+        if self.holding is not None:
+            self.holding.shrink(0)
         if self.reservations:
             for work in self.reservations:
                 work.withdraw(self.number)

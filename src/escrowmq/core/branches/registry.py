@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from escrowmq.core.access.holdings import Holdings
 from escrowmq.core.access.owned import Concerns
 from escrowmq.core.branches.association import Association, Worker
 from escrowmq.core.branches.branch import Input, Limits, State
+from escrowmq.core.branches.preparation import KEEP_BYTES
 from escrowmq.core.branches.shares import Shares, UserLimits
 from escrowmq.core.branches.watch import Watch
 from escrowmq.core.branches.xa import BranchView
@@ -48,8 +50,9 @@ class Registry:
     ended its association.
     """
 
-    def __init__(self, engine: Host, transactions: Transactions) -> None:
+    def __init__(self, engine: Host, transactions: Transactions, holdings: Holdings | None = None) -> None:
         self.limits = UserLimits()
+        self.holdings = holdings or Holdings()
         self.workers: dict[Worker, dict[XaBranch, None]] = {}
         self._engine = engine
         self._transactions = transactions
@@ -139,6 +142,7 @@ class Registry:
             vhost=vhost,
             give_back=self._transactions.give_back,
         )
+        branch.holding = self.holdings.begin(user, vhost)
         self._branches[xid] = branch
         self._engine.holders[branch] = None
         return branch
@@ -197,6 +201,8 @@ class Registry:
         """Note that the branch is prepared. Its timeout no longer applies."""
         self._shares.prepare(branch)
         self.disarm(branch)
+        if branch.holding is not None:  # most of its messages are only in the log now
+            branch.holding.follow(branch.kept_bytes + sum([run.size for run in branch.runs if run.size <= KEEP_BYTES]))
 
     # -- the end
 
@@ -225,6 +231,8 @@ class Registry:
         self.disarm(branch)
         del self._branches[branch.xid]
         self._shares.end(branch)
+        if branch.holding is not None:
+            branch.holding.close()
         for worker in branch.associations:
             engaged = self.workers[worker]
             del engaged[branch]

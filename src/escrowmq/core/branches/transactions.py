@@ -84,7 +84,7 @@ class Transactions:
         """Undo a branch that has exceeded its maximum age (TX-13)."""
         branch.step(Input.EXPIRE)
         branch.undo()
-        self._engine.holders.pop(branch, None)
+        self._over(branch)
 
     def commit(self, branch: TransactionBranch) -> CommitResult:
         """Commit in one phase: all effects of the branch go into one record (TX-5).
@@ -122,7 +122,12 @@ class Transactions:
     def close(self, branch: TransactionBranch) -> None:
         """Roll back the branch and close its watch: no further branch follows."""
         self.rollback(branch)
+        self._over(branch)
+
+    def _over(self, branch: TransactionBranch) -> None:
         self._engine.holders.pop(branch, None)
+        if branch.holding is not None:
+            branch.holding.close()
 
     def give_back(self, settlement: Settlement) -> None:
         """Undo a settlement whose undo is RETURN: its deliveries return to their places."""

@@ -25,11 +25,14 @@ _GHOSTS: Final = 32  # empty runs that may stay in the middle, in addition to as
 
 
 class _Run:
-    """Consecutive tags from `first` on. A settled delivery's entry is None; `count` is the number of the others."""
+    """Consecutive tags from `first` on. A settled delivery's entry is None; `count` is the number of the others. `each`
+    is the estimated memory of one of them, in bytes.
+    """
 
-    __slots__ = ("consumer", "count", "entries", "first")
+    __slots__ = ("consumer", "count", "each", "entries", "first")
 
-    def __init__(self, first: int, entries: list[Any], consumer: Consumer, count: int) -> None:
+    def __init__(self, first: int, entries: list[Any], consumer: Consumer, count: int, each: int = 0) -> None:
+        self.each = each or size_of_one(entries)
         self.first = first
         self.entries = entries
         self.consumer = consumer
@@ -56,14 +59,25 @@ class _Run:
             yield first, found, self.consumer
 
 
-class Unsettled:
-    """The unsettled deliveries of a channel or link. `count` is their number, `next_tag` the tag of the next one."""
+def size_of_one(entries: list[Entry]) -> int:
+    """Return the mean size of entries in memory. A sample is looked at."""
+    if len(entries) == 1:
+        return ENTRY_COST + len(entries[0].content)
+    some = entries[:: len(entries) // _SHORT + 1]
+    return ENTRY_COST + sum([len(entry.content) for entry in some]) // len(some)
 
-    __slots__ = ("_begun", "_firsts", "_ghosts", "_head", "_reached", "_runs", "count", "next_tag")
+
+class Unsettled:
+    """The unsettled deliveries of a channel or link. `count` is their number, `bytes` their estimated size in memory,
+    `next_tag` the tag of the next one.
+    """
+
+    __slots__ = ("_begun", "_firsts", "_ghosts", "_head", "_reached", "_runs", "bytes", "count", "next_tag")
 
     def __init__(self) -> None:
         self.next_tag = 1
         self.count = 0
+        self.bytes = 0
         # In order of their tags. The runs before `_head` were removed; some of the others may be empty.
         self._runs: list[_Run] = []
         self._firsts: list[int] = []  # the first tags of the runs, for searching
@@ -183,8 +197,10 @@ class Unsettled:
                 self.add(entries[at : at + _LONGEST], consumer)
             return
         tag = self.next_tag
-        self._runs.append(_Run(tag, entries[:], consumer, count))
+        run = _Run(tag, entries[:], consumer, count)
+        self._runs.append(run)
         self._firsts.append(tag)
+        self.bytes += count * run.each
         self.next_tag = tag + count
         self.count += count
 
@@ -213,6 +229,7 @@ class Unsettled:
             run.first = self._firsts[i] = tag + 1
         run.count -= 1
         self.count -= 1
+        self.bytes -= run.each
         if run.count != len(run.entries) or not run.count:
             self._shrink(i, run)
         return tag, [entry], run.consumer
@@ -264,7 +281,9 @@ class Unsettled:
             found = list(run.stretches(0, behind))
             del run.entries[:behind]
             run.first = self._firsts[last] = tag + 1
-            run.count -= sum([len(entries) for _, entries, _ in found])
+            count = sum([len(entries) for _, entries, _ in found])
+            run.count -= count
+            self.bytes -= count * run.each
             taken += found
         self.count -= sum([len(entries) for _, entries, _ in taken])
         self._shrink(last, run)
@@ -294,6 +313,7 @@ class Unsettled:
             count = sum([len(entries) for _, entries, _ in found])
             run.count -= count
             self.count -= count
+            self.bytes -= count * run.each
             taken += found
             if count:
                 self._shrink(i, run)
@@ -306,13 +326,14 @@ class Unsettled:
             self._collect(run, taken)
         self._runs.clear()
         self._firsts.clear()
-        self._head = self._ghosts = self.count = 0
+        self._head = self._ghosts = self.count = self.bytes = 0
         return taken
 
     def _take_front(self, i: int, run: _Run, count: int) -> Stretch:
         """Remove and return the first `count` entries of a run without holes."""
         first, found = run.first, run.entries
         self.count -= count
+        self.bytes -= count * run.each
         run.count -= count
         if run.count:
             found = found[:count]
@@ -322,9 +343,9 @@ class Unsettled:
             self._drop(i, run)
         return first, found, run.consumer
 
-    @staticmethod
-    def _collect(run: _Run, taken: list[Stretch]) -> None:
+    def _collect(self, run: _Run, taken: list[Stretch]) -> None:
         """Move everything from a run to `taken`; the run is empty then."""
+        self.bytes -= run.count * run.each
         if run.count == len(run.entries):
             if run.count:
                 taken.append((run.first, run.entries, run.consumer))
@@ -363,8 +384,10 @@ class Unsettled:
         if run is not None and run.count and first - run.first + count <= len(run.entries):
             run.entries[first - run.first : first - run.first + count] = entries
             run.count += count
+            self.bytes += count * run.each
             return
         back = _Run(first, entries, consumer, count)
+        self.bytes += count * back.each
         if run is not None and not run.count:
             runs[i], firsts[i] = back, first
             self._ghosts -= 1
@@ -393,7 +416,8 @@ class Unsettled:
             run.first += holes
             self._firsts[i] = run.first
         if len(entries) > max(_SHORT, 4 * run.count):
-            parts = [_Run(first, some, run.consumer, len(some)) for first, some, _ in run.stretches(0, len(entries))]
+            each = run.each
+            parts = [_Run(at, some, run.consumer, len(some), each) for at, some, _ in run.stretches(0, len(entries))]
             self._runs[i : i + 1] = parts
             self._firsts[i : i + 1] = [part.first for part in parts]
 

@@ -6,6 +6,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from escrowmq.core.access.holdings import SUBSCRIPTION_BYTES
 from escrowmq.core.access.table import Operation
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.consumer import Consumer
@@ -52,6 +53,7 @@ def basic_consume(channel: Channel, method: spec.BasicConsume) -> None:
         _consume_replies(channel, method, tag)
         return
     queue = queue_named(channel, method.queue, Operation.CONSUME)
+    channel.check_held(SUBSCRIPTION_BYTES, "the subscription")
     options = consumer_options(queue.vhost, queue.name, queue.options.queue_type, method.arguments)
     if queue.is_stream and (method.no_ack or not channel.prefetch):
         what = "no_ack is not supported" if method.no_ack else "consumer prefetch count is not set"
@@ -114,6 +116,8 @@ def basic_cancel(channel: Channel, method: spec.BasicCancel) -> None:
 def basic_get(channel: Channel, method: spec.BasicGet, count: int = 1) -> None:
     """Answer `count` consecutive gets."""
     getting = channel.getting
+    if not method.no_ack:
+        channel.check_room()
     queue = getting.queue_of(method)
     # messages may expire between two gets, and later answers must not count them
     if count > 1 and queue.ttl_possible:
@@ -137,6 +141,7 @@ def basic_get(channel: Channel, method: spec.BasicGet, count: int = 1) -> None:
         channel.unsettled.skip(len(entries))
     elif entries:
         channel.unsettled.add(entries, queue.getter)
+        channel.count_held()
     getting.answer(queue, first, entries, count - len(entries))
     if refusal is not None:
         raise refusal

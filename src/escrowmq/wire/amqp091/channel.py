@@ -6,6 +6,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from escrowmq.core.access.holdings import SUBSCRIPTION_BYTES
 from escrowmq.core.access.table import Operation
 from escrowmq.core.branches.branch import RETURN, Keep, Publication, Settlement, TransactionBranch
 from escrowmq.core.branches.watch import Watch
@@ -67,6 +68,7 @@ class Channel:
         self.consumers: dict[str, Consumer] = {}
         self._stalled: dict[Consumer, None] = {}  # consumers to be served when the connection is writable
         self.unsettled = Unsettled()
+        self._holding = self.broker.holdings.begin(connection.user, self.vhost.name)
         self.branch: TransactionBranch | None = None
         self.commit_frame = method_frame(number, TxCommit())
         self.commit_ok = method_frame(number, TxCommitOk())
@@ -258,7 +260,30 @@ class Channel:
 
     @property
     def writable(self) -> bool:
+        if self._holding.share and self._holding.full:
+            return False
         return self.flow and self.connection.flow.writable
+
+    # -- the memory that counts for the user and the virtual host
+
+    @property
+    def _held(self) -> int:
+        return self.unsettled.bytes + SUBSCRIPTION_BYTES * len(self.consumers)
+
+    def count_held(self) -> None:
+        """Count the deliveries that have become unsettled."""
+        held = self._held
+        if held > self._holding.share:
+            self._holding.follow(held)
+
+    def check_room(self) -> None:
+        """Raises LIMIT_EXCEEDED if the user or the virtual host holds as much as it may."""
+        if self._holding.full:
+            self._holding.grow(self._holding.share + 1, "an unacknowledged delivery")
+
+    def check_held(self, more: int, what: str) -> None:
+        """Raises LIMIT_EXCEEDED if the user or the virtual host may not hold `more` bytes for `what`."""
+        self._holding.grow(self._held + more, what)
 
     def deliver(self, consumer: Consumer, entries: list[Entry]) -> None:
         """Send deliveries. Unsettled ones are stored under their tags."""
@@ -268,6 +293,7 @@ class Channel:
             self.unsettled.skip(len(entries))
         else:
             self.unsettled.add(entries, consumer)
+            self.count_held()
         pieces = deliveries.build(first, entries)
         if len(pieces) == 1:
             self.connection.put(self.number, pieces[0])
@@ -277,7 +303,10 @@ class Channel:
     def stalled(self, consumer: Consumer) -> None:
         """Note that messages are ready for `consumer`, but the connection is not writable."""
         self._stalled[consumer] = None
-        self.connection.flow.stall(self)
+        if self._holding.full and self.flow and self.connection.flow.writable:
+            self.broker.holdings.pause(self)
+        else:
+            self.connection.flow.stall(self)
 
     def wake(self) -> None:
         """Serve the consumers that waited until the connection is writable."""
@@ -319,6 +348,7 @@ class Channel:
     def keep(self, consumer: Consumer, tags: Sequence[int], entries: Sequence[Entry]) -> None:
         """Make deliveries unsettled again, because their settlement was undone (TX-4)."""
         self.unsettled.restore(consumer, tags, entries)
+        self.count_held()
 
     # -- memory
 
@@ -342,6 +372,7 @@ class Channel:
         if multiple:
             taken = self.unsettled.take_through(tag)
             if disposition is Disposition.MODIFIED and self.branch is None and taken:
+                self._holding.shrink(self._held)
                 self.broker.engine.give_back([(consumer, entries) for _, entries, consumer in taken])
                 return
         else:
@@ -379,6 +410,7 @@ class Channel:
             raise _unknown_tag(tags[count])
 
     def _settle(self, taken: list[Stretch], disposition: Disposition) -> None:
+        self._holding.shrink(self._held)
         if self.branch is not None:
             self._settle_in(self.branch, taken, disposition)
             return
@@ -420,6 +452,7 @@ class Channel:
     def begin(self) -> None:
         """Begin a transaction (TX-1). A new branch follows each branch that ends (TX-12)."""
         self.branch = self.broker.transactions.begin(self.connection.limits.transaction, self._watch)
+        self.branch.holding = self.broker.holdings.begin(self.connection.user, self.vhost.name)
 
     def commit(self) -> int:
         """Commit the branch. Returns the LSN that the answer waits for. Returned messages precede the answer (TX-7)."""
@@ -530,6 +563,8 @@ class Channel:
         if not broker.engine.channels[self.connection.user]:
             del broker.engine.channels[self.connection.user]
         self._stalled.clear()
+        self._holding.close()
+        broker.holdings.forget(self)
         self.connection.flow.forget(self)
         self.content = self.form = self.address = None
         del self.getting  # it refers to the channel, whose memory must be free as soon as no other object refers to it

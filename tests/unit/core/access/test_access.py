@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from escrowmq.core.access.access import Access, Kind, Right
-from escrowmq.core.access.permissions import Permission, TopicPermission, User, Vhost
+from escrowmq.core.access.permissions import DefaultLimits, Permission, TopicPermission, User, Vhost
 from escrowmq.core.conditions import BrokerError, Condition
 
 
@@ -211,3 +211,24 @@ def test_a_pattern_from_an_older_journal_that_is_not_supported_allows_nothing(ac
     access.put(Permission("old", "/", ".*", "^(?!secret)", ".*"))
     assert access.allowed("old", "/", "q", "read")
     assert not access.allowed("old", "/", "q", "write")
+
+
+@pytest.mark.rule("FAIR-3")
+def test_users_and_virtual_hosts_without_limits_have_the_default_ones(access: Access) -> None:
+    access.add_user("own", "hash")
+    access.add_vhost("own")
+    access.set_user_limits("own", 7, 7)
+    access.set_vhost_limits("own", 7, 7)
+    access.defaults = DefaultLimits(1, 2, 3, 4)
+    access.check_connections("u", 0, "/", 2)
+    access.check_channels("u", 1)
+    access.check_queues("/", "q", 3)
+    condition, text = refusal(lambda: access.check_connections("u", 1, "/", 0))
+    assert (condition, "user connection limit (1)" in text) == (Condition.NOT_ALLOWED, True)
+    condition, text = refusal(lambda: access.check_connections("u", 0, "/", 3))
+    assert (condition, "connection limit (3)" in text) == (Condition.NOT_ALLOWED, True)
+    assert "(2)" in refusal(lambda: access.check_channels("u", 2))[1]
+    assert "(4)" in refusal(lambda: access.check_queues("/", "q", 4))[1]
+    access.check_connections("own", 6, "own", 6)
+    access.check_channels("own", 6)
+    access.check_queues("own", "q", 6)

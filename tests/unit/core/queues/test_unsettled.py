@@ -140,6 +140,7 @@ class UnsettledMachine(RuleBasedStateMachine):
         whole = [self.known[tag] for tag in sorted(self.known)]
         assert self.unsettled.next_tag == self.next_tag
         assert self.unsettled.count == len(self.known)
+        assert self.unsettled.bytes == sum(ENTRY_COST + len(entry.content) for _, entry in whole)
         assert one_by_one(self.unsettled) == whole
         assert self.unsettled.part(0, 2000) == whole[:2000]
         assert self.unsettled.part(7, 3) == whole[7:10]

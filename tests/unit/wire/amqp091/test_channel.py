@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from escrowmq.core.access.holdings import STEP
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.wire.amqp091 import codes, spec
@@ -501,3 +502,64 @@ class TestLargeTransactions:
         made.tidy()
         assert sum(segment.live for segment in made.journal._table) == len(found)
         other.call(1, spec.QueueDelete("q"), spec.QueueDeleteOk)
+
+
+class TestHeldMemory:
+    """The memory that a user and a virtual host hold is bounded, and does not count any more when its owner goes."""
+
+    LIMIT = 8 * STEP
+
+    def full(self, *bodies: bytes) -> tuple[Server, SimClient]:
+        """Return a client that has received so many messages that its user may hold no more."""
+        made, client = consuming()
+        made.broker.holdings.user_limit = self.LIMIT
+        client.publish(1, "q", *bodies or [b"x" * 1000] * 3000)
+        return made, client
+
+    @pytest.mark.rule("FAIR-3")
+    def test_unacknowledged_deliveries_stop_at_the_limit_and_go_on(self) -> None:
+        made, client = self.full()
+        other = SimClient(made)
+        other.open_channel(1)
+        got = len(tags(client))
+        assert 100 < got < 3000
+        assert made.broker.holdings.of_user("guest") >= self.LIMIT
+        seen = got
+        while got:
+            assert made.broker.holdings.of_user("guest") < self.LIMIT + 2000 * 2000
+            client.send(2, spec.BasicAck(seen, True))
+            got = len(tags(client))
+            seen += got
+        assert seen == 3000
+        client.lose()
+        other.lose()
+        assert made.broker.holdings.of_user("guest") == 0
+
+    @pytest.mark.rule("FAIR-3")
+    def test_growth_at_the_limit_is_refused(self) -> None:
+        _, client = self.full()
+        client.deliveries()
+        for number, method in enumerate((spec.BasicConsume("q", "more"), spec.BasicGet("q")), 3):
+            client.open_channel(number)
+            client.send(number, method)
+            fails_channel(client, number, codes.RESOURCE_ERROR, "no memory for", "user 'guest' holds")
+        client.open_channel(5)
+        assert client.get(5, "q", no_ack=True) is not None
+        client.open_channel(6, mode="tx")
+        client.publish(6, "q", b"x")
+        fails_channel(client, 6, codes.RESOURCE_ERROR, "no memory for the transaction")
+        client.call(2, spec.ChannelClose(200, "", 0, 0), spec.ChannelCloseOk)
+        client.open_channel(7, mode="tx")
+        client.publish(7, "q", b"y")
+        client.call(7, spec.TxCommit(), spec.TxCommitOk)
+
+    @pytest.mark.rule("FAIR-2")
+    def test_nothing_counts_after_the_connection(self) -> None:
+        made, client = self.full(b"x")
+        client.deliveries()
+        client.open_channel(3, mode="tx")
+        client.publish(3, "q", b"y" * 5000)
+        assert made.broker.holdings.of_user("guest") > 0
+        assert made.broker.holdings.of_vhost("/") == made.broker.holdings.of_user("guest")
+        client.lose()
+        assert made.broker.holdings.of_user("guest") == made.broker.holdings.of_vhost("/") == 0
