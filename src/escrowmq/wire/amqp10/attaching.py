@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.conditions import BrokerError
-from escrowmq.wire.amqp10.codec.performatives import RECEIVER, SETTLED_MODE, Attach
+from escrowmq.wire.amqp10.codec.performatives import RECEIVER, SETTLED_MODE, UNSETTLED_MODE, Attach
 from escrowmq.wire.amqp10.codec.states import OUTCOME_SYMBOLS, Modified
 from escrowmq.wire.amqp10.codec.termini import Coordinator, Source, Target
 from escrowmq.wire.amqp10.errors import (
@@ -21,6 +21,7 @@ from escrowmq.wire.amqp10.errors import (
     link_fault,
     refusal,
 )
+from escrowmq.wire.amqp10.filters import filters_of
 from escrowmq.wire.amqp10.incoming import ProducerLink
 from escrowmq.wire.amqp10.lending import borrow, granted, recovered
 from escrowmq.wire.amqp10.nodes import DynamicNode, Nodes
@@ -28,12 +29,10 @@ from escrowmq.wire.amqp10.outgoing import ConsumerLink
 from escrowmq.wire.amqp10.publication import Destination
 
 if TYPE_CHECKING:
+    from escrowmq.core.queues.queue import Queue
     from escrowmq.wire.amqp10.link import Link
 
-_SELECTORS: Final = frozenset(
-    ("jms-selector", "apache.org:selector-filter:string", "no-local", "apache.org:no-local-filter:list")
-)
-"""Filters without which a client would receive messages that it must not see."""
+_COPY: Final = "copy"
 _DEFAULT_OUTCOME: Final = Modified(delivery_failed=True)
 
 
@@ -91,11 +90,8 @@ def _attach_consumer(link: Link, request: Attach) -> None:
     source = request.source or recovered(link)
     if not isinstance(source, Source):
         raise link_fault(NOT_FOUND, f"no terminus of link '{request.name}' to recover")
-    if source.distribution_mode not in {None, "move"}:
-        raise link_fault(NOT_IMPLEMENTED, f"distribution mode '{source.distribution_mode}' is not implemented")
-    for key, value in (source.filter or {}).items():
-        if str(key) in _SELECTORS or str(getattr(value, "descriptor", "")) in _SELECTORS:
-            raise link_fault(NOT_IMPLEMENTED, f"filter '{key}' is not implemented")
+    if source.distribution_mode not in {None, "move", _COPY}:
+        raise link_fault(INVALID_FIELD, f"distribution mode '{source.distribution_mode}' is unknown")
     nodes = Nodes(connection)
     node: DynamicNode | None = None
     if source.dynamic:
@@ -105,15 +101,18 @@ def _attach_consumer(link: Link, request: Attach) -> None:
         queue = nodes.queue(source.address, source.capabilities)
     else:
         raise link_fault(INVALID_FIELD, "the source has no address")
+    filters = filters_of(queue, source.filter)
+    browses = _browses(source, queue, request)
     given = replace(
         granted(link, request, source),
         address=node.address if node is not None else source.address,
         dynamic_node_properties=node.properties if node is not None else None,
-        filter=None,
+        filter=filters.granted,
         default_outcome=source.default_outcome or _DEFAULT_OUTCOME,
         outcomes=source.outcomes or OUTCOME_SYMBOLS,
     )
-    end = ConsumerLink(link, queue, presettled=request.snd_settle_mode == SETTLED_MODE, node=node)
+    presettled = browses or request.snd_settle_mode == SETTLED_MODE
+    end = ConsumerLink(link, queue, presettled=presettled, node=node, filters=filters, browses=browses)
     loan = borrow(link, request, given, end)
     try:
         end.subscribe(loan)
@@ -124,6 +123,20 @@ def _attach_consumer(link: Link, request: Attach) -> None:
     link.end = end
     after = max(loan.lsn, connection.broker.log.end_lsn if queue.durable else 0)
     link.session.send(_answer(request, given, request.target), after)
+
+
+def _browses(source: Source, queue: Queue, request: Attach) -> bool:
+    """Return whether the link shows messages without taking them. Raises AmqpFault.
+
+    Subscribers of a topic ask for copies, too. Each has a queue of its own, from which it takes its copies.
+    """
+    if source.distribution_mode != _COPY or (queue.exclusive and queue.auto_delete):
+        return False
+    if request.snd_settle_mode == UNSETTLED_MODE:
+        raise link_fault(
+            NOT_IMPLEMENTED, "copies of messages are sent settled; attach with the sender's mode settled or mixed"
+        )
+    return True
 
 
 def _attach_producer(link: Link, request: Attach) -> None:

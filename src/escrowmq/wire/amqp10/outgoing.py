@@ -10,6 +10,7 @@ from escrowmq.core.queues.credit import Credit, Replenishment
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.wire.amqp10.answers import MASK
 from escrowmq.wire.amqp10.errors import NOT_IMPLEMENTED, RESOURCE_DELETED, STOLEN, link_fault
+from escrowmq.wire.amqp10.filters import Filters
 from escrowmq.wire.amqp10.sending import TransferFrames
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from escrowmq.wire.amqp10.nodes import DynamicNode
 
 _BY_RECEIVER: Final = Replenishment.RECEIVER
+_UNFILTERED: Final = Filters()
 _PROGRESS: Final = 1000
 """Deliveries of a link for which the client's progress (`received`) is kept."""
 
@@ -36,7 +38,9 @@ class ConsumerLink:
     """
 
     __slots__ = (
+        "_browses",
         "_consumer",
+        "_filters",
         "_frames",
         "_given",
         "_loan",
@@ -51,13 +55,24 @@ class ConsumerLink:
         "queue",
     )
 
-    def __init__(self, link: Link, queue: Queue, *, presettled: bool, node: DynamicNode | None = None) -> None:
+    def __init__(
+        self,
+        link: Link,
+        queue: Queue,
+        *,
+        presettled: bool,
+        node: DynamicNode | None = None,
+        filters: Filters = _UNFILTERED,
+        browses: bool = False,
+    ) -> None:
         session = link.session
         self.link = link
         self.name = consumer_name(link)
         self.queue = queue
         self._loan: Loan | None = None
         self._node = node
+        self._filters = filters
+        self._browses = browses
         self._presettled = presettled
         self._consumer: Consumer | None = None
         self._frames = TransferFrames(
@@ -85,6 +100,9 @@ class ConsumerLink:
             auto_settle=self._presettled,
             label=self.name,
             link=self.name,
+            selects=self._filters.selects,
+            options=self._filters.options,
+            browses=self._browses,
         )
 
     # -- core.termini.loan.Borrower

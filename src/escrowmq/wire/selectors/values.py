@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
 HEADER: Final = "header."
+ANNOTATIONS: Final = "message-annotations."
 PROPERTIES: Final = "properties."
 APPLICATION: Final = "application-properties."
 

@@ -1,0 +1,150 @@
+"""The filters of a source (section 3.5.8), and what is granted of them.
+
+| filter | descriptor | value |
+|---|---|---|
+| a selector of JMS | `apache.org:selector-filter:string`, 0x468C00000004 | an expression |
+| an SQL expression, as in RabbitMQ | `amqp:sql-filter`, 0x120 | an expression |
+| properties | `amqp:properties-filter`, 0x173 | a map of required values |
+| application properties | `amqp:application-properties-filter`, 0x174 | a map of required values |
+| where a stream is read from | `rabbitmq:stream-offset-spec` | `first`, `last`, `next`, an offset, or a timestamp |
+| messages of a stream by their filter value | `rabbitmq:stream-filter` | a text, or a list of them |
+| also those without a filter value | `rabbitmq:stream-match-unfiltered` | a boolean |
+
+A selector may also be an undescribed string with the key `jms-selector`. A filter that is malformed, or that must not
+be ignored, is refused. Unknown filters are not granted: the answer to the attach names those that are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, cast
+
+from escrowmq.core.queues.queue import Queue
+from escrowmq.core.queues.selection import Selector
+from escrowmq.core.topology.arguments.consumer import ConsumerOptions, OffsetKind, StreamOffset
+from escrowmq.wire.amqp10.codec.types import Described, Symbol, Timestamp, Value
+from escrowmq.wire.amqp10.errors import INVALID_FIELD, LIMIT_EXCEEDED, NOT_IMPLEMENTED, link_fault
+from escrowmq.wire.selectors.properties import application_properties_filter, properties_filter
+from escrowmq.wire.selectors.sql import jms_selector, sql_filter
+from escrowmq.wire.selectors.stored import selecting
+from escrowmq.wire.selectors.values import ANNOTATIONS, Matcher, MessageFields, SelectorError
+
+MOST: Final = 8
+"""Filters of one source."""
+MOST_VALUES: Final = 16
+"""Values of a `rabbitmq:stream-filter`."""
+FILTER_VALUE: Final = "x-stream-filter-value"
+_CODES: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        0x0000_468C_0000_0004: "apache.org:selector-filter:string",
+        0x0000_468C_0000_0003: "apache.org:no-local-filter:list",
+        0x120: "amqp:sql-filter",
+        0x173: "amqp:properties-filter",
+        0x174: "amqp:application-properties-filter",
+    }
+)
+_UNDESCRIBED: Final[Mapping[str, str]] = MappingProxyType(
+    {"jms-selector": "apache.org:selector-filter:string", "no-local": "apache.org:no-local-filter:list"}
+)
+
+
+class Filters(NamedTuple):
+    """What a consumer needs for the filters of its source, and the filters that the attach reports."""
+
+    selects: Selector | None = None
+    options: ConsumerOptions = ConsumerOptions()
+    granted: dict[Value, Value] | None = None
+
+
+def filters_of(queue: Queue, asked: Mapping[Value, Value] | None) -> Filters:
+    """Return the granted filters of a source that reads `queue`. Raises AmqpFault for those that are refused."""
+    if not asked:
+        return Filters()
+    if len(asked) > MOST:
+        raise link_fault(LIMIT_EXCEEDED, f"the source has {len(asked)} filters; at most {MOST} are allowed")
+    granted: dict[Value, Value] = {}
+    matchers: list[Matcher] = []
+    options = ConsumerOptions()
+    stream: dict[str, Value] = {}
+    for key, filtered in asked.items():
+        kind, value = _kind_of(key, filtered)
+        make = _MATCHERS.get(kind)
+        if make is not None:
+            try:
+                matchers.append(make(value))
+            except SelectorError as error:
+                raise link_fault(INVALID_FIELD, f"filter '{key}' is refused: {error}") from error
+        elif kind in _OF_STREAMS and queue.is_stream:
+            stream[kind] = value
+            if kind == "rabbitmq:stream-offset-spec":
+                options = ConsumerOptions(stream_offset=_offset(value))
+        else:
+            continue
+        granted[key] = filtered
+    if "rabbitmq:stream-filter" in stream:
+        matchers.append(
+            _stream_filter(stream["rabbitmq:stream-filter"], stream.get("rabbitmq:stream-match-unfiltered"))
+        )
+    return Filters(selecting(matchers) if matchers else None, options, granted or None)
+
+
+def _kind_of(key: Value, filtered: Value) -> tuple[str, Value]:
+    """Return the symbolic descriptor of a filter, and its value."""
+    if isinstance(filtered, Described):
+        descriptor = filtered.descriptor
+        return (_CODES.get(descriptor, "") if isinstance(descriptor, int) else str(descriptor)), filtered.value
+    return _UNDESCRIBED.get(str(key), str(key)), filtered
+
+
+def _text(value: Value) -> str:
+    if not isinstance(value, str):
+        raise SelectorError("an expression must be a string")
+    return str(value)
+
+
+def _map(value: Value) -> dict[str, object]:
+    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+        raise SelectorError("the value must be a map, and its keys must be names")
+    return {str(name): str(item) if isinstance(item, Symbol) else item for name, item in value.items()}
+
+
+def _no_local(value: Value) -> Matcher:
+    raise link_fault(NOT_IMPLEMENTED, "the filter no-local is not implemented")
+
+
+_MATCHERS: Final[Mapping[str, Callable[[Any], Matcher]]] = MappingProxyType(
+    {
+        "apache.org:selector-filter:string": lambda value: jms_selector(_text(value)),
+        "apache.org:no-local-filter:list": _no_local,
+        "amqp:sql-filter": lambda value: sql_filter(_text(value)),
+        "amqp:properties-filter": lambda value: properties_filter(_map(value)),
+        "amqp:application-properties-filter": lambda value: application_properties_filter(_map(value)),
+    }
+)
+_OF_STREAMS: Final = frozenset(
+    {"rabbitmq:stream-offset-spec", "rabbitmq:stream-filter", "rabbitmq:stream-match-unfiltered"}
+)
+
+
+def _offset(value: Value) -> StreamOffset:
+    if isinstance(value, Timestamp):
+        return StreamOffset("time", int(value))
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return StreamOffset("offset", int(value))
+    if isinstance(value, str) and str(value) in {"first", "last", "next"}:
+        return StreamOffset(cast("OffsetKind", str(value)))
+    raise link_fault(INVALID_FIELD, "rabbitmq:stream-offset-spec must be first, last, next, an offset or a timestamp")
+
+
+def _stream_filter(value: Value, unfiltered: Value) -> Matcher:
+    values = list(value) if isinstance(value, list) else [value]
+    if not 0 < len(values) <= MOST_VALUES or not all(isinstance(item, str) for item in values):
+        raise link_fault(INVALID_FIELD, f"rabbitmq:stream-filter must have between 1 and {MOST_VALUES} texts")
+    wanted = frozenset(map(str, values))
+
+    def matches(message: MessageFields) -> bool:
+        found = message.value(ANNOTATIONS + FILTER_VALUE)
+        return unfiltered is True if found is None else found in wanted
+
+    return matches
