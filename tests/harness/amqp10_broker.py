@@ -36,6 +36,8 @@ from escrowmq.wire.amqp10.codec.states import Accepted
 from escrowmq.wire.amqp10.codec.types import Symbol
 from tests.ports import reserve_port
 
+_CREDIT = 1000
+
 
 class Cut(Exception):  # noqa: N818 - what the test does
     """The connection is dropped without a word."""
@@ -77,6 +79,8 @@ class ResumingBroker:
     def close(self) -> None:
         self._listener.close()
         for sock in self._connections:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
             sock.close()
 
     def _accept(self) -> None:
@@ -96,6 +100,8 @@ class _Served:
         self.reader = frames.FrameReader(2**31)
         self.container = ""
         self.links: dict[int, tuple[Attach, Kept]] = {}
+        self.arrived: dict[int, int] = {}
+        self.frames = 0
         self.ids: dict[int, tuple[Kept, bytes]] = {}
         self.credit: dict[int, int] = {}
         self.next_id = 0
@@ -194,17 +200,8 @@ class _Served:
             )
         )
         if asked.role == SENDER:
-            self._write(
-                Flow(
-                    next_incoming_id=0,
-                    incoming_window=5000,
-                    next_outgoing_id=0,
-                    outgoing_window=5000,
-                    handle=asked.handle,
-                    delivery_count=0,
-                    link_credit=1000,
-                )
-            )
+            self.arrived[asked.handle] = 0
+            self._grant(asked.handle)
             return
         for tag, message in list(kept.given.items()):
             if tag in theirs and isinstance(theirs[tag], Accepted):
@@ -212,6 +209,19 @@ class _Served:
                 self._transfer(asked.handle, kept, tag, b"", settled=True, resume=True, state=theirs[tag])
             else:
                 self._transfer(asked.handle, kept, tag, message, resume=tag in theirs)
+
+    def _grant(self, handle: int) -> None:
+        self._write(
+            Flow(
+                next_incoming_id=self.frames,
+                incoming_window=5000,
+                next_outgoing_id=0,
+                outgoing_window=5000,
+                handle=handle,
+                delivery_count=self.arrived[handle],
+                link_credit=_CREDIT,
+            )
+        )
 
     def _transfer(self, handle: int, kept: Kept, tag: bytes, payload: bytes, **fields: Any) -> None:
         number, self.next_id = self.next_id, self.next_id + 1
@@ -231,9 +241,13 @@ class _Served:
 
     def _arrive(self, transfer: Transfer, payload: bytes) -> None:
         attach, kept = self.links[transfer.handle]
+        self.frames += 1
         self.parts.append(payload)
         if transfer.more:
             return
+        self.arrived[transfer.handle] += 1
+        if self.arrived[transfer.handle] % (_CREDIT // 2) == 0:
+            self._grant(transfer.handle)
         message, self.parts = b"".join(self.parts), []
         assert transfer.delivery_tag is not None
         assert transfer.delivery_id is not None
@@ -249,6 +263,8 @@ class _Served:
         self.ids[-1 - transfer.delivery_id] = (kept, tag)
         second = attach.rcv_settle_mode == SECOND
         self._write(Disposition(RECEIVER, transfer.delivery_id, settled=not second, state=Accepted()))
+        for handle in self.credit:
+            self._deliver(handle)
 
     def _settle(self, disposition: Disposition) -> None:
         last = disposition.first if disposition.last is None else disposition.last

@@ -145,7 +145,7 @@ class LoopDriver:
     async def _await(self, wait: Wait, deadline: float | None, timeout: float | None) -> None:
         try:
             async with asyncio.timeout_at(deadline):
-                while not wait.until():
+                while not self._holds(wait):
                     if self._failure is not None:
                         raise self._failure.again()
                     self._check()
@@ -153,6 +153,15 @@ class LoopDriver:
                     self._flush()
         except TimeoutError:
             raise OperationTimeout(f"{self.target.address}: waited {timeout:g} s for {wait.what}") from None
+
+    def _holds(self, wait: Wait) -> bool:
+        """Evaluate the condition. If the connection has failed, links fail only in consequence."""
+        try:
+            return bool(wait.until())
+        except AmqpError:
+            if self._failure is not None:
+                raise self._failure.again() from None
+            raise
 
     async def _change(self) -> None:
         waiter = asyncio.get_running_loop().create_future()

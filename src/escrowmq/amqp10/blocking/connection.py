@@ -87,7 +87,7 @@ class Session:
         self,
         address: str | None = None,
         *,
-        mode: Mode = "first",
+        mode: Mode | None = None,
         credit: int = 100,
         name: str = "",
         terminus: Terminus | None = None,
@@ -101,18 +101,19 @@ class Session:
     ) -> Receiver:
         """Attach a receiver to an address.
 
-        `credit` is the number of messages to have ready; with 0, only `grant`, `drain` and `acquire` ask for messages.
-        `browse` reads copies and leaves the messages in the queue. `filters` come from `selector` and its neighbours;
-        `capabilities` of the source are `queue`, `topic`, `shared` or `global`. The broker applies `default_outcome`
-        to deliveries that are never settled.
+        `mode` is `first` by default. `credit` is the number of messages to have ready; with 0, only `grant`, `drain`
+        and `acquire` ask for messages. `browse` reads presettled copies, and leaves the messages in the queue.
+        `filters` come from `selector` and its neighbours; `capabilities` of the source are `queue`, `topic`, `shared`
+        or `global`. The broker applies `default_outcome` to deliveries that are never settled.
 
         Raises:
             LinkFailed: The broker refused the link; NotGranted: or it granted less than was asked for.
         """
+        chosen = mode or ("presettled" if browse else "first")
         options = LinkOptions(
             address,
-            mode,
-            terminus or terminus_for(mode),
+            chosen,
+            terminus or terminus_for(chosen),
             dynamic=dynamic,
             distribution="copy" if browse else None,
             filters=filters or {},
@@ -131,7 +132,7 @@ class Session:
         """
         options.setdefault("terminus", Terminus(2, "never"))
         capabilities = [*options.pop("capabilities", ()), "topic", *(["shared"] if shared else [])]
-        return self.receiver(address, name=name, browse=True, capabilities=capabilities, **options)
+        return self.receiver(address, name=name, capabilities=capabilities, **options)
 
     @contextmanager
     def transaction(self, timeout: Timeout = DEFAULT) -> Iterator[Transaction]:

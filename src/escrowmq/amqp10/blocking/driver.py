@@ -194,8 +194,15 @@ class SocketDriver:
         if self._transport is not None:
             self._transport.close()
         deadline = time.monotonic() + target.connection_timeout
-        self._transport = SocketTransport(dial(target, deadline), target.address)
+        transport = self._transport = SocketTransport(dial(target, deadline), target.address)
         self.endpoint.start(target)
+        try:
+            self._log_in(target, deadline)
+        except BaseException:
+            transport.close()
+            raise
+
+    def _log_in(self, target: Parameters, deadline: float) -> None:
         while not opened(self.endpoint):
             left = deadline - time.monotonic()
             if left <= 0:
@@ -203,7 +210,6 @@ class SocketDriver:
                 raise ConnectionLost(f"{target.address}: no login within {target.connection_timeout:g} s")
             self._turn(left)
             if self.endpoint.error is not None:
-                self._transport.close()
                 raise self.endpoint.error.again()
 
     def _beat(self) -> None:
