@@ -28,7 +28,7 @@ ARGUMENTS = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
 
 def publish_sections(server: SimServer, key: str, *payloads: bytes) -> None:
     """Publish messages as a link to the queue `key` does."""
-    publications = Publications(Destination("", key), lambda address: Destination("", address))
+    publications = Publications("u", Destination("", key), lambda address: Destination("", address))
     engine = server.broker.engine
     for payload in payloads:
         envelope, content = publications.read(payload)
@@ -142,7 +142,7 @@ def test_a_headers_exchange_routes_messages_of_both_protocols_alike() -> None:
     client.call(1, spec.QueueBind("q", "amq.headers", "", False, {"b": "c", "a": 1}), spec.QueueBindOk)
     engine, vhost = server.broker.engine, server.broker.directory.vhost("/")
     for payload, expected in ((MESSAGE, 1), (MESSAGE.replace(b"\xa1\x01c", b"\xa1\x01d"), 0)):
-        publications = Publications(Destination("amq.headers", ""), lambda address: Destination("", address))
+        publications = Publications("u", Destination("amq.headers", ""), lambda address: Destination("", address))
         envelope, content = publications.read(payload)
         assert len(engine.route(vhost, envelope, content)) == expected
     client.publish(1, "", b"body", exchange="amq.headers", header=Properties(headers={"a": 1, "b": "c"}).encode())

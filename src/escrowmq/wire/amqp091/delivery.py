@@ -21,6 +21,7 @@ from escrowmq.wire.amqp091.frames import (
 from escrowmq.wire.amqp091.keyed import KEYED
 from escrowmq.wire.amqp091.packed import CHANNEL, PACKED, readdressed, unpack
 from escrowmq.wire.amqp091.publication import PROTOCOL
+from escrowmq.wire.amqp091.translation import fitted
 from escrowmq.wire.formats import translated
 from escrowmq.wire.outbox import LARGE, Piece
 
@@ -133,7 +134,7 @@ def parts_of(envelope: Envelope, content: bytes, room: int = 1 << 62) -> tuple[b
     if envelope.protocol != PACKED:
         own, body = translated(envelope, content, PROTOCOL)
         properties = delivered_properties(own)
-        return shortened(properties, room) if own.deaths else properties, body
+        return fitted(shortened(properties, room) if own.deaths else properties, room), body
     properties, body = unpack(content)
     if envelope.deaths:
         properties = with_history(envelope, properties, view_of(envelope).history)

@@ -22,6 +22,7 @@ from escrowmq.wire.amqp091.table import (
     UnsignedByte,
     UnsignedInt,
     UnsignedShort,
+    encode_entry,
 )
 from escrowmq.wire.neutral import (
     Float32,
@@ -177,6 +178,24 @@ def from_neutral(message: Neutral) -> tuple[Envelope, bytes]:
         deaths=message.deaths,
     )
     return envelope, message.body
+
+
+def fitted(props: bytes, room: int) -> bytes:
+    """Return properties without as many headers as necessary for them to have at most `room` bytes, the longest first.
+    A header frame cannot be divided, and messages of other protocols may have more headers than a client accepts.
+    """
+    over = len(props) - room
+    if over <= 0:
+        return props
+    properties = Properties.decode(props)
+    headers = properties.headers or {}
+    sizes = {name: len(encode_entry(name, value)) for name, value in headers.items()}
+    for name in sorted(sizes, key=lambda name: -sizes[name]):
+        if over <= 0:
+            break
+        del headers[name]
+        over -= sizes[name]
+    return properties.encode()
 
 
 def _short(text: str | None) -> str | None:

@@ -96,7 +96,7 @@ class ProducerLink:
         self.forms: dict[bytes, PublishForm] = {}
         """By the sections before the content, for a route with a key. `transfers` reads it for each message."""
         self._by_envelope: dict[Envelope, PublishForm] = {}
-        self._publications = Publications(route, Nodes(link.session.connection).route)
+        self._publications = Publications(link.session.connection.user, route, Nodes(link.session.connection).route)
         self._count = request.initial_delivery_count or 0  # the delivery-count
         self._limit = self._count  # the delivery-count up to which the client has credit
         self._allowed = self._count  # the highest limit so far: transfers may be on their way when credit is taken back
@@ -282,7 +282,7 @@ class ProducerLink:
         vhost, access, envelope = connection.vhost, connection.broker.access, form.envelope
         if form.version == vhost.version and form.allowed == access.version:
             return
-        connection.door.check_publish(envelope.exchange, (envelope.routing_key,))
+        connection.door.check_publish(envelope.exchange, (envelope.routing_key, *envelope.extra_keys))
         vhost.exchange_for_publish(envelope.exchange)
         engine = connection.broker.engine
         reply = engine.direct.get((vhost.name, envelope.routing_key)) if not envelope.exchange else None

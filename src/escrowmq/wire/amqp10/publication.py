@@ -34,14 +34,16 @@ class Publications:
     """The envelopes of one link's messages, cached by header section and destination.
 
     Args:
+        user: the user whose messages these are; they must not claim another one.
         destination: where the link's messages go, or None for the anonymous terminus, whose messages have an address
             of their own in the property `to`.
         parse: returns the destination that such an address names; raises BrokerError if there is none.
     """
 
-    __slots__ = ("_by_header", "_by_key", "_destination", "_parse", "_size")
+    __slots__ = ("_by_header", "_by_key", "_destination", "_parse", "_size", "_user")
 
-    def __init__(self, destination: Destination | None, parse: Callable[[str], Destination]) -> None:
+    def __init__(self, user: str, destination: Destination | None, parse: Callable[[str], Destination]) -> None:
+        self._user = user.encode()
         self._destination = destination
         self._parse = parse
         self._by_header: dict[bytes, Envelope] = {}
@@ -55,11 +57,13 @@ class Publications:
 
         Raises:
             CodecError: a section that had to be read is malformed.
-            BrokerError: a message for the anonymous terminus has no `to`, its address names nothing, or the routing key
-                is longer than 255 octets.
+            BrokerError: a message for the anonymous terminus has no `to`, its address names nothing, the routing key is
+                longer than 255 octets, or the property `user-id` is not the user's name.
         """
         header, at = sections.split_head(payload)
         content = payload[at:] if at else payload
+        if sections.claims_user(content, 0, len(content)):
+            self._check_user(sections.properties(content).user_id)
         destination = self._destination
         annotated = content[:3] == b"\x00\x53\x72" and sections.annotates(content, _FURTHER_KEYS)
         if destination is None or destination.routing_key is None or annotated:
@@ -68,6 +72,13 @@ class Publications:
         if envelope is None:
             envelope = self._by_header[header] = self._keyed(header, destination, ())
         return envelope, content
+
+    def _check_user(self, claimed: bytes | None) -> None:
+        if claimed is not None and claimed != self._user:
+            raise BrokerError(
+                Condition.ACCESS_REFUSED,
+                f"user-id is {claimed.decode(errors='replace')!r}, but the user is {self._user.decode()!r}",
+            )
 
     def _addressed(self, header: bytes, content: bytes, annotated: bool) -> Envelope:
         """The envelope of a message that says where it goes, or has further routing keys."""

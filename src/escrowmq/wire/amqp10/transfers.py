@@ -13,6 +13,7 @@ from escrowmq.core.conditions import BrokerError
 from escrowmq.wire.amqp10.answers import MASK
 from escrowmq.wire.amqp10.codec.errors import CodecError
 from escrowmq.wire.amqp10.codec.performatives import SECOND, Transfer
+from escrowmq.wire.amqp10.codec.sections import claims_user
 from escrowmq.wire.amqp10.codec.states import TransactionalState
 from escrowmq.wire.amqp10.errors import (
     DECODE_ERROR,
@@ -176,6 +177,8 @@ class Transfers:
             if link is None or not startswith(_SECTION, content) or startswith(_DELIVERY_ANNOTATIONS, content):
                 break
             if startswith(_MESSAGE_ANNOTATIONS, content) and data.find(_FURTHER_KEYS, content, stop) >= 0:
+                break
+            if claims_user(data, content, stop):
                 break
             form = link.forms.get(data[payload:content])
             if form is None or content >= stop:

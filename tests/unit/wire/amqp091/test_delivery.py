@@ -131,6 +131,15 @@ def test_messages_of_another_protocol_are_translated_among_others(frame_max: int
     assert [b"".join(deliveries.build(i, [entry])) for i, entry in enumerate(entries, 1)] == wanted
 
 
+def test_headers_of_another_protocol_fit_into_a_frame() -> None:
+    envelope = Envelope("e", "k", protocol=SECTIONS, priority=4)
+    content = encode_section(APPLICATION_PROPERTIES, {"long": "x" * 5000, "h": "v"}) + encode_section(DATA, b"body")
+    built = b"".join(Deliveries(1, "t", 4096).build(1, [Entry(1, content, Run(envelope, 1, 0))]))
+    props = Properties(headers={"h": "v"}, delivery_mode=1).encode()
+    method = method_frame(1, BasicDeliver("t", 1, False, "e", "k"))
+    assert built == method + content_frames(1, props, b"body", 4096)
+
+
 def test_a_dead_letter_of_another_protocol_has_its_history() -> None:
     deaths = (Death("q", "rejected", 1, 1000, "e", ("k",), None),)
     envelope = Envelope("dlx", "k", protocol=SECTIONS, priority=4, deaths=deaths)

@@ -23,7 +23,7 @@ from escrowmq.wire.amqp091.table import (
     UnsignedInt,
     UnsignedShort,
 )
-from escrowmq.wire.amqp091.translation import from_neutral, to_neutral
+from escrowmq.wire.amqp091.translation import fitted, from_neutral, to_neutral
 from escrowmq.wire.neutral import (
     Float32,
     Int8,
@@ -152,6 +152,15 @@ def test_the_subject_is_the_routing_key_unless_a_header_has_another() -> None:
 )
 def test_values_without_room_are_dropped(facts: dict[str, Any], name: str) -> None:
     assert getattr(back(**facts), name) is None
+
+
+def test_the_longest_headers_are_dropped_if_all_are_too_long_for_a_frame() -> None:
+    headers: FieldTable = {"a": "x" * 100, "b": "x" * 3000, "c": "x" * 2000, "d": 1}
+    props = Properties(message_id="m", headers=headers).encode()
+    assert fitted(props, len(props)) is props
+    assert Properties.decode(fitted(props, len(props) - 1)).headers == {"a": "x" * 100, "c": "x" * 2000, "d": 1}
+    found = Properties.decode(fitted(props, 500))
+    assert (found.message_id, found.headers) == ("m", {"a": "x" * 100, "d": 1})
 
 
 def test_a_time_that_is_too_large_is_dropped() -> None:

@@ -8,7 +8,7 @@ from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.wire.amqp10.codec import sections
 from escrowmq.wire.amqp10.codec.encoding import CodecError
 from escrowmq.wire.amqp10.codec.sections import Header, encode_header, encode_section
-from escrowmq.wire.amqp10.codec.types import Array, Symbol
+from escrowmq.wire.amqp10.codec.types import Array, Symbol, ULong, Uuid
 from escrowmq.wire.amqp10.publication import PROTOCOL, Destination, Publications
 from tests.unit.wire.amqp10.codec.proton import MESSAGE, PLAIN
 
@@ -21,7 +21,7 @@ def parse(address: str) -> Destination:
 
 
 def publications(exchange: str = "", routing_key: str | None = "queue") -> Publications:
-    return Publications(Destination(exchange, routing_key), parse)
+    return Publications("u", Destination(exchange, routing_key), parse)
 
 
 def message(
@@ -62,7 +62,7 @@ def test_the_subject_is_the_routing_key_where_the_address_has_none() -> None:
 
 
 def test_a_message_for_the_anonymous_terminus_has_its_address_in_to() -> None:
-    publisher = Publications(None, parse)
+    publisher = Publications("u", None, parse)
     assert publisher.read(message(to="e/k"))[0].routing_key == "k"
     envelope, _ = publisher.read(message("subject", "e"))
     assert (envelope.exchange, envelope.routing_key) == ("e", "subject")
@@ -96,6 +96,19 @@ def test_a_long_routing_key_is_refused() -> None:
 def test_a_malformed_header_is_an_error(payload: bytes) -> None:
     with pytest.raises(CodecError):
         publications().read(payload)
+
+
+@pytest.mark.parametrize("before", [b"", encode_section(sections.MESSAGE_ANNOTATIONS, {Symbol("x-a"): 1})])
+@pytest.mark.parametrize("message_id", [None, "m", b"m", ULong(0), ULong(5), ULong(300), Uuid(bytes(16)), "m" * 300])
+@pytest.mark.parametrize("user", [None, b"u", b"other"])
+def test_a_message_must_not_claim_another_user(before: bytes, message_id: object, user: bytes | None) -> None:
+    payload = before + encode_section(sections.PROPERTIES, [message_id, user, "to"]) + BODY
+    if user == b"other":
+        with pytest.raises(BrokerError, match="user-id is 'other', but the user is 'u'") as refused:
+            publications().read(payload)
+        assert refused.value.condition is Condition.ACCESS_REFUSED
+    else:
+        assert publications().read(payload)[1] == payload
 
 
 def test_the_cache_is_limited() -> None:

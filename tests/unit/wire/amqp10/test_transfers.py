@@ -13,13 +13,16 @@ from escrowmq.wire.amqp10.codec.performatives import (
     Transfer,
     encode_performative,
 )
+from escrowmq.wire.amqp10.codec.sections import MESSAGE_ANNOTATIONS, PROPERTIES, encode_section
 from escrowmq.wire.amqp10.codec.states import Accepted, TransactionalState
+from escrowmq.wire.amqp10.codec.types import Symbol
 from escrowmq.wire.amqp10.errors import (
     DECODE_ERROR,
     INVALID_FIELD,
     MESSAGE_SIZE_EXCEEDED,
     NOT_ALLOWED,
     NOT_IMPLEMENTED,
+    UNAUTHORIZED,
 )
 from tests.unit.wire.amqp10.clients import Client, Server, body, connected, message
 
@@ -50,6 +53,34 @@ def test_messages_keep_their_order_and_bytes(first: int) -> None:
     client.send_bytes(b"".join(transfer(n % 2**32, b"%d" % n) for n in numbers))
     assert contents(made) == [(b"%d" % n).ljust(20, b".") for n in numbers]
     assert client.idle()
+
+
+@pytest.mark.parametrize("user", [b"guest", b"somebody"])
+def test_a_message_that_claims_another_user_is_refused_among_others(user: bytes) -> None:
+    made, client = sending()
+    claims = encode_section(PROPERTIES, ["id", user]) + message(b"claimed")
+    parts = [transfer(n, b"%d" % n) for n in range(3)]
+    parts.append(frame(0, encode_performative(Transfer(0, 3, b"3", 0, True)), claims))
+    client.send_bytes(b"".join(parts))
+    assert len(contents(made)) == (4 if user == b"guest" else 3)
+    if user == b"guest":
+        assert client.idle()
+    else:
+        client.detached(0, UNAUTHORIZED)
+
+
+@pytest.mark.parametrize("key", ["a.b", "b.a"])
+def test_further_routing_keys_need_permission_too(key: str) -> None:
+    made, client = connected()
+    access = made.broker.access
+    made.broker.directory.record_access(access.set_topic_permission("guest", "/", "amq.topic", "^a", ".*"))
+    client.sender("/exchanges/amq.topic/a.a")
+    annotated = encode_section(MESSAGE_ANNOTATIONS, {Symbol("x-cc"): [key]}) + message(b"body")
+    client.send_bytes(frame(0, encode_performative(Transfer(0, 0, b"0", 0, True)), annotated))
+    if key == "a.b":
+        assert client.idle()
+    else:
+        client.detached(0, UNAUTHORIZED)
 
 
 def test_forms_may_change_in_the_middle() -> None:

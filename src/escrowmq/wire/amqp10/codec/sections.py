@@ -315,6 +315,38 @@ def address_of(content: bytes) -> tuple[str | None, str | None]:
     return found[2], found[3]
 
 
+def claims_user(data: bytes, at: int, end: int) -> bool:
+    """Return whether the content data[at:end] may have the property `user-id`.
+
+    It is False only if there is surely none, and is meant to be fast for the usual encodings.
+    """
+    try:
+        if data[at : at + 3] == b"\x00\x53\x72":
+            code = data[at + 3]
+            if code != 0xC1:
+                return True
+            at += 5 + data[at + 4]
+        if at >= end or data[at : at + 2] != b"\x00\x53":
+            return at < end
+        if data[at + 2] != PROPERTIES:
+            return False
+        code = data[at + 3]
+        if code != 0xC0:
+            return code != 0x45
+        if data[at + 5] < 2:
+            return False
+        at += 6
+        size = _ID_SIZES[data[at]]
+        at += size or 2 + data[at + 1]
+        return at >= end or data[at] != 0x40
+    except (IndexError, KeyError):
+        return True
+
+
+_ID_SIZES: Final = {0x40: 1, 0x44: 1, 0x53: 2, 0x80: 9, 0x98: 17, 0xA0: 0, 0xA1: 0}
+"""Octets of a message-id by its constructor; 0 if the second octet says it."""
+
+
 def body(content: bytes) -> Body:
     """Return the body. Raises CodecError if the content is malformed."""
     extent = layout(content).body

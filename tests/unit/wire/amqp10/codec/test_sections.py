@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 import pytest
@@ -175,6 +176,23 @@ def test_a_message_without_properties_has_neither_to_nor_subject(content: bytes)
 def test_a_subject_of_the_wrong_type_is_an_error(value: object) -> None:
     with pytest.raises(CodecError):
         sections.address_of(encode_section(sections.PROPERTIES, value))
+
+
+@pytest.mark.parametrize(
+    "fields", [[], [None], ["id"], ["id", None, "to"], [Uuid(bytes(16)), None], [ULong(2**40), None]]
+)
+@pytest.mark.parametrize("before", [b"", ANNOTATIONS])
+def test_a_message_without_a_user_claims_none(before: bytes, fields: list[object]) -> None:
+    content = b"xx" + before + encode_section(sections.PROPERTIES, fields) + BODY
+    assert not sections.claims_user(content, 2, len(content))
+    assert not sections.claims_user(before + BODY, 0, len(before + BODY))
+
+
+@given(st.binary(max_size=30).map(lambda data: b"\x00\x53\x73" + data) | st.binary(max_size=30))
+def test_no_user_is_overlooked(data: bytes) -> None:
+    if not sections.claims_user(data, 0, len(data)):
+        with contextlib.suppress(CodecError):
+            assert sections.properties(data).user_id is None
 
 
 @pytest.mark.parametrize("name", ["x-opt-a", "x-cc"])
