@@ -5,11 +5,10 @@ Each frame costs a few microseconds, for any number of records. Parsing its payl
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
-
-from isal.isal_zlib import crc32
 
 from escrowmq.journal import format as fmt
 from escrowmq.journal.errors import JournalDamaged
@@ -86,7 +85,7 @@ def _read(file: JournalFile, lsn: int, end: int, size: int) -> tuple[bytes, list
 def _frames(data: bytes, lsn: int, seed: int) -> tuple[list[tuple[int, int, int, int, int]], int]:
     """Return the consecutive intact frames at the start of `data`, and where they end."""
     view = memoryview(data)
-    unpack, size = fmt.FRAME_HEADER.unpack_from, fmt.FRAME_HEADER_SIZE
+    unpack, size, crc32 = fmt.FRAME_HEADER.unpack_from, fmt.FRAME_HEADER_SIZE, zlib.crc32
     frames = []
     at, last = 0, len(data) - size
     while at <= last:

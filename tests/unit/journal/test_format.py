@@ -127,6 +127,15 @@ def test_a_frame_is_decoded_as_it_was_encoded(records: list[tuple[bytes, int]], 
     assert body.startswith(payload)
 
 
+def test_the_checksums_of_long_pieces_are_those_of_zlib() -> None:
+    pieces = [b"short", bytes(range(256)) * 128 + b"long", b"x" * fmt.LONG, b"short again"]
+    size = sum(map(len, pieces))
+    frame = b"".join(fmt.pack_frame(0, 1, pieces, array("I", (0, size)), b"\x01", HEADER.seed))
+    header = fmt.read_frame_header(frame, 0, HEADER.seed)
+    assert header is not None
+    assert header.body_crc == zlib.crc32(frame[fmt.FRAME_HEADER_SIZE :])
+
+
 @given(st.data())
 def test_any_flipped_bit_in_a_frame_is_detected(data: st.DataObject) -> None:
     frame = bytearray(b"".join(fmt.pack_frame(0, 1, [b"payload"], array("I", (0, 7)), b"\x01", HEADER.seed)))
