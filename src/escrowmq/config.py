@@ -175,6 +175,12 @@ class LimitsSection(Section):
         description="The number of deliveries that may be unsettled on one link (AMQP 1.0). Beyond it, a consumer gets "
         "no further ones, and a producer no credit.",
     )
+    transactions_per_connection: int = Field(
+        default=1000,
+        ge=1,
+        le=1 << 20,
+        description="The number of transactions that one connection may have open at once (AMQP 1.0).",
+    )
     auto_create_nodes: bool = Field(
         default=True,
         description="Whether an AMQP 1.0 client that names a missing queue or topic creates it, as a durable one, if "

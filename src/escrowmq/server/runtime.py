@@ -41,6 +41,7 @@ def endpoint_limits(limits: LimitsSection) -> EndpointLimits:
         links=limits.links_per_session,
         link_credit=limits.link_credit,
         unsettled=limits.unsettled_per_link,
+        transactions=limits.transactions_per_connection,
         auto_create=limits.auto_create_nodes,
         transaction=Limits(
             limits.transaction_operations,

@@ -12,6 +12,7 @@ from escrowmq.core.conditions import BrokerError
 from escrowmq.wire.amqp10.codec.performatives import RECEIVER, SETTLED_MODE, UNSETTLED_MODE, Attach
 from escrowmq.wire.amqp10.codec.states import OUTCOME_SYMBOLS, Modified
 from escrowmq.wire.amqp10.codec.termini import Coordinator, Source, Target
+from escrowmq.wire.amqp10.coordinator import CAPABILITIES, CoordinatorLink
 from escrowmq.wire.amqp10.errors import (
     INVALID_FIELD,
     NOT_FOUND,
@@ -139,12 +140,21 @@ def _browses(source: Source, queue: Queue, request: Attach) -> bool:
     return True
 
 
+def _attach_coordinator(link: Link, request: Attach) -> None:
+    """The client controls transactions on this link."""
+    end = CoordinatorLink(link, request)
+    link.end = end
+    link.session.send(_answer(request, request.source, Coordinator(capabilities=CAPABILITIES)))
+    end.grant()
+
+
 def _attach_producer(link: Link, request: Attach) -> None:
     """The client sends: its messages are routed to queues."""
     connection = link.session.connection
     target = request.target or recovered(link)
     if isinstance(target, Coordinator):
-        raise link_fault(NOT_IMPLEMENTED, "transactions are not implemented")
+        _attach_coordinator(link, request)
+        return
     if not isinstance(target, Target):
         raise link_fault(NOT_FOUND, f"no terminus of link '{request.name}' to recover")
     if request.initial_delivery_count is None:

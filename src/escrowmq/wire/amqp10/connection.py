@@ -14,6 +14,7 @@ from escrowmq.wire.amqp10.codec.performatives import Close, Open, encode_perform
 from escrowmq.wire.amqp10.errors import CONNECTION_FORCED, AmqpFault, Scope
 from escrowmq.wire.amqp10.handshake import ConnectionState
 from escrowmq.wire.amqp10.reading import Reader
+from escrowmq.wire.amqp10.transactions import LocalTransactions
 from escrowmq.wire.flow import OutputFlow, PublishGate
 from escrowmq.wire.login import Login
 from escrowmq.wire.outbox import CONNECTION, Outbox, Piece
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from escrowmq.core.termini.terminus import TerminusKey
     from escrowmq.wire.amqp10.link import Link
     from escrowmq.wire.amqp10.session import Session
+    from escrowmq.wire.amqp10.transactions import LocalTransaction
     from escrowmq.wire.endpoint import EndpointLimits, Host, Peer
 
 CLOSE_MS: Final = 5000
@@ -49,6 +51,7 @@ class Connection:
         self.frame_max: int = 512  # of frames to the client
         self.idle_ms = 0  # the client's idle time-out; 0 if it has none
         self.sessions: dict[int, Session] = {}
+        self.transactions = LocalTransactions(self)
         self.finished = False
         self.large_bodies = False
         self._closing_since: int | None = None
@@ -131,7 +134,7 @@ class Connection:
             self.state = ConnectionState.CLOSED
             self.release()
         # These parts refer to the connection. Without them its memory is free at once, and needs no garbage collector.
-        del self._reader, self.flow, self.gate, self.login
+        del self._reader, self.flow, self.gate, self.login, self.transactions
 
     def describe(self) -> dict[str, object]:
         """Return the connection's entry in lists of connections. It contains nothing secret."""
@@ -213,6 +216,14 @@ class Connection:
     def forget_parts(self, link: Link) -> None:
         """Forget the incomplete delivery of a link that is gone."""
         self._reader.forget_parts(link)
+
+    def forget_transaction(self, transaction: LocalTransaction) -> None:
+        """Forget a transaction that has ended."""
+        self._reader.forget_transaction(transaction)
+
+    def is_incomplete(self, transaction: LocalTransaction) -> bool:
+        """Return whether further transfers of a post in `transaction` are to come."""
+        return self._reader.is_incomplete(transaction)
 
     def carry_on(self) -> None:
         """Ask the server for another turn, in which the reader continues."""

@@ -21,12 +21,18 @@ from escrowmq.wire.amqp10.codec.states import (
     Released,
     TransactionalState,
 )
-from escrowmq.wire.amqp10.errors import INVALID_FIELD, NOT_IMPLEMENTED, AmqpFault, link_fault, session_fault
+from escrowmq.wire.amqp10.errors import (
+    INVALID_FIELD,
+    TRANSACTION_ROLLBACK,
+    AmqpFault,
+    link_fault,
+    session_fault,
+)
+from escrowmq.wire.amqp10.sent import Part
 
 if TYPE_CHECKING:
     from escrowmq.wire.amqp10.codec.performatives import Disposition
     from escrowmq.wire.amqp10.outgoing import ConsumerLink
-    from escrowmq.wire.amqp10.sent import Part
     from escrowmq.wire.amqp10.session import Session
 
 _PIECE: Final = 1000
@@ -86,6 +92,14 @@ def _settle(session: Session, disposition: Disposition, last: int) -> Iterator[N
 def _settle_part(session: Session, disposition: Disposition, part: Part, begin: int, end: int) -> int:
     """Apply the outcome to consecutive deliveries of one link. Return the number of those that were unsettled."""
     link, state = part.link, disposition.state
+    if session.connection.transactions:
+        busy = session.connection.transactions.holder(link, begin, end)
+        if busy is not None and not (isinstance(state, TransactionalState) and state.txn_id == busy.id):
+            fault = link_fault(TRANSACTION_ROLLBACK, "a delivery of the transaction was settled outside it")
+            busy.control.link.fail(fault)
+            return 0
+    if isinstance(state, TransactionalState):
+        return _retire(session, disposition, Part(link, begin, end, part.number + begin - part.first), state)
     first = part.number + begin - part.first
     if isinstance(state, Received) or (state is None and not disposition.settled):
         if isinstance(state, Received):
@@ -103,6 +117,20 @@ def _settle_part(session: Session, disposition: Disposition, part: Part, begin: 
     return count
 
 
+def _retire(session: Session, disposition: Disposition, part: Part, state: TransactionalState) -> int:
+    """Enlist the outcome of deliveries in a transaction (section 4.4.2). Return the number of the unsettled ones."""
+    outcome = state.outcome
+    try:
+        transaction = session.connection.transactions.find(state.txn_id)
+        if outcome is None and not disposition.settled:
+            return 0
+        change = _settlement(part.link, outcome)
+    except AmqpFault as fault:
+        part.link.link.fail(fault)
+        return 0
+    return transaction.retire(session, part, outcome or Accepted(), change, settled=disposition.settled)
+
+
 def _settlement(link: ConsumerLink, state: object) -> Settlement | Modification:
     """Return the broker's word for an outcome. Raises AmqpFault."""
     match state:
@@ -116,8 +144,6 @@ def _settlement(link: ConsumerLink, state: object) -> Settlement | Modification:
             return Settlement.REJECTED
         case Modified():
             return modification(link.name, state)
-        case TransactionalState():
-            raise link_fault(NOT_IMPLEMENTED, "transactions are not implemented")
     raise link_fault(INVALID_FIELD, f"{type(state).__name__} is no outcome")
 
 

@@ -35,6 +35,9 @@ UNATTACHED_HANDLE: Final = "amqp:session:unattached-handle"
 TRANSFER_LIMIT_EXCEEDED: Final = "amqp:link:transfer-limit-exceeded"
 MESSAGE_SIZE_EXCEEDED: Final = "amqp:link:message-size-exceeded"
 STOLEN: Final = "amqp:link:stolen"
+UNKNOWN_TRANSACTION: Final = "amqp:transaction:unknown-id"
+TRANSACTION_ROLLBACK: Final = "amqp:transaction:rollback"
+TRANSACTION_TIMEOUT: Final = "amqp:transaction:timeout"
 
 CONDITIONS: Final[Mapping[Condition, str]] = {
     Condition.NOT_FOUND: NOT_FOUND,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from escrowmq.core.access.table import Operation
+from escrowmq.core.branches.branch import Publication
 from escrowmq.core.budget import COPIES, PUBLISH
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.messages.envelope import Envelope
@@ -20,6 +21,7 @@ from escrowmq.wire.amqp10.errors import (
     PRECONDITION_FAILED,
     RESOURCE_DELETED,
     STOLEN,
+    TRANSACTION_ROLLBACK,
     TRANSFER_LIMIT_EXCEEDED,
     AmqpFault,
     error_of,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from escrowmq.wire.amqp10.codec.performatives import Attach, Flow
     from escrowmq.wire.amqp10.link import Link
     from escrowmq.wire.amqp10.nodes import DynamicNode
+    from escrowmq.wire.amqp10.transactions import LocalTransaction
 
 _FORMS: Final = 1000
 """Envelopes that a link remembers."""
@@ -56,14 +59,24 @@ class PublishForm:
         self.apart = False
 
 
+class Mode:
+    """The way in which a client posts: whether it has settled the message, and the transaction of the post, if any."""
+
+    __slots__ = ("settled", "transaction")
+
+    def __init__(self, *, settled: bool, transaction: LocalTransaction | None = None) -> None:
+        self.settled = settled
+        self.transaction = transaction
+
+
 class Post(NamedTuple):
-    """Messages of one form with consecutive delivery numbers. `tags` is empty if they are settled."""
+    """Messages of one form and mode with consecutive delivery numbers. `tags` is empty if they are settled."""
 
     form: PublishForm
     contents: list[bytes]
     first: int
     tags: list[bytes]
-    settled: bool
+    mode: Mode
 
 
 class ProducerLink:
@@ -192,23 +205,30 @@ class ProducerLink:
             self.forms[payload[: len(payload) - len(content)]] = form
         return form, content
 
-    def refuse(self, number: int, tag: bytes, content: bytes, error: BrokerError | AmqpFault, *, settled: bool) -> None:
+    def refuse(self, number: int, tag: bytes, content: bytes, error: BrokerError | AmqpFault, mode: Mode) -> None:
         """Refuse one message. It costs the link, unless the message itself named the address and can be rejected.
 
         Raises AmqpFault.
         """
         fault = refusal(error) if isinstance(error, BrokerError) else error
-        if settled or self._route is not None or fault.condition == TRANSFER_LIMIT_EXCEEDED:
+        transaction = mode.transaction
+        if mode.settled or self._route is not None or fault.condition == TRANSFER_LIMIT_EXCEEDED:
+            if transaction is not None:
+                transaction.fail(link_fault(TRANSACTION_ROLLBACK, f"a post was refused: {fault.text}"))
             raise fault
-        state = encode_composite(Rejected(fault.error()))
-        self._note([tag], [content], Disposition.REJECTED, state)
+        rejected = Rejected(fault.error())
+        if transaction is None:
+            state = encode_composite(rejected)
+            self._note([tag], [content], Disposition.REJECTED, state)
+        else:
+            state = transaction.state(rejected)
         self._answer(number, number, [tag], state, "amqp:rejected:list")
 
     def publish(self, post: Post) -> None:
         """Publish messages, and answer them when the log has them. Raises AmqpFault, BrokerError."""
         connection = self.link.session.connection
         engine, form, contents = connection.broker.engine, post.form, post.contents
-        if not post.settled and not self._second:
+        if not post.mode.settled and not self._second:
             self._check_tags(post.tags)
         self.resolve(form)
         queues = form.queues
@@ -216,9 +236,9 @@ class ProducerLink:
         if form.apart:
             for i, content in enumerate(contents):
                 queues = engine.route(connection.vhost, form.envelope, content)
-                self._publish(form.envelope, [content], queues, post.first + i, post.tags[i : i + 1], post.settled)
+                self._publish(form.envelope, [content], queues, post.first + i, post.tags[i : i + 1], post.mode)
         else:
-            self._publish(form.envelope, contents, queues, post.first, post.tags, post.settled)
+            self._publish(form.envelope, contents, queues, post.first, post.tags, post.mode)
 
     def _publish(
         self,
@@ -227,19 +247,22 @@ class ProducerLink:
         queues: tuple[Queue, ...],
         first: int,
         tags: list[bytes],
-        settled: bool,
+        mode: Mode,
     ) -> None:
         last = first + len(contents) - 1
+        if mode.transaction is not None:
+            self._enlist(mode.transaction, Publication(envelope, contents, queues), first, tags, settled=mode.settled)
+            return
         if not queues:
-            if not settled:
+            if not mode.settled:
                 self._note(tags, contents, Disposition.RELEASED)
                 self._answer(first, last, tags, states.RELEASED, "amqp:released:list")
             return
-        if settled or not self._second or self._loan is None:
+        if mode.settled or not self._second or self._loan is None:
             receipt = self.link.session.connection.broker.engine.publish(envelope, contents, queues)
         else:
             receipt = self._loan.post(envelope, contents, queues, tags)
-        if settled:
+        if mode.settled:
             return
         begin = 0
         for i in receipt.refused:
@@ -250,6 +273,18 @@ class ProducerLink:
             begin = i + 1
         if begin < len(contents):
             self._answer(first + begin, last, tags[begin:], states.ACCEPTED, "", receipt.lsn)
+
+    def _enlist(
+        self, transaction: LocalTransaction, work: Publication, first: int, tags: list[bytes], *, settled: bool
+    ) -> None:
+        """Post messages in a transaction (section 4.4.1)."""
+        last = first + len(work.contents) - 1
+        state, symbol = transaction.post(work, self._loan if self._second and not settled else None, tags)
+        if not settled:
+            self._answer(first, last, tags, state, symbol)
+        elif symbol and transaction.fault is None:
+            # Nobody would learn of the loss of a settled post, so the transaction must not commit.
+            transaction.fail(link_fault(TRANSACTION_ROLLBACK, "a settled message of the transaction has no queue"))
 
     def _note(self, tags: list[bytes], contents: list[bytes], outcome: Disposition, detail: bytes = b"") -> None:
         """Keep the outcome of messages that were not enqueued, until the client settles them."""

@@ -38,10 +38,11 @@ OPERATIONS: Final[Mapping[type, tuple[Operation, ...]]] = {
         Operation.DECLARE_QUEUE,
         Operation.DECLARE_EXCHANGE,
         Operation.BIND_QUEUE,
+        Operation.TRANSACT,
     ),
     Flow: (Operation.USE_CHANNEL,),
-    Transfer: (Operation.PUBLISH,),
-    Disposition: (Operation.SETTLE,),
+    Transfer: (Operation.PUBLISH, Operation.TRANSACT),
+    Disposition: (Operation.SETTLE, Operation.TRANSACT),
     Detach: (Operation.CANCEL,),
 }
 """By the class of the performative. Before a connection is open, only Open is read."""

@@ -9,11 +9,16 @@ from escrowmq.core.access.table import Operation
 from escrowmq.core.queues.credit import Credit, Replenishment
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.wire.amqp10.answers import MASK
-from escrowmq.wire.amqp10.errors import NOT_IMPLEMENTED, RESOURCE_DELETED, STOLEN, link_fault
+from escrowmq.wire.amqp10.codec.states import TransactionalState
+from escrowmq.wire.amqp10.codec.types import Symbol
+from escrowmq.wire.amqp10.errors import INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_DELETED, STOLEN, link_fault
 from escrowmq.wire.amqp10.filters import Filters
 from escrowmq.wire.amqp10.sending import TransferFrames
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from escrowmq.core.branches.branch import Keeper, TransactionBranch
     from escrowmq.core.messages.entry import Entry
     from escrowmq.core.messages.marks import Modification
     from escrowmq.core.queues.consumer import Consumer
@@ -23,7 +28,10 @@ if TYPE_CHECKING:
     from escrowmq.wire.amqp10.codec.states import Received
     from escrowmq.wire.amqp10.link import Link
     from escrowmq.wire.amqp10.nodes import DynamicNode
+    from escrowmq.wire.amqp10.transactions import LocalTransaction
 
+_TRANSACTION: Final = Symbol("txn-id")
+"""The property of a link that names the transaction in which it acquires."""
 _BY_RECEIVER: Final = Replenishment.RECEIVER
 _UNFILTERED: Final = Filters()
 _PROGRESS: Final = 1000
@@ -38,6 +46,7 @@ class ConsumerLink:
     """
 
     __slots__ = (
+        "_acquiring",
         "_browses",
         "_consumer",
         "_filters",
@@ -75,6 +84,7 @@ class ConsumerLink:
         self._browses = browses
         self._presettled = presettled
         self._consumer: Consumer | None = None
+        self._acquiring: LocalTransaction | None = None
         self._frames = TransferFrames(
             session.connection.broker.engine,
             queue,
@@ -190,7 +200,11 @@ class ConsumerLink:
         number = session.next_delivery_id
         if not self._presettled:
             session.sent.add(number, len(entries), self, first)
-        pieces, frames = self._frames.build(number, entries, first)
+        acquiring, state = self._acquiring, None
+        if acquiring is not None and acquiring.open:
+            acquiring.acquired(session, self, number, len(entries), first)
+            state = TransactionalState(acquiring.id)
+        pieces, frames = self._frames.build(number, entries, first, state)
         session.next_delivery_id = number + len(entries)
         session.transmitted(frames)
         if len(pieces) == 1:
@@ -205,8 +219,8 @@ class ConsumerLink:
         consumer = self._consumer
         if consumer is None:
             return
-        if flow.properties and "txn-id" in map(str, flow.properties):
-            raise link_fault(NOT_IMPLEMENTED, "transactional acquisition is not implemented")
+        if flow.properties is not None:
+            self._acquire_for(flow.properties.get(_TRANSACTION))
         if flow.link_credit is not None:
             spent = (self._given - (flow.delivery_count or 0)) & MASK
             if spent > MASK >> 1:
@@ -216,6 +230,20 @@ class ConsumerLink:
             consumer.drain()
         elif flow.echo:
             self._send_flow(drain=False)
+
+    def _acquire_for(self, ident: object) -> None:
+        """Acquire further deliveries in a transaction, until its discharge (section 4.4.3); None ends this.
+
+        Raises AmqpFault.
+        """
+        self._acquiring = None
+        if ident is None:
+            return
+        if self._presettled:
+            raise link_fault(NOT_IMPLEMENTED, "a link whose deliveries are settled cannot acquire in a transaction")
+        if not isinstance(ident, bytes):
+            raise link_fault(INVALID_FIELD, "the property txn-id is no binary value")
+        self._acquiring = self.link.session.connection.transactions.find(ident)
 
     def _send_flow(self, *, drain: bool) -> None:
         credit = self._consumer.credit.left if self._consumer is not None else 0
@@ -231,6 +259,17 @@ class ConsumerLink:
     def default(self) -> Disposition:
         """The outcome of deliveries that the client settles without naming one."""
         return self._loan.terminus.settings.default if self._loan is not None else Disposition.MODIFIED
+
+    def enlist(
+        self, branch: TransactionBranch, first: int, last: int
+    ) -> list[tuple[Consumer, Sequence[int], list[Entry]]]:
+        """Hand deliveries over to `branch`, by their numbers at the terminus. Return them with their numbers."""
+        return self._loan.enlist(branch, first, last) if self._loan is not None and self._loan.latest else []
+
+    @property
+    def keeper(self) -> Keeper | None:
+        """The holder of the link's deliveries, which takes them back from a branch that is rolled back."""
+        return self._loan.terminus.deliveries if self._loan is not None else None
 
     def settle(self, first: int, last: int, settlement: Disposition | Modification) -> int:
         """Settle deliveries by their numbers at the terminus. Return how many of them were unsettled."""
@@ -254,7 +293,7 @@ class ConsumerLink:
         that the answer waits for.
         """
         session, loan = self.link.session, self._loan
-        self._consumer = None
+        self._consumer = self._acquiring = None
         session.connection.flow.forget(self)
         after = 0
         if loan is not None:

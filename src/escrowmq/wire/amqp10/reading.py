@@ -41,6 +41,7 @@ from escrowmq.wire.unread import Unread
 if TYPE_CHECKING:
     from escrowmq.wire.amqp10.connection import Connection
     from escrowmq.wire.amqp10.link import Link
+    from escrowmq.wire.amqp10.transactions import LocalTransaction
 
 _HEAD: Final = struct.Struct(">IBBH")  # size, offset of the body in words, type, channel
 _LONGEST_BEFORE_OPEN: Final = 16_384
@@ -128,6 +129,14 @@ class Reader:
         """Forget the incomplete delivery of a link that is gone."""
         self._transfers.forget(link)
 
+    def forget_transaction(self, transaction: LocalTransaction) -> None:
+        """Forget a transaction that has ended."""
+        self._transfers.forget_transaction(transaction)
+
+    def is_incomplete(self, transaction: LocalTransaction) -> bool:
+        """Return whether further transfers of a post in `transaction` are to come."""
+        return self._transfers.is_incomplete(transaction)
+
     def _wait(self, data: bytes) -> None:
         """Keep the bytes that arrive while the login is checked."""
         if len(data) > _LONGEST_BEFORE_OPEN:
@@ -203,7 +212,9 @@ class Reader:
             raise connection_fault(NOT_ALLOWED, f"performative on channel {channel}, which has no session")
         elif isinstance(performative, Transfer):
             self._attempt(
-                session, performative.handle, lambda: self._transfers.part(session, performative, data, extent)
+                session,
+                performative.handle,
+                lambda: self._begin(session, self._transfers.part(session, performative, data, extent)),
             )
         else:
             self.publish_now()
@@ -211,10 +222,14 @@ class Reader:
             if handler is None:
                 raise connection_fault(NOT_ALLOWED, f"unexpected {type(performative).__name__.lower()}")
             handle = getattr(performative, "handle", None)
-            self._attempt(session, handle, lambda: self._begin_task(session, handler, performative))
+            self._attempt(session, handle, lambda: self._handle(session, handler, performative))
 
-    def _begin_task(self, session: Session, handler: Handler, performative: object) -> None:
-        task = None if session.ending and not isinstance(performative, End) else handler(session, performative)
+    def _handle(self, session: Session, handler: Handler, performative: object) -> None:
+        if not session.ending or isinstance(performative, End):
+            self._begin(session, handler(session, performative))
+
+    def _begin(self, session: Session, task: Iterator[None] | None) -> None:
+        """Begin a task, which continues in later turns until it is finished."""
         if task is not None and self._works(task):
             self._task = session, task
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from escrowmq.core.messages.entry import Entry, Run
     from escrowmq.core.messages.envelope import Envelope
     from escrowmq.core.queues.queue import Queue
+    from escrowmq.wire.amqp10.codec.states import DeliveryState
 
 _TRANSFER: Final = b"\x00\x53\x14\xc0"
 _UINT, _ZERO = b"\x70", b"\x43"
@@ -51,9 +52,11 @@ class TransferFrames:
         self._prefix = b"\x02\x00" + channel.to_bytes(2, "big") + _TRANSFER + bytes((fields + 1, 5)) + number + _UINT
         self._templates: dict[tuple[bool, int, int], tuple[Template, bytes, int]] = {}
 
-    def build(self, number: int, entries: list[Entry], link_number: int) -> tuple[list[Piece], int]:
+    def build(
+        self, number: int, entries: list[Entry], link_number: int, state: DeliveryState | None = None
+    ) -> tuple[list[Piece], int]:
         """Return the frames of `entries`, and how many frames there are. The deliveries' numbers in the session begin
-        with `number`, those at their terminus with `link_number`.
+        with `number`, those at their terminus with `link_number`. `state` is the state of all, if they have one.
         """
         pieces: list[Piece] = []
         parts: list[bytes] = []
@@ -73,11 +76,13 @@ class TransferFrames:
                 if envelope.protocol == PROTOCOL and envelope.ttl is None and not envelope.deaths:
                     template, tail, fixed = self._template(envelope, deliveries)
             size = fixed + len(content)
-            if template is None or marks or size > frame_max or size >= LARGE:
+            if template is None or marks or state is not None or size > frame_max or size >= LARGE:
                 if parts:
                     pieces.append(b"".join(parts))
                     parts = []
-                frames += self._single(number, entry, delivery_tag(queue, entry.position, number + ahead), pieces)
+                frames += self._single(
+                    number, entry, delivery_tag(queue, entry.position, number + ahead), pieces, state
+                )
             else:
                 parts.append(
                     template(
@@ -103,10 +108,12 @@ class TransferFrames:
             found = self._templates[key] = (layout.pack, tail, layout.size)
         return found
 
-    def _single(self, number: int, entry: Entry, tag: bytes, pieces: list[Piece]) -> int:
-        """Append the frames of a delivery that is large, was annotated, or needs translation. Return their number."""
+    def _single(self, number: int, entry: Entry, tag: bytes, pieces: list[Piece], state: DeliveryState | None) -> int:
+        """Append the frames of a delivery that is large, was annotated, has a state, or needs translation. Return their
+        number.
+        """
         message = self._message(entry)
-        transfer = Transfer(self._handle, number & MASK, tag, 0, self._settled)
+        transfer = Transfer(self._handle, number & MASK, tag, 0, self._settled, state=state)
         at = frames = 0
         view = memoryview(message)
         while True:

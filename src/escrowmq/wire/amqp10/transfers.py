@@ -15,6 +15,7 @@ from escrowmq.wire.amqp10.codec.errors import CodecError
 from escrowmq.wire.amqp10.codec.performatives import SECOND, Transfer
 from escrowmq.wire.amqp10.codec.sections import claims_user
 from escrowmq.wire.amqp10.codec.states import TransactionalState
+from escrowmq.wire.amqp10.coordinator import CoordinatorLink
 from escrowmq.wire.amqp10.errors import (
     DECODE_ERROR,
     INVALID_FIELD,
@@ -26,13 +27,16 @@ from escrowmq.wire.amqp10.errors import (
     link_fault,
     session_fault,
 )
-from escrowmq.wire.amqp10.incoming import Post, ProducerLink, PublishForm
+from escrowmq.wire.amqp10.incoming import Mode, Post, ProducerLink, PublishForm
 from escrowmq.wire.outbox import LARGE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from escrowmq.wire.amqp10.connection import Connection
     from escrowmq.wire.amqp10.link import Link
     from escrowmq.wire.amqp10.session import Session
+    from escrowmq.wire.amqp10.transactions import LocalTransaction
 
 _TRANSFER: Final = b"\x00\x53\x14\xc0"
 _HEADER_SECTION: Final = b"\x00\x53\x70\xc0"
@@ -47,6 +51,8 @@ _U32: Final = struct.Struct(">I")
 _LEAST: Final = 32  # bytes of a frame that is read by slices
 _ENDINGS: Final = 64  # endings of transfers that are remembered
 _LONGEST_TAG: Final = 32
+SETTLED: Final = Mode(settled=True)
+UNSETTLED: Final = Mode(settled=False)
 
 
 Extent: TypeAlias = tuple[int, int, int]
@@ -56,12 +62,15 @@ Extent: TypeAlias = tuple[int, int, int]
 class Parts:
     """A delivery of which more frames are to come."""
 
-    __slots__ = ("number", "pieces", "settled", "size", "skipped", "tag")
+    __slots__ = ("number", "pieces", "settled", "size", "skipped", "tag", "transaction")
 
-    def __init__(self, number: int, tag: bytes, *, settled: bool, skipped: bool = False) -> None:
+    def __init__(
+        self, number: int, tag: bytes, *, settled: bool, transaction: LocalTransaction | None, skipped: bool = False
+    ) -> None:
         self.number = number
         self.tag = tag
         self.settled = settled
+        self.transaction = transaction
         self.skipped = skipped  # a resumed delivery that the broker does not know
         self.pieces: list[bytes] = []
         self.size = 0
@@ -70,20 +79,20 @@ class Parts:
 class Transfers:
     """Reads the transfers of one connection, and publishes them in runs."""
 
-    __slots__ = ("_connection", "_contents", "_endings", "_first", "_form", "_link", "_parts", "_settled", "_tags")
+    __slots__ = ("_connection", "_contents", "_endings", "_first", "_form", "_link", "_mode", "_parts", "_tags")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._parts: dict[Link, Parts] = {}
-        # The count of fields and the bytes behind the tag, of transfers that are whole and plain: whether they settle.
-        self._endings: dict[bytes, bool] = {}
+        # The count of fields and the bytes behind the tag, of transfers that are whole and plain.
+        self._endings: dict[bytes, Mode] = {}
         # The run that was read and is not published yet: messages of one form with consecutive numbers.
         self._link: ProducerLink | None = None
         self._form: PublishForm | None = None
         self._first = 0
         self._contents: list[bytes] = []
         self._tags: list[bytes] = []
-        self._settled = False
+        self._mode = UNSETTLED
 
     # -- runs
 
@@ -92,7 +101,7 @@ class Transfers:
         link, form, contents = self._link, self._form, self._contents
         if link is None or form is None:
             return
-        post = Post(form, contents, self._first, self._tags, self._settled)
+        post = Post(form, contents, self._first, self._tags, self._mode)
         self._link, self._form, self._contents, self._tags = None, None, [], []
         if link.link.end is not link:
             return  # the link was detached meanwhile
@@ -107,24 +116,22 @@ class Transfers:
         try:
             for i in range(len(post.contents)):
                 tag = post.tags[i] if post.tags else b""
-                link.refuse(post.first + i, tag, post.contents[i], error, settled=post.settled)
+                link.refuse(post.first + i, tag, post.contents[i], error, post.mode)
         except AmqpFault as fault:
             link.link.fail(fault)
 
-    def _add(
-        self, link: ProducerLink, number: int, tag: bytes, form: PublishForm, content: bytes, settled: bool
-    ) -> None:
+    def _add(self, link: ProducerLink, number: int, tag: bytes, form: PublishForm, content: bytes, mode: Mode) -> None:
         """Add a message to the run, or begin another one with it."""
         if (
             form is not self._form
             or link is not self._link
-            or settled is not self._settled
+            or mode is not self._mode
             or number != self._first + len(self._contents)
         ):
             self.publish_now()
-            self._link, self._form, self._first, self._settled = link, form, number, settled
+            self._link, self._form, self._first, self._mode = link, form, number, mode
         self._contents.append(content)
-        if not settled:
+        if not mode.settled:
             self._tags.append(tag)
 
     # -- by slices
@@ -165,8 +172,8 @@ class Transfers:
             else:
                 break
             tag_end = p + 2 + data[p + 1]
-            settled = endings.get(data[at + 13 : at + 14] + data[tag_end:payload])
-            if settled is None or data[p] != 0xA0 or tag_end - p > _LONGEST_TAG + 2:
+            mode = endings.get(data[at + 13 : at + 14] + data[tag_end:payload])
+            if mode is None or data[p] != 0xA0 or tag_end - p > _LONGEST_TAG + 2:
                 break
             if found != handle:
                 link = self._plain_link(session, found)
@@ -183,7 +190,7 @@ class Transfers:
             form = link.forms.get(data[payload:content])
             if form is None or content >= stop:
                 break
-            self._add(link, number, data[p + 2 : tag_end], form, data[content:stop], settled)
+            self._add(link, number, data[p + 2 : tag_end], form, data[content:stop], mode)
             at = stop
             frames += 1
         if frames:
@@ -207,19 +214,19 @@ class Transfers:
 
     # -- frame by frame
 
-    def part(self, session: Session, transfer: Transfer, data: bytes, extent: Extent) -> None:
-        """Handle one transfer. Raises AmqpFault, BrokerError."""
+    def part(self, session: Session, transfer: Transfer, data: bytes, extent: Extent) -> Iterator[None] | None:
+        """Handle one transfer. The result is a task if its work ends in a later turn. Raises AmqpFault, BrokerError."""
         start, at, end = extent
         if session.ending or not self._received(session, 1):
-            return
+            return None
         link = session.links.get(transfer.handle)
         if link is None:
             raise session_fault(UNATTACHED_HANDLE, f"handle {transfer.handle} is not attached")
         if link.detaching:
             self._parts.pop(link, None)
-            return
+            return None
         end_of_link = link.end
-        if not isinstance(end_of_link, ProducerLink):
+        if not isinstance(end_of_link, (ProducerLink, CoordinatorLink)):
             raise link_fault(NOT_ALLOWED, "a transfer on a link on which the broker sends")
         try:
             parts = self._parts_of(link, end_of_link, transfer)
@@ -230,7 +237,7 @@ class Transfers:
             del self._parts[link]
             self.publish_now()
             end_of_link.spend(1)
-            return
+            return None
         parts.settled = parts.settled or bool(transfer.settled)
         parts.size += end - at
         if parts.size > self._connection.limits.message_size + self._connection.limits.header_size:
@@ -243,16 +250,25 @@ class Transfers:
         if not transfer.more:
             del self._parts[link]
             whole = not parts.skipped and len(parts.pieces) == 1
-            if whole and transfer.state is None and transfer.rcv_settle_mode is None:
-                self._learn(data, start, at, settled=parts.settled)
-            self._finish(end_of_link, parts)
+            if isinstance(end_of_link, CoordinatorLink):
+                return self._command(end_of_link, parts)
+            mode = _mode(parts)
+            if whole and transfer.rcv_settle_mode is None:
+                self._learn(data, start, at, mode)
+            self._finish(end_of_link, parts, mode)
+        return None
 
-    def _parts_of(self, link: Link, end: ProducerLink, transfer: Transfer) -> Parts:
+    def _parts_of(self, link: Link, end: ProducerLink | CoordinatorLink, transfer: Transfer) -> Parts:
         """Return the delivery that `transfer` begins or continues. Raises AmqpFault."""
         parts = self._parts.get(link)
+        transaction: LocalTransaction | None = None
         if isinstance(transfer.state, TransactionalState):
-            raise link_fault(NOT_IMPLEMENTED, "transactions are not implemented")
+            transaction = self._connection.transactions.find(transfer.state.txn_id)
+            if isinstance(end, CoordinatorLink):
+                raise link_fault(NOT_ALLOWED, "a command to the coordinator cannot be part of a transaction")
         if parts is not None:
+            if transaction is not None and transaction is not parts.transaction:
+                raise link_fault(NOT_ALLOWED, "the transfers of one delivery belong to different transactions")
             if (transfer.delivery_id is not None and transfer.delivery_id != parts.number) or (
                 transfer.delivery_tag is not None and transfer.delivery_tag != parts.tag
             ):
@@ -268,11 +284,26 @@ class Transfers:
         if transfer.rcv_settle_mode == SECOND and not end.second and not settled:
             raise link_fault(INVALID_FIELD, "rcv-settle-mode second on a link whose mode is first")
         parts = self._parts[link] = Parts(
-            transfer.delivery_id, transfer.delivery_tag, settled=settled, skipped=transfer.resume
+            transfer.delivery_id,
+            transfer.delivery_tag,
+            settled=settled,
+            transaction=transaction,
+            skipped=transfer.resume,
         )
         return parts
 
-    def _finish(self, link: ProducerLink, parts: Parts) -> None:
+    def _command(self, link: CoordinatorLink, parts: Parts) -> Iterator[None] | None:
+        """Let the coordinator execute a whole command, after everything that was posted before. The result is a task if
+        it ends in a later turn. Raises AmqpFault.
+        """
+        self.publish_now()
+        link.spend(1)
+        task = link.command(parts.number, b"".join(parts.pieces), settled=parts.settled)
+        if not link.link.detaching:
+            link.grant()
+        return task
+
+    def _finish(self, link: ProducerLink, parts: Parts, mode: Mode) -> None:
         """Add a whole message to the run. Raises AmqpFault."""
         if parts.skipped:  # nothing is resumed that the broker does not hold; the credit is granted again
             self.publish_now()
@@ -288,11 +319,11 @@ class Transfers:
         except (BrokerError, AmqpFault) as error:
             self.publish_now()
             link.spend(1)
-            link.refuse(parts.number, parts.tag, message, error, settled=parts.settled)
+            link.refuse(parts.number, parts.tag, message, error, mode)
             return
-        self._add(link, parts.number & MASK, parts.tag, form, content, parts.settled)
+        self._add(link, parts.number & MASK, parts.tag, form, content, mode)
 
-    def _learn(self, data: bytes, at: int, payload: int, *, settled: bool) -> None:
+    def _learn(self, data: bytes, at: int, payload: int, mode: Mode) -> None:
         """Remember the ending of a transfer that is whole and plain, so that the next ones are read by slices."""
         if data[at : at + 4] != _TRANSFER or data[at + 6] not in _SHORT_HANDLES:
             return
@@ -303,8 +334,23 @@ class Transfers:
         tag_end = p + size + 2 + data[p + size + 1]
         if len(self._endings) >= _ENDINGS:
             self._endings.clear()
-        self._endings[data[at + 5 : at + 6] + data[tag_end:payload]] = settled
+        self._endings[data[at + 5 : at + 6] + data[tag_end:payload]] = mode
+
+    def is_incomplete(self, transaction: LocalTransaction) -> bool:
+        """Return whether further transfers of a post in `transaction` are to come."""
+        return any(parts.transaction is transaction for parts in self._parts.values())
+
+    def forget_transaction(self, transaction: LocalTransaction) -> None:
+        """Forget the endings that name a transaction which has ended."""
+        for ending in [ending for ending, mode in self._endings.items() if mode.transaction is transaction]:
+            del self._endings[ending]
 
     def forget(self, link: Link) -> None:
         """Forget the incomplete delivery of a link that is gone."""
         self._parts.pop(link, None)
+
+
+def _mode(parts: Parts) -> Mode:
+    if parts.transaction is not None:
+        return parts.transaction.modes[parts.settled]
+    return SETTLED if parts.settled else UNSETTLED

@@ -8,9 +8,9 @@ import pytest
 
 from escrowmq.wire.amqp10.codec.performatives import FIRST, MIXED_MODE, RECEIVER, SECOND, SENDER, SETTLED_MODE, Attach
 from escrowmq.wire.amqp10.codec.states import OUTCOME_SYMBOLS, Accepted, Modified
-from escrowmq.wire.amqp10.codec.termini import Coordinator, Source, Target
+from escrowmq.wire.amqp10.codec.termini import Source, Target
 from escrowmq.wire.amqp10.codec.types import Described, Symbol
-from escrowmq.wire.amqp10.errors import INVALID_FIELD, NOT_FOUND, NOT_IMPLEMENTED, RESOURCE_LOCKED
+from escrowmq.wire.amqp10.errors import INVALID_FIELD, NOT_FOUND, RESOURCE_LOCKED
 from tests.unit.wire.amqp10.clients import Client, connected
 
 
@@ -85,7 +85,6 @@ def test_a_consumer_is_refused(fields: dict[str, Any], condition: str) -> None:
     [
         ({"target": Target("/queues/nope")}, NOT_FOUND),
         ({"target": Target("/exchanges/nope/k")}, NOT_FOUND),
-        ({"target": Coordinator()}, NOT_IMPLEMENTED),
         ({"target": None}, NOT_FOUND),
         ({"target": Target("q"), "initial_delivery_count": None}, INVALID_FIELD),
     ],

@@ -15,12 +15,10 @@ from escrowmq.wire.amqp10.codec.states import (
     Received,
     Rejected,
     Released,
-    TransactionalState,
 )
 from escrowmq.wire.amqp10.codec.termini import Source
 from escrowmq.wire.amqp10.codec.types import Symbol
 from escrowmq.wire.amqp10.dispositions import modification
-from escrowmq.wire.amqp10.errors import NOT_IMPLEMENTED
 from tests.unit.wire.amqp10.clients import Client, Server, connected
 
 Q = "q"
@@ -123,12 +121,6 @@ def test_unknown_deliveries_are_ignored() -> None:
     client.send(0, Disposition(role=SENDER, first=0, last=2**31 - 2, settled=True, state=Accepted()))
     assert client.idle()
     assert made.broker.directory.vhost("/").queue(Q).unsettled == 1
-
-
-def test_transactions_are_refused() -> None:
-    _, client = delivered(1)
-    client.send(0, Disposition(role=RECEIVER, first=0, settled=True, state=TransactionalState(b"t", Accepted())))
-    client.detached(1, NOT_IMPLEMENTED)
 
 
 def test_many_rejections_take_several_turns() -> None:

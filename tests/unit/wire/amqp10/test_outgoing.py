@@ -6,8 +6,7 @@ import pytest
 
 from escrowmq.wire.amqp10.codec.performatives import Detach, Disposition, End, Flow
 from escrowmq.wire.amqp10.codec.states import Accepted
-from escrowmq.wire.amqp10.codec.types import Symbol
-from escrowmq.wire.amqp10.errors import NOT_IMPLEMENTED, RESOURCE_DELETED
+from escrowmq.wire.amqp10.errors import RESOURCE_DELETED
 from tests.unit.wire.amqp10.clients import Client, Server, connected
 
 
@@ -126,13 +125,6 @@ def test_unsettled_deliveries_are_bounded() -> None:
     assert numbers(client) == [0, 1, 2]
     client.send(0, Disposition(role=True, first=0, settled=True, state=Accepted()))
     assert numbers(client) == [3, 4]
-
-
-def test_acquisition_in_a_transaction_is_refused() -> None:
-    _, client = stocked(1)
-    client.receiver("q")
-    client.flow(1, 1, properties={Symbol("txn-id"): b"t"})
-    client.detached(1, NOT_IMPLEMENTED)
 
 
 def test_deliveries_that_wait_for_the_window_return() -> None:

@@ -23,6 +23,7 @@ from escrowmq.wire.amqp10.errors import (
     NOT_ALLOWED,
     NOT_IMPLEMENTED,
     UNAUTHORIZED,
+    UNKNOWN_TRANSACTION,
 )
 from tests.unit.wire.amqp10.clients import Client, Server, body, connected, message
 
@@ -162,7 +163,7 @@ def test_messages_of_two_links_may_be_interleaved() -> None:
         ({"delivery_tag": b"x" * 33}, INVALID_FIELD),
         ({"message_format": 1}, NOT_IMPLEMENTED),
         ({"rcv_settle_mode": SECOND}, INVALID_FIELD),
-        ({"state": TransactionalState(b"t")}, NOT_IMPLEMENTED),
+        ({"state": TransactionalState(b"t")}, UNKNOWN_TRANSACTION),
     ],
 )
 def test_a_transfer_that_is_wrong_costs_the_link(fields: dict[str, Any], condition: str) -> None:

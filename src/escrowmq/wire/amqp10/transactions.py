@@ -1,0 +1,308 @@
+"""The transactions of a connection: declared on a control link, given work on any session, discharged (part 4; SET-7).
+
+The work of a transaction is enlisted in a branch of the core, which keeps it until the discharge. A transaction that
+cannot commit any more has a `fault`. It stays in the table until its discharge, so that the client learns the reason.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from escrowmq.core.branches.branch import Keep, Settlement, State
+from escrowmq.core.branches.watch import Watch
+from escrowmq.core.budget import SETTLED
+from escrowmq.core.conditions import BrokerError
+from escrowmq.core.messages.marks import Modification
+from escrowmq.core.queues.outcome import Disposition
+from escrowmq.wire.amqp10.codec.composite import encode_composite
+from escrowmq.wire.amqp10.codec.performatives import SENDER
+from escrowmq.wire.amqp10.codec.states import Accepted, Rejected, Released, TransactionalState
+from escrowmq.wire.amqp10.enlisted import DefaultOutcome, Enlisted
+from escrowmq.wire.amqp10.errors import (
+    LIMIT_EXCEEDED,
+    TRANSACTION_ROLLBACK,
+    TRANSACTION_TIMEOUT,
+    UNKNOWN_TRANSACTION,
+    AmqpFault,
+    link_fault,
+)
+from escrowmq.wire.amqp10.incoming import Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from escrowmq.core.branches.branch import Publication, TransactionBranch
+    from escrowmq.core.messages.entry import Entry
+    from escrowmq.core.queues.consumer import Consumer
+    from escrowmq.core.termini.loan import Loan
+    from escrowmq.wire.amqp10.codec.states import Outcome
+    from escrowmq.wire.amqp10.connection import Connection
+    from escrowmq.wire.amqp10.coordinator import CoordinatorLink
+    from escrowmq.wire.amqp10.outgoing import ConsumerLink
+    from escrowmq.wire.amqp10.sent import Part
+    from escrowmq.wire.amqp10.session import Session
+
+_ID_BYTES: Final = 8
+
+
+class LocalTransaction:
+    """One transaction. `fault` is the reason why it cannot commit any more, if there is one."""
+
+    __slots__ = (
+        "_connection",
+        "_rest",
+        "_watch",
+        "accepted",
+        "branch",
+        "control",
+        "enlisted",
+        "fault",
+        "id",
+        "lsn",
+        "modes",
+    )
+
+    def __init__(self, connection: Connection, control: CoordinatorLink) -> None:
+        broker = connection.broker
+        self._connection = connection
+        self._watch = Watch(broker.engine.deadlines, connection.limits.transaction.age, self._expire)
+        self.branch: TransactionBranch = broker.transactions.begin(connection.limits.transaction, self._watch)
+        self.control = control
+        self.id = self.branch.number.to_bytes(_ID_BYTES, "big")
+        self.accepted = encode_composite(TransactionalState(self.id, Accepted()))
+        self.enlisted: list[Enlisted] = []
+        self.modes = (Mode(settled=False, transaction=self), Mode(settled=True, transaction=self))
+        self.fault: AmqpFault | None = None
+        self.lsn = 0  # of a commit in pieces
+        self._rest: Iterator[None] | None = None  # of a commit whose record is written
+
+    # -- the state
+
+    @property
+    def open(self) -> bool:
+        """Whether work can be enlisted."""
+        return self.branch.state is State.ACTIVE
+
+    def fail(self, fault: AmqpFault) -> None:
+        """Undo the work, because the transaction cannot commit any more (TX-8). The first reason is kept."""
+        if self.fault is None:
+            self.fault = fault
+            self.roll_back()
+
+    def _expire(self) -> None:
+        age = self._connection.limits.transaction.age
+        self.fail(link_fault(TRANSACTION_TIMEOUT, f"the transaction was open for more than {age / 1000:g} s"))
+
+    def roll_back(self) -> None:
+        """Undo the work: posts are dropped, settled deliveries get the default outcome, others stay unsettled."""
+        if self.branch.state is State.ACTIVE:
+            self._connection.broker.transactions.close(self.branch)
+        self._watch.close()
+        enlisted, self.enlisted = self.enlisted, []
+        for some in enlisted:
+            if not some.works:
+                some.give_up()
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the transaction is to be committed or rolled back in pieces."""
+        return self.fault is None and self._connection.broker.transactions.is_large(self.branch)
+
+    def commit(self) -> int:
+        """Apply the work. Return the LSN up to which the log must be synced before the answer.
+
+        Raises AmqpFault (amqp:transaction:rollback, amqp:transaction:timeout), with nothing applied.
+        """
+        if self.fault is not None:
+            raise self.fault
+        try:
+            lsn = self._connection.broker.transactions.commit(self.branch).lsn
+        except BrokerError as error:
+            raise self._refused(error) from None
+        self._committed(lsn)
+        return lsn
+
+    def commit_in_pieces(self) -> Iterator[None]:
+        """Like `commit`, in pieces, for a large transaction; `lsn` is the result. Raises as `commit`.
+
+        Once the record is written, `finish` completes the commit even if the client goes.
+        """
+        if self.fault is not None:
+            raise self.fault
+        work = self._connection.broker.transactions.commit_in_pieces(self.branch)
+        try:
+            for _ in work.gather():
+                yield
+                if self.fault is not None:
+                    raise self.fault
+            work.write()
+        except BrokerError as error:
+            raise self._refused(error) from None
+        self.lsn = work.result.lsn
+        self._rest = work.complete()
+        for _ in self._rest:
+            yield
+        self._rest = None
+        self._committed(self.lsn)
+
+    def finish(self) -> None:
+        """Complete a commit whose record is written, because its client is gone."""
+        if self._rest is not None:
+            for _ in self._rest:
+                pass
+            self._rest = None
+            self._committed(self.lsn)
+
+    def roll_back_in_pieces(self) -> Iterator[None]:
+        """Like `roll_back`, in pieces, for a large transaction."""
+        requests = self._connection.broker.engine.requests
+        for count in self.branch.undo_in_pieces():
+            requests.left -= 1 + count // SETTLED
+            if requests.left <= 0:
+                yield
+        self.roll_back()
+
+    def _refused(self, error: BrokerError) -> AmqpFault:
+        fault = link_fault(TRANSACTION_ROLLBACK, error.text)
+        self.fail(fault)
+        return fault
+
+    def _committed(self, lsn: int) -> None:
+        """Settle the deliveries that were retired and that the client left to the broker to settle."""
+        self._connection.broker.engine.holders.pop(self.branch, None)
+        self._watch.close()
+        for some in self.enlisted:
+            if some.works and some.outcome is not None and not some.settled and not some.session.ending:
+                some.session.sent.settled(some.first, some.unsettled)
+                some.session.answer(
+                    SENDER, some.first, some.last, settled=True, state=encode_composite(some.outcome), after=lsn
+                )
+        self.enlisted.clear()
+
+    # -- posting
+
+    def state(self, outcome: Outcome) -> bytes:
+        """Return `outcome` as the encoded state of a delivery in this transaction."""
+        return encode_composite(TransactionalState(self.id, outcome))
+
+    def post(self, work: Publication, loan: Loan | None, tags: list[bytes]) -> tuple[bytes, str]:
+        """Enlist messages; with `loan`, also the arrival of their tags at its terminus (SET-8). Return the state with
+        which they are answered, and its symbol unless it is `accepted`.
+        """
+        if self.fault is None and work.queues:
+            try:
+                self._connection.broker.transactions.enlist(self.branch, work)
+                if loan is not None:
+                    loan.arrive_in(self.branch, work, tags)
+            except BrokerError as error:
+                self.fail(link_fault(TRANSACTION_ROLLBACK, error.text))
+        if self.fault is not None:
+            return self.state(Rejected(self.fault.error())), "amqp:rejected:list"
+        if not work.queues:
+            return self.state(Released()), "amqp:released:list"
+        return self.accepted, ""
+
+    # -- retirement and acquisition
+
+    def retire(
+        self, session: Session, part: Part, outcome: Outcome, change: Disposition | Modification, *, settled: bool
+    ) -> int:
+        """Enlist the outcome of deliveries, which `change` is in the words of the core. Return the number of those that
+        were unsettled.
+        """
+        link, first, last = part.link, part.number, part.number + part.last - part.first
+        if settled:
+            for some in self.enlisted:
+                if some.works and not some.settled and some.overlaps(link, part.first, part.last):
+                    some.settle()
+        works: list[Settlement] = []
+        if self.fault is None:
+            works = self._settle(link, link.enlist(self.branch, first, last), change, settled=settled)
+        elif settled:
+            link.settle(first, last, link.default)
+        count = sum([len(work.entries) for work in works])
+        if self.fault is None and works:
+            self.enlisted.append(
+                Enlisted(session, link, part.first, part.last, first, count, outcome, settled=settled, works=works)
+            )
+        if settled:
+            session.sent.settled(part.first, count)
+        return count
+
+    def _settle(
+        self,
+        link: ConsumerLink,
+        deliveries: list[tuple[Consumer, Sequence[int], list[Entry]]],
+        change: Disposition | Modification,
+        *,
+        settled: bool,
+    ) -> list[Settlement]:
+        """Enlist settlements of deliveries."""
+        modification = change if isinstance(change, Modification) else None
+        disposition = change if isinstance(change, Disposition) else Disposition.MODIFIED
+        keeper = DefaultOutcome(link) if settled or link.keeper is None else link.keeper
+        works = []
+        for consumer, numbers, entries in deliveries:
+            if self.fault is not None:
+                keeper.keep(consumer, numbers, entries)
+                continue
+            work = Settlement(consumer, entries, disposition, Keep(keeper, numbers), modification=modification)
+            works.append(work)
+            try:
+                self._connection.broker.transactions.enlist(self.branch, work)
+            except BrokerError as error:
+                self.fail(link_fault(TRANSACTION_ROLLBACK, error.text))
+        return works
+
+    def acquired(self, session: Session, link: ConsumerLink, first: int, count: int, number: int) -> None:
+        """Note deliveries that a link acquired in this transaction."""
+        self.enlisted.append(Enlisted(session, link, first, first + count - 1, number, count))
+
+    def holds(self, link: ConsumerLink, first: int, last: int) -> bool:
+        """Return whether outcomes for deliveries of `link` between these numbers are enlisted."""
+        return any(bool(some.works) and some.overlaps(link, first, last) for some in self.enlisted)
+
+
+class LocalTransactions:
+    """The transactions of one connection, by their ids."""
+
+    __slots__ = ("_by_id", "_connection")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._by_id: dict[bytes, LocalTransaction] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._by_id)
+
+    def declare(self, control: CoordinatorLink) -> LocalTransaction:
+        """Begin a transaction. Raises AmqpFault (resource-limit-exceeded)."""
+        most = self._connection.limits.transactions
+        if len(self._by_id) >= most:
+            raise link_fault(LIMIT_EXCEEDED, f"the connection has {most} open transactions, the configured limit")
+        transaction = LocalTransaction(self._connection, control)
+        self._by_id[transaction.id] = transaction
+        return transaction
+
+    def find(self, ident: bytes) -> LocalTransaction:
+        """Return the transaction with this id. Raises AmqpFault (amqp:transaction:unknown-id)."""
+        transaction = self._by_id.get(ident)
+        if transaction is None:
+            raise link_fault(UNKNOWN_TRANSACTION, f"no transaction {ident.hex()} is open on this connection")
+        return transaction
+
+    def end(self, transaction: LocalTransaction) -> None:
+        """Forget a transaction that was discharged."""
+        del self._by_id[transaction.id]
+        self._connection.forget_transaction(transaction)
+
+    def holder(self, link: ConsumerLink, first: int, last: int) -> LocalTransaction | None:
+        """Return a transaction that holds outcomes for deliveries of `link` between these numbers of its session."""
+        return next((one for one in self._by_id.values() if one.holds(link, first, last)), None)
+
+    def drop(self, control: CoordinatorLink) -> None:
+        """Roll back all transactions of a control link that is gone."""
+        for transaction in [one for one in self._by_id.values() if one.control is control]:
+            transaction.finish()
+            transaction.fail(link_fault(TRANSACTION_ROLLBACK, "the control link was detached"))
+            self.end(transaction)

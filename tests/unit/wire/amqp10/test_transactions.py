@@ -1,0 +1,442 @@
+"""Transactions on the wire: posts, retirements and acquisitions, committed and rolled back (part 4)."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.core.branches.branch import Limits
+from escrowmq.wire.amqp10.codec.composite import encode_composite
+from escrowmq.wire.amqp10.codec.frames import frame
+from escrowmq.wire.amqp10.codec.performatives import (
+    RECEIVER,
+    SECOND,
+    SENDER,
+    Detach,
+    Disposition,
+    Transfer,
+    encode_performative,
+)
+from escrowmq.wire.amqp10.codec.states import (
+    Accepted,
+    Modified,
+    Outcome,
+    Rejected,
+    Released,
+    TransactionalState,
+)
+from escrowmq.wire.amqp10.codec.termini import Discharge, Target
+from escrowmq.wire.amqp10.codec.types import Symbol
+from escrowmq.wire.amqp10.errors import (
+    NOT_ALLOWED,
+    NOT_IMPLEMENTED,
+    TRANSACTION_ROLLBACK,
+    TRANSACTION_TIMEOUT,
+    UNKNOWN_TRANSACTION,
+    AmqpFault,
+    link_fault,
+)
+from tests.unit.wire.amqp10.clients import Client, message
+from tests.unit.wire.amqp10.controller import CONTROL, Controller, Q, consuming
+
+
+@pytest.fixture
+def site() -> Controller:
+    return Controller()
+
+
+class TestPosting:
+    @pytest.mark.rule("SET-7")
+    @pytest.mark.parametrize("settled", [False, True])
+    def test_posts_are_visible_after_the_commit_in_their_order(self, site: Controller, settled: bool) -> None:
+        ident = site.declare()
+        for number in range(5):
+            site.post(ident, number, b"%d" % number, settled=settled, durable=True)
+        site.client.post(5, b"plain", settled=True, durable=True)
+        assert site.contents() == [b"plain"]
+        site.commit(ident)
+        assert site.contents() == [b"plain", b"0", b"1", b"2", b"3", b"4"]
+        assert isinstance(site.outcome(Discharge(ident, False)), Rejected), "the id is not known any more"
+
+    @pytest.mark.rule("SET-7")
+    def test_the_answer_to_a_discharge_waits_for_the_sync(self, site: Controller) -> None:
+        ident = site.declare()
+        site.post(ident, 0, durable=True)
+        payload = b"\x00\x53\x77" + encode_composite(Discharge(ident, False))
+        transfer = encode_performative(Transfer(CONTROL, 1, b"d", 0, False))
+        site.client.send_bytes(frame(0, transfer, payload), disk=False)
+        assert site.client.idle()
+        assert site.contents() == []
+        site.server.run_disk()
+        site.client.collect()
+        assert site.client.outcome(1).state == Accepted()
+        assert site.contents() == [b"x"]
+
+    @pytest.mark.rule("SET-7")
+    def test_a_rollback_drops_the_posts(self, site: Controller) -> None:
+        ident = site.declare()
+        site.post(ident, 0)
+        site.rollback(ident)
+        assert site.contents() == []
+
+    def test_two_transactions_on_one_link_are_apart(self, site: Controller) -> None:
+        one, two = site.declare(), site.declare()
+        for number in range(6):
+            site.post((one, two)[number % 2], number, b"%d" % number)
+        site.rollback(one)
+        site.commit(two)
+        assert site.contents() == [b"1", b"3", b"5"]
+
+    @pytest.mark.rule("SET-7")
+    def test_one_transaction_spans_sessions(self, site: Controller) -> None:
+        ident = site.declare()
+        site.client.begin(1)
+        site.client.sender(Q, channel=1, name="other")
+        site.client.post(0, b"b", channel=1, state=TransactionalState(ident))
+        assert site.client.outcome(0).state == TransactionalState(ident, Accepted())
+        site.post(ident, 0, b"a")
+        site.commit(ident)
+        assert site.contents() == [b"b", b"a"]
+
+    def test_the_transaction_of_another_connection_is_unknown(self, site: Controller) -> None:
+        ident = site.declare()
+        other = Client(site.server, container="other")
+        other.sender(Q)
+        other.post(0, state=TransactionalState(ident))
+        other.detached(0, UNKNOWN_TRANSACTION)
+
+    def test_an_unroutable_post_is_released_within_the_transaction(self, site: Controller) -> None:
+        site.client.sender("/exchanges/amq.direct/nowhere", 3)
+        ident = site.declare()
+        site.client.post(0, handle=3, state=TransactionalState(ident))
+        assert site.client.outcome(0).state == TransactionalState(ident, Released())
+        site.commit(ident)
+
+    @pytest.mark.rule("SET-7")
+    def test_a_settled_post_that_fails_prevents_the_commit(self, site: Controller) -> None:
+        site.client.sender("/exchanges/amq.direct/nowhere", 3)
+        ident = site.declare()
+        site.post(ident, 0)
+        site.client.post(1, handle=3, settled=True, state=TransactionalState(ident))
+        assert "no queue" in site.refuses(ident, TRANSACTION_ROLLBACK)
+        assert site.contents() == []
+
+    def test_a_post_that_costs_the_link_prevents_the_commit(self, site: Controller) -> None:
+        site.client.sender(None, 3)
+        ident = site.declare()
+        site.client.send(0, Transfer(3, 0, b"0", 0, True, state=TransactionalState(ident)), payload=message(b"x"))
+        site.client.expect(Detach)
+        assert "refused" in site.refuses(ident, TRANSACTION_ROLLBACK)
+
+    def test_a_post_of_several_transfers_belongs_to_the_transaction(self, site: Controller) -> None:
+        ident, other = site.declare(), site.declare()
+        payload, state = message(b"abcdef"), TransactionalState(ident)
+        site.client.send(0, Transfer(0, 0, b"0", 0, False, more=True, state=state), payload=payload[:4])
+        site.client.send(0, Transfer(0), payload=payload[4:])
+        assert site.client.outcome(0).state == TransactionalState(ident, Accepted())
+        site.commit(ident)
+        assert site.contents() == [b"abcdef"]
+        state = TransactionalState(other)
+        site.client.send(0, Transfer(0, 1, b"1", 0, False, more=True), payload=payload[:4])
+        site.client.send(0, Transfer(0, state=state), payload=payload[4:])
+        site.client.detached(0, NOT_ALLOWED)
+
+    def test_a_discharge_before_the_end_of_a_post_costs_the_control_link(self, site: Controller) -> None:
+        ident = site.declare()
+        site.client.send(
+            0, Transfer(0, 0, b"0", 0, False, more=True, state=TransactionalState(ident)), payload=message(b"x")[:4]
+        )
+        site.command(Discharge(ident, False))
+        site.client.detached(CONTROL, TRANSACTION_ROLLBACK)
+        assert site.contents() == []
+
+    @pytest.mark.rule("TX-13")
+    def test_a_transaction_beyond_its_limits_cannot_commit(self) -> None:
+        site = Controller(transaction=Limits(operations=2))
+        ident = site.declare()
+        site.post(ident, 0)
+        site.post(ident, 1)
+        site.client.post(2, state=TransactionalState(ident))
+        state = site.client.outcome(2).state
+        assert isinstance(state, TransactionalState)
+        assert isinstance(state.outcome, Rejected)
+        assert "operations" in site.refuses(ident, TRANSACTION_ROLLBACK)
+        assert site.contents() == []
+
+    @pytest.mark.rule("TX-13")
+    def test_a_transaction_that_lasts_too_long_is_rolled_back(self) -> None:
+        site = Controller(transaction=Limits(age=1000))
+        ident = site.declare()
+        site.post(ident, 0)
+        site.server.broker.engine.now += 1001
+        site.server.broker.engine.run_deadlines()
+        assert "1 s" in site.refuses(ident, TRANSACTION_TIMEOUT)
+        assert site.contents() == []
+
+    def test_posts_in_mode_second_are_settled_by_the_client(self, site: Controller) -> None:
+        site.client.sender(Q, 3, rcv_settle_mode=SECOND)
+        ident = site.declare()
+        site.client.post(0, handle=3, state=TransactionalState(ident))
+        answer = site.client.outcome(0)
+        assert (answer.settled, answer.state) == (False, TransactionalState(ident, Accepted()))
+        site.commit(ident)
+        site.client.send(0, Disposition(role=SENDER, first=0, settled=True))
+        assert site.contents() == [b"x"]
+        site.client.post(0, handle=3)
+        assert site.client.outcome(0).state == Accepted(), "the tag is free"
+
+
+class TestLargeTransactions:
+    @pytest.fixture(autouse=True)
+    def small(self, monkeypatch: pytest.MonkeyPatch, site: Controller) -> None:
+        monkeypatch.setattr(site.server.broker.transactions, "large", 3)
+
+    def turns(self, site: Controller, ident: bytes, *, fail: bool) -> int:
+        """Discharge with a budget that ends at once in each turn. Return the number of turns."""
+        engine = site.server.broker.engine
+        site.number += 1
+        payload = b"\x00\x53\x77" + encode_composite(Discharge(ident, fail))
+        engine.requests.left = 2
+        site.server.receive(
+            site.client.port, frame(0, encode_performative(Transfer(CONTROL, site.number, b"d", 0, False)), payload)
+        )
+        turns = 1
+        while site.client.port.endpoint._reader._busy:
+            engine.requests.left = 0
+            site.server.receive(site.client.port, b"")
+            turns += 1
+        return turns
+
+    @pytest.mark.rule("SET-7")
+    @pytest.mark.parametrize("fail", [False, True])
+    def test_a_discharge_is_done_in_pieces(self, site: Controller, fail: bool) -> None:
+        consuming(site, 5)
+        ident = site.declare()
+        for number in range(5, 10):
+            site.post(ident, number, b"%d" % number)
+        for number in range(5):
+            site.retire(ident, number, number, Accepted(), settled=bool(number % 2))
+        assert self.turns(site, ident, fail=fail) > 2
+        site.server.end_turn()
+        site.server.run_disk()
+        site.client.collect()
+        assert [answer.state for answer in self.answers(site, RECEIVER)] == [Accepted()]
+        if fail:
+            assert (site.unsettled(), site.contents()) == (3, [b"1", b"3"])
+        else:
+            assert (site.unsettled(), site.contents()) == (0, [b"5", b"6", b"7", b"8", b"9"])
+
+    def answers(self, site: Controller, role: bool) -> list[Disposition]:
+        found = [each.performative for each in site.client.inbox if isinstance(each.performative, Disposition)]
+        return [each for each in found if each.role == role]
+
+    @pytest.mark.rule("SET-7")
+    def test_a_commit_that_is_written_is_completed_without_its_client(self, site: Controller) -> None:
+        consuming(site, 5)
+        ident = site.declare()
+        for number in range(5, 10):
+            site.post(ident, number, b"%d" % number, durable=True)
+        site.retire(ident, 0, 4, Accepted(), settled=False)
+        transaction = site.client.port.endpoint.transactions.find(ident)
+        work = transaction.commit_in_pieces()
+        while not transaction.lsn:
+            site.server.broker.engine.requests.left = 0
+            next(work)
+        site.server.lose(site.client.port)
+        site.server.end_turn()
+        site.server.run_disk()
+        assert (site.unsettled(), site.contents()) == (0, [b"5", b"6", b"7", b"8", b"9"])
+
+    @pytest.mark.rule("SET-7")
+    def test_a_commit_that_is_not_written_is_rolled_back_without_its_client(self, site: Controller) -> None:
+        consuming(site, 5)
+        ident = site.declare()
+        site.retire(ident, 0, 4, Accepted(), settled=False)
+        site.server.broker.engine.requests.left = 0
+        next(site.client.port.endpoint.transactions.find(ident).commit_in_pieces())
+        site.server.lose(site.client.port)
+        site.server.end_turn()
+        assert (site.unsettled(), len(site.contents())) == (0, 5)
+
+    def test_a_transaction_that_expires_during_its_commit_is_rolled_back(self, site: Controller) -> None:
+        ident = site.declare()
+        for number in range(5):
+            site.post(ident, number)
+        transaction = site.client.port.endpoint.transactions.find(ident)
+        work = transaction.commit_in_pieces()
+        site.server.broker.engine.requests.left = 0
+        next(work)
+        transaction.fail(link_fault(TRANSACTION_TIMEOUT, "too old"))
+        with pytest.raises(AmqpFault, match="too old"):
+            next(work)
+        assert site.contents() == []
+
+
+class TestRetirement:
+    @pytest.mark.rule("SET-7")
+    @pytest.mark.parametrize("settled", [False, True])
+    @pytest.mark.parametrize(
+        ("outcome", "left"),
+        [
+            (Accepted(), []),
+            (Rejected(), []),
+            (Released(), [b"0", b"1"]),
+            (Modified(True), [b"0", b"1"]),
+            (Modified(False, message_annotations={Symbol("x-a"): 1}), [b"0", b"1"]),
+        ],
+    )
+    def test_outcomes_take_effect_at_the_commit(
+        self, site: Controller, outcome: Outcome, left: list[bytes], settled: bool
+    ) -> None:
+        consuming(site, 2)
+        ident = site.declare()
+        site.retire(ident, 0, 1, outcome, settled=settled)
+        assert (site.unsettled(), site.contents()) == (2, [])
+        number = site.command(Discharge(ident, False))
+        answers = [site.client.expect(Disposition) for _ in range(1 if settled else 2)]
+        assert {(answer.role, answer.first, answer.last, answer.settled) for answer in answers} == (
+            {(RECEIVER, number, None, True)} | (set() if settled else {(SENDER, 0, 1, True)})
+        )
+        assert (site.unsettled(), site.contents()) == (0, left)
+
+    @pytest.mark.rule("SET-7")
+    def test_after_a_rollback_deliveries_stay_unsettled_unless_the_client_settled_them(self, site: Controller) -> None:
+        consuming(site, 4)
+        ident = site.declare()
+        site.retire(ident, 0, 1, Accepted(), settled=False)
+        site.retire(ident, 2, 3, Accepted(), settled=True)
+        site.rollback(ident)
+        assert (site.unsettled(), site.contents()) == (2, [b"2", b"3"])
+        site.client.send(0, Disposition(role=RECEIVER, first=0, last=1, settled=True, state=Accepted()))
+        assert (site.unsettled(), site.contents()) == (0, [b"2", b"3"])
+
+    def test_the_default_outcome_is_applied_to_settled_deliveries(self, site: Controller) -> None:
+        consuming(site, 1, default_outcome=Released())
+        ident = site.declare()
+        site.retire(ident, 0, 0, Accepted())
+        site.rollback(ident)
+        queue = site.server.broker.directory.vhost("/").queue(Q)
+        assert (queue.unsettled, site.contents()) == (0, [b"0"])
+        assert [marks.failures for marks in queue.marks.values()] == [0]
+
+    def test_a_delivery_is_settled_later_in_the_same_transaction(self, site: Controller) -> None:
+        consuming(site, 1)
+        ident = site.declare()
+        site.retire(ident, 0, 0, Accepted(), settled=False)
+        site.retire(ident, 0, 0, Accepted(), settled=True)
+        site.rollback(ident)
+        assert (site.unsettled(), site.contents()) == (0, [b"0"])
+
+    @pytest.mark.parametrize("inside", [True, False])
+    def test_a_delivery_in_a_transaction_cannot_be_settled_elsewhere(self, site: Controller, inside: bool) -> None:
+        consuming(site, 2)
+        one, two = site.declare(), site.declare()
+        site.retire(one, 0, 0, Accepted(), settled=False)
+        if inside:
+            site.retire(two, 0, 1, Accepted())
+        else:
+            site.client.send(0, Disposition(role=RECEIVER, first=0, last=1, settled=True, state=Accepted()))
+        site.client.detached(CONTROL, TRANSACTION_ROLLBACK)
+        assert site.unsettled() == 2
+
+    def test_an_unknown_transaction_costs_the_consumer_link(self, site: Controller) -> None:
+        consuming(site, 1)
+        site.retire(b"?", 0, 0, Accepted())
+        site.client.detached(1, UNKNOWN_TRANSACTION)
+        assert site.contents() == [b"0"]
+
+    @pytest.mark.rule("SET-7")
+    def test_settled_retirements_commit_after_their_link_is_gone(self, site: Controller) -> None:
+        consuming(site, 2)
+        ident = site.declare()
+        site.retire(ident, 0, 0, Accepted(), settled=True)
+        site.client.send(0, Detach(handle=1, closed=True))
+        site.client.expect(Detach)
+        site.commit(ident)
+        assert (site.unsettled(), site.contents()) == (0, [b"1"])
+
+    def test_a_transaction_that_has_failed_returns_what_the_client_settles(self) -> None:
+        site = Controller(transaction=Limits(operations=1))
+        consuming(site, 3)
+        ident = site.declare()
+        site.retire(ident, 0, 1, Accepted())
+        site.retire(ident, 2, 2, Accepted())
+        assert (site.unsettled(), site.contents()) == (0, [b"0", b"1", b"2"])
+        site.refuses(ident, TRANSACTION_ROLLBACK)
+
+
+class TestAcquisition:
+    def acquiring(self, site: Controller, count: int) -> bytes:
+        for number in range(count):
+            site.client.post(number, b"%d" % number, settled=True)
+        site.client.receiver(Q)
+        ident = site.declare()
+        site.client.flow(1, count, properties={Symbol("txn-id"): ident})
+        for number in range(count):
+            found = site.client.expect(Transfer)
+            assert (found.delivery_id, found.state) == (number, TransactionalState(ident))
+        return ident
+
+    @pytest.mark.rule("SET-7")
+    def test_a_rollback_returns_acquired_deliveries(self, site: Controller) -> None:
+        ident = self.acquiring(site, 2)
+        number = site.command(Discharge(ident, True))
+        answers = [site.client.expect(Disposition) for _ in range(2)]
+        assert {(answer.role, answer.first, answer.settled) for answer in answers} == {
+            (SENDER, 0, True),
+            (RECEIVER, number, True),
+        }
+        assert (site.unsettled(), site.contents()) == (0, [b"0", b"1"])
+
+    @pytest.mark.rule("SET-7")
+    def test_after_a_commit_they_stay_acquired_unless_they_were_retired(self, site: Controller) -> None:
+        ident = self.acquiring(site, 2)
+        site.retire(ident, 0, 0, Accepted())
+        site.commit(ident)
+        assert (site.unsettled(), site.contents()) == (1, [])
+        site.client.send(0, Disposition(role=RECEIVER, first=1, settled=True, state=Accepted()))
+        assert site.unsettled() == 0
+
+    def test_later_deliveries_are_not_part_of_it(self, site: Controller) -> None:
+        ident = self.acquiring(site, 1)
+        site.commit(ident)
+        site.client.post(1, settled=True)
+        site.client.flow(1, 1, delivery_count=1)
+        assert site.client.expect(Transfer).state is None
+
+    def test_an_unknown_transaction_costs_the_link(self, site: Controller) -> None:
+        site.client.receiver(Q)
+        site.client.flow(1, 1, properties={Symbol("txn-id"): b"?"})
+        site.client.detached(1, UNKNOWN_TRANSACTION)
+
+    def test_a_link_that_delivers_settled_messages_cannot_acquire(self, site: Controller) -> None:
+        ident = site.declare()
+        site.client.receiver(Q, settled=True)
+        site.client.flow(1, 1, properties={Symbol("txn-id"): ident})
+        site.client.detached(1, NOT_IMPLEMENTED)
+
+
+class TestExactlyOnce:
+    """Posts and retirements on links whose termini keep unsettled deliveries."""
+
+    def sender(self, client: Client) -> None:
+        target = Target(Q, durable=2, expiry_policy=Symbol("never"))
+        client.sender(None, 3, name="x", target=target, rcv_settle_mode=SECOND)
+
+    @pytest.mark.rule("SET-8")
+    @pytest.mark.parametrize("commits", [True, False])
+    def test_the_tag_of_a_post_arrives_with_the_commit(self, site: Controller, commits: bool) -> None:
+        self.sender(site.client)
+        (terminus,) = [each for key, each in site.server.broker.termini.by_key.items() if key.link == "x"]
+        ident = site.declare()
+        site.post(ident, 0, handle=3, durable=True)
+        if commits:
+            site.commit(ident)
+            assert site.contents() == [b"x"]
+        else:
+            site.rollback(ident)
+            assert site.contents() == []
+        assert terminus.arrivals.count == commits
+        site.client.send(0, Disposition(role=SENDER, first=0, settled=True))
+        assert terminus.arrivals.count == 0
+        site.client.post(0, handle=3, durable=True)
+        assert site.client.outcome(0).state == Accepted(), "the tag is free"
