@@ -12,12 +12,15 @@ from escrowmq.journal.memory import MemoryStorage
 from escrowmq.wire.amqp091 import spec
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp10.codec import sections
+from escrowmq.wire.amqp10.codec.performatives import Detach
 from escrowmq.wire.amqp10.codec.types import Described, Symbol, ULong
 from escrowmq.wire.amqp10.delivery import sections_of
 from escrowmq.wire.amqp10.publication import Destination, Publications
 from tests.harness.client import SimClient
 from tests.harness.server import Options, SimServer
 from tests.unit.core.site import Sink
+from tests.unit.wire.amqp10.clients import Client
+from tests.unit.wire.amqp10.clients import server as new_server
 from tests.unit.wire.amqp10.codec.proton import MESSAGE
 
 BARE = MESSAGE[MESSAGE.index(b"\x00\x53\x73") :]
@@ -147,3 +150,22 @@ def test_a_headers_exchange_routes_messages_of_both_protocols_alike() -> None:
         assert len(engine.route(vhost, envelope, content)) == expected
     client.publish(1, "", b"body", exchange="amq.headers", header=Properties(headers={"a": 1, "b": "c"}).encode())
     assert client.count(1, "q") == 1
+
+
+@pytest.mark.rule("MSG-1")
+def test_clients_of_both_protocols_exchange_messages_through_one_queue() -> None:
+    server = new_server()
+    old, new = SimClient(server), Client(server)
+    old.open_channel(1)
+    old.declare(1, "q")
+    new.sender("q", 0)
+    new.post(0, b"from 1.0", settled=True, durable=True)
+    old.publish(1, "q", b"from 0-9-1", header=PROPERTIES)
+    new.receiver("q", 1, credit=10, settled=True)
+    assert [content for _, content in new.deliveries()] == [b"from 1.0", b"from 0-9-1"]
+    new.send(0, Detach(handle=1, closed=True))
+    new.expect(Detach)
+    new.post(1, b"from 1.0 again", settled=True)
+    old.publish(1, "q", b"from 0-9-1 again", header=PROPERTIES)
+    old.send(1, spec.BasicConsume("q", no_ack=True))
+    assert old.bodies() == [b"from 1.0 again", b"from 0-9-1 again"]
