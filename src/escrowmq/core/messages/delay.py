@@ -26,7 +26,8 @@ def due_time(headers: Mapping[str, Any], now: int) -> int:
     """
     if DELIVERY_TIME in headers:
         value = headers[DELIVERY_TIME]
-        due = int(value) * 1000 if is_time(value) else _milliseconds(DELIVERY_TIME, value)
+        # A time is in whole seconds, so it is rounded up: no message may arrive early.
+        due = int(value) * 1000 + 999 if is_time(value) else _milliseconds(DELIVERY_TIME, value)
         name, delay = DELIVERY_TIME, due - now
     else:
         name = DELIVERY_DELAY if DELIVERY_DELAY in headers else X_DELAY

@@ -13,6 +13,7 @@ from escrowmq.wire.amqp10.codec.performatives import RECEIVER, SETTLED_MODE, UNS
 from escrowmq.wire.amqp10.codec.states import OUTCOME_SYMBOLS, Modified
 from escrowmq.wire.amqp10.codec.termini import Coordinator, Source, Target
 from escrowmq.wire.amqp10.coordinator import CAPABILITIES, CoordinatorLink
+from escrowmq.wire.amqp10.delays import DELAYED_DELIVERY
 from escrowmq.wire.amqp10.errors import (
     INVALID_FIELD,
     NOT_FOUND,
@@ -179,6 +180,8 @@ def _attach_producer(link: Link, request: Attach) -> None:
     link.end = end
     answer = _answer(request, request.source, given)
     answer.max_message_size = connection.limits.message_size
+    if DELAYED_DELIVERY in request.desired_capabilities:
+        answer.offered_capabilities = (DELAYED_DELIVERY,)
     link.session.send(answer, max(loan.lsn, connection.broker.log.end_lsn))
     connection.publishes()
     link.session.credit_later(end)

@@ -25,6 +25,7 @@ from escrowmq.wire.amqp10.codec.frames import PROTOCOL_HEADER, SASL, SASL_HEADER
 from escrowmq.wire.amqp10.codec.performatives import Open, encode_performative
 from escrowmq.wire.amqp10.codec.sasl import SaslInit, SaslMechanisms, SaslOutcome
 from escrowmq.wire.amqp10.codec.types import Symbol
+from escrowmq.wire.amqp10.delays import DELAYED_DELIVERY
 from escrowmq.wire.amqp10.errors import INVALID_FIELD, NOT_ALLOWED, connection_fault
 from escrowmq.wire.login import EXTERNAL, LoginFault
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 ANONYMOUS: Final = "ANONYMOUS"
 MECHANISMS: Final = ("EXTERNAL", "PLAIN", "ANONYMOUS")
 """The mechanisms of this protocol, if the server offers them."""
-CAPABILITIES: Final = (Symbol("ANONYMOUS-RELAY"),)
+CAPABILITIES: Final = (Symbol("ANONYMOUS-RELAY"), DELAYED_DELIVERY)
 """The capabilities that Open offers. Clients rely on each of them, so an extension is named here when it works."""
 LEAST_IDLE_MS: Final = 1000
 """The shortest idle time-out of a client. The broker looks at its connections about once a second."""

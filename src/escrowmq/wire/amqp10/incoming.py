@@ -15,6 +15,7 @@ from escrowmq.wire.amqp10.codec import states
 from escrowmq.wire.amqp10.codec.composite import encode_composite
 from escrowmq.wire.amqp10.codec.performatives import RECEIVER, SECOND
 from escrowmq.wire.amqp10.codec.states import Rejected
+from escrowmq.wire.amqp10.delays import delayed_among, waiting_queue
 from escrowmq.wire.amqp10.errors import (
     ILLEGAL_STATE,
     LIMIT_EXCEEDED,
@@ -216,12 +217,16 @@ class ProducerLink:
             if transaction is not None:
                 transaction.fail(link_fault(TRANSACTION_ROLLBACK, f"a post was refused: {fault.text}"))
             raise fault
+        self._reject(number, tag, content, fault, mode)
+
+    def _reject(self, number: int, tag: bytes, content: bytes, fault: AmqpFault, mode: Mode) -> None:
+        """Answer an unsettled message with the outcome rejected."""
         rejected = Rejected(fault.error())
-        if transaction is None:
+        if mode.transaction is None:
             state = encode_composite(rejected)
             self._note([tag], [content], Disposition.REJECTED, state)
         else:
-            state = transaction.state(rejected)
+            state = mode.transaction.state(rejected)
         self._answer(number, number, [tag], state, "amqp:rejected:list")
 
     def publish(self, post: Post) -> None:
@@ -233,12 +238,31 @@ class ProducerLink:
         self.resolve(form)
         queues = form.queues
         engine.requests.left -= PUBLISH + len(queues) * (1 + len(contents) // COPIES)
-        if form.apart:
-            for i, content in enumerate(contents):
-                queues = engine.route(connection.vhost, form.envelope, content)
-                self._publish(form.envelope, [content], queues, post.first + i, post.tags[i : i + 1], post.mode)
+        late = delayed_among(contents)
+        if form.apart or late:
+            for i in range(len(contents)):
+                self._publish_one(post, i, late=i in late)
         else:
             self._publish(form.envelope, contents, queues, post.first, post.tags, post.mode)
+
+    def _publish_one(self, post: Post, i: int, *, late: bool) -> None:
+        """Publish message `i` of `post`, whose queues depend on its headers. With `late` it may ask for a delay."""
+        connection = self.link.session.connection
+        form, content, number, tags = post.form, post.contents[i], post.first + i, post.tags[i : i + 1]
+        queues = form.queues
+        try:
+            held = waiting_queue(connection, form.envelope, content) if late else None
+            if held is not None:
+                queues = (held,)
+            elif form.apart:
+                queues = connection.broker.engine.route(connection.vhost, form.envelope, content)
+        except BrokerError as error:
+            if post.mode.settled:
+                self.refuse(number, b"", content, error, post.mode)
+            else:
+                self._reject(number, tags[0], content, refusal(error), post.mode)
+            return
+        self._publish(form.envelope, [content], queues, number, tags, post.mode)
 
     def _publish(
         self,

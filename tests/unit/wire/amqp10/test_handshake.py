@@ -37,7 +37,7 @@ def test_a_login_is_followed_by_open() -> None:
     assert (opened.container_id, opened.channel_max) == ("escrowmq", made.limits.channels - 1)
     assert opened.max_frame_size == made.limits.frame_max
     assert opened.idle_time_out == made.limits.heartbeat * 1000
-    assert opened.offered_capabilities == ("ANONYMOUS-RELAY",)
+    assert opened.offered_capabilities == ("ANONYMOUS-RELAY", "DELAYED_DELIVERY")
     assert opened.properties is not None
     assert opened.properties["product"] == "EscrowMQ"
     assert made.admissions == [("guest", "/")]
