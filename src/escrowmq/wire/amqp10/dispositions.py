@@ -32,6 +32,7 @@ from escrowmq.wire.amqp10.sent import Part
 
 if TYPE_CHECKING:
     from escrowmq.wire.amqp10.codec.performatives import Disposition
+    from escrowmq.wire.amqp10.incoming import ProducerLink
     from escrowmq.wire.amqp10.outgoing import ConsumerLink
     from escrowmq.wire.amqp10.session import Session
 
@@ -61,10 +62,13 @@ def _settle_posts(session: Session, disposition: Disposition, last: int) -> None
         if count <= len(posts)
         else [number for number in posts if (number - disposition.first) & MASK < count]
     )
+    settled: dict[ProducerLink, list[int]] = {}
     for number in numbers:
         link = posts.pop(number, None)
         if link is not None:
-            link.settled(number)
+            settled.setdefault(link, []).append(number)
+    for link, some in settled.items():
+        link.settled(some)
 
 
 def _settle(session: Session, disposition: Disposition, last: int) -> Iterator[None]:

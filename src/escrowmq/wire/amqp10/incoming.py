@@ -350,13 +350,12 @@ class ProducerLink:
         form.version = vhost.version if reply is None else -1  # a reply address may be gone at the next publish
         form.allowed = access.version
 
-    def settled(self, number: int) -> None:
-        """The client has settled a post: its tag may be used again."""
-        tag = self._unsettled.pop(number, None)
-        if tag is not None:
-            if self._loan is not None:
-                self._loan.forget((tag,))
-            self.link.session.credit_later(self)
+    def settled(self, numbers: list[int]) -> None:
+        """The client has settled posts: their tags may be used again."""
+        tags = [tag for tag in [self._unsettled.pop(number, None) for number in numbers] if tag is not None]
+        if tags and self._loan is not None:
+            self._loan.forget(tags)
+        self.link.session.credit_later(self)
 
     # -- the end
 

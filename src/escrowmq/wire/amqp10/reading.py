@@ -270,6 +270,7 @@ class Reader:
             self._lose(session, handle, fault)
 
     def _lose(self, session: Session, handle: int | None, fault: AmqpFault) -> None:
+        self.publish_now()  # the messages before the fault are not concerned
         link = session.links.get(handle) if handle is not None else None
         if fault.scope is Scope.CONNECTION:
             raise fault

@@ -7,7 +7,8 @@ others are decoded, which also teaches the reader the form of the next ones.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from escrowmq.core.conditions import BrokerError
 from escrowmq.wire.amqp10.answers import MASK
@@ -57,6 +58,20 @@ UNSETTLED: Final = Mode(settled=False)
 
 Extent: TypeAlias = tuple[int, int, int]
 """The places of a performative, of its payload, and of the end of the frame."""
+
+
+class Shape(NamedTuple):
+    """The form of a transfer, by which the next ones are read if they differ only in size, number, tag and content.
+
+    `unpack` returns size, head, number, tag's code and length, tag, and the bytes up to the first three of the content,
+    which begins at `content_at`.
+    """
+
+    unpack: Callable[[bytes, int], tuple[Any, ...]]
+    head: bytes
+    tag_code: bytes
+    middle: bytes
+    content_at: int
 
 
 class Parts:
@@ -191,11 +206,50 @@ class Transfers:
             if form is None or content >= stop:
                 break
             self._add(link, number, data[p + 2 : tag_end], form, data[content:stop], mode)
-            at = stop
             frames += 1
+            if code == 0x70 and end - stop >= _LEAST and data.startswith(data[at + 4 : p - 4], stop + 4):
+                shape = _shape(data, at, p, tag_end, content)
+                at = stop
+                if shape is not None:
+                    at, more = self._alike(data, at, end, shape)
+                    frames += more
+            else:
+                at = stop
         if frames:
             self._received(session, frames)
         return at
+
+    def _alike(self, data: bytes, at: int, end: int, shape: Shape) -> tuple[int, int]:
+        """Add the transfers from `at` on that have this shape to the run. Return where the first other frame begins,
+        and how many there were.
+        """
+        unpack, head, tag_code, middle, content_at = shape
+        contents: list[bytes] = []
+        tags: list[bytes] = []
+        add, add_tag = contents.append, tags.append
+        least, most = content_at + 3, self._connection.limits.frame_max
+        last = end - least
+        expected = self._first + len(self._contents)
+        while at <= last:
+            size, found, number, code, tag, between = unpack(data, at)
+            stop = at + size
+            if (
+                found != head
+                or number != expected
+                or between != middle
+                or code != tag_code
+                or not least <= size <= most
+                or stop > end
+            ):
+                break
+            add(data[at + content_at : stop])
+            add_tag(tag)
+            expected += 1
+            at = stop
+        self._contents += contents
+        if not self._mode.settled:
+            self._tags += tags
+        return at, len(contents)
 
     def _plain_link(self, session: Session, handle: int) -> ProducerLink | None:
         """Return the link with this handle, if its next transfer begins a message."""
@@ -354,3 +408,23 @@ def _mode(parts: Parts) -> Mode:
     if parts.transaction is not None:
         return parts.transaction.modes[parts.settled]
     return SETTLED if parts.settled else UNSETTLED
+
+
+_unpackers: dict[tuple[int, int, int], Callable[[bytes, int], tuple[Any, ...]]] = {}
+
+
+def _shape(data: bytes, at: int, tag_at: int, tag_end: int, content: int) -> Shape | None:
+    """Return the shape of the transfer at `at`; None if its content begins with message annotations, which have to be
+    looked at. Its number has four bytes.
+    """
+    if data.startswith(_MESSAGE_ANNOTATIONS, content):
+        return None
+    key = tag_at - at - 8, tag_end - tag_at - 2, content + 3 - tag_end
+    unpack = _unpackers.get(key)
+    if unpack is None:
+        if len(_unpackers) >= _ENDINGS:
+            _unpackers.clear()
+        unpack = _unpackers[key] = struct.Struct(f">I{key[0]}sI2s{key[1]}s{key[2]}s").unpack_from
+    return Shape(
+        unpack, data[at + 4 : tag_at - 4], data[tag_at : tag_at + 2], data[tag_end : content + 3], content - at
+    )

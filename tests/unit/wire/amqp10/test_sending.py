@@ -70,3 +70,20 @@ def test_the_rest_of_the_ttl_is_sent() -> None:
     made.after(4000)
     client.receiver("q", credit=1)
     assert [header.ttl for header in headers(client)] == [6000]
+
+
+@pytest.mark.parametrize("returned", [(), (0,), (3, 4), (9,)])
+def test_many_deliveries_are_the_same_as_single_ones(returned: tuple[int, ...]) -> None:
+    _, client = connected()
+    client.sender("q")
+    for number in range(10):
+        client.post(number, b"%d" % number * number, settled=True)
+    client.receiver("q", credit=10)
+    whole = [(each.performative, each.payload) for each in client.inbox]
+    assert [payload.endswith(message(b"%d" % n * n)) for n, (_, payload) in enumerate(whole)] == [True] * 10
+    assert [performative.delivery_id for performative, _ in whole] == list(range(10))
+    client.inbox.clear()
+    for number in returned:
+        client.send(0, Disposition(role=True, first=number, settled=True, state=Released()))
+    client.flow(1, 10, delivery_count=10)
+    assert [n for n, _ in client.deliveries()] == list(range(10, 10 + len(returned)))

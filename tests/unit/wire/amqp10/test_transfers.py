@@ -47,6 +47,21 @@ def sending(**limits: Any) -> tuple[Server, Client]:
     return made, client
 
 
+@pytest.mark.parametrize("damage", range(5, 75))
+def test_a_damaged_transfer_among_equal_ones_never_changes_the_others(damage: int) -> None:
+    """A transfer that differs in one byte is decoded, or refused; the ones before it arrive unchanged."""
+    made, client = sending()
+    client.post(999, settled=True)
+    frames = [transfer(n, b"%d" % n) for n in range(1000, 1008)]
+    broken = bytearray(frames[4])
+    if damage >= len(broken):
+        return
+    broken[damage] ^= 0x15
+    client.send_bytes(b"".join((*frames[:4], bytes(broken), *frames[5:])))
+    got = contents(made)
+    assert got[1:5] == [(b"%d" % n).ljust(20, b".") for n in range(1000, 1004)]
+
+
 @pytest.mark.parametrize("first", [0, 1, 250, 65_530, 2**32 - 10])
 def test_messages_keep_their_order_and_bytes(first: int) -> None:
     made, client = sending()
