@@ -59,7 +59,7 @@ class TransferFrames:
         """Return the frames of `entries`, and how many frames there are. The deliveries' numbers in the session begin
         with `number`, those at their terminus with `link_number`. `state` is the state of all, if they have one.
         """
-        alike = self._alike(number, entries, link_number)
+        alike = b"" if state is not None else self._alike(number, entries, link_number)
         if alike:
             return [alike], len(entries)
         pieces: list[Piece] = []

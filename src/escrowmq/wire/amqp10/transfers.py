@@ -28,6 +28,7 @@ from escrowmq.wire.amqp10.errors import (
     link_fault,
     session_fault,
 )
+from escrowmq.wire.amqp10.identity import unclaimed
 from escrowmq.wire.amqp10.incoming import Mode, Post, ProducerLink, PublishForm
 from escrowmq.wire.outbox import LARGE
 
@@ -60,7 +61,7 @@ Extent: TypeAlias = tuple[int, int, int]
 """The places of a performative, of its payload, and of the end of the frame."""
 
 
-class Shape(NamedTuple):
+class TransferShape(NamedTuple):
     """The form of a transfer, by which the next ones are read if they differ only in size, number, tag and content.
 
     `unpack` returns size, head, number, tag's code and length, tag, and the bytes up to the first three of the content,
@@ -219,7 +220,7 @@ class Transfers:
             self._received(session, frames)
         return at
 
-    def _alike(self, data: bytes, at: int, end: int, shape: Shape) -> tuple[int, int]:
+    def _alike(self, data: bytes, at: int, end: int, shape: TransferShape) -> tuple[int, int]:
         """Add the transfers from `at` on that have this shape to the run. Return where the first other frame begins,
         and how many there were.
         """
@@ -246,10 +247,14 @@ class Transfers:
             add_tag(tag)
             expected += 1
             at = stop
+        count = unclaimed(contents)
+        if count < len(contents):  # the first message with a user-id is decoded
+            at -= sum([content_at + len(content) for content in contents[count:]])
+            del contents[count:], tags[count:]
         self._contents += contents
         if not self._mode.settled:
             self._tags += tags
-        return at, len(contents)
+        return at, count
 
     def _plain_link(self, session: Session, handle: int) -> ProducerLink | None:
         """Return the link with this handle, if its next transfer begins a message."""
@@ -413,7 +418,7 @@ def _mode(parts: Parts) -> Mode:
 _unpackers: dict[tuple[int, int, int], Callable[[bytes, int], tuple[Any, ...]]] = {}
 
 
-def _shape(data: bytes, at: int, tag_at: int, tag_end: int, content: int) -> Shape | None:
+def _shape(data: bytes, at: int, tag_at: int, tag_end: int, content: int) -> TransferShape | None:
     """Return the shape of the transfer at `at`; None if its content begins with message annotations, which have to be
     looked at. Its number has four bytes.
     """
@@ -425,6 +430,6 @@ def _shape(data: bytes, at: int, tag_at: int, tag_end: int, content: int) -> Sha
         if len(_unpackers) >= _ENDINGS:
             _unpackers.clear()
         unpack = _unpackers[key] = struct.Struct(f">I{key[0]}sI2s{key[1]}s{key[2]}s").unpack_from
-    return Shape(
+    return TransferShape(
         unpack, data[at + 4 : tag_at - 4], data[tag_at : tag_at + 2], data[tag_end : content + 3], content - at
     )
