@@ -18,6 +18,7 @@ _CONTENT_ENCODING: Final = 0x4000
 _HEADERS: Final = 0x2000
 _EXPIRATION: Final = 0x0100
 _ENTRY_TAG: Final = 1  # the octet before each entry of a list
+_MOST_TIMES: Final = 2**63 - 1
 _CONCERNED: Final = (b"x-death", b"x-first-death", b"\x02CC")
 """Octets that occur in every headers table that has to be decoded. They may also occur in a value, which does no harm.
 """
@@ -111,7 +112,8 @@ def _table(death: Death, visible: list[FieldValue], before: list[FieldValue]) ->
         if isinstance(event, dict) and (event.get("queue"), event.get("reason")) == (death.queue, death.reason):
             before.remove(event)
             count = event.get("count")
-            return {**event, "count": Long(death.times + (count if isinstance(count, int) else 0))}
+            times = death.times + (count if isinstance(count, int) else 0)
+            return {**event, "count": Long(min(times, _MOST_TIMES))}
     table: FieldTable = {
         "count": Long(death.times),
         "reason": death.reason,

@@ -101,6 +101,14 @@ def test_an_x_death_header_of_another_type_is_tolerated() -> None:
     assert len(deaths) == 1
 
 
+def test_a_count_that_a_publisher_sent_never_overflows() -> None:
+    sent: FieldTable = {"x-death": [{"queue": "q", "reason": "expired", "count": Long(2**63 - 2)}]}
+    envelope = Envelope("", "q", Properties(headers=sent).encode(), deaths=(EXPIRED,))
+    history = seen(envelope)["x-death"]
+    assert isinstance(history, list)
+    assert history[0] == {"queue": "q", "reason": "expired", "count": 2**63 - 1}
+
+
 def test_stream_offsets_and_delivery_counts_are_headers() -> None:
     entry = Entry(8, b"", Run(Envelope("", "s"), 1, 0))
     props = Properties(content_type="t", headers={"h": 1}).encode()
