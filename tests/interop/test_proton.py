@@ -200,3 +200,48 @@ def test_messages_survive_a_kill_of_the_broker(own_broker: Any) -> None:
     receiver = again.create_receiver("q", credit=50)
     assert [receiver.receive().body for _ in range(50)] == list(range(50))
     again.close()
+
+
+def bodies(connection: Connection, name: str, *options: Any) -> list[int]:
+    """Receive until the queue has nothing more for a receiver with these options, and close it."""
+    receiver = connection.create_receiver(name, credit=100, options=list(options))
+    found = []
+    try:
+        while True:
+            found.append(receiver.receive(timeout=1).body)
+            if receiver.fetcher.unsettled:  # copies are settled
+                receiver.accept()
+    except proton.Timeout:
+        pass
+    finally:
+        receiver.close()
+    return found
+
+
+def test_a_selector_takes_what_matches_and_leaves_the_rest(connection: Connection, name: str) -> None:
+    sender = connection.create_sender(name)
+    for i in range(10):
+        sender.send(proton.Message(body=i, properties={"n": i, "parity": "odd" if i % 2 else "even"}))
+    assert bodies(connection, name, reactor.Selector("parity = 'odd' AND n BETWEEN 2 AND 8")) == [3, 5, 7]
+    assert bodies(connection, name) == [0, 1, 2, 4, 6, 8, 9]
+
+
+def test_a_malformed_selector_is_refused(connection: Connection, name: str) -> None:
+    connection.create_sender(name)
+    with pytest.raises(utils.LinkDetached, match="ends too early"):
+        connection.create_receiver(name, options=[reactor.Selector("n >")])
+
+
+def test_a_browser_takes_nothing(connection: Connection, name: str) -> None:
+    sender = connection.create_sender(name)
+    for i in range(5):
+        sender.send(proton.Message(body=i))
+    assert bodies(connection, name, reactor.Copy()) == list(range(5))
+    assert bodies(connection, name) == list(range(5))
+
+
+def test_a_message_can_be_delayed(connection: Connection, name: str) -> None:
+    sender, receiver = connection.create_sender(name), connection.create_receiver(name, credit=10)
+    sender.send(proton.Message(body="late", annotations={proton.symbol("x-opt-delivery-delay"): 300}))
+    sender.send(proton.Message(body="early"))
+    assert [receiver.receive().body for _ in range(2)] == ["early", "late"]

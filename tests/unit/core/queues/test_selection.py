@@ -190,6 +190,7 @@ def test_a_limit_counts_what_consumers_took_from_the_middle() -> None:
     assert (queue.bytes, site.contents()) == (5, [b"1", b"3", b"5", b"7", b"9"])
 
 
+@pytest.mark.rule("SET-13")
 def test_an_excluded_link_is_not_offered_the_message_again_and_others_are() -> None:
     site = Site()
     queue = site.queue()
@@ -204,6 +205,7 @@ def test_an_excluded_link_is_not_offered_the_message_again_and_others_are() -> N
     assert other.contents == [b"b"]
 
 
+@pytest.mark.rule("SET-13")
 def test_an_exclusion_survives_a_restart() -> None:
     site = Site()
     queue = site.queue()
