@@ -28,6 +28,7 @@ _BATCH = 25
 _EVERY_SECONDS = 0.005  # so 5000 messages per second
 _TIMEOUT = 300.0
 _QUEUE = "bench-neighbour"
+_WITH_EXPIRATION = pack(">HB", 0x1100, 1)  # properties with a delivery mode of 1 and an expiration, which follows
 _LISTED = properties(LoadMessage(b""), delivery_mode=1)
 _NACK = frames.method_id(60, 120)
 _EXCHANGE_BIND, _EXCHANGE_BIND_OK = frames.method_id(40, 30), frames.method_id(40, 31)
@@ -144,13 +145,24 @@ def _consumers(broker: Broker, connection: Connection, size: int) -> Callable[[]
     return lambda: connection.calls(1, requests, frames.BASIC_CONSUME_OK)
 
 
-def _commit(broker: Broker, connection: Connection, size: int) -> Callable[[], object]:
+def _commit(
+    broker: Broker, connection: Connection, size: int, props: Callable[[int], bytes] = lambda _: _LISTED
+) -> Callable[[], object]:
     _declared(connection, _names(10, "commit"))
     connection.call(1, frames.tx_select(1), frames.TX_SELECT_OK)
     for number, count in enumerate(_batches(size)):
-        heads = [publish_head(1, "", f"commit-{i % 10:06d}", 8, _LISTED) for i in range(count)]
+        heads = [publish_head(1, "", f"commit-{i % 10:06d}", 8, props(1000 * number + i)) for i in range(count)]
         _after(connection, b"".join(head + body_frames(1, pack(">Q", number), 0) for head in heads))
     return lambda: connection.call(1, frames.tx_commit(1), frames.TX_COMMIT_OK)
+
+
+def _commit_apart(broker: Broker, connection: Connection, size: int) -> Callable[[], object]:
+    """Commit messages of which no two are alike to the broker, because each has its own time to live."""
+
+    def props(number: int) -> bytes:
+        return _WITH_EXPIRATION + frames.shortstr(str(3_600_000 + number))
+
+    return _commit(broker, connection, size, props)
 
 
 def _reject(broker: Broker, connection: Connection, size: int) -> Callable[[], object]:
@@ -175,6 +187,7 @@ OPERATIONS: Final[dict[str, tuple[str, int, Operation]]] = {
     "list": ("100 lists of 20,000 queues", 20_000, _list),
     "consumers": ("10,000 consumers on one queue", 10_000, _consumers),
     "commit": ("a commit of 300,000 messages", 300_000, _commit),
+    "commit-apart": ("a commit of 300,000 messages, each with its own time to live", 300_000, _commit_apart),
     "reject": ("300,000 deliveries are rejected into another queue at once", 300_000, _reject),
     "lost": ("a connection with 300,000 unacknowledged is lost", 300_000, _lost),
 }

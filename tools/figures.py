@@ -24,6 +24,9 @@ Rows = Mapping[tuple[str, str], str]
 Pairs = Mapping[str, tuple[str, str]]
 """Scenarios that differ only in their messages, uniform and varied, by the title that they share."""
 
+Neighbours = Mapping[str, str]
+"""What another client does at the same time, by scenario."""
+
 
 @dataclass(frozen=True, slots=True)
 class Figures:
@@ -32,6 +35,8 @@ class Figures:
     rows: Rows
     pairs: Pairs = field(default_factory=dict)
     """Shown before the rows, side by side."""
+    neighbours: Neighbours = field(default_factory=dict)
+    """Shown after the rows, if any of them was measured."""
 
 
 _PAIRS: Final[Pairs] = {
@@ -71,6 +76,16 @@ _README: Final[Rows] = {
     ("spark", "spark.through"): "queue to Spark to queue, 200 B, exactly once",
     ("audit", "audit.rate"): "audit of the journal by Spark",
 }
+_NEIGHBOURS: Final[Neighbours] = {
+    "neighbours-commit": "commits 300,000 messages",
+    "neighbours-commit-apart": "commits 300,000 messages, each with its own time to live",
+    "neighbours-reject": "rejects 300,000 deliveries into another queue at once",
+    "neighbours-lost": "disappears with 300,000 unacknowledged deliveries",
+    "neighbours-fanout": "publishes 2,000 messages to 1,000 queues each",
+    "neighbours-exchanges": "publishes 2,000 messages through 300 exchanges bound to each other",
+    "neighbours-list": "lists 20,000 queues 100 times",
+    "neighbours-consumers": "subscribes 10,000 consumers to one queue",
+}
 _KINDS: Final[Rows] = {
     ("confirms", "confirms"): "messages with confirms, 2000 in flight",
     ("tx100", "tx100"): "messages in `tx`, 100 each, one at a time",
@@ -101,7 +116,7 @@ _EXPLAINED: Final = (
 )
 _GUIDES: Final = ROOT / "docs" / "guides"
 PAGES: Final[dict[Path, Figures]] = {
-    ROOT / "README.md": Figures(_README, _PAIRS),
+    ROOT / "README.md": Figures(_README, _PAIRS, _NEIGHBOURS),
     _GUIDES / "database-and-queue.md": Figures(_KINDS),
     _GUIDES / "from-queue-to-table.md": Figures(_SPARK),
     _GUIDES / "auditing.md": Figures(_AUDIT),
@@ -157,9 +172,24 @@ def pair_table(results: dict[str, Any], pairs: Pairs) -> str:
     return "\n".join([*head, *rows, "", _EXPLAINED])
 
 
+def neighbour_table(results: dict[str, Any], wanted: Neighbours) -> str:
+    """Format the latency of one client's steady traffic beside another client's work; empty if none was measured."""
+    rows = []
+    for scenario, title in wanted.items():
+        found = results["scenarios"].get(scenario, {}).get("figures", {})
+        if scenario in found:
+            longest = found[f"{scenario}.worst"]
+            rows.append(f"| {title} | {cell(found[scenario], 'EscrowMQ')} | {cell(longest, 'EscrowMQ')} |")
+    if not rows:
+        return ""
+    head = ["Latency of 5,000 messages per second while another client …", ""]
+    return "\n".join([*head, "| | p99 | longest |", "|---|---:|---:|", *rows])
+
+
 def machines(results: dict[str, Any], wanted: Figures) -> str:
     """Describe the machines of the measurements; if there are several, each with its rows."""
     titles = [(scenario, title) for (scenario, _), title in wanted.rows.items()]
+    titles += [(scenario, f"latency while another client {title}") for scenario, title in wanted.neighbours.items()]
     for title, (uniform, varied) in wanted.pairs.items():
         titles += [(uniform, f"{title}, uniform"), (varied, f"{title}, varied")]
     rows: dict[str, list[str]] = {}
@@ -186,6 +216,9 @@ def figures(results: dict[str, Any] | None, wanted: Figures) -> str:
     if results is None:
         return "No results are recorded yet; `make bench` measures both brokers and writes them."
     parts = [table(results, wanted.rows), machines(results, wanted)]
+    beside = neighbour_table(results, wanted.neighbours)
+    if beside:
+        parts.insert(1, beside)
     if wanted.pairs:
         parts.insert(0, pair_table(results, wanted.pairs))
     return "\n\n".join(parts)

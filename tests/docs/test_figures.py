@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bench.neighbours import NEIGHBOURS
 from tests.unit.sources import ROOT
 from tools import figures
 from tools.figures import BEGIN, END, PAGES, Figures
@@ -81,6 +82,22 @@ def test_uniform_and_varied_traffic_stand_side_by_side() -> None:
 
 def test_a_page_without_pairs_has_one_table() -> None:
     assert figures.figures(RESULTS, Figures(README.rows)).count("|---|") == 1
+
+
+def test_latencies_beside_other_clients_are_a_table_as_soon_as_one_was_measured() -> None:
+    assert "Latency of" not in figures.figures(RESULTS, README)
+    measured = {
+        f"neighbours-commit{end}": {"unit": "ms", "brokers": {"EscrowMQ": {"median": median}}, "ratio": None}
+        for end, median in (("", 7.123), (".worst", 61.0))
+    }
+    scenarios = {**RESULTS["scenarios"], "neighbours-commit": {"figures": measured}}
+    text = figures.figures({**RESULTS, "scenarios": scenarios}, README)
+    assert "| | p99 | longest |\n|---|---:|---:|\n| commits 300,000 messages | 7.12 ms | 61 ms |" in text
+    assert text.index("| commits 300,000") < text.index("Medians, on")
+
+
+def test_every_scenario_of_neighbours_has_a_row() -> None:
+    assert set(README.neighbours) == {scenario.name for scenario in NEIGHBOURS}
 
 
 def test_rows_of_several_machines_say_which() -> None:
