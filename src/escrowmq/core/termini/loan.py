@@ -208,13 +208,18 @@ class Loan:
         """Take a message that a resuming sender sends again in full. Return its outcome if it is the message that had
         arrived with this tag (SET-9). Otherwise publish it; the old message is forgotten.
         """
+        return self.recognised(tag, content) or self.post(envelope, [content], queues, (tag,))
+
+    def recognised(self, tag: bytes, content: bytes) -> Arrival | None:
+        """Return the outcome of a message that a resuming sender sends again in full, if it is the message that had
+        arrived with this tag (SET-9). Otherwise forget the old message.
+        """
         self._check()
         arrival = self.terminus.arrivals.get(tag)
-        if arrival is not None:
-            if arrival.fingerprint == fingerprint_of(content):
-                return arrival
-            self.forget((tag,))
-        return self.post(envelope, [content], queues, (tag,))
+        if arrival is not None and arrival.fingerprint == fingerprint_of(content):
+            return arrival
+        self.forget((tag,))
+        return None
 
     def note(self, tag: bytes, outcome: Disposition, content: bytes, detail: bytes = b"") -> None:
         """Note the outcome of a message that was not enqueued, until the sender settles it. It does not survive a

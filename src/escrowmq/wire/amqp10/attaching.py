@@ -29,6 +29,7 @@ from escrowmq.wire.amqp10.lending import borrow, granted, recovered
 from escrowmq.wire.amqp10.nodes import DynamicNode, Nodes
 from escrowmq.wire.amqp10.outgoing import ConsumerLink
 from escrowmq.wire.amqp10.publication import Destination
+from escrowmq.wire.amqp10.resuming import map_for_producer, plan_for_consumer
 
 if TYPE_CHECKING:
     from escrowmq.core.queues.queue import Queue
@@ -81,7 +82,6 @@ def _answer(request: Attach, source: Source | None, target: Target | Coordinator
         rcv_settle_mode=request.rcv_settle_mode,
         source=source,
         target=target,
-        unsettled=None if request.unsettled is None else {},
         initial_delivery_count=0 if request.role == RECEIVER else None,
     )
 
@@ -123,8 +123,13 @@ def _attach_consumer(link: Link, request: Attach) -> None:
         loan.close()
         raise
     link.end = end
+    answer = _answer(request, given, request.target)
+    if request.unsettled is not None:
+        plan = plan_for_consumer(loan, request, answer, connection.frame_max)
+        answer.unsettled, answer.incomplete_unsettled = plan.unsettled, plan.incomplete
+        end.resume(plan)
     after = max(loan.lsn, connection.broker.log.end_lsn if queue.durable else 0)
-    link.session.send(_answer(request, given, request.target), after)
+    link.session.send(answer, after)
 
 
 def _browses(source: Source, queue: Queue, request: Attach) -> bool:
@@ -182,6 +187,9 @@ def _attach_producer(link: Link, request: Attach) -> None:
     answer.max_message_size = connection.limits.message_size
     if DELAYED_DELIVERY in request.desired_capabilities:
         answer.offered_capabilities = (DELAYED_DELIVERY,)
+    if request.unsettled is not None:
+        found = map_for_producer(loan, request, answer, connection.frame_max)
+        answer.unsettled, answer.incomplete_unsettled = found
     link.session.send(answer, max(loan.lsn, connection.broker.log.end_lsn))
     connection.publishes()
     link.session.credit_later(end)

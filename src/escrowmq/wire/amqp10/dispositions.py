@@ -109,7 +109,7 @@ def _settle_part(session: Session, disposition: Disposition, part: Part, begin: 
         if isinstance(state, Received):
             link.note_progress(first, first + end - begin, state)
         return 0
-    settlement = _settlement(link, state)
+    settlement = settlement_of(link, state)
     count = link.settle(first, first + end - begin, settlement)
     if count:
         session.sent.settled(part.first, count)
@@ -128,14 +128,14 @@ def _retire(session: Session, disposition: Disposition, part: Part, state: Trans
         transaction = session.connection.transactions.find(state.txn_id)
         if outcome is None and not disposition.settled:
             return 0
-        change = _settlement(part.link, outcome)
+        change = settlement_of(part.link, outcome)
     except AmqpFault as fault:
         part.link.link.fail(fault)
         return 0
     return transaction.retire(session, part, outcome or Accepted(), change, settled=disposition.settled)
 
 
-def _settlement(link: ConsumerLink, state: object) -> Settlement | Modification:
+def settlement_of(link: ConsumerLink, state: object) -> Settlement | Modification:
     """Return the broker's word for an outcome. Raises AmqpFault."""
     match state:
         case None:

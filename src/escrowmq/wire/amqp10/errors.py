@@ -38,6 +38,7 @@ STOLEN: Final = "amqp:link:stolen"
 UNKNOWN_TRANSACTION: Final = "amqp:transaction:unknown-id"
 TRANSACTION_ROLLBACK: Final = "amqp:transaction:rollback"
 TRANSACTION_TIMEOUT: Final = "amqp:transaction:timeout"
+FRAME_SIZE_TOO_SMALL: Final = "amqp:frame-size-too-small"
 
 CONDITIONS: Final[Mapping[Condition, str]] = {
     Condition.NOT_FOUND: NOT_FOUND,

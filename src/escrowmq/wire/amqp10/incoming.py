@@ -10,11 +10,12 @@ from escrowmq.core.budget import COPIES, PUBLISH
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.outcome import Disposition
+from escrowmq.core.termini.arrivals import Arrival
 from escrowmq.wire.amqp10.answers import MASK
 from escrowmq.wire.amqp10.codec import states
 from escrowmq.wire.amqp10.codec.composite import encode_composite
 from escrowmq.wire.amqp10.codec.performatives import RECEIVER, SECOND
-from escrowmq.wire.amqp10.codec.states import Rejected
+from escrowmq.wire.amqp10.codec.states import Received, Rejected
 from escrowmq.wire.amqp10.delays import delayed_among, waiting_queue
 from escrowmq.wire.amqp10.errors import (
     ILLEGAL_STATE,
@@ -31,11 +32,15 @@ from escrowmq.wire.amqp10.errors import (
 )
 from escrowmq.wire.amqp10.nodes import Nodes
 from escrowmq.wire.amqp10.publication import Destination, Publications
+from escrowmq.wire.amqp10.resume import reverted
+from escrowmq.wire.amqp10.resuming import encoded_state, state_of
 
 if TYPE_CHECKING:
+    from escrowmq.core.engine import Receipt
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.termini.loan import Loan
     from escrowmq.wire.amqp10.codec.performatives import Attach, Flow
+    from escrowmq.wire.amqp10.codec.states import DeliveryState
     from escrowmq.wire.amqp10.link import Link
     from escrowmq.wire.amqp10.nodes import DynamicNode
     from escrowmq.wire.amqp10.transactions import LocalTransaction
@@ -286,8 +291,12 @@ class ProducerLink:
             receipt = self.link.session.connection.broker.engine.publish(envelope, contents, queues)
         else:
             receipt = self._loan.post(envelope, contents, queues, tags)
-        if mode.settled:
-            return
+        if not mode.settled:
+            self._answer_receipt(receipt, contents, first, tags)
+
+    def _answer_receipt(self, receipt: Receipt, contents: list[bytes], first: int, tags: list[bytes]) -> None:
+        """Answer messages that were published, of which queues may have refused some."""
+        last = first + len(contents) - 1
         begin = 0
         for i in receipt.refused:
             if i > begin:
@@ -309,6 +318,49 @@ class ProducerLink:
         elif symbol and transaction.fault is None:
             # Nobody would learn of the loss of a settled post, so the transaction must not commit.
             transaction.fail(link_fault(TRANSACTION_ROLLBACK, "a settled message of the transaction has no queue"))
+
+    # -- resumed messages
+
+    def knows(self, tag: bytes) -> bool:
+        """Return whether the message with this tag has arrived, and is not settled by the client."""
+        return self._loan is not None and tag in self._loan.terminus.arrivals
+
+    def forget(self, tag: bytes) -> None:
+        """Forget a message that the client has settled, or whose delivery it has aborted."""
+        if self._loan is not None:
+            self._loan.forget((tag,))
+        self.link.session.credit_later(self)
+
+    def resume_outcome(self, number: int, tag: bytes, state: DeliveryState | None, *, settled: bool) -> None:
+        """Resume a message without its content. If the client settles it, it is over. Otherwise the client's outcome
+        counts, if it has one, and the broker settles.
+        """
+        arrival = self._loan.terminus.arrivals.get(tag) if self._loan is not None else None
+        outcome = reverted(state)
+        if not settled and arrival is not None and (outcome is None or isinstance(outcome, Received)):
+            self._answer_arrival(number, tag, arrival)
+            return
+        self.forget(tag)
+        if not settled and outcome is not None:
+            self.link.session.answer(RECEIVER, number, number, settled=True, state=encoded_state(outcome))
+
+    def resume_message(self, post: Post) -> None:
+        """Resume a message with its whole content: it is published unless it is the one that had arrived (SET-9).
+
+        Raises AmqpFault, BrokerError.
+        """
+        (content,), (tag,) = post.contents, post.tags
+        arrival = self._loan.recognised(tag, content) if self._loan is not None else None
+        if arrival is None:
+            self.publish(post)
+        else:
+            self._answer_arrival(post.first, tag, arrival)
+
+    def _answer_arrival(self, number: int, tag: bytes, arrival: Arrival) -> None:
+        """Tell the client the outcome of a message that had arrived, when that is on disk."""
+        state = encoded_state(state_of(arrival))
+        symbol = "" if arrival.outcome is Disposition.ACCEPTED else f"amqp:{arrival.outcome.name.lower()}:list"
+        self._answer(number, number, [tag], state, symbol, self.link.session.connection.broker.log.end_lsn)
 
     def _note(self, tags: list[bytes], contents: list[bytes], outcome: Disposition, detail: bytes = b"") -> None:
         """Keep the outcome of messages that were not enqueued, until the client settles them."""

@@ -46,10 +46,8 @@ def granted(link: Link, request: Attach, asked: T) -> T:
 def borrow(link: Link, request: Attach, terminus: Source | Target, borrower: Borrower) -> Loan:
     """Lend `terminus`, as it was granted, to `borrower`. Raises AmqpFault, BrokerError.
 
-    A client whose map of unsettled deliveries is null or empty begins anew.
+    A client whose map of unsettled deliveries is null begins anew; with any other, it resumes.
     """
-    if request.unsettled or request.incomplete_unsettled:
-        raise link_fault(NOT_IMPLEMENTED, "resuming unsettled deliveries is not implemented")
     connection = link.session.connection
     default = terminus.default_outcome if isinstance(terminus, Source) else None
     settings = TerminusSettings(
@@ -61,9 +59,8 @@ def borrow(link: Link, request: Attach, terminus: Source | Target, borrower: Bor
         encode_composite(terminus),
         default_of(default),
     )
-    loan = connection.broker.termini.attach(
-        key_of(link), settings, borrower, TerminusInput.ESTABLISH, user=connection.user
-    )
+    how = TerminusInput.ESTABLISH if request.unsettled is None else TerminusInput.RESUME
+    loan = connection.broker.termini.attach(key_of(link), settings, borrower, how, user=connection.user)
     link.session.loans[loan.terminus.key] = loan
     return loan
 

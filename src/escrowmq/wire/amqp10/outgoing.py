@@ -13,6 +13,7 @@ from escrowmq.wire.amqp10.codec.states import TransactionalState
 from escrowmq.wire.amqp10.codec.types import Symbol
 from escrowmq.wire.amqp10.errors import INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_DELETED, STOLEN, link_fault
 from escrowmq.wire.amqp10.filters import Filters
+from escrowmq.wire.amqp10.resumption import Resumption
 from escrowmq.wire.amqp10.sending import TransferFrames
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from escrowmq.wire.amqp10.codec.states import Received
     from escrowmq.wire.amqp10.link import Link
     from escrowmq.wire.amqp10.nodes import DynamicNode
+    from escrowmq.wire.amqp10.resuming import ConsumerPlan
     from escrowmq.wire.amqp10.transactions import LocalTransaction
 
 _TRANSACTION: Final = Symbol("txn-id")
@@ -56,6 +58,7 @@ class ConsumerLink:
         "_node",
         "_presettled",
         "_progress",
+        "_resumption",
         "_stalled",
         "_unsent",
         "_unsent_after",
@@ -98,6 +101,7 @@ class ConsumerLink:
         self._unsent_after = 0  # the LSN for which they wait
         self._stalled = False
         self._progress: dict[int, Received] = {}
+        self._resumption: Resumption | None = None
 
     def subscribe(self, loan: Loan) -> None:
         """Subscribe to the queue, without credit, on behalf of the terminus on loan. Raises BrokerError."""
@@ -114,6 +118,13 @@ class ConsumerLink:
             options=self._filters.options,
             browses=self._browses,
         )
+
+    def resume(self, plan: ConsumerPlan) -> None:
+        """Send the deliveries of an earlier link again as soon as the client grants credit. Outcomes that the client
+        has named are applied now.
+        """
+        if self._loan is not None and (plan.pending or plan.only):
+            self._resumption = Resumption(self, self._loan, self._frames, plan)
 
     # -- core.termini.loan.Borrower
 
@@ -151,6 +162,8 @@ class ConsumerLink:
 
     def wake(self) -> None:
         """Continue, if the client can take deliveries now."""
+        if self._resumption is not None and self._consumer is not None:
+            self._allow(self._resumption.credit)
         self._push()
         if self._stalled and self._consumer is not None and self.writable:
             self._stalled = False
@@ -225,7 +238,7 @@ class ConsumerLink:
             spent = (self._given - (flow.delivery_count or 0)) & MASK
             if spent > MASK >> 1:
                 spent -= MASK + 1
-            consumer.allow(max(flow.link_credit - spent, 0))
+            self._allow(max(flow.link_credit - spent, 0))
         if flow.drain:
             consumer.drain()
         elif flow.echo:
@@ -244,6 +257,17 @@ class ConsumerLink:
         if not isinstance(ident, bytes):
             raise link_fault(INVALID_FIELD, "the property txn-id is no binary value")
         self._acquiring = self.link.session.connection.transactions.find(ident)
+
+    def _allow(self, credit: int) -> None:
+        """Spend credit on deliveries that are sent again, then on others."""
+        resumption = self._resumption
+        if resumption is not None:
+            sent, credit = resumption.send(credit)
+            self._given += sent
+            if resumption.done:
+                self._resumption = None
+        if self._consumer is not None:
+            self._consumer.allow(credit)
 
     def _send_flow(self, *, drain: bool) -> None:
         credit = self._consumer.credit.left if self._consumer is not None else 0

@@ -147,8 +147,23 @@ class TransferFrames:
         """Append the frames of a delivery that is large, was annotated, has a state, or needs translation. Return their
         number.
         """
-        message = self._message(entry)
         transfer = Transfer(self._handle, number & MASK, tag, 0, self._settled, state=state)
+        return self._split(transfer, self._message(entry), pieces)
+
+    def again(self, number: int, entry: Entry, tag: bytes, *, resume: bool) -> tuple[list[Piece], int]:
+        """Return the frames of a delivery that is sent again, resumed or as a new one, and their number."""
+        pieces: list[Piece] = []
+        transfer = Transfer(self._handle, number & MASK, tag, 0, False, resume=resume)
+        return pieces, self._split(transfer, self._message(entry), pieces)
+
+    def outcome(self, number: int, tag: bytes, state: DeliveryState) -> bytes:
+        """Return the frame that resumes a delivery without its message, and settles it with the client's outcome."""
+        transfer = Transfer(self._handle, number & MASK, tag, 0, True, state=state, resume=True)
+        body = encode_performative(transfer)
+        return frame_header(self._channel, len(body)) + body
+
+    def _split(self, transfer: Transfer, message: bytes, pieces: list[Piece]) -> int:
+        """Append the frames of a delivery, of which `transfer` begins the first one. Return their number."""
         at = frames = 0
         view = memoryview(message)
         while True:

@@ -35,6 +35,7 @@ from escrowmq.wire.outbox import LARGE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from escrowmq.wire.amqp10.codec.states import DeliveryState
     from escrowmq.wire.amqp10.connection import Connection
     from escrowmq.wire.amqp10.link import Link
     from escrowmq.wire.amqp10.session import Session
@@ -78,16 +79,25 @@ class TransferShape(NamedTuple):
 class Parts:
     """A delivery of which more frames are to come."""
 
-    __slots__ = ("number", "pieces", "settled", "size", "skipped", "tag", "transaction")
+    __slots__ = ("number", "pieces", "resumed", "settled", "size", "skipped", "state", "tag", "transaction")
 
     def __init__(
-        self, number: int, tag: bytes, *, settled: bool, transaction: LocalTransaction | None, skipped: bool = False
+        self,
+        number: int,
+        tag: bytes,
+        *,
+        settled: bool,
+        transaction: LocalTransaction | None,
+        resumed: bool = False,
+        skipped: bool = False,
     ) -> None:
         self.number = number
         self.tag = tag
         self.settled = settled
         self.transaction = transaction
+        self.resumed = resumed
         self.skipped = skipped  # a resumed delivery that the broker does not know
+        self.state: DeliveryState | None = None  # the outcome that a resumed delivery has at the client
         self.pieces: list[bytes] = []
         self.size = 0
 
@@ -296,8 +306,11 @@ class Transfers:
             del self._parts[link]
             self.publish_now()
             end_of_link.spend(1)
+            if parts.resumed and isinstance(end_of_link, ProducerLink):
+                end_of_link.forget(parts.tag)
             return None
         parts.settled = parts.settled or bool(transfer.settled)
+        parts.state = transfer.state or parts.state
         parts.size += end - at
         if parts.size > self._connection.limits.message_size + self._connection.limits.header_size:
             del self._parts[link]
@@ -308,7 +321,7 @@ class Transfers:
             parts.pieces.append(data[at:end])
         if not transfer.more:
             del self._parts[link]
-            whole = not parts.skipped and len(parts.pieces) == 1
+            whole = not parts.resumed and len(parts.pieces) == 1
             if isinstance(end_of_link, CoordinatorLink):
                 return self._command(end_of_link, parts)
             mode = _mode(parts)
@@ -339,6 +352,8 @@ class Transfers:
             raise link_fault(INVALID_FIELD, f"a delivery tag has more than {_LONGEST_TAG} bytes")
         if transfer.message_format:
             raise link_fault(NOT_IMPLEMENTED, f"message format {transfer.message_format} is not known")
+        if transfer.resume and transaction is not None:
+            raise link_fault(NOT_IMPLEMENTED, "a resumed delivery cannot be part of a transaction")
         settled = bool(transfer.settled)
         if transfer.rcv_settle_mode == SECOND and not end.second and not settled:
             raise link_fault(INVALID_FIELD, "rcv-settle-mode second on a link whose mode is first")
@@ -347,7 +362,8 @@ class Transfers:
             transfer.delivery_tag,
             settled=settled,
             transaction=transaction,
-            skipped=transfer.resume,
+            resumed=transfer.resume,
+            skipped=transfer.resume and not (isinstance(end, ProducerLink) and end.knows(transfer.delivery_tag)),
         )
         return parts
 
@@ -369,6 +385,12 @@ class Transfers:
             link.spend(1)
             return
         message = parts.pieces[0] if len(parts.pieces) == 1 else b"".join(parts.pieces)
+        if parts.resumed:
+            self.publish_now()
+            link.spend(1)
+            if parts.settled or not message:
+                link.resume_outcome(parts.number, parts.tag, parts.state, settled=parts.settled)
+                return
         try:
             form, content = link.form_for(message)
             if content[:1] not in _DESCRIBED:
@@ -376,9 +398,13 @@ class Transfers:
         except CodecError as error:
             raise link_fault(DECODE_ERROR, str(error)) from None
         except (BrokerError, AmqpFault) as error:
-            self.publish_now()
-            link.spend(1)
+            if not parts.resumed:
+                self.publish_now()
+                link.spend(1)
             link.refuse(parts.number, parts.tag, message, error, mode)
+            return
+        if parts.resumed:
+            link.resume_message(Post(form, [content], parts.number & MASK, [parts.tag], mode))
             return
         self._add(link, parts.number & MASK, parts.tag, form, content, mode)
 

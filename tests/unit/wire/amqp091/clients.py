@@ -24,8 +24,9 @@ PERSISTENT = Properties(delivery_mode=2).encode()
 class Server(SimServer):
     """A server with a password file, which may answer late, and a list of the calls that it received."""
 
-    def __init__(self, options: Options | None = None) -> None:
-        super().__init__(MemoryStorage(random.Random(1)), options)
+    def __init__(self, options: Options | None = None, storage: MemoryStorage | None = None) -> None:
+        self.storage = storage or MemoryStorage(random.Random(1))
+        super().__init__(self.storage, options)
         self.slow = False
         self.logins: list[Callable[[], None]] = []
         self.publishers: list[object] = []
@@ -72,9 +73,16 @@ class Server(SimServer):
         self.run_disk()
 
 
-def server(*, users: tuple[str, ...] = ("guest",), resident_limit: int = 1 << 20, **limits: Any) -> Server:
+def server(
+    *,
+    users: tuple[str, ...] = ("guest",),
+    resident_limit: int = 1 << 20,
+    storage: MemoryStorage | None = None,
+    **limits: Any,
+) -> Server:
     """Keyword arguments are those of `EndpointLimits`."""
-    return Server(Options(limits=EndpointLimits(**limits), users=users, resident_limit=resident_limit))
+    options = Options(limits=EndpointLimits(**limits), users=users, resident_limit=resident_limit)
+    return Server(options, storage)
 
 
 def pair(**limits: Any) -> tuple[Server, SimClient]:

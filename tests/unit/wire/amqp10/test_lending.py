@@ -20,7 +20,7 @@ from escrowmq.wire.amqp10.codec.performatives import (
 )
 from escrowmq.wire.amqp10.codec.states import Accepted, Modified, Released
 from escrowmq.wire.amqp10.codec.termini import Source, Target
-from escrowmq.wire.amqp10.errors import INVALID_FIELD, NOT_IMPLEMENTED, STOLEN, UNAUTHORIZED
+from escrowmq.wire.amqp10.errors import INVALID_FIELD, STOLEN, UNAUTHORIZED
 from escrowmq.wire.amqp10.lending import default_of
 from tests.unit.wire.amqp10.clients import Client, Server, connected, message
 
@@ -138,12 +138,6 @@ def test_the_durability_that_is_granted_is_reported(mode: int, asked: int, given
 def test_an_unknown_durability_or_policy_is_refused(fields: dict[str, Any]) -> None:
     _, client = connected()
     client.refused(Attach("l", 1, RECEIVER, source=Source("q", **fields)), INVALID_FIELD)
-
-
-@pytest.mark.parametrize("fields", [{"unsettled": {b"t": None}}, {"unsettled": {}, "incomplete_unsettled": True}])
-def test_resuming_is_refused(fields: dict[str, Any]) -> None:
-    _, client = connected()
-    client.refused(Attach("l", 1, RECEIVER, source=Source("q"), **fields), NOT_IMPLEMENTED)
 
 
 def test_an_empty_map_is_answered_with_an_empty_one() -> None:
