@@ -116,7 +116,7 @@ ROWS: Final = (
 _BY_STATES: Final = {(row.sender, row.receiver, row.same): row for row in ROWS}
 
 
-class Resumption(NamedTuple):
+class DeliveryPlan(NamedTuple):
     """What happens to one delivery. `row` is 0 if a map was incomplete; `state` is that of the receiver."""
 
     row: int
@@ -125,7 +125,7 @@ class Resumption(NamedTuple):
     state: DeliveryState | None = None
 
 
-_WAIT: Final = Resumption(0, SenderAction.WAIT, ReceiverAction.NOTHING)
+_WAIT: Final = DeliveryPlan(0, SenderAction.WAIT, ReceiverAction.NOTHING)
 
 
 def reverted(state: DeliveryState | None) -> DeliveryState | None:
@@ -159,7 +159,7 @@ def _same(sender: DeliveryState | None, receiver: DeliveryState | None) -> bool:
 
 def resumptions(
     sender: UnsettledMap, receiver: UnsettledMap, *, receiver_complete: bool = True
-) -> dict[bytes, Resumption]:
+) -> dict[bytes, DeliveryPlan]:
     """Return what happens to each delivery in the map of the sender, in its order."""
     found = {}
     for tag in sender:
@@ -167,7 +167,7 @@ def resumptions(
             found[tag] = _WAIT
             continue
         row = row_of(sender, receiver, tag)
-        found[tag] = Resumption(row.number, row.action, row.answer, receiver.get(tag))
+        found[tag] = DeliveryPlan(row.number, row.action, row.answer, receiver.get(tag))
     return found
 
 

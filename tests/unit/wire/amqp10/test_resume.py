@@ -17,9 +17,9 @@ from escrowmq.wire.amqp10.codec.states import (
 )
 from escrowmq.wire.amqp10.resume import (
     ROWS,
+    DeliveryPlan,
     Knowledge,
     ReceiverAction,
-    Resumption,
     SenderAction,
     resumptions,
     reverted,
@@ -90,9 +90,9 @@ def test_nothing_is_concluded_from_an_absence_in_an_incomplete_map(
 ) -> None:
     found = resumptions(unsettled(sender), unsettled(receiver), receiver_complete=False)
     if receiver == ABSENT:
-        assert found == {TAG: Resumption(0, SenderAction.WAIT, ReceiverAction.NOTHING)}
+        assert found == {TAG: DeliveryPlan(0, SenderAction.WAIT, ReceiverAction.NOTHING)}
     else:
-        assert found == {TAG: Resumption(number, action, answer, unsettled(receiver)[TAG])}
+        assert found == {TAG: DeliveryPlan(number, action, answer, unsettled(receiver)[TAG])}
 
 
 def test_resumptions_are_in_the_order_of_the_senders_map() -> None:
