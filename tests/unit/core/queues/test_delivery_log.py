@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from escrowmq.core.messages.entry import Entry
 from escrowmq.core.queues.outcome import Disposition
+from escrowmq.core.queues.queue import Queue
 from escrowmq.core.records.deliveries import REDELIVERED, SETTLED, Part, decode_deliveries
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.references import Range
@@ -67,3 +69,22 @@ def test_a_delivery_is_logged_before_its_settlement() -> None:
     kinds = [kind for _, kind, _ in site.restart().replayed]
     settled = [i for i, kind in enumerate(kinds) if kind in (Kind.SETTLE, Kind.COMMIT)]
     assert kinds.index(Kind.DELIVERIES) < min(settled)
+
+
+def test_deliveries_to_consumers_that_select_messages_are_not_logged() -> None:
+    """They are not in the order of the queue, which the audit expects of all deliveries."""
+    site = Site()
+    site.broker.engine.record_deliveries()
+    queue = site.queue("q")
+    for content in (b"a", b"b", b"c"):
+        site.publish("q", content, durable=True)
+
+    def last(queue: Queue, entry: Entry) -> bool:
+        return entry.content == b"c"
+
+    _, sink = site.consume(queue, selects=last, label="some")
+    site.turn()
+    site.consume(queue, label="c")
+    site.turn()
+    assert sink.contents == [b"c"]
+    assert told(site) == [(queue.ident, [Part("c", 0, [Range(1, 2)])])]
