@@ -9,7 +9,8 @@ from escrowmq.core.branches.xid import Xid
 
 DEAD = "dead"
 TRANSIENT = "passing"
-QUEUES = ("a", "b", "rejects", TRANSIENT, DEAD)
+MARKED = "marked"
+QUEUES = ("a", "b", "rejects", TRANSIENT, DEAD, MARKED)
 REMEMBERED_MS = 30 * 60_000
 HEURISTIC = {"forced commit": "HEUR_COM", "forced rollback": "HEUR_RB"}
 
@@ -17,6 +18,8 @@ HEURISTIC = {"forced commit": "HEUR_COM", "forced rollback": "HEUR_RB"}
 @dataclass(slots=True)
 class Item:
     """A message on a queue. It and all messages after it are invisible until the log is synced up to `seal`.
+
+    `failures` counts the failed deliveries of a message that was released or modified, and is None for others.
 
     `holder` is None for a message that waits in its queue, "" for one delivered to a client, the xid of the branch that
     has settled it, or an LSN: the message waits in its queue again as soon as the log is synced up to there.
@@ -27,6 +30,8 @@ class Item:
     seal: int = 0
     holder: str | Xid | int | None = None
     seen: bool = False
+    failures: int | None = None
+    annotations: dict[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -79,6 +84,12 @@ class Model:
         self.queues[queue].remove(item)
         if how == "reject" and queue == "rejects":
             self.add(DEAD, serial, durable=item.durable, seal=seal)
+
+    def mark(self, serial: int, failures: int, note: dict[str, bytes], *, failed: bool) -> None:
+        """Mark a message on the queue `MARKED`. `failures` counts, unless it is marked already, all its returns."""
+        item = self.item(MARKED, serial)
+        item.failures = (failures if item.failures is None else item.failures) + failed
+        item.annotations = {**item.annotations, **note}
 
     # -- branches
 
@@ -263,7 +274,9 @@ class Model:
                 if not item.durable:
                     continue
                 locked = isinstance(item.holder, Xid) and item.holder in left.branches
-                left.queues[name].append(Item(item.serial, True, 0, item.holder if locked else None, seen=locked))
+                holder = item.holder if locked else None
+                found = Item(item.serial, True, 0, holder, locked, item.failures, item.annotations)
+                left.queues[name].append(found)
                 if locked and isinstance(item.holder, Xid):
                     settles = self.branches[item.holder].settles
                     how = next(how for queue, serial, how in settles if (queue, serial) == (name, item.serial))

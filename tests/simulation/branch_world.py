@@ -27,7 +27,8 @@ from escrowmq.core.topology.directory import Declaration
 from tests.harness.contents import body_of
 from tests.harness.holding import each_held
 from tests.harness.server import Options, SimServer
-from tests.simulation.branch_model import DEAD, HEURISTIC, QUEUES, TRANSIENT, Model
+from tests.simulation import branch_marks
+from tests.simulation.branch_model import DEAD, HEURISTIC, MARKED, QUEUES, TRANSIENT, Model
 from tests.simulation.ledger import Ledger, Violation
 from tests.simulation.machine import Machine
 from tests.simulation.steps import Step
@@ -62,13 +63,13 @@ WEIGHTS: Final[dict[str, int]] = {
     "sync fails in": 1,
     "append refused in": 1,
     "disk fills": 1,
-    "reads fail": 4,
+    "reads fail": 8,
     "reads succeed": 6,
     "set clock": 3,
 }
 XIDS: Final = tuple(Xid(1, gtrid, bqual) for gtrid in (b"g", b"h") for bqual in (b"1", b"2", b"3"))
 WORKERS: Final = 4
-OPTIONS: Final = Options(segment_bytes=3000, batch_bytes=2000, resident_limit=1000, return_piece=2)
+OPTIONS: Final = Options(segment_bytes=3000, batch_bytes=2000, resident_limit=400, return_piece=2)
 _FIT: Final = {
     "prepare": ("active",),
     "commit": ("active", "prepared"),
@@ -196,6 +197,7 @@ class BranchWorld:
                 for reference in backlog:
                     bodies = self.broker.engine.pager.load(reference).contents
                     found += [(reference.first + i, int(body), None) for i, body in enumerate(bodies)]
+            branch_marks.compare(queue, self.model, {position: serial for position, serial, _ in found})
             there = [(serial, holder) for _, serial, holder in sorted(found, key=lambda item: item[0])]
             if queue.unsynced:
                 raise Violation(f"{name} hides messages although everything is on disk")
@@ -388,7 +390,7 @@ class BranchWorld:
         return list(range(self._serial - count + 1, self._serial + 1))
 
     def _publish(self, step: Step, worker: Worker, xid: Xid) -> None:
-        name, durable = QUEUES[step.what % 4], step.how % 5 > 0
+        name, durable = (*QUEUES[:4], MARKED)[step.what % 5], step.how % 5 > 0
         for serial in self._bodies(step):
             envelope = Envelope("", name, durable=durable)
             self.broker.engine.publish(envelope, [b"%d" % serial], (self._queue(name),))
@@ -405,7 +407,12 @@ class BranchWorld:
         getter, entry = entries.pop(step.what % len(entries))
         queue = getter.queue
         name = queue.name
-        how = ("accept", "requeue", "reject")[step.how % 3]
+        some = branch_marks.HOW_MARKED if name == MARKED else branch_marks.HOW
+        how = some[step.how % len(some)]
+        if name == MARKED and how != "accept":
+            branch_marks.give_back(self.broker.engine, self.model, getter, entry, how, step.what)
+            self.ledger.count(f"returned: {how}")
+            return
         if how == "requeue":
             self.broker.engine.requeue(getter, [entry])
         else:
@@ -489,7 +496,7 @@ class BranchWorld:
                 if live:
                     known.publishes.append((serial, names, durable))
             return
-        name = QUEUES[step.what % len(QUEUES)]
+        name = QUEUES[step.what % (len(QUEUES) - 1)]  # not MARKED
         entry = self._entry(name)
         if entry is None:
             return

@@ -14,8 +14,13 @@ from escrowmq.core.branches.recovery import FoundBranches
 from escrowmq.core.branches.xa import XaResult
 from escrowmq.core.branches.xa_branch import XaBranch
 from escrowmq.core.branches.xid import Xid
+from escrowmq.core.engine import Engine
+from escrowmq.core.messages.entry import Entry
+from escrowmq.core.messages.marks import Modification
+from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.fifo import Fifo
 from escrowmq.core.records.kinds import Kind
+from escrowmq.core.recovery.replay import Recovery
 from escrowmq.journal.errors import JournalFailed
 from escrowmq.journal.memory import MemoryStorage
 from tests.simulation import planted_clocks
@@ -77,6 +82,15 @@ def forced_and_forgotten(self: Coordinator, xid: Xid, *, commit: bool) -> XaResu
     return result
 
 
+def marks_not_replayed(self: Recovery, lsn: int, payload: bytes) -> None:
+    """Ignore marks during recovery."""
+
+
+def released_as_failed(self: Engine, consumer: Consumer, entries: list[Entry]) -> None:
+    """Count released deliveries as failed ones."""
+    self.modify(consumer, entries, Modification(failed=True))
+
+
 PLANTED: Final[dict[str, tuple[object, str, object]]] = {
     "prepare answered before the sync": (Preparation, "apply", answered_before_sync),
     "prepared branches committed by recovery": (FoundBranches, "finish", committed_by_recovery),
@@ -88,6 +102,8 @@ PLANTED: Final[dict[str, tuple[object, str, object]]] = {
     "prepared although the append was refused": (Preparation, "apply", refusal_ignored),
     "a full disk ignored": (MemoryStorage, "write_through", full_disk_ignored),
     "taken before it is loaded": (Fifo, "_fill", taken_before_loaded),
+    "marks forgotten by recovery": (Recovery, "_marked", marks_not_replayed),
+    "released deliveries counted as failed": (Engine, "release", released_as_failed),
     **planted_clocks.PLANTED,
 }
 

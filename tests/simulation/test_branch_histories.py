@@ -26,6 +26,7 @@ NEVER_MISSING = {
     *("rollback: OK", "force: HEUR_COM", "force: HEUR_RB", "forget: ", "decide: OK", "decide: NOT_FOUND"),
     *("survived: prepared", "survived: forced commit", "survived: forced rollback", "failed syncs", "power failures"),
     *("commit: HEUR_COM", "commit: HEUR_RB", "rollback: HEUR_COM", "rollback: HEUR_RB", "clock set back"),
+    *("returned: requeue", "returned: release", "returned: modify", "returned: modify and fail"),
     *("clock set forward", "full disks", "refused appends", "queues unavailable", "refused: the disk cannot be read"),
 }
 

@@ -11,9 +11,7 @@ from tests.conftest import GROUPS, group_of
 from tests.unit.sources import ROOT
 
 
-@pytest.mark.parametrize(
-    ("expression", "long"), [("", False), ("not slow", False), ("long", True), ("not long", False)]
-)
+@pytest.mark.parametrize(("expression", "long"), [("not slow", False), ("long", True)])
 def test_long_forms_are_left_out_unless_they_are_named(expression: str, long: bool) -> None:
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-m", expression]
     done = subprocess.run([*command, "tests/kill/test_kill.py"], capture_output=True, text=True, check=False)
