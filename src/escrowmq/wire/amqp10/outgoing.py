@@ -14,7 +14,7 @@ from escrowmq.wire.amqp10.codec.types import Symbol
 from escrowmq.wire.amqp10.errors import INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_DELETED, STOLEN, link_fault
 from escrowmq.wire.amqp10.filters import Filters
 from escrowmq.wire.amqp10.resumption import Resumption
-from escrowmq.wire.amqp10.sending import TransferFrames
+from escrowmq.wire.amqp10.sending import TransferFrames, frames_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from escrowmq.wire.amqp10.nodes import DynamicNode
     from escrowmq.wire.amqp10.resuming import ConsumerPlan
     from escrowmq.wire.amqp10.transactions import LocalTransaction
+    from escrowmq.wire.outbox import Piece
 
 _TRANSACTION: Final = Symbol("txn-id")
 """The property of a link that names the transaction in which it acquires."""
@@ -51,8 +52,10 @@ class ConsumerLink:
         "_acquiring",
         "_browses",
         "_consumer",
+        "_drained",
         "_filters",
         "_frames",
+        "_frames_left",
         "_given",
         "_loan",
         "_node",
@@ -98,7 +101,9 @@ class ConsumerLink:
         )
         self._given = 0  # the delivery-count, with the deliveries in `_unsent`
         self._unsent: deque[tuple[int, Entry]] = deque()
-        self._unsent_after = 0  # the LSN for which they wait
+        self._frames_left: deque[bytes] = deque()  # the rest of a delivery, which waits for the window too
+        self._unsent_after = 0  # the LSN for which both wait
+        self._drained = False  # whether a drain is to be answered when they have left
         self._stalled = False
         self._progress: dict[int, Received] = {}
         self._resumption: Resumption | None = None
@@ -146,6 +151,7 @@ class ConsumerLink:
             session.connection.flow.writable
             and session.remote_incoming_window > 0
             and not self._unsent
+            and not self._frames_left
             and self._unsettled < session.connection.limits.unsettled
         )
 
@@ -162,9 +168,9 @@ class ConsumerLink:
 
     def wake(self) -> None:
         """Continue, if the client can take deliveries now."""
-        if self._resumption is not None and self._consumer is not None:
-            self._allow(self._resumption.credit)
         self._push()
+        if self._resumption is not None and self._consumer is not None and not self._frames_left:
+            self._allow(self._resumption.credit)
         if self._stalled and self._consumer is not None and self.writable:
             self._stalled = False
             self.link.session.connection.broker.engine.wake(self._consumer)
@@ -175,7 +181,7 @@ class ConsumerLink:
         first = after = 0
         if not self._presettled and self._loan is not None:
             first, after = self._loan.acquire(consumer, entries)
-        if self._unsent or len(entries) > self.link.session.remote_incoming_window:
+        if self._unsent or self._frames_left or len(entries) > self.link.session.remote_incoming_window:
             self._unsent.extend(enumerate(entries, first))
             self._unsent_after = after
             self._push()
@@ -185,7 +191,13 @@ class ConsumerLink:
     def drained(self, consumer: Consumer, unused: int) -> None:
         """Tell the client that the queue is empty: the unused credit counts as spent."""
         self._given += unused
-        self._send_flow(drain=True)
+        self._drained = True
+        self._answer_drain()
+
+    def _answer_drain(self) -> None:
+        if self._drained and not self._unsent and not self._frames_left:
+            self._drained = False
+            self._send_flow(drain=True)
 
     def cancelled(self, consumer: Consumer) -> None:
         """Detach the link, because its queue was deleted."""
@@ -197,15 +209,17 @@ class ConsumerLink:
     def _push(self) -> None:
         """Send deliveries that waited for the client's window."""
         session = self.link.session
-        if not self._unsent:
-            return
+        if self._frames_left and session.remote_incoming_window > 0:
+            left, self._frames_left = list(self._frames_left), deque()
+            self.transmit([b"".join(left)], len(left), self._unsent_after)
         room = session.remote_incoming_window
-        if room > 0:
+        if self._unsent and not self._frames_left and room > 0:
             some = [self._unsent.popleft() for _ in range(min(room, len(self._unsent)))]
             self._send([entry for _, entry in some], some[0][0], self._unsent_after)
-        if self._unsent:
+        if self._unsent or self._frames_left:
             self._stalled = True
             session.starve(self)
+        self._answer_drain()
 
     def _send(self, entries: list[Entry], first: int, after: int) -> None:
         """Send deliveries when the log is synced up to `after`. Their numbers at the terminus begin with `first`."""
@@ -219,6 +233,24 @@ class ConsumerLink:
             state = TransactionalState(acquiring.id)
         pieces, frames = self._frames.build(number, entries, first, state)
         session.next_delivery_id = number + len(entries)
+        self.transmit(pieces, frames, after)
+
+    @property
+    def amid_delivery(self) -> bool:
+        """Whether frames of a delivery wait, so that no other delivery of the link may begin."""
+        return bool(self._frames_left)
+
+    def transmit(self, pieces: list[Piece], frames: int, after: int) -> None:
+        """Send frames, as far as the client's window has room. The others wait."""
+        session = self.link.session
+        room = max(session.remote_incoming_window, 0)
+        if frames > room:
+            each = frames_of(b"".join(pieces))
+            pieces, frames = [b"".join(each[:room])], room
+            self._frames_left.extend(each[room:])
+            self._unsent_after = after
+            self._stalled = True
+            session.starve(self)
         session.transmitted(frames)
         if len(pieces) == 1:
             session.connection.put(session.lane, pieces[0], after)
@@ -330,6 +362,7 @@ class ConsumerLink:
             else:
                 loan.detach()
         self._unsent.clear()
+        self._frames_left.clear()
         if self._node is not None and closed:
             self._node.close()
         return after

@@ -48,7 +48,7 @@ class Resumption:
         session = self._link.link.session
         sent = 0
         while self._pending and sent < credit:
-            if session.remote_incoming_window <= 0:
+            if session.remote_incoming_window <= 0 or self._link.amid_delivery:
                 session.starve(self._link)
                 break
             sent += self._send(self._pending.popleft())
@@ -70,6 +70,5 @@ class Resumption:
             resume = each.action is not SenderAction.RESEND
             pieces, frames = self._frames.again(number, found.entry, found.tag, resume=resume)
             session.next_delivery_id = number + 1
-            session.transmitted(frames)
-            session.connection.put_pieces(session.lane, pieces, after)
+            self._link.transmit(pieces, frames, after)
         return len(taken)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _TRANSFER: Final = b"\x00\x53\x14\xc0"
 _UINT, _ZERO = b"\x70", b"\x43"
 _TRUE, _FALSE = b"\x41", b"\x42"
+_SIZE: Final = struct.Struct(">I")
 _TAG_HEAD: Final = b"\xa0\x10"  # the code and the length of a tag
 _MOST: Final = 256  # templates that are kept
 
@@ -207,3 +208,13 @@ def header_of(envelope: Envelope, failures: int, *, first: bool, ttl: int | None
             delivery_count=failures,
         )
     )
+
+
+def frames_of(data: bytes) -> list[bytes]:
+    """Divide `data` into its frames."""
+    found, at = [], 0
+    while at < len(data):
+        (size,) = _SIZE.unpack_from(data, at)
+        found.append(data[at : at + size])
+        at += size
+    return found

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from escrowmq.wire.amqp10.codec.performatives import Detach, Disposition, End, Flow
+from escrowmq.wire.amqp10.codec.performatives import Detach, Disposition, End, Flow, Transfer
 from escrowmq.wire.amqp10.codec.states import Accepted
 from escrowmq.wire.amqp10.errors import RESOURCE_DELETED
-from tests.unit.wire.amqp10.clients import Client, Server, connected
+from tests.unit.wire.amqp10.clients import Client, Server, body, connected, message, server
 
 
 def stocked(count: int, **limits: int) -> tuple[Server, Client]:
@@ -147,3 +147,29 @@ def test_a_connection_that_is_not_read_gets_no_deliveries() -> None:
     made.end_turn()
     client.collect()
     assert numbers(client) == [0, 1, 2]
+
+
+def test_a_large_message_waits_for_the_window_in_its_middle() -> None:
+    made = server()
+    client = Client(made, begins=False, max_frame_size=512)
+    client.begin(0, incoming_window=2)
+    client.sender("q")
+    big = message(b"x" * 200) + message(b"y" * 250) + message(b"z" * 250) + message(b"a" * 250) + message(b"b" * 250)
+    client.send(0, Transfer(0, 0, b"0", 0, True), payload=big)
+    client.post(1, b"small", settled=True)
+    client.receiver("q")
+    client.flow(1, 10, incoming_window=2, drain=True)
+    parts = list(client.inbox)
+    assert [each.performative.more for each in parts] == [True, True]
+    client.inbox.clear()
+    client.flow(None, next_incoming_id=2, incoming_window=1)
+    parts += [client.expect_message(Transfer)]
+    assert client.idle()
+    client.flow(None, next_incoming_id=3, incoming_window=9)
+    rest = [each for each in client.inbox if isinstance(each.performative, Transfer)]
+    *last, small = rest
+    assert [each.performative.delivery_id for each in (parts[0], small)] == [0, 1]
+    assert b"".join(each.payload for each in parts + last).endswith(big)
+    assert body(small.payload) == b"small"
+    answer = client.inbox[-1].performative
+    assert (answer.drain, answer.link_credit, answer.delivery_count) == (True, 0, 10)
