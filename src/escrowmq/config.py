@@ -246,6 +246,18 @@ class LimitsSection(Section):
     held_memory_per_vhost: Watermark = Field(
         default=0.3, description="The memory that all clients of one virtual host may hold in the same way."
     )
+    termini_per_user: int = Field(
+        default=10_000,
+        ge=1,
+        description="The number of AMQP 1.0 link termini of one user in one virtual host, attached and suspended ones "
+        "(SEC-2).",
+    )
+    link_timeout_seconds: int = Field(
+        default=604_800,
+        ge=1,
+        description="The longest timeout of a suspended AMQP 1.0 link that is granted. A client that asks for more is "
+        "told so in the answer to its attach. Links whose expiry policy is `never` have no timeout.",
+    )
     branches_per_user: int = Field(
         default=10_000, ge=1, description="The number of open transaction branches (XA) of one user (SEC-2)."
     )

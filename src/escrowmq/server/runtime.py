@@ -13,6 +13,7 @@ from escrowmq.core.branches.branch import Limits
 from escrowmq.core.branches.shares import UserLimits
 from escrowmq.core.broker import Broker
 from escrowmq.core.queues.queue import Queue
+from escrowmq.core.termini.registry import TerminusLimits
 from escrowmq.server.admission import Admission
 from escrowmq.server.auth import Authenticator
 from escrowmq.server.connection import LARGE_READ, PACED_READ, READ, ClientConnection, Pause
@@ -49,6 +50,11 @@ def endpoint_limits(limits: LimitsSection) -> EndpointLimits:
             int(limits.transaction_age_seconds * 1000),
         ),
     )
+
+
+def terminus_limits(limits: LimitsSection) -> TerminusLimits:
+    """Return the limits of AMQP 1.0 link termini."""
+    return TerminusLimits(limits.termini_per_user, limits.unsettled_per_link, limits.link_timeout_seconds * 1000)
 
 
 def user_limits(limits: LimitsSection) -> UserLimits:
@@ -92,6 +98,7 @@ class Runtime:
         self.turns = turns
         self.broker: Broker = turns.broker
         self.broker.coordinator.limit(user_limits(limits))
+        self.broker.termini.limits = terminus_limits(limits)
         self.broker.access.defaults = default_limits(limits)
         self.broker.holdings.user_limit = in_bytes(limits.held_memory_per_user, memory_bytes())
         self.broker.holdings.vhost_limit = in_bytes(limits.held_memory_per_vhost, memory_bytes())

@@ -15,7 +15,7 @@ from escrowmq.journal import format as fmt
 from escrowmq.server.auth import Authenticator
 from escrowmq.server.connection import Pause
 from escrowmq.server.faults import AT_ONCE
-from escrowmq.server.runtime import endpoint_limits
+from escrowmq.server.runtime import endpoint_limits, terminus_limits
 from escrowmq.wire.endpoint import Verdict
 from escrowmq.wire.sasl import Credentials
 from tests.unit.server.benches import on_loop, until
@@ -48,6 +48,11 @@ def test_limits_are_handed_on_in_the_units_of_endpoints() -> None:
     assert (transaction.operations, transaction.bytes, transaction.age) == (3, 4, 1500)
     boundless = endpoint_limits(LimitsSection(transaction_bytes=0)).transaction
     assert boundless.bytes < fmt.MAX_RECORD == RECORD_BYTES, "a transaction is one record, whatever is configured"
+
+
+def test_limits_of_link_termini_are_handed_on() -> None:
+    limits = terminus_limits(LimitsSection(termini_per_user=3, unsettled_per_link=4, link_timeout_seconds=5))
+    assert (limits.termini, limits.unsettled, limits.timeout_ms) == (3, 4, 5000)
 
 
 def test_errors_of_clients_are_logged_with_user_and_reason(caplog: pytest.LogCaptureFixture) -> None:
