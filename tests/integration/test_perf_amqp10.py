@@ -8,7 +8,7 @@ import pytest
 
 from escrowmq.perf.runner import run
 from escrowmq.perf.url import parse_url
-from escrowmq.perf.workload import AMQP10, workload_of
+from escrowmq.perf.workload import AMQP10, SECOND, workload_of
 from tests.broker import BrokerProcess, running_broker
 
 
@@ -34,6 +34,12 @@ def test_every_message_arrives(broker: BrokerProcess, scenario: str, confirmed: 
     outcome = run(parse_url(broker.url), workload, 60, 20, lambda *_: None, 1.0)
     assert outcome.totals.published == outcome.totals.consumed == workload.count
     assert outcome.totals.confirmed == confirmed
+
+
+def test_both_sides_settle_in_mode_second(broker: BrokerProcess) -> None:
+    workload = workload_of("varied-confirms", {"protocol": AMQP10, "mode": SECOND, "count": 3000})
+    outcome = run(parse_url(broker.url), workload, 60, 20, lambda *_: None, 1.0)
+    assert outcome.totals.confirmed == outcome.totals.consumed == 3000
 
 
 def test_latency_is_measured(broker: BrokerProcess) -> None:

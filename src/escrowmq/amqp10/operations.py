@@ -276,7 +276,6 @@ class Coordination:
             link = self._link = coordinator_link(self._session, new_name("transactions"))
             yield from attach(link)
         transaction = Transaction(link)
-        link.pump()
         yield Wait(lambda: transaction.declared, "a transaction to be declared")
         return transaction
 

@@ -59,9 +59,9 @@ class LoopDriver:
 
     # -- running
 
-    async def connect(self) -> None:
-        """Open the first connection."""
-        await self._connect()
+    async def connect(self, *, patiently: bool) -> None:
+        """Open the first connection: one attempt for each URL, or `patiently` as many as the back-off has."""
+        await self._connect(self._backoff if patiently else None)
 
     async def run(self, operation: Operation[T], timeout: float | None) -> T:
         """Run an operation to its end.
@@ -192,14 +192,14 @@ class LoopDriver:
 
     async def _reconnect(self) -> None:
         try:
-            await self._connect()
+            await self._connect(self._backoff)
         except ConnectionLost as error:
             self._fail(error)
         finally:
             self._reconnecting = None
 
-    async def _connect(self) -> None:
-        attempts = Attempts(self._targets, self._current, self._backoff)
+    async def _connect(self, backoff: Backoff | None) -> None:
+        attempts = Attempts(self._targets, self._current, backoff)
         self._connecting = True
         try:
             await self._attempt(attempts)

@@ -27,8 +27,8 @@ def connect(
     """Connect to a broker, or to the first of several URLs that answers.
 
     `container_id` identifies this client to the broker; durable links need one that stays the same. `reconnect` is the
-    back-off after a lost connection; False raises ConnectionLost instead. Other keywords are the fields of
-    `Parameters`.
+    back-off after a lost connection; False raises ConnectionLost instead. The first connection is attempted once for
+    each URL, unless a `Backoff` is given, which then applies to it, too. Other keywords are the fields of `Parameters`.
 
     Raises:
         ConnectionLost: No broker answered, or all refused the login (LoginRefused).
@@ -36,7 +36,7 @@ def connect(
     """
     backoff = Backoff() if reconnect is True else reconnect or None
     driver = SocketDriver(parameters(urls, **keywords), container_id or new_name("python"), backoff)
-    driver.connect()
+    driver.connect(patiently=isinstance(reconnect, Backoff))
     try:
         return Connection(driver)
     except BaseException:

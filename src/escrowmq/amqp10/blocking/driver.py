@@ -55,10 +55,10 @@ class SocketDriver:
 
     # -- running
 
-    def connect(self) -> None:
-        """Open the first connection."""
+    def connect(self, *, patiently: bool) -> None:
+        """Open the first connection: one attempt for each URL, or `patiently` as many as the back-off has."""
         with self:
-            self._reconnect(None, first=True)
+            self._connect(None, self._backoff if patiently else None)
         if self.target.heartbeat_thread:
             self._thread = threading.Thread(target=self._beat, name="amqp10 heartbeat", daemon=True)
             self._thread.start()
@@ -171,14 +171,17 @@ class SocketDriver:
             except ConnectionLost as error:
                 self.endpoint.lost(str(error))
 
-    def _reconnect(self, deadline: float | None, *, first: bool = False) -> None:
-        """Open the connection, again if need be. Raises the error that ended it if there is no back-off."""
-        if not first and self._backoff is None:
+    def _reconnect(self, deadline: float | None) -> None:
+        """Open the connection again. Raises the error that ended it if there is no back-off."""
+        if self._backoff is None:
             assert self.endpoint.error is not None
             error = self.endpoint.error.again()
             self.endpoint.lost(str(error), final=True)
             raise error
-        attempts = Attempts(self._targets, self._current, self._backoff)
+        self._connect(deadline, self._backoff)
+
+    def _connect(self, deadline: float | None, backoff: Backoff | None) -> None:
+        attempts = Attempts(self._targets, self._current, backoff)
         while True:
             self._current = attempts.index
             try:

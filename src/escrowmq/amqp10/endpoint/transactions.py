@@ -55,6 +55,7 @@ class Transaction:
         self.state = TransactionState.DECLARING
         self.id = b""
         self._request = coordinator.send(_SECTION + encode_composite(Declare()))
+        coordinator.pump()
 
     def __repr__(self) -> str:
         return f"<transaction {self.id.hex() or '?'}, {self.state.value}>"
@@ -125,6 +126,7 @@ class Transaction:
         self.state, self._failing = TransactionState.DISCHARGING, fail
         body = encode_composite(Discharge(txn_id=self.id, fail=fail))
         self._request = self._coordinator.send(_SECTION + body)
+        self._coordinator.pump()
 
     @property
     def discharged(self) -> bool:

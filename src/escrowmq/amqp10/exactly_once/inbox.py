@@ -16,7 +16,7 @@ class InboxTable:
         self._link = link
         with database.transaction():
             database.execute(
-                "CREATE TABLE IF NOT EXISTS escrowmq_inbox (link VARCHAR(190) NOT NULL, tag CHAR(64) NOT NULL, "
+                "CREATE TABLE IF NOT EXISTS escrowmq_inbox (link VARCHAR(190) NOT NULL, tag VARCHAR(64) NOT NULL, "
                 "PRIMARY KEY (link, tag))"
             )
 

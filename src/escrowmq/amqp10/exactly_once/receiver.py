@@ -81,15 +81,21 @@ class ExactlyOnceReceiver:
         Raises:
             DeliveryLost: The broker has taken a delivery back; nothing was committed.
             LinkStolen: Another process runs this link now; nothing was committed.
+
+        If the commit itself fails, its effect is unknown, and the deliveries are kept as they are. Close the receiver
+        and open it again: it then knows from the database.
         """
+        recorded = False
         try:
             with self._database.transaction() as connection:
                 self._identity.check()
                 forgotten = self._forget()
                 yield connection
                 self.record(deliveries)
+                recorded = True
         except BaseException:
-            for delivery in deliveries:
+            # If the commit has failed, it may have taken effect all the same: the next run knows from the table.
+            for delivery in () if recorded else deliveries:
                 if not delivery.settled and delivery.outcome is None:
                     with suppress(DeliveryLost):
                         delivery.modify()

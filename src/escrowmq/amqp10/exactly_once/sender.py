@@ -58,6 +58,7 @@ class ExactlyOnceSender:
             self.connection.abort()
             raise
         self._flying: dict[bytes, OutgoingDelivery] = dict(self._link.unsettled)
+        self._uncertain = False  # whether the last claim may have been committed without being sent
 
     def put(self, message: Message | bytes, connection: Any = None) -> bytes:
         """Write a message into the outbox, and return its tag. It is sent after your transaction has committed.
@@ -141,10 +142,13 @@ class ExactlyOnceSender:
     # -- inside
 
     def _claim(self, most: int) -> int:
+        uncertain, self._uncertain = self._uncertain, True
         with self._database.transaction():
-            rows = self.outbox.claim(most)
+            rows = [row for row in self.outbox.in_flight() if row.tag not in self._flying] if uncertain else []
+            rows += self.outbox.claim(most)
             if rows:
                 self._identity.check()
+        self._uncertain = False
         with self.connection.driver:
             for tag, message in rows:
                 self._flying[tag] = self._link.send(message, tag=tag)

@@ -28,7 +28,6 @@ def begun() -> tuple[Peer, Transaction]:
     peer.attach(link)
     assert isinstance(link.remote.target, Coordinator)  # type: ignore[union-attr]
     transaction = Transaction(link)
-    link.pump()
     before = transaction.declared
     peer.read()
     peer.settle(RECEIVER, 0, settled=True, state=Declared(txn_id=b"7"))
@@ -39,7 +38,6 @@ def begun() -> tuple[Peer, Transaction]:
 def discharge(peer: Peer, transaction: Transaction, *, fail: bool = False) -> int:
     """Ask for the end of the transaction, and return the delivery-id of the request."""
     transaction.discharge(fail=fail)
-    transaction._coordinator.pump()
     request, payload = [each for each in (peer.read(), peer.sent)[1] if isinstance(each[0], Transfer)][-1]
     value: Any = decode(payload)[0]
     assert value.descriptor == 0x77
@@ -80,7 +78,6 @@ def test_a_commit_that_fails_has_the_reason() -> None:
 def test_a_refused_declare_has_the_reason() -> None:
     peer, first = begun()
     transaction = Transaction(first._coordinator)
-    first._coordinator.pump()
     peer.read()
     peer.settle(RECEIVER, 1, settled=True, state=Rejected(Error(condition=Symbol("amqp:not-implemented"))))
     with pytest.raises(TransactionFailed, match="amqp:not-implemented"):
