@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 TURN: Final = 700
 QUEUE: Final = 3  # a visit to a queue, including the records that it causes
-EXAMINED: Final = 2  # a message that a consumer's selector decided on, or that was shown to a browser
+EXAMINED: Final = 8  # a message that a consumer's selector decided on, or that was shown to a browser
 LOAD: Final = 3  # one block loaded from the log
 LOADED_BYTES: Final = 16 * 1024  # bytes of a loaded block that cost one unit
 METHOD: Final = 10  # a request, such as a declaration or a subscription
