@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from escrowmq.core.access.claims import Claims
 from escrowmq.core.access.holdings import Holdings
 from escrowmq.core.branches.coordinator import Coordinator
 from escrowmq.core.branches.demarcation import Demarcations
@@ -38,6 +39,7 @@ class Broker:
         self.formats = self.engine.formats
         self.directory = Directory(self.engine, vhosts, random)
         self.access = self.directory.access
+        self.claims = Claims()
         self.transactions = Transactions(self.engine)
         self.holdings = Holdings()
         self.branches = Registry(self.engine, self.transactions, self.holdings)

@@ -30,6 +30,7 @@ from escrowmq.wire.amqp10.nodes import DynamicNode, Nodes
 from escrowmq.wire.amqp10.outgoing import ConsumerLink
 from escrowmq.wire.amqp10.publication import Destination
 from escrowmq.wire.amqp10.resuming import map_for_producer, plan_for_consumer
+from escrowmq.wire.amqp10.subscriptions import Subscription, remaining_source, subscription_of
 
 if TYPE_CHECKING:
     from escrowmq.core.queues.queue import Queue
@@ -89,22 +90,24 @@ def _answer(request: Attach, source: Source | None, target: Target | Coordinator
 def _attach_consumer(link: Link, request: Attach) -> None:
     """The client receives: it reads a queue."""
     connection = link.session.connection
-    source = request.source or recovered(link)
+    source = request.source or recovered(link) or remaining_source(link)
     if not isinstance(source, Source):
         raise link_fault(NOT_FOUND, f"no terminus of link '{request.name}' to recover")
     if source.distribution_mode not in {None, "move", _COPY}:
         raise link_fault(INVALID_FIELD, f"distribution mode '{source.distribution_mode}' is unknown")
     nodes = Nodes(connection)
     node: DynamicNode | None = None
+    subscription: Subscription | None = None
     if source.dynamic:
         node = nodes.dynamic(source)
-        queue = node.queue
+        queue = nodes.queue(node.address)
     elif source.address:
-        queue = nodes.queue(source.address, source.capabilities)
+        subscription = subscription_of(link, source)
+        queue = nodes.queue(source.address, source.capabilities, subscription)
     else:
         raise link_fault(INVALID_FIELD, "the source has no address")
     filters = filters_of(queue, source.filter)
-    browses = _browses(source, queue, request)
+    browses = _browses(source, queue, request, subscribed=subscription is not None)
     given = replace(
         granted(link, request, source),
         address=node.address if node is not None else source.address,
@@ -128,16 +131,18 @@ def _attach_consumer(link: Link, request: Attach) -> None:
         plan = plan_for_consumer(loan, request, answer, connection.frame_max)
         answer.unsettled, answer.incomplete_unsettled = plan.unsettled, plan.incomplete
         end.resume(plan)
+    if subscription is not None and subscription.durable and queue.name == subscription.queue:
+        end.subscribed = True
     after = max(loan.lsn, connection.broker.log.end_lsn if queue.durable else 0)
     link.session.send(answer, after)
 
 
-def _browses(source: Source, queue: Queue, request: Attach) -> bool:
+def _browses(source: Source, queue: Queue, request: Attach, *, subscribed: bool) -> bool:
     """Return whether the link shows messages without taking them. Raises AmqpFault.
 
     Subscribers of a topic ask for copies, too. Each has a queue of its own, from which it takes its copies.
     """
-    if source.distribution_mode != _COPY or (queue.exclusive and queue.auto_delete):
+    if source.distribution_mode != _COPY or subscribed or (queue.exclusive and queue.auto_delete):
         return False
     if request.snd_settle_mode == UNSETTLED_MODE:
         raise link_fault(

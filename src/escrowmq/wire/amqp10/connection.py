@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from escrowmq.core.termini.loan import Loan
     from escrowmq.core.termini.terminus import TerminusKey
     from escrowmq.wire.amqp10.link import Link
+    from escrowmq.wire.amqp10.nodes import DynamicTopic
     from escrowmq.wire.amqp10.session import Session
     from escrowmq.wire.amqp10.transactions import LocalTransaction
     from escrowmq.wire.endpoint import EndpointLimits, Host, Peer
@@ -51,6 +52,7 @@ class Connection:
         self.frame_max: int = 512  # of frames to the client
         self.idle_ms = 0  # the client's idle time-out; 0 if it has none
         self.sessions: dict[int, Session] = {}
+        self.dynamic_topics: dict[DynamicTopic, None] = {}
         self.transactions = LocalTransactions(self)
         self.finished = False
         self.large_bodies = False
@@ -288,4 +290,7 @@ class Connection:
         loans, self._loans = self._loans, {}
         for loan in loans.values():
             loan.connection_lost()
+        for topic in list(self.dynamic_topics):
+            topic.close()
+        self.broker.claims.release(self.login.vhost_name, self.container, self.owner)
         self.broker.directory.end_session(self.owner)

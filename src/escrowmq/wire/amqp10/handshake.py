@@ -31,14 +31,18 @@ from escrowmq.wire.login import EXTERNAL, LoginFault
 
 if TYPE_CHECKING:
     from escrowmq.wire.amqp10.connection import Connection
+    from escrowmq.wire.amqp10.errors import AmqpFault
 
 ANONYMOUS: Final = "ANONYMOUS"
 MECHANISMS: Final = ("EXTERNAL", "PLAIN", "ANONYMOUS")
 """The mechanisms of this protocol, if the server offers them."""
-CAPABILITIES: Final = (Symbol("ANONYMOUS-RELAY"), DELAYED_DELIVERY)
+SOLE: Final = Symbol("sole-connection-for-container")
+CAPABILITIES: Final = (Symbol("ANONYMOUS-RELAY"), DELAYED_DELIVERY, Symbol("SHARED-SUBS"), SOLE)
 """The capabilities that Open offers. Clients rely on each of them, so an extension is named here when it works."""
 LEAST_IDLE_MS: Final = 1000
 """The shortest idle time-out of a client. The broker looks at its connections about once a second."""
+_FAILED: Final = Symbol("amqp:connection-establishment-failed")
+"""The property that announces a close right after the broker's Open."""
 _VHOST: Final = "vhost:"
 _DEFAULT_VHOST: Final = "/"
 _OK, _AUTH = 0, 1  # codes of SaslOutcome
@@ -136,19 +140,35 @@ def _send_outcome(connection: Connection, *, accepted: bool) -> None:
 def open_connection(connection: Connection, opened: Open) -> None:
     """Enter the virtual host, and answer with the broker's Open. Raises AmqpFault."""
     connection.note_peer(opened)
-    connection.send(Open(**_own_open(connection)))
+    fault = _enter(connection, opened)
+    own = _own_open(connection)
+    if fault is not None:
+        own["properties"][_FAILED] = True
+    connection.send(Open(**own))
     connection.state = _State.RUNNING
+    if fault is not None:
+        raise fault
+    connection.login.admit()
+
+
+def _enter(connection: Connection, opened: Open) -> AmqpFault | None:
+    """Enter the virtual host. Return the reason if that is refused."""
     if opened.max_frame_size < 512:
-        raise connection_fault(INVALID_FIELD, f"max-frame-size {opened.max_frame_size} is less than 512")
+        return connection_fault(INVALID_FIELD, f"max-frame-size {opened.max_frame_size} is less than 512")
     idle = opened.idle_time_out
     if idle is not None and 0 < idle < LEAST_IDLE_MS:
-        raise connection_fault(NOT_ALLOWED, f"idle-time-out of {idle} ms; the shortest one here is {LEAST_IDLE_MS} ms")
+        return connection_fault(NOT_ALLOWED, f"idle-time-out of {idle} ms; the shortest one here is {LEAST_IDLE_MS} ms")
     try:
         connection.vhost = connection.login.enter(_vhost_of(connection, opened.hostname or ""))
     except BrokerError as error:
-        raise connection_fault(NOT_ALLOWED, error.text) from None
+        return connection_fault(NOT_ALLOWED, error.text)
     connection.door = Door(connection.broker.access, connection.login.user, connection.vhost)
-    connection.login.admit()
+    claims, vhost, container = connection.broker.claims, connection.vhost.name, opened.container_id
+    if SOLE in opened.desired_capabilities and not claims.take(vhost, container, connection.owner):
+        fault = connection_fault(INVALID_FIELD, f"another connection has the container id '{container}'")
+        fault.info = {"invalid-field": Symbol("container-id")}
+        return fault
+    return None
 
 
 def _vhost_of(connection: Connection, hostname: str) -> str:

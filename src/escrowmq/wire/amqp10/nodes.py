@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from escrowmq.core.access.table import Operation
 from escrowmq.core.conditions import BrokerError, Condition
@@ -12,6 +12,7 @@ from escrowmq.wire.amqp10.addresses import (
     TOPIC_CAPABILITIES,
     NodeAddress,
     NodeKind,
+    exchange_address,
     parse,
     queue_address,
 )
@@ -23,6 +24,7 @@ from escrowmq.wire.amqp10.publication import Destination
 if TYPE_CHECKING:
     from escrowmq.core.topology.vhost import VirtualHost
     from escrowmq.wire.amqp10.connection import Connection
+    from escrowmq.wire.amqp10.subscriptions import Subscription
 
 LIFETIME: Final = Symbol("lifetime-policy")
 _EVERY_KEY: Final = {"topic": "#"}  # the routing key of a subscription to everything, by the type of the exchange
@@ -79,38 +81,56 @@ class Nodes:
 
     # -- sources
 
-    def queue(self, address: str, capabilities: tuple[str, ...] = ()) -> Queue:
-        """Return the queue that a consumer of `address` reads. For an exchange it is a new one, which is bound to it,
-        and is deleted with its last consumer. Raises AmqpFault, BrokerError.
+    def queue(
+        self, address: str, capabilities: tuple[str, ...] = (), subscription: Subscription | None = None
+    ) -> Queue:
+        """Return the queue that a consumer of `address` reads. For an exchange it is that of `subscription`, or else a
+        new one, which is bound to it, and is deleted with its last consumer. Raises AmqpFault, BrokerError.
         """
         node = parse(address, capabilities)
         if node.kind is NodeKind.TOPIC:
-            return self._subscribed(Destination(self._topic(node), None))
+            return self._subscribed(Destination(self._topic(node), None), subscription)
         if node.kind is NodeKind.EXCHANGE:
-            return self._subscribed(Destination(self._vhost.exchange(node.name).name, node.key or None))
+            route = Destination(self._vhost.exchange(node.name).name, node.key or None)
+            return self._subscribed(route, subscription)
         self._connection.door.check(Operation.CONSUME, queue=node.name)
         queue = self._vhost.queues.get(node.name)
         if queue is None and node.kind is NodeKind.ANY:
             found = self._exchange(node.name)
             if found is not None:
-                return self._subscribed(found)
+                return self._subscribed(found, subscription)
         if queue is None:
             queue = self._created_queue(node)
         queue.check_access(self._connection.owner)
         return queue
 
-    def _subscribed(self, route: Destination) -> Queue:
+    def _subscribed(self, route: Destination, subscription: Subscription | None) -> Queue:
         connection, directory = self._connection, self._connection.broker.directory
         exchange = self._vhost.exchange(route.exchange)
         key = route.routing_key if route.routing_key is not None else _EVERY_KEY.get(exchange.kind, "")
-        name = directory.fresh_queue_name(self._vhost)
+        name = subscription.queue if subscription is not None else directory.fresh_queue_name(self._vhost)
         connection.door.check(Operation.DECLARE_QUEUE, queue=name)
         connection.door.check(Operation.CONSUME, queue=name)
         connection.door.check(Operation.BIND_QUEUE, queue=name, exchange=exchange.name, key=key)
-        declaration = Declaration(exclusive=True, auto_delete=True)
-        queue = directory.declare_queue(self._vhost, name, declaration, connection.owner, generated=True)
+        if subscription is None:
+            declaration = Declaration(exclusive=True, auto_delete=True)
+        else:
+            declaration = Declaration(durable=subscription.durable, auto_delete=not subscription.durable)
+            self._end_other(subscription, exchange.name, key)
+        queue = directory.declare_queue(
+            self._vhost, name, declaration, connection.owner, generated=subscription is None
+        )
         directory.bind_queue(self._vhost, exchange.name, name, key)
         return queue
+
+    def _end_other(self, subscription: Subscription, exchange: str, key: str) -> None:
+        """End a subscription of the same name to another topic, as JMS has it. Raises BrokerError if it is in use."""
+        queue = self._vhost.queues.get(subscription.queue)
+        if queue is None or self._vhost.is_bound(exchange, queue.name, key, {}, to_exchange=False):
+            return
+        if queue.consumers:
+            raise BrokerError(Condition.RESOURCE_LOCKED, f"a subscription to another topic uses queue '{queue.name}'")
+        self._connection.broker.directory.delete_queue(queue)
 
     # -- creating
 
@@ -131,21 +151,44 @@ class Nodes:
         connection, directory = self._connection, self._connection.broker.directory
         if terminus.address:
             raise link_fault(PRECONDITION_FAILED, "a dynamic node has no address before it is created")
-        if TOPIC_CAPABILITIES & set(terminus.capabilities):
-            raise link_fault(NOT_IMPLEMENTED, "dynamic topics are not implemented")
         policy = (terminus.dynamic_node_properties or {}).get(LIFETIME)
         if policy is not None and not isinstance(policy, DeleteOnClose):
             raise link_fault(NOT_IMPLEMENTED, "the only lifetime policy of dynamic nodes is delete-on-close")
         name = directory.fresh_queue_name(self._vhost)
+        if TOPIC_CAPABILITIES & set(terminus.capabilities):
+            return DynamicTopic(connection, name.replace("amq.", "topic.", 1))  # no client declares an exchange amq.…
         connection.door.check(Operation.DECLARE_QUEUE, queue=name)
         queue = directory.declare_queue(
             self._vhost, name, Declaration(exclusive=True), connection.owner, generated=True
         )
-        return DynamicNode(connection, queue)
+        return DynamicQueue(connection, queue)
 
 
-class DynamicNode:
-    """A queue that was created for a link, and that is deleted when the link is closed."""
+class DynamicNode(Protocol):
+    """A node that was created for a link, and that is deleted when the link is closed, or with the connection."""
+
+    @property
+    def address(self) -> str:
+        """The address under which other links find the node."""
+        ...
+
+    @property
+    def route(self) -> Destination:
+        """The route to the node."""
+        ...
+
+    @property
+    def properties(self) -> dict[Symbol, object]:
+        """The properties that the attach reports."""
+        ...
+
+    def close(self) -> None:
+        """Delete the node, unless it is gone already."""
+        ...
+
+
+class DynamicQueue:
+    """A queue that was created for a link. As an exclusive one, it is deleted with the connection."""
 
     __slots__ = ("_connection", "queue")
 
@@ -172,3 +215,37 @@ class DynamicNode:
         """Delete the node, unless it is gone already."""
         if not self.queue.deleted:
             self._connection.broker.directory.delete_queue(self.queue)
+
+
+class DynamicTopic:
+    """An exchange that was created for a link: a temporary topic."""
+
+    __slots__ = ("_connection", "_name")
+
+    def __init__(self, connection: Connection, name: str) -> None:
+        """Declare the exchange `name`. Raises BrokerError."""
+        connection.door.check(Operation.DECLARE_EXCHANGE, exchange=name)
+        connection.vhost.declare_exchange(name, "fanout")
+        connection.dynamic_topics[self] = None
+        self._connection = connection
+        self._name = name
+
+    @property
+    def address(self) -> str:
+        """The address under which other links find the node."""
+        return exchange_address(self._name)
+
+    @property
+    def route(self) -> Destination:
+        """The route to the node."""
+        return Destination(self._name, None)
+
+    @property
+    def properties(self) -> dict[Symbol, object]:
+        """The properties that the attach reports."""
+        return {LIFETIME: DeleteOnClose()}
+
+    def close(self) -> None:
+        """Delete the node, unless it is gone already."""
+        if self._connection.dynamic_topics.pop(self, self) is None and self._name in self._connection.vhost.exchanges:
+            self._connection.broker.directory.delete_exchange(self._connection.vhost, self._name)

@@ -68,6 +68,7 @@ class ConsumerLink:
         "link",
         "name",
         "queue",
+        "subscribed",
     )
 
     def __init__(
@@ -84,6 +85,8 @@ class ConsumerLink:
         self.link = link
         self.name = consumer_name(link)
         self.queue = queue
+        self.subscribed = False
+        """Whether the queue is that of a durable subscription, which ends when the client closes the link."""
         self._loan: Loan | None = None
         self._node = node
         self._filters = filters
@@ -366,6 +369,17 @@ class ConsumerLink:
         if self._node is not None and closed:
             self._node.close()
         return after
+
+    def unsubscribe(self) -> int:
+        """End the durable subscription whose link the client has closed, unless other links use it. Return the LSN that
+        the answer waits for.
+        """
+        connection, queue = self.link.session.connection, self.queue
+        if not self.subscribed or queue.deleted or queue.consumers:
+            return 0
+        if connection.door.allows(Operation.DELETE_QUEUE, queue=queue.name):
+            connection.broker.directory.delete_queue(queue)
+        return connection.broker.log.end_lsn
 
     def block(self, *, on: bool) -> None:
         """Do nothing: consumers continue while publishers are blocked."""

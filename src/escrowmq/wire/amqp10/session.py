@@ -33,6 +33,7 @@ from escrowmq.wire.amqp10.errors import (
     session_fault,
 )
 from escrowmq.wire.amqp10.link import Link
+from escrowmq.wire.amqp10.outgoing import ConsumerLink
 from escrowmq.wire.amqp10.sent import SentDeliveries
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from escrowmq.wire.amqp10.codec.performatives import Performative
     from escrowmq.wire.amqp10.connection import Connection
     from escrowmq.wire.amqp10.incoming import ProducerLink
-    from escrowmq.wire.amqp10.outgoing import ConsumerLink
 
 OUTGOING_WINDOW: Final = 0x7FFFFFFF
 """The outgoing window that the broker announces. It limits itself by credit and by the client's incoming window."""
@@ -211,7 +211,10 @@ class Session:
         link = self._link(detach.handle)
         del self.links[detach.handle]
         if not link.detaching:
+            end = link.end
             after = link.release(closed=detach.closed)
+            if detach.closed and isinstance(end, ConsumerLink):
+                after = max(after, end.unsubscribe())
             self.send(Detach(handle=detach.handle, closed=detach.closed), after)
 
     def end(self, _end: End) -> None:

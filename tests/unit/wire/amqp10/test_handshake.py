@@ -11,7 +11,7 @@ from escrowmq.wire.amqp10.codec.performatives import Begin, Close, Open, encode_
 from escrowmq.wire.amqp10.codec.sasl import SaslInit, SaslMechanisms, SaslOutcome
 from escrowmq.wire.amqp10.codec.types import Symbol
 from escrowmq.wire.amqp10.errors import CONNECTION_FORCED, FRAMING_ERROR, INVALID_FIELD, NOT_ALLOWED
-from escrowmq.wire.amqp10.handshake import ConnectionState
+from escrowmq.wire.amqp10.handshake import CAPABILITIES, SOLE, ConnectionState
 from escrowmq.wire.endpoint import Endpoint, Verdict
 from escrowmq.wire.sasl import Credentials
 from tests.harness.server import Options
@@ -37,7 +37,7 @@ def test_a_login_is_followed_by_open() -> None:
     assert (opened.container_id, opened.channel_max) == ("escrowmq", made.limits.channels - 1)
     assert opened.max_frame_size == made.limits.frame_max
     assert opened.idle_time_out == made.limits.heartbeat * 1000
-    assert opened.offered_capabilities == ("ANONYMOUS-RELAY", "DELAYED_DELIVERY")
+    assert set(opened.offered_capabilities) == set(CAPABILITIES)
     assert opened.properties is not None
     assert opened.properties["product"] == "EscrowMQ"
     assert made.admissions == [("guest", "/")]
@@ -172,3 +172,21 @@ def test_many_bytes_before_the_login_are_refused() -> None:
     client.send_bytes(b"x" * 20_000)
     assert client.port.closed
     assert CONNECTION_FORCED not in str(made.faults)
+
+
+def test_one_connection_at_a_time_has_a_container_id_that_is_to_be_unique() -> None:
+    made = server()
+    one = Client(made, container="jms", desired_capabilities=(SOLE,))
+    two = Client(made, opens=False)
+    two.log_in()
+    two.send(0, Open("jms", desired_capabilities=(SOLE,)))
+    opened = two.expect(Open)
+    assert opened.properties is not None
+    assert opened.properties["amqp:connection-establishment-failed"] is True
+    close = two.closed(INVALID_FIELD)
+    assert close.error is not None
+    assert close.error.info == {"invalid-field": "container-id"}
+    Client(made, container="jms")  # it does not ask for this
+    one.send(0, Close())
+    one.expect(Close)
+    Client(made, container="jms", desired_capabilities=(SOLE,))

@@ -116,7 +116,6 @@ def test_dynamic_nodes_end_with_their_connection() -> None:
     ("target", "condition"),
     [
         (Target("x", dynamic=True), PRECONDITION_FAILED),
-        (Target(dynamic=True, capabilities=(Symbol("temporary-topic"),)), NOT_IMPLEMENTED),
         (Target(dynamic=True, dynamic_node_properties={LIFETIME: DeleteOnNoLinks()}), NOT_IMPLEMENTED),
     ],
 )

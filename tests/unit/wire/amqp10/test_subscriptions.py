@@ -1,0 +1,157 @@
+"""Subscriptions that outlive their links, or that several links share."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.core.queues.queue import Queue
+from escrowmq.wire.amqp10.codec.performatives import RECEIVER, SETTLED_MODE, Attach, Detach
+from escrowmq.wire.amqp10.codec.termini import Source, Target
+from escrowmq.wire.amqp10.codec.types import Symbol
+from escrowmq.wire.amqp10.errors import INVALID_FIELD, NOT_FOUND, RESOURCE_LOCKED
+from tests.unit.wire.amqp10.clients import Client, Server, server
+
+
+def topic(*capabilities: str, durable: bool = True, address: str = "news") -> Source:
+    return Source(
+        address,
+        durable=2 if durable else 0,
+        expiry_policy=Symbol("never" if durable else "link-detach"),
+        distribution_mode=Symbol("copy"),
+        capabilities=tuple(map(Symbol, ("topic", *capabilities))),
+    )
+
+
+def subscribed(client: Client, name: str, source: Source, handle: int = 1, credit: int = 10) -> None:
+    client.receiver(None, handle, name=name, source=source, credit=credit)
+
+
+def leave(client: Client, handle: int = 1, *, closed: bool = False) -> None:
+    client.send(0, Detach(handle=handle, closed=closed))
+    client.expect(Detach)
+
+
+def publish(client: Client, *contents: bytes, address: str = "news") -> None:
+    client.sender(None, 5, target=Target(address, capabilities=(Symbol("topic"),)))
+    for number, content in enumerate(contents):
+        client.post(number, content, handle=5, settled=True, durable=True)
+    leave(client, 5, closed=True)
+
+
+def queues(made: Server) -> dict[str, Queue]:
+    return made.broker.directory.vhost("/").queues
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client(server())
+
+
+def test_a_durable_subscription_keeps_messages_while_no_link_is_attached(client: Client) -> None:
+    subscribed(client, "sub", topic())
+    leave(client)
+    publish(client, b"a", b"b")
+    assert queues(client.server)["subscription:c:sub"].durable
+    again = Client(client.server)
+    subscribed(again, "sub", topic())
+    assert [content for _, content in again.deliveries()] == [b"a", b"b"]
+
+
+def test_each_container_has_its_own(client: Client) -> None:
+    subscribed(client, "sub", topic())
+    subscribed(Client(client.server, container="d"), "sub", topic())
+    assert set(queues(client.server)) == {"subscription:c:sub", "subscription:d:sub"}
+
+
+def test_closing_the_link_ends_the_subscription(client: Client) -> None:
+    subscribed(client, "sub", topic())
+    leave(client, closed=True)
+    assert not queues(client.server)
+
+
+def test_a_subscription_to_another_topic_replaces_it(client: Client) -> None:
+    subscribed(client, "sub", topic())
+    leave(client)
+    publish(client, b"old")
+    subscribed(client, "sub", topic(address="weather"))
+    other = Client(client.server, container="p")
+    publish(other, b"old", address="news")
+    publish(other, b"new", address="weather")
+    client.collect()
+    assert [content for _, content in client.deliveries()] == [b"new"]
+
+
+def test_a_client_ends_a_subscription_without_its_source(client: Client) -> None:
+    subscribed(client, "sub", topic())
+    leave(client)
+    client.send(0, Attach("sub", 1, RECEIVER, SETTLED_MODE, source=None, target=Target()))
+    source = client.expect(Attach).source
+    assert source is not None
+    assert source.address == "news"
+    leave(client, closed=True)
+    assert not queues(client.server)
+    client.refused(Attach("sub", 1, RECEIVER, SETTLED_MODE, source=None, target=Target()), NOT_FOUND)
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_links_share_a_subscription(client: Client, durable: bool) -> None:
+    other = Client(client.server, container="other")
+    subscribed(client, "s|global", topic("shared", "global", durable=durable), credit=2)
+    subscribed(other, "s|global2", topic("shared", "global", durable=durable), credit=2)
+    assert len(queues(client.server)) == 1
+    publish(Client(client.server, container="p"), b"1", b"2", b"3", b"4")
+    client.collect()
+    other.collect()
+    got = [content for each in (client, other) for _, content in each.deliveries()]
+    assert sorted(got) == [b"1", b"2", b"3", b"4"]
+    leave(client)
+    leave(other)
+    assert bool(queues(client.server)) == durable
+
+
+def test_a_shared_subscription_is_ended_by_any_container_when_no_link_uses_it(client: Client) -> None:
+    subscribed(client, "s|global", topic("shared", "global"))
+    request = Attach("s|global", 2, RECEIVER, SETTLED_MODE, source=None, target=Target())
+    other = Client(client.server, container="other")
+    other.refused(request, RESOURCE_LOCKED)
+    leave(client)
+    other.send(0, request)
+    source = other.expect(Attach).source
+    assert source is not None
+    assert source.address == "/exchanges/news"
+    leave(other, 2, closed=True)
+    assert not queues(client.server)
+
+
+def test_a_link_that_fails_does_not_end_the_subscription(client: Client) -> None:
+    subscribed(client, "sub", topic())
+    subscribed(Client(client.server), "sub", topic())  # it steals the link
+    client.collect()
+    assert client.expect(Detach).closed
+    assert list(queues(client.server)) == ["subscription:c:sub"]
+
+
+def test_a_name_may_not_be_too_long(client: Client) -> None:
+    name = "x" * 250
+    client.refused(
+        Attach(name, 1, RECEIVER, SETTLED_MODE, source=topic(), target=Target(), initial_delivery_count=None),
+        INVALID_FIELD,
+    )
+
+
+def test_a_temporary_topic_lives_as_long_as_its_link_or_its_connection(client: Client) -> None:
+    target = Target(dynamic=True, capabilities=(Symbol("temporary-topic"),))
+    exchanges = client.server.broker.directory.vhost("/").exchanges
+    before = set(exchanges)
+    granted = client.sender(None, 3, target=target).target
+    assert isinstance(granted, Target)
+    subscribed(client, "r", Source(granted.address, capabilities=(Symbol("temporary-topic"),)))
+    client.post(0, b"x", handle=3, settled=True)
+    assert [content for _, content in client.deliveries()] == [b"x"]
+    client.send(0, Detach(handle=3, closed=True))
+    assert set(exchanges) == before
+    other = Client(client.server, container="other")
+    other.sender(None, 3, target=target)
+    assert set(exchanges) != before
+    client.server.lose(other.port)
+    assert set(exchanges) == before
