@@ -16,7 +16,7 @@ from tests.broker import BrokerProcess
 from tests.unit.sources import ROOT
 
 EXAMPLE = ROOT / "examples" / "exactly_once.py"
-ORDERS_FOR_EACH_ROUND = 160
+ORDERS_FOR_EACH_ROUND = 320
 _BATCHES = (0, 20, 40, 60, 80)
 _PATIENCE_SECONDS = 10.0
 _LAST_SECONDS = 120.0

@@ -156,12 +156,13 @@ def send(link: OutgoingLink, message: Message | bytes, transaction: Transaction 
         NotAccepted: The peer rejected, released or modified the message.
     """
     delivery = post(link, message, transaction)
-    yield Wait(lambda: link.check() and _delivered(delivery), f"the outcome of a message on {link}")
+    yield Wait(lambda: link.check() and delivered(delivery), f"the outcome of a message on {link}")
     delivery.check()
     return delivery
 
 
-def _delivered(delivery: OutgoingDelivery) -> bool:
+def delivered(delivery: OutgoingDelivery) -> bool:
+    """Whether there is nothing to wait for: an outcome is known, or the message was sent presettled."""
     return delivery.done and delivery.id >= 0 if delivery.settled and delivery.state is None else delivery.done
 
 
@@ -199,12 +200,12 @@ def send_many(
 def _behind(pending: dict[int, OutgoingDelivery], most: int) -> bool:
     """Whether at most `most` deliveries are pending. Outcomes come nearly in order, so the oldest ones tell."""
     excess = len(pending) - most
-    return excess <= 0 or all(map(_delivered, islice(pending.values(), excess)))
+    return excess <= 0 or all(map(delivered, islice(pending.values(), excess)))
 
 
 def _sweep(pending: dict[int, OutgoingDelivery]) -> OutgoingDelivery | None:
     """Remove the deliveries that are done, and return one that was not accepted."""
-    done = [number for number, delivery in pending.items() if _delivered(delivery)]
+    done = [number for number, delivery in pending.items() if delivered(delivery)]
     failed = None
     for number in done:
         delivery = pending.pop(number)

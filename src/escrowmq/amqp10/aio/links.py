@@ -126,7 +126,7 @@ class AsyncSender(AsyncLink):
 
         def until() -> operations.Operation[None]:
             yield operations.Wait(
-                lambda: link.check() and all(map(operations._delivered, pending)), f"the outcomes on {link}"
+                lambda: link.check() and all(map(operations.delivered, pending)), f"the outcomes on {link}"
             )
 
         await self._run(until(), timeout)

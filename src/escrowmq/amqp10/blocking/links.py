@@ -139,7 +139,7 @@ class Sender(BlockingLink):
 
         def until() -> operations.Operation[None]:
             yield operations.Wait(
-                lambda: link.check() and all(map(operations._delivered, pending)), f"the outcomes on {link}"
+                lambda: link.check() and all(map(operations.delivered, pending)), f"the outcomes on {link}"
             )
 
         self._run(until(), timeout)
