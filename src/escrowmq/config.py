@@ -88,7 +88,7 @@ File = Annotated[
     Accepts("a path; a relative one starts at the folder of the configuration file"),
 ]
 Secret = Annotated[SecretStr, Field(strict=False), Accepts("a text")]
-Mechanism = Literal["PLAIN", "AMQPLAIN", "EXTERNAL"]
+Mechanism = Literal["PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS"]
 
 
 class Section(BaseModel):
@@ -334,6 +334,11 @@ class SecuritySection(Section):
 
     mechanisms: Annotated[tuple[Mechanism, ...], Field(strict=False), AfterValidator(_not_empty)] = Field(
         default=("PLAIN", "AMQPLAIN", "EXTERNAL"), description="The SASL mechanisms to offer."
+    )
+    anonymous_user: str = Field(
+        default="",
+        description="The existing user as which clients without credentials log in, if `security.mechanisms` has "
+        "`ANONYMOUS`. Without it, such logins are refused.",
     )
     guest_loopback_only: bool = Field(
         default=True, description="Whether the user `guest` may connect only from this machine."

@@ -71,6 +71,7 @@ class Authenticator:
         post: Callable[[Callable[[], None]], None],
         *,
         guest_loopback_only: bool = True,
+        anonymous_user: str = "",
         hasher: PasswordHasher = HASHER,
         patience: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
@@ -80,6 +81,7 @@ class Authenticator:
         self._executor = executor
         self._post = post
         self._guest_loopback_only = guest_loopback_only
+        self._anonymous_user = anonymous_user
         self._hasher = hasher
         self._decoy = hasher.hash(os.urandom(16))
         self._key = os.urandom(32)
@@ -103,6 +105,8 @@ class Authenticator:
         """
         if credentials.mechanism == "EXTERNAL":
             done(self._judged(peer, credentials.authcid, self._external(peer, credentials)))
+        elif credentials.mechanism == "ANONYMOUS" and self._anonymous_user:
+            done(self._judged(peer, self._anonymous_user, self._anonymous(peer)))
         elif credentials.password is None:
             done(self._judged(peer, credentials.authcid, Verdict(None, "the mechanism proves nothing")))
         else:
@@ -189,6 +193,11 @@ class Authenticator:
         if name not in self._access.users:
             return Verdict(None, "the certificate's user is not known here")
         return self._admitted(peer, name)
+
+    def _anonymous(self, peer: Peer) -> Verdict:
+        if self._anonymous_user not in self._access.users:
+            return Verdict(None, "the user for clients without credentials does not exist")
+        return self._admitted(peer, self._anonymous_user)
 
     def _admitted(self, peer: Peer, name: str) -> Verdict:
         if name == GUEST and self._guest_loopback_only and not peer.loopback:

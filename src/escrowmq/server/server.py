@@ -58,6 +58,7 @@ class Server:
             self._passwords,
             self._turns.post,
             guest_loopback_only=config.security.guest_loopback_only,
+            anonymous_user=config.security.anonymous_user,
             patience=config.limits.unauthenticated_seconds,
         )
         memory_limit = config.memory.high_watermark_bytes(memory_bytes())

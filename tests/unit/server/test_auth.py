@@ -40,7 +40,7 @@ class Later(Executor):
 class Desk:
     """An authenticator with users alice (secret), guest (guest) and eve, who has no password."""
 
-    def __init__(self, *, guest_loopback_only: bool = True) -> None:
+    def __init__(self, *, guest_loopback_only: bool = True, anonymous_user: str = "") -> None:
         self.access = Access()
         for name in ("alice", "guest"):
             self.access.add_user(name, FAST.hash("secret" if name == "alice" else name))
@@ -53,6 +53,7 @@ class Desk:
             self.later,
             lambda call: call(),
             guest_loopback_only=guest_loopback_only,
+            anonymous_user=anonymous_user,
             hasher=FAST,
             clock=lambda: self.now,
         )
@@ -171,6 +172,16 @@ def test_external_takes_the_name_of_the_certificate(certificate: str | None, aut
 
 def test_a_mechanism_without_proof_proves_nothing() -> None:
     assert Desk().login("anonymous", None, mechanism="ANONYMOUS").user is None
+
+
+@pytest.mark.parametrize(
+    ("configured", "peer", "user"),
+    [("eve", REMOTE, "eve"), ("guest", LOCAL, "guest"), ("guest", REMOTE, None), ("nobody", LOCAL, None)],
+)
+def test_anonymous_clients_are_the_configured_user(configured: str, peer: Peer, user: str | None) -> None:
+    desk = Desk(anonymous_user=configured)
+    assert desk.login("anonymous", None, peer, "ANONYMOUS").user == user
+    assert desk.login("eve", "", peer).user is None
 
 
 def test_refusals_are_logged_without_the_password(caplog: pytest.LogCaptureFixture) -> None:
