@@ -41,7 +41,7 @@ def run_through_kills(script: str, broker: BrokerProcess, name: str) -> None:
     """Kill and start the broker twice under a script that publishes and consumes until its stdin is closed.
 
     Raises:
-        AssertionError: the script did not go on after a kill, or a message that the broker had confirmed did not arrive.
+        AssertionError: the script did not go on after a kill, or a confirmed message did not arrive.
     """
     numbers: dict[str, list[int]] = {"sent": [], "got": [], "connections": []}
     sent, got = numbers["sent"], numbers["got"]
