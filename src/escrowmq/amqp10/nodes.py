@@ -156,6 +156,13 @@ def _symbols(names: Sequence[str]) -> tuple[Symbol, ...]:
     return tuple(map(Symbol, names))
 
 
+def terminus_of_subscription(mode: Mode | None) -> Terminus:
+    """Return the terminus of a durable subscription. The broker keeps unsettled deliveries only for links that settle
+    second; those of others return to the queue of the subscription.
+    """
+    return DURABLE if mode == "second" else Terminus(1, "never")
+
+
 def terminus_for(mode: str) -> Terminus:
     """Return the terminus of a link for which none was given.
 

@@ -12,7 +12,7 @@ from escrowmq.amqp10.blocking.driver import SocketDriver
 from escrowmq.amqp10.blocking.links import DEFAULT, ConnectionTimeout, Receiver, Sender, Timeout
 from escrowmq.amqp10.endpoint.session import SessionEndpoint
 from escrowmq.amqp10.endpoint.transactions import Transaction, TransactionState
-from escrowmq.amqp10.nodes import LinkOptions, Mode, Terminus, terminus_for
+from escrowmq.amqp10.nodes import LinkOptions, Mode, Terminus, terminus_for, terminus_of_subscription
 from escrowmq.amqp10.operations import Coordination, new_name
 from escrowmq.amqp10.parameters import Backoff, parameters
 
@@ -130,7 +130,7 @@ class Session:
         `detach` keeps the subscription, `close` deletes it. With `shared`, several receivers divide its messages.
         Other keywords are those of `receiver`.
         """
-        options.setdefault("terminus", Terminus(2, "never"))
+        options.setdefault("terminus", terminus_of_subscription(options.get("mode")))
         capabilities = [*options.pop("capabilities", ()), "topic", *(["shared"] if shared else [])]
         return self.receiver(address, name=name, capabilities=capabilities, **options)
 
