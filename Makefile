@@ -12,7 +12,7 @@ LOCKED := requirements/dev.lock requirements/data.lock
 SPECS := /usr/share/amqp/specs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup proton lake run test lint format bench soak long lock docs clean
+.PHONY: help setup proton jms lake run test lint format bench soak long lock docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,7 +65,15 @@ $(VENV)/.proton: $(VENV)/.ready requirements/proton.lock
 	@$(INSTALL) --require-hashes --no-binary python-qpid-proton --no-build-isolation -r requirements/proton.lock
 	@touch $@
 
+$(VENV)/.jms: $(VENV)/.ready tools/jms.py requirements/jms.jars
+	@echo "Fetching Qpid JMS, an AMQP 1.0 client, into $(VENV)/jms …"
+	@rm -rf $(VENV)/jms
+	@$(BIN)/python -m tools.jms $(VENV)/jms
+	@touch $@
+
 proton: $(VENV)/.proton ## install python-qpid-proton, which needs a C compiler, for tests that are skipped otherwise
+
+jms: $(VENV)/.jms ## fetch Qpid JMS (5 MB), which needs a JDK, for tests that are skipped otherwise
 
 lake: $(VENV)/.lake ## install Delta and Iceberg (500 MB) for the tests of `audit --format`, which are skipped otherwise
 

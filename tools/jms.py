@@ -1,0 +1,49 @@
+"""Fetch Qpid JMS and the jars it needs from Maven's central repository, for the interop tests.
+
+`python -m tools.jms FOLDER` puts the jars of requirements/jms.jars into the folder. Proxies are taken from the
+environment, as in `https_proxy`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import urllib.request
+from pathlib import Path
+
+LIST = Path(__file__).parents[1] / "requirements" / "jms.jars"
+REPOSITORY = "https://repo1.maven.org/maven2"
+TIMEOUT_SECONDS = 60
+ATTEMPTS = 3
+
+
+def fetch(folder: Path) -> None:
+    """Put each jar of the list into `folder`. Exits with an error if a jar cannot be fetched or differs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for line in LIST.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            continue
+        name, digest = line.split()
+        group, artifact, version = name.split(":")
+        jar = f"{artifact}-{version}.jar"
+        url = f"{REPOSITORY}/{group.replace('.', '/')}/{artifact}/{version}/{jar}"
+        data = _download(url)
+        if hashlib.sha256(data).hexdigest() != digest:
+            sys.exit(f"{url} does not match its checksum in {LIST.name}")
+        (folder / jar).write_bytes(data)
+
+
+def _download(url: str) -> bytes:
+    reason: OSError | None = None
+    for _ in range(ATTEMPTS):
+        try:
+            with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310 - https
+                data: bytes = answer.read()
+                return data
+        except OSError as error:
+            reason = error
+    sys.exit(f"{url} could not be fetched: {reason}")
+
+
+if __name__ == "__main__":
+    fetch(Path(sys.argv[1]))
