@@ -76,6 +76,12 @@ class Acquisitions:
         """Return at most `most` of them, from number `start` on."""
         return self._unsettled.part(start, most)
 
+    def end(self) -> None:
+        """Forget the terminus, which is gone."""
+        self._acquirer = None
+        self._getters.clear()
+        self._enlisted.clear()
+
     # -- reading
 
     @property

@@ -156,9 +156,11 @@ class Loan:
         self, branch: TransactionBranch, first: int, last: int
     ) -> list[tuple[Consumer, Sequence[int], list[Entry]]]:
         """Take deliveries out for settlement in `branch`, with `Terminus.deliveries` as the `Keeper` of their numbers.
-        After a crash they are locked for the terminus, unless the branch was committed.
+        After a crash they are locked for the terminus, unless the branch was committed. As with `settle`, the link may
+        be detached.
         """
-        self._check()
+        if not self.latest:
+            return []
         return self.terminus.deliveries.enlist(branch, first, last)
 
     def take_up(self, numbers: Sequence[int]) -> tuple[list[TakenUp], int]:

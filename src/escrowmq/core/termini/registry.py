@@ -222,6 +222,9 @@ class Termini:
         lsn = self._unrecord(terminus)
         self.release(terminus)
         del self.engine.holders[terminus.deliveries]
+        # Without these references its memory is free at once, and needs no garbage collector.
+        terminus.loan = terminus.deadline = None
+        terminus.deliveries.end()
         if link is not None and given is TerminusInput.EXPIRE:
             link.deleted()
         return lsn

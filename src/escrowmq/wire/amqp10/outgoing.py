@@ -323,7 +323,7 @@ class ConsumerLink:
         self, branch: TransactionBranch, first: int, last: int
     ) -> list[tuple[Consumer, Sequence[int], list[Entry]]]:
         """Hand deliveries over to `branch`, by their numbers at the terminus. Return them with their numbers."""
-        return self._loan.enlist(branch, first, last) if self._loan is not None and self._loan.latest else []
+        return self._loan.enlist(branch, first, last) if self._loan is not None else []
 
     @property
     def keeper(self) -> Keeper | None:
@@ -352,7 +352,7 @@ class ConsumerLink:
         that the answer waits for.
         """
         session, loan = self.link.session, self._loan
-        self._consumer = self._acquiring = None
+        self._consumer = self._acquiring = self._resumption = None
         session.connection.flow.forget(self)
         after = 0
         if loan is not None:

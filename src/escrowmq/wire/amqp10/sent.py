@@ -79,9 +79,9 @@ class SentDeliveries:
                 yield Part(stretch.link, low, high, stretch.number + low - stretch.first)
 
     def settled(self, first: int, count: int) -> None:
-        """Note that `count` deliveries of the stretch with number `first` are settled."""
+        """Note that `count` deliveries of the stretch with number `first` are settled. The stretch may be forgotten."""
         i = bisect_right(self._firsts, first) - 1
-        if i >= 0:
+        if i >= 0 and first < self._stretches[i].first + self._stretches[i].count:
             self._stretches[i].left -= count
 
     def forget(self, link: ConsumerLink) -> None:

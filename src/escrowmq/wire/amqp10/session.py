@@ -223,6 +223,7 @@ class Session:
             self.send_answers()
             self.release()
             self.send(End())
+            self.ending = True  # a transaction that still knows the session sends nothing behind its end
         del self.connection.sessions[self.channel]
 
     def _link(self, handle: int) -> Link:

@@ -50,6 +50,7 @@ class LocalTransaction:
 
     __slots__ = (
         "_connection",
+        "_modes",
         "_rest",
         "_watch",
         "accepted",
@@ -59,7 +60,6 @@ class LocalTransaction:
         "fault",
         "id",
         "lsn",
-        "modes",
     )
 
     def __init__(self, connection: Connection, control: CoordinatorLink) -> None:
@@ -71,7 +71,7 @@ class LocalTransaction:
         self.id = self.branch.number.to_bytes(_ID_BYTES, "big")
         self.accepted = encode_composite(TransactionalState(self.id, Accepted()))
         self.enlisted: list[Enlisted] = []
-        self.modes = (Mode(settled=False, transaction=self), Mode(settled=True, transaction=self))
+        self._modes: dict[bool, Mode] = {}
         self.fault: AmqpFault | None = None
         self.lsn = 0  # of a commit in pieces
         self._rest: Iterator[None] | None = None  # of a commit whose record is written
@@ -179,7 +179,20 @@ class LocalTransaction:
                 )
         self.enlisted.clear()
 
+    def end(self) -> None:
+        """Forget the modes, which refer to the transaction: without them its memory needs no garbage collector."""
+        self._modes.clear()
+
     # -- posting
+
+    def mode(self, *, settled: bool) -> Mode:
+        """Return the mode of posts; the same one each time, so that posts form runs."""
+        mode = self._modes.get(settled)
+        if mode is None:
+            mode = Mode(settled=settled, transaction=self)
+            if self.open:
+                self._modes[settled] = mode
+        return mode
 
     def state(self, outcome: Outcome) -> bytes:
         """Return `outcome` as the encoded state of a delivery in this transaction."""
@@ -294,6 +307,7 @@ class LocalTransactions:
     def end(self, transaction: LocalTransaction) -> None:
         """Forget a transaction that was discharged."""
         del self._by_id[transaction.id]
+        transaction.end()
         self._connection.forget_transaction(transaction)
 
     def holder(self, link: ConsumerLink, first: int, last: int) -> LocalTransaction | None:

@@ -26,6 +26,7 @@ from escrowmq.wire.amqp10.errors import (
     UNATTACHED_HANDLE,
     AmqpFault,
     link_fault,
+    refusal,
     session_fault,
 )
 from escrowmq.wire.amqp10.identity import unclaimed
@@ -143,6 +144,8 @@ class Transfers:
             for i in range(len(post.contents)):
                 tag = post.tags[i] if post.tags else b""
                 link.refuse(post.first + i, tag, post.contents[i], error, post.mode)
+        except BrokerError as fault:
+            link.link.fail(refusal(fault))
         except AmqpFault as fault:
             link.link.fail(fault)
 
@@ -206,6 +209,8 @@ class Transfers:
                 handle = found
             content = payload
             if startswith(_HEADER_SECTION, payload):
+                if payload + 4 >= stop:
+                    break
                 content += 5 + data[payload + 4]
             if link is None or not startswith(_SECTION, content) or startswith(_DELIVERY_ANNOTATIONS, content):
                 break
@@ -437,7 +442,7 @@ class Transfers:
 
 def _mode(parts: Parts) -> Mode:
     if parts.transaction is not None:
-        return parts.transaction.modes[parts.settled]
+        return parts.transaction.mode(settled=parts.settled)
     return SETTLED if parts.settled else UNSETTLED
 
 

@@ -11,8 +11,10 @@ from escrowmq.wire.amqp10.codec.performatives import (
     RECEIVER,
     SECOND,
     SENDER,
+    Attach,
     Detach,
     Disposition,
+    End,
     Transfer,
     encode_performative,
 )
@@ -24,11 +26,12 @@ from escrowmq.wire.amqp10.codec.states import (
     Released,
     TransactionalState,
 )
-from escrowmq.wire.amqp10.codec.termini import Discharge, Target
+from escrowmq.wire.amqp10.codec.termini import Discharge, Source, Target
 from escrowmq.wire.amqp10.codec.types import Symbol
 from escrowmq.wire.amqp10.errors import (
     NOT_ALLOWED,
     NOT_IMPLEMENTED,
+    STOLEN,
     TRANSACTION_ROLLBACK,
     TRANSACTION_TIMEOUT,
     UNKNOWN_TRANSACTION,
@@ -440,3 +443,57 @@ class TestExactlyOnce:
         assert terminus.arrivals.count == 0
         site.client.post(0, handle=3, durable=True)
         assert site.client.outcome(0).state == Accepted(), "the tag is free"
+
+
+class TestAfterTheEnd:
+    """Links and sessions that end before their transaction."""
+
+    def test_deliveries_are_retired_after_their_link_was_detached(self, site: Controller) -> None:
+        consuming(site, 2)
+        ident = site.declare()
+        site.client.send(0, Detach(handle=1))
+        site.client.expect(Detach)
+        site.retire(ident, 0, 0, Accepted())
+        site.commit(ident)
+        assert site.unsettled() == 1
+
+    def test_nothing_is_retired_after_another_link_has_taken_the_terminus(self, site: Controller) -> None:
+        consuming(site, 1)
+        ident = site.declare()
+        site.client.begin(1)
+        other = Attach("r1", 1, RECEIVER, source=Source(Q), target=Target(), unsettled={})
+        site.client.send(1, other)
+        site.client.detached(1, STOLEN)
+        site.client.expect(Attach)
+        site.retire(ident, 0, 0, Accepted())
+        site.commit(ident)
+        assert site.unsettled() == 1
+
+    def test_a_commit_sends_nothing_on_a_session_that_has_ended(self, site: Controller) -> None:
+        site.client.begin(1)
+        site.client.post(0, settled=True)
+        site.client.receiver(Q, channel=1, credit=1)
+        assert site.client.deliveries() == [(0, b"x")]
+        ident = site.declare()
+        state = TransactionalState(ident, Accepted())
+        site.client.send(1, Disposition(role=RECEIVER, first=0, settled=False, state=state))
+        site.client.send(1, End())
+        site.client.expect(End)
+        site.commit(ident)
+        assert site.client.idle()
+        assert site.unsettled() == 0
+
+    def test_the_end_of_a_link_leaves_the_deliveries_of_others_alone(self, site: Controller) -> None:
+        consuming(site, 2)
+        site.client.post(2, settled=True)
+        site.client.receiver(Q, 2, credit=1)
+        assert len(site.client.deliveries()) == 1
+        ident = site.declare()
+        site.retire(ident, 2, 2, Accepted(), settled=False)
+        site.client.send(0, Detach(handle=2, closed=True))
+        site.client.expect(Detach)
+        site.command(Discharge(ident, False))
+        site.client.inbox.clear()
+        for number in (0, 1):
+            site.client.send(0, Disposition(role=RECEIVER, first=number, settled=True, state=Accepted()))
+        assert site.unsettled() == 0

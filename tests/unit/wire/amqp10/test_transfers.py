@@ -18,6 +18,7 @@ from escrowmq.wire.amqp10.codec.states import Accepted, TransactionalState
 from escrowmq.wire.amqp10.codec.types import Symbol
 from escrowmq.wire.amqp10.errors import (
     DECODE_ERROR,
+    ILLEGAL_STATE,
     INVALID_FIELD,
     MESSAGE_SIZE_EXCEEDED,
     NOT_ALLOWED,
@@ -235,3 +236,23 @@ def test_an_incomplete_message_is_forgotten_with_its_link() -> None:
     client.sender("q", 0)
     client.post(1, b"a", settled=True)
     assert contents(made) == [b"a"]
+
+
+def test_a_header_section_that_ends_with_its_frame_costs_the_link() -> None:
+    _, client = sending()
+    for number in (0, 1):
+        client.send_bytes(transfer(number, b"whole"))
+    cut = encode_performative(Transfer(0, 2, b"2".ljust(16), 0, True))
+    client.send_bytes(frame(0, cut, b"\x00\x53\x70\xc0"))
+    client.detached(0, DECODE_ERROR)
+
+
+def test_a_tag_of_an_unsettled_delivery_costs_the_link_without_a_target_too() -> None:
+    made, client = connected()
+    client.sender(None, rcv_settle_mode=SECOND)
+    payload = encode_section(PROPERTIES, [None, None, "/queues/q"]) + message(b"x")
+    client.send(0, Transfer(0, 0, b"t", 0), payload=payload)
+    client.inbox.clear()
+    client.send(0, Transfer(0, 1, b"t", 0), payload=payload)
+    client.detached(0, ILLEGAL_STATE)
+    assert len(contents(made)) == 1
