@@ -16,6 +16,7 @@ from escrowmq.core.messages import entry, envelope, formats
 from escrowmq.core.ports import Log, Receiver
 from escrowmq.core.queues import credit, discipline, fifo, outcome, priority, queue, unsettled
 from escrowmq.core.records import blocks, commits, kinds, moves, publishing, queue_state, references, settling
+from escrowmq.core.termini import loan, registry, terminus
 from escrowmq.core.topology.arguments import consumer as consumer_arguments
 from escrowmq.core.topology.arguments import queue as arguments
 from escrowmq.core.topology.vhost import VirtualHost
@@ -55,6 +56,9 @@ MODULES = (
     queue_state,
     references,
     settling,
+    loan,
+    registry,
+    terminus,
     endpoint,
     flow,
     login,

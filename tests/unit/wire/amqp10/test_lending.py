@@ -20,7 +20,8 @@ from escrowmq.wire.amqp10.codec.performatives import (
 )
 from escrowmq.wire.amqp10.codec.states import Accepted, Modified, Released
 from escrowmq.wire.amqp10.codec.termini import Source, Target
-from escrowmq.wire.amqp10.errors import INVALID_FIELD, STOLEN, UNAUTHORIZED
+from escrowmq.wire.amqp10.codec.types import Symbol
+from escrowmq.wire.amqp10.errors import INVALID_FIELD, NOT_IMPLEMENTED, STOLEN, UNAUTHORIZED
 from escrowmq.wire.amqp10.lending import default_of
 from tests.unit.wire.amqp10.clients import Client, Server, connected, message
 
@@ -167,6 +168,12 @@ def test_a_client_may_ask_for_the_terminus_that_it_had() -> None:
 )
 def test_default_outcomes(outcome: object, expected: Settlement) -> None:
     assert default_of(outcome) is expected
+
+
+@pytest.mark.parametrize("outcome", [Modified(undeliverable_here=True), Modified(message_annotations={Symbol("a"): 1})])
+def test_a_default_outcome_that_cannot_be_kept_is_refused(outcome: Modified) -> None:
+    _, client = connected()
+    client.refused(Attach("l", 1, RECEIVER, source=Source("q", default_outcome=outcome)), NOT_IMPLEMENTED)
 
 
 def exactly_once(made: Server, client: Client) -> None:
