@@ -11,7 +11,7 @@ import pyarrow as pa
 from escrowmq.core.records.changes import decode_change
 from escrowmq.core.records.kinds import Kind
 from escrowmq.journal.memory import Faults, MemoryStorage
-from escrowmq.pipeline import decisions, tasks
+from escrowmq.pipeline import decisions, links, tasks
 from escrowmq.pipeline.columns import plain
 from escrowmq.pipeline.decisions import together
 from escrowmq.pipeline.findings import RULES, BranchRule, Finding
@@ -58,6 +58,7 @@ def audited(journal: Path, parts: int = 2) -> Audited:
     found = plan(journal)
     wrong: list[Violation] = [("damaged log", each.file, each.lsn) for each in found.damage]
     facts, names, damage = _scanned(journal, found)
+    wrong += _links(journal, found, facts)
     messages = _messages(journal, found, parts, facts, names)
     branches, numbers = _branches(journal, found, facts)
     wrong += [*damage, *_of_messages(messages, found.start), *numbers]
@@ -81,6 +82,8 @@ def _scanned(journal: Path, found: Plan) -> tuple[MessageFacts, Names, list[Viol
     handed: dict[int, list[tuple[int, int, int]]] = {}
     damage: list[Violation] = []
     for row in _rows(tasks.Scan(str(journal))(_pieces(found))):
+        if row["kind"] in (Kind.ACQUIRED, Kind.TERMINUS_SET, Kind.TERMINUS_DELETED):
+            continue
         if row["kind"] == Kind.DELIVERED:
             handed.setdefault(row["number"], []).append((row["time"], row["lsn"], row["frame"]))
             continue
@@ -141,6 +144,25 @@ def _branches(journal: Path, found: Plan, facts: MessageFacts) -> tuple[list[dic
         steps.setdefault(step["branch"], []).append(step)
     decided = decisions.BranchFacts(frozenset(facts.deleted), tuple(found.snapshots), found.start)
     return [together(branch, each, decided) for branch, each in steps.items()], wrong
+
+
+def _links(journal: Path, found: Plan, facts: MessageFacts) -> Iterator[Violation]:
+    """Yield violations in the deliveries of link termini. Their subject is the tag, or the number of the queue and the
+    position.
+    """
+    queues, gone = set(), {}
+    for row in _rows(tasks.Scan(str(journal))(_pieces(found))):
+        if row["kind"] == Kind.ACQUIRED:
+            queues.add(row["number"])
+        elif row["kind"] == Kind.TERMINUS_DELETED:
+            gone[decode_change(row["payload"])["number"]] = row["lsn"]
+    deleted = {ident: where[0] for ident, where in facts.deleted.items()}
+    steps = tasks.Links(str(journal), frozenset(queues))(_pieces(found))
+    for row in _rows(tasks.JudgedLinks(links.LinkFacts(found.start, gone, deleted))(steps)):
+        if row["wrong"]:
+            place, key = row["place"], row["key"]
+            subject = f"tag {key.decode()}" if place < 0 else f"queue {place} {int.from_bytes(key, 'big')}"
+            yield links.WRONG[row["wrong"]].name, subject, row["lsn"]
 
 
 def _pieces(found: Plan) -> Iterator[pa.RecordBatch]:

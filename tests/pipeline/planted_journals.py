@@ -6,11 +6,13 @@ from array import array
 from collections.abc import Sequence
 from typing import Final
 
+from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.records.branches import encode_decide
 from escrowmq.core.records.changes import encode_change
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.queue_state import QueueState, encode_queue_state
 from escrowmq.core.records.reservations import Held, HeldRange, encode_held, encode_released
+from escrowmq.core.records.termini import encode_acquired, encode_arrived, encode_forgotten, encode_given_back
 from tests.pipeline.journals import Scribe
 from tests.pipeline.planted import Expected, prepare, relocate
 
@@ -122,7 +124,68 @@ def epoch_forgotten(scribe: Scribe) -> Expected:
     return Expected("PIPE-2", "epoch decided again", "the snapshot's epoch of app", lsn)
 
 
+def terminus(scribe: Scribe, number: int) -> None:
+    """Make a durable terminus."""
+    fields = {"number": number, "vhost": "/", "container": "shop", "link": f"link {number}"}
+    scribe.append(Kind.TERMINUS_SET, encode_change(**fields))
+
+
+def arrive(scribe: Scribe, number: int, position: int, tag: bytes) -> int:
+    """Publish a message to queue 1 that arrives at a terminus. Returns the LSN of the ARRIVED operation."""
+    published = scribe.published([(1, position)])
+    arrived = Kind.ARRIVED, [encode_arrived(number, Disposition.ACCEPTED, [tag], [position])]
+    return scribe.commit(published, arrived, branch=0) + 12 + 5 + sum(map(len, published[1])) + 5
+
+
+def acquire(scribe: Scribe, number: int, delivery: int, first: int, count: int = 1) -> int:
+    """Let a terminus acquire messages of queue 1. Returns the record's LSN."""
+    return scribe.append(Kind.ACQUIRED, encode_acquired(number, 1, [(delivery, first, count)]))
+
+
+def good_links(scribe: Scribe) -> None:
+    """Use a tag again after its settlement and after the end of its terminus, and pass a message on."""
+    scribe.queue(1, "q")
+    for number in (1, 2, 3):
+        terminus(scribe, number)
+    arrive(scribe, 1, 1, b"a")
+    scribe.append(Kind.FORGOTTEN, encode_forgotten(1, [b"a"]))
+    arrive(scribe, 1, 2, b"a")
+    arrive(scribe, 2, 3, b"a")
+    scribe.append(Kind.TERMINUS_DELETED, encode_change(number=1))
+    terminus(scribe, 4)
+    arrive(scribe, 4, 4, b"a")
+    scribe.frame()
+    acquire(scribe, 2, 1, 1, 3)
+    scribe.append(Kind.GIVEN_BACK, encode_given_back(2, 1, [(2, 2)]))
+    acquire(scribe, 3, 1, 2)
+    scribe.append(Kind.TERMINUS_DELETED, encode_change(number=3))
+    acquire(scribe, 2, 4, 2)
+    scribe.settle(1, [1, 2])
+    scribe.frame()
+
+
+def arrived_twice(scribe: Scribe) -> Expected:
+    """A tag arrives again at a terminus where it is unsettled."""
+    good_links(scribe)
+    return Expected("SET-9", "arrived twice", "tag a", arrive(scribe, 2, 5, b"a"))
+
+
+def acquired_twice(scribe: Scribe) -> Expected:
+    """A terminus acquires a message that belongs to another one."""
+    good_links(scribe)
+    acquire(scribe, 2, 5, 4)
+    return Expected("SET-10", "acquired twice", "queue 1 4", acquire(scribe, 4, 1, 4))
+
+
+def acquired_after_settlement(scribe: Scribe) -> Expected:
+    """A terminus acquires a message that was settled."""
+    good_links(scribe)
+    return Expected("TX-8", "delivered again", "queue 1 2", acquire(scribe, 4, 1, 2))
+
+
+LINKS: Final = (arrived_twice, acquired_twice, acquired_after_settlement)
 WHOLE: Final = (
+    *LINKS,
     lost,
     came_back,
     held_twice,

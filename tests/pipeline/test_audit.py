@@ -16,6 +16,7 @@ from escrowmq.pipeline.planning import NoJournalError
 from escrowmq.pipeline.store import Store, StoreError
 from tests.pipeline.journals import Scribe
 from tests.pipeline.planted import all_planted, good, prepare
+from tests.pipeline.planted_journals import acquire, arrive, good_links
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -219,3 +220,31 @@ def test_times_do_not_depend_on_the_sessions_time_zone_and_timestamp_type(spark:
         session.conf.set("spark.sql.session.timeZone", zone)
         verdict = audit(journal, tmp_path / f"{late} late", spark=session, options=Options(prepared_seconds=limit))
         assert (verdict.undecided, verdict.violations) == (1, late)
+
+
+@pytest.mark.rule("SET-9", "SET-10")
+def test_faults_of_links_are_found_across_runs_and_late_deliveries_while_they_are_late(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    with Scribe(journal) as scribe:
+        scribe.now_us = int(time.time() - 2 * 3600) * 1_000_000
+        good_links(scribe)
+        acquire(scribe, 2, 5, 4)
+    assert audit(journal, out, spark=spark).clean
+    with Scribe(journal) as scribe:
+        scribe.now_us = int(time.time()) * 1_000_000
+        acquire(scribe, 4, 1, 4)
+        arrive(scribe, 2, 5, b"a")
+        scribe.settle(1, [3])
+    verdict = audit(journal, out, spark=spark, options=Options(unsettled_seconds=3600))
+    found = sorted(
+        (row["rule"], row["name"], row["queue"], row["position"]) for row in rows(spark, out, "gold.violations")
+    )
+    assert found == [
+        ("PIPE-5", "unsettled too long", None, None),
+        ("SET-10", "acquired twice", "q", 4),
+        ("SET-9", "arrived twice", None, None),
+    ]
+    assert (verdict.violations, verdict.fresh) == (3, 3)
+    assert audit(journal, out, spark=spark).violations == 2

@@ -15,7 +15,7 @@ from escrowmq.pipeline.events import BUCKET_BITS
 from tests.pipeline.direct import audited
 from tests.pipeline.journals import Scribe
 from tests.pipeline.planted import PLANTED, Expected, good
-from tests.pipeline.planted_journals import WHOLE
+from tests.pipeline.planted_journals import WHOLE, good_links
 
 
 @pytest.mark.rule("PIPE-5")
@@ -50,6 +50,12 @@ def test_good_journals_are_clean(tmp_path: Path) -> None:
     assert {row["outcome"] for row in found.branches} == {"committed", "rolled back"}
     outcomes = [row["outcome"] for row in found.messages if row["queue"] == "q1"]
     assert outcomes == ["expired", "expired", "accepted", "accepted", None, "accepted", None]
+
+
+def test_good_links_are_clean(tmp_path: Path) -> None:
+    with Scribe(tmp_path) as scribe:
+        good_links(scribe)
+    assert audited(tmp_path).wrong == []
 
 
 @pytest.mark.rule("DUR-1")

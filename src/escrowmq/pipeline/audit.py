@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from escrowmq.core.records.changes import decode_change
 from escrowmq.core.records.kinds import Kind
-from escrowmq.pipeline import decisions, gold, judging, lake, packing, sequences, tasks
+from escrowmq.pipeline import decisions, gold, judging, lake, links, packing, sequences, tasks, unsettled
 from escrowmq.pipeline.branches import DDL as STEPS
 from escrowmq.pipeline.columns import plain
 from escrowmq.pipeline.concurrency import at_once
@@ -43,12 +43,14 @@ class Options(NamedTuple):
     Args:
         payloads: whether the table of records contains their payloads.
         prepared_seconds: the time in seconds after which a branch in doubt is a violation.
+        unsettled_seconds: the time in seconds after which an unsettled delivery of a durable link is a violation.
         format: "parquet", or "delta" or "iceberg" to write silver and gold in that format as well; None takes the
             session's default source if it is one of these.
     """
 
     payloads: bool = True
     prepared_seconds: float = 3600.0
+    unsettled_seconds: float = 86400.0
     format: str | None = None
 
 
@@ -137,6 +139,8 @@ class Audit:
         self.last_time = self.state.last_time
         self.broken: list[tuple[str, int, str]] = []
         self.numbered: list[dict[str, Any]] = []
+        self.links: DataFrame | None = None
+        """Violations and unsettled deliveries of link termini (`pipeline.links`); None if there are no termini."""
         wanted = lake.wanted(spark, options.format)
         self.lake = lake.lake(spark, store.folder / "lake", wanted, self.plan.journal_id)
         self.handed = {ident: [queue.handed] for ident, queue in self.state.queues.items() if queue.handed[0]}
@@ -166,7 +170,7 @@ class Audit:
         self.progress("scan: checksums, topology")
         self._scan()
         self.progress("bronze and silver: records, messages, branches")
-        (messages, count), branches, _ = at_once(self.spark, self._messages, self._branches, self._bronze)
+        (messages, count), branches, *_ = at_once(self.spark, self._messages, self._branches, self._bronze, self._links)
         self.progress("gold: violations, undecided, latency, throughput")
         verdict = self._judge(messages, count, branches)
         if verdict.fresh and self._outrun():  # records that seem to be missing may have been in a deleted segment
@@ -221,6 +225,14 @@ class Audit:
             queue = queues.get(row.number)
             if queue is not None and row.time > queue.handed[0]:
                 queue.handed = said
+        elif row.kind == Kind.ACQUIRED:
+            self.state.acquired = sorted({*self.state.acquired, row.number})
+        elif row.kind == Kind.TERMINUS_SET:
+            fields = decode_change(bytes(row.payload))
+            self.state.termini[str(fields["number"])] = [unsettled.title(fields), 0]
+        elif row.kind == Kind.TERMINUS_DELETED:
+            number = str(decode_change(bytes(row.payload))["number"])
+            self.state.termini[number] = [self.state.termini.get(number, [""])[0], row.lsn]
         elif row.kind in (Kind.QUEUE_DECLARED, Kind.QUEUE_DELETED):
             fields = decode_change(bytes(row.payload))
             unknown = Queue(plain(fields["vhost"]), plain(fields["name"]), declared=False)
@@ -283,6 +295,21 @@ class Audit:
         self.store.write(self.spark, "state.branches", decisions.open_steps(steps, before, rows))
         return rows
 
+    def _links(self) -> None:
+        if not self.state.termini:
+            return
+        found = self._mapped(tasks.Links(self.files, frozenset(self.state.acquired)), links.DDL)
+        before = self.before("state.links", links.DDL)
+        if before is not None:
+            found = found.unionAll(before.select(found.columns))
+        gone = {int(number): lsn for number, (_, lsn) in self.state.termini.items() if lsn}
+        deleted = {ident: queue.deleted[0] for ident, queue in self.state.queues.items() if queue.deleted}
+        facts = links.LinkFacts(self.plan.start, gone, deleted)
+        found = found.repartition(max(2, self.records // PART_RECORDS), "part")
+        found = found.mapInArrow(tasks.JudgedLinks(facts), links.DDL)
+        self.links = self.store.write(self.spark, "staging.links", found)
+        self.store.write(self.spark, "state.links", self.links.where("wrong = ''"))
+
     # -- gold
 
     def _judge(self, messages: DataFrame, count: int, branches: DataFrame) -> Verdict:
@@ -320,14 +347,14 @@ class Audit:
     def _violations(self, messages: DataFrame, branches: DataFrame) -> tuple[int, int, int, int, tuple[str, ...]]:
         """Write the tables of violations and of branches in doubt.
 
-        Returns the number of permanent violations, how many of them are new, the number of branches in doubt for too
-        long, the number of branches in doubt, and the first explanations.
+        Returns the number of permanent violations, how many of them are new, the number of branches in doubt, and of
+        termini with unsettled deliveries, for too long, the number of branches in doubt, and the first explanations.
         """
         spark, store = self.spark, self.store
         before = self.before("state.violations")
         found = store.write(spark, "state.violations", judging.violations(self, messages, branches))
         doubt = store.write(spark, "gold.undecided", judging.undecided(branches))
-        late = judging.overdue(self, doubt)
+        late = [*judging.overdue(self, doubt), *unsettled.overdue(self, judging.present(self))]
         kept = found.count()
         if late:
             found = found.unionAll(spark.createDataFrame(late, gold.VIOLATIONS_DDL))

@@ -59,6 +59,15 @@ def _seconds(_context: click.Context, _option: click.Parameter, value: str) -> f
     help="Report branches that are in doubt for longer than this.",
 )
 @click.option(
+    "--unsettled-limit",
+    "unsettled",
+    default="1d",
+    show_default=True,
+    callback=_seconds,
+    metavar="TIME",
+    help="Report links with deliveries that are unsettled for longer than this.",
+)
+@click.option(
     "--nice/--no-nice", default=True, show_default=True, help="Use only processor time that no other process wants."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as one JSON object.")
@@ -69,6 +78,7 @@ def audit(
     master: str,
     conf: tuple[str, ...],
     prepared: float,
+    unsettled: float,
     format_: str | None,
     *,
     payloads: bool,
@@ -95,7 +105,12 @@ def audit(
         out,
         master,
         settings,
-        {"payloads": payloads, "prepared_seconds": prepared, "format": format_},
+        {
+            "payloads": payloads,
+            "prepared_seconds": prepared,
+            "unsettled_seconds": unsettled,
+            "format": format_,
+        },
         nice=nice,
         quiet=quiet,
     )

@@ -104,3 +104,18 @@ class BranchRule:
     DAMAGED = Rule("damaged log", "DUR-3", "The log is damaged")
     MISSING = Rule("damaged log", "DUR-3", "A part of the log is missing, and no snapshot replaces it")
     CUT = Rule("lost", "DUR-1", "The log ends before the point up to which an earlier run read it")
+
+
+class LinkRule:
+    """Violations in the unsettled deliveries of link termini."""
+
+    ARRIVED_TWICE = Rule(
+        "arrived twice",
+        "SET-9",
+        "It arrived again before the sender had settled it, so its message was enqueued twice.",
+    )
+    ACQUIRED_TWICE = Rule(
+        "acquired twice", "SET-10", "A link terminus acquired it while it belonged to a terminus already."
+    )
+    AFTER_SETTLEMENT = Rule("delivered again", "TX-8", "A link terminus acquired it after it had been settled.")
+    UNSETTLED = Rule("unsettled too long", "PIPE-5", "It has deliveries that are unsettled for longer than the limit")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from escrowmq.pipeline import gold
+from escrowmq.pipeline import gold, unsettled
 from escrowmq.pipeline.decisions import COMMITS, ROLLBACKS
 from escrowmq.pipeline.events import BUCKET_BITS
 from escrowmq.pipeline.findings import RULES, BranchRule, Finding, Rule
@@ -38,7 +38,13 @@ def violations(audit: Audit, messages: DataFrame, branches: DataFrame) -> DataFr
     """Return the table `violations`: those of earlier runs and of this one."""
     spark = audit.spark
     found = _refined(audit, gold.of_messages(messages))
-    few = [*_of_log(audit), *_of_order(audit, messages), *_of_deliveries(audit, messages), *_of_numbers(audit)]
+    few = [
+        *_of_log(audit),
+        *_of_order(audit, messages),
+        *_of_deliveries(audit, messages),
+        *_of_numbers(audit),
+        *unsettled.violations(audit),
+    ]
     wrong = branches.select(*BRANCH, "wrong").where("wrong is not null")
     past = audit.history("silver.branches", "branch long, outcome string, decide_lsn long")
     if past is not None:
@@ -77,16 +83,19 @@ def undecided(branches: DataFrame) -> DataFrame:
 def overdue(audit: Audit, rows: DataFrame) -> list[tuple[Any, ...]]:
     """Branches that are in doubt for too long at this moment, as rows of `violations`.
 
-    Later runs do not keep these rows, because a decision ends the violation. The present is the time of the last record
-    if no broker is running.
+    Later runs do not keep these rows, because a decision ends the violation.
     """
-    now = time.time() if audit.plan.running else audit.last_time / 1e6
-    limit = datetime.fromtimestamp(now - audit.options.prepared_seconds, UTC)
+    limit = datetime.fromtimestamp(present(audit) - audit.options.prepared_seconds, UTC)
     late = rows.where(f"prepared_at < timestamp_ltz '{limit.isoformat()}'").collect()
     return [
         _row(BranchRule.UNDECIDED, branch=row.branch, lsns=[row.prepare_lsn], at=row.prepared_at, xid=row.xid)
         for row in late
     ]
+
+
+def present(audit: Audit) -> float:
+    """Return the present in seconds: the time of the last record if no broker is running."""
+    return time.time() if audit.plan.running else audit.last_time / 1e6
 
 
 def _row(

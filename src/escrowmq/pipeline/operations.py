@@ -82,7 +82,7 @@ class Operations:
 
 
 def operations(records: Records) -> Operations:
-    """Return the operations in `records` that concern queues, in no particular order."""
+    """Return the operations in `records` that concern queues and link termini, in no particular order."""
     alone = records.of_kind(
         Kind.PUBLISH,
         Kind.SETTLE,
@@ -93,6 +93,10 @@ def operations(records: Records) -> Operations:
         Kind.QUEUE_STATE,
         Kind.HELD,
         Kind.DELIVERIES,
+        Kind.ARRIVED,
+        Kind.FORGOTTEN,
+        Kind.ACQUIRED,
+        Kind.GIVEN_BACK,
     )
     record, at, end = _lists(records)
     heads = take(records.data, at, COMMIT_HEAD)

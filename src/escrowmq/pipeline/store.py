@@ -72,6 +72,10 @@ class State:
     groups: dict[str, list[int]] = field(default_factory=dict)
     epochs: dict[str, list[int]] = field(default_factory=dict)
     """The numbers of bulk readers' groups and the epochs of applications (`pipeline.sequences`)."""
+    termini: dict[str, list[Any]] = field(default_factory=dict)
+    """For each number of a link terminus its title, and the LSN of its deletion, 0 if it was not deleted."""
+    acquired: list[int] = field(default_factory=list)
+    """The queues from which link termini have acquired messages."""
 
 
 class Store:

@@ -14,16 +14,16 @@ from escrowmq.journal.bulk import Damaged
 from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.frames import JournalFile
 from escrowmq.journal.reader import JournalReader
-from escrowmq.pipeline import branches, frames, lifecycle, messages, packing
-from escrowmq.pipeline.columns import integers, take
+from escrowmq.pipeline import branches, frames, lifecycle, links, messages, packing
+from escrowmq.pipeline.columns import U32, integers, take
 from escrowmq.pipeline.events import BUCKET_BITS, TARGET, Events, events
 from escrowmq.pipeline.frames import Records, records
 from escrowmq.pipeline.message_columns import MessageColumns
 from escrowmq.pipeline.operations import operations
 from escrowmq.pipeline.planning import Piece
 
-QUEUES: Final = (Kind.QUEUE_DECLARED, Kind.QUEUE_DELETED)
-"""The kinds of records that Scan returns."""
+NAMED: Final = (Kind.QUEUE_DECLARED, Kind.QUEUE_DELETED, Kind.TERMINUS_SET, Kind.TERMINUS_DELETED)
+"""The kinds of records that Scan returns: those of queues and link termini."""
 
 SCAN_SCHEMA: Final = pa.schema(
     [
@@ -38,10 +38,12 @@ SCAN_SCHEMA: Final = pa.schema(
     ]
 )
 SCAN_DDL: Final = "file string, snapshot long, lsn long, frame long, time long, kind int, number long, payload binary"
-"""A row is a record of QUEUES, a summary of a piece, or a hand-out.
+"""A row is a record of NAMED, a summary of a piece, a hand-out, or a queue from which link termini have acquired
+messages.
 
 A summary has kind 0, and either the `number` of records, or damage described by `payload`. A hand-out has kind
-DELIVERED, and says that the queue `number` has been handed out up to below the position `time`.
+DELIVERED, and says that the queue `number` has been handed out up to below the position `time`. Such a queue has kind
+ACQUIRED, and is the `number`.
 """
 
 Batches = Iterable[pa.RecordBatch]
@@ -49,7 +51,7 @@ Batches = Iterable[pa.RecordBatch]
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Checks every frame of pieces, counts records, and picks out those of queues."""
+    """Checks every frame of pieces, counts records, and picks out those of queues and link termini."""
 
     journal: str
 
@@ -59,11 +61,12 @@ class Scan:
             count, last = 0, 0
             broken: list[Damaged] = []
             for found in _records(self.journal, piece, broken):
-                for i in found.of_kind(*QUEUES).tolist():
+                for i in found.of_kind(*NAMED).tolist():
                     numbers = (int(column[i]) for column in (found.lsn, found.frame, found.time, found.kind))
                     lsn, frame, time, kind = numbers
                     rows.append((piece.file, piece.snapshot, lsn, frame, time, kind, 0, bytes(found.payload(i))))
                 rows += [(piece.file, piece.snapshot, *said, b"") for said in _handed_out(found)]
+                rows += [(piece.file, piece.snapshot, 0, 0, 0, int(Kind.ACQUIRED), n, b"") for n in _acquired(found)]
                 count += len(found)
                 last = int(found.time[-1])
             rows.append((piece.file, piece.snapshot, piece.first, piece.first, last, 0, count, b""))
@@ -93,6 +96,12 @@ def _handed_out(found: Records) -> Iterator[tuple[int, int, int, int, int]]:
     for i in np.unique(np.r_[first, last]).tolist():
         record = chosen[i]
         yield int(found.lsn[record]), int(found.frame[record]), int(below[i]), int(Kind.DELIVERED), int(queue[i])
+
+
+def _acquired(found: Records) -> list[int]:
+    """Return the queues that ACQUIRED records name."""
+    queues = take(found.data, found.at[found.of_kind(Kind.ACQUIRED)] + 8, U32)
+    return [int(queue) for queue in np.unique(queues)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +198,29 @@ class Branches:
         for piece in _pieces_of(batches):
             for found in _records(self.journal, piece):
                 yield branches.steps(found, operations(found), snapshot=piece.snapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Extracts the steps of deliveries of link termini. `queues` are those from which termini acquired messages."""
+
+    journal: str
+    queues: frozenset[int]
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        for piece in _pieces_of(batches):
+            for found in _records(self.journal, piece):
+                yield links.steps(found, operations(found), self.queues, piece.snapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedLinks:
+    """Judges the steps of deliveries. All rows of a part arrive together."""
+
+    facts: links.LinkFacts
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        yield from links.judge(pa.Table.from_batches(list(batches), links.SCHEMA), self.facts).to_batches()
 
 
 class _Blocks:
