@@ -12,7 +12,7 @@ LOCKED := requirements/dev.lock requirements/data.lock
 SPECS := /usr/share/amqp/specs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup proton jms lake run test lint format bench soak long lock docs clean
+.PHONY: help setup proton jms goamqp lake run test lint format bench soak long lock docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,9 +71,16 @@ $(VENV)/.jms: $(VENV)/.ready tools/jms.py requirements/jms.jars
 	@$(BIN)/python -m tools.jms $(VENV)/jms
 	@touch $@
 
+$(VENV)/goamqp: $(VENV)/.ready $(wildcard tests/interop/go/*)
+	@echo "Compiling the scenarios of go-amqp, an AMQP 1.0 client; this takes about a minute …"
+	@cd tests/interop/go && go build -buildvcs=false -o "$(abspath $@)" .
+	@touch $@
+
 proton: $(VENV)/.proton ## install python-qpid-proton, which needs a C compiler, for tests that are skipped otherwise
 
 jms: $(VENV)/.jms ## fetch Qpid JMS (5 MB), which needs a JDK, for tests that are skipped otherwise
+
+goamqp: $(VENV)/goamqp ## compile scenarios of go-amqp, which needs Go, for tests that are skipped otherwise
 
 lake: $(VENV)/.lake ## install Delta and Iceberg (500 MB) for the tests of `audit --format`, which are skipped otherwise
 
