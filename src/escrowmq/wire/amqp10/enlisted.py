@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from escrowmq.core.branches.branch import Keep, Settlement
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.wire.amqp10.codec.performatives import SENDER
 from escrowmq.wire.amqp10.codec.states import RELEASED
@@ -25,7 +24,7 @@ class Enlisted:
     """Deliveries of a link that were acquired or retired in a transaction.
 
     `first` and `last` are numbers of the session, `number` is the link's number of the first one. `unsettled` is the
-    number of those that were not settled before. `works` is empty for deliveries that were only acquired.
+    number of those that the client has not settled. `outcome` is None for deliveries that were only acquired.
     """
 
     session: Session
@@ -36,19 +35,18 @@ class Enlisted:
     unsettled: int
     outcome: Outcome | None = None
     settled: bool = False
-    works: list[Settlement] = field(default_factory=list)
 
     def overlaps(self, link: ConsumerLink, first: int, last: int) -> bool:
         """Return whether deliveries of `link` between these numbers of its session are among them."""
         return self.link is link and self.first <= last and first <= self.last
 
-    def settle(self) -> None:
-        """The client has settled the deliveries, too: a rollback applies the default outcome to them."""
-        self.settled = True
-        for work in self.works:
-            if work.undo is not None:
-                work.undo = Keep(DefaultOutcome(self.link), work.undo.tags)
-        self.session.sent.settled(self.first, self.unsettled)
+    def settle(self, first: int, last: int, returning: RetirementUndo) -> None:
+        """Note that the client has settled those between these numbers of the session, too."""
+        ahead = self.number - self.first
+        count = returning.settle(max(first, self.first) + ahead, min(last, self.last) + ahead)
+        self.unsettled -= count
+        self.settled = not self.unsettled
+        self.session.sent.settled(self.first, count)
 
     def give_up(self) -> None:
         """Return deliveries whose acquisition was rolled back, and tell the client that they are settled."""
@@ -60,15 +58,33 @@ class Enlisted:
             session.answer(SENDER, self.first, self.last, settled=True, state=RELEASED)
 
 
-class DefaultOutcome:
-    """The undo that applies the source's default outcome to deliveries that the client has settled."""
+class RetirementUndo:
+    """The undo of a link's retired deliveries: those that the client has settled get the source's default outcome, the
+    others stay unsettled.
+    """
 
-    __slots__ = ("_engine", "_outcome")
+    __slots__ = ("_engine", "_keeper", "_outcome", "_settled")
 
     def __init__(self, link: ConsumerLink) -> None:
         self._engine = link.link.session.connection.broker.engine
         self._outcome = link.default
+        self._keeper = link.keeper
+        self._settled: set[int] = set()
+
+    def settle(self, first: int, last: int) -> int:
+        """Note that the client has settled the deliveries between these numbers of the link. Return how many of them
+        it had not settled before.
+        """
+        before = len(self._settled)
+        self._settled.update(range(first, last + 1))
+        return len(self._settled) - before
 
     def keep(self, consumer: Consumer, tags: Sequence[int], entries: Sequence[Entry]) -> None:
-        """Settle `entries` with the default outcome."""
-        self._engine.settle(consumer, [*entries], self._outcome)
+        """Return deliveries by their numbers (`branches.branch.Keeper`)."""
+        settled = self._settled
+        gone = [entry for tag, entry in zip(tags, entries, strict=True) if tag in settled]
+        if gone:
+            self._engine.settle(consumer, gone, self._outcome)
+        if self._keeper is not None and len(gone) < len(entries):
+            left = [(tag, entry) for tag, entry in zip(tags, entries, strict=True) if tag not in settled]
+            self._keeper.keep(consumer, [tag for tag, _ in left], [entry for _, entry in left])

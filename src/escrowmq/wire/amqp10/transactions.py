@@ -17,7 +17,7 @@ from escrowmq.core.queues.outcome import Disposition
 from escrowmq.wire.amqp10.codec.composite import encode_composite
 from escrowmq.wire.amqp10.codec.performatives import SENDER
 from escrowmq.wire.amqp10.codec.states import Accepted, Rejected, Released, TransactionalState
-from escrowmq.wire.amqp10.enlisted import DefaultOutcome, Enlisted
+from escrowmq.wire.amqp10.enlisted import Enlisted, RetirementUndo
 from escrowmq.wire.amqp10.errors import (
     LIMIT_EXCEEDED,
     TRANSACTION_ROLLBACK,
@@ -52,6 +52,7 @@ class LocalTransaction:
         "_connection",
         "_modes",
         "_rest",
+        "_returning",
         "_watch",
         "accepted",
         "branch",
@@ -72,6 +73,7 @@ class LocalTransaction:
         self.accepted = encode_composite(TransactionalState(self.id, Accepted()))
         self.enlisted: list[Enlisted] = []
         self._modes: dict[bool, Mode] = {}
+        self._returning: dict[ConsumerLink, RetirementUndo] = {}
         self.fault: AmqpFault | None = None
         self.lsn = 0  # of a commit in pieces
         self._rest: Iterator[None] | None = None  # of a commit whose record is written
@@ -100,7 +102,7 @@ class LocalTransaction:
         self._watch.close()
         enlisted, self.enlisted = self.enlisted, []
         for some in enlisted:
-            if not some.works:
+            if some.outcome is None:
                 some.give_up()
 
     @property
@@ -172,7 +174,7 @@ class LocalTransaction:
         self._connection.broker.engine.holders.pop(self.branch, None)
         self._watch.close()
         for some in self.enlisted:
-            if some.works and some.outcome is not None and not some.settled and not some.session.ending:
+            if some.outcome is not None and not some.settled and not some.session.ending:
                 some.session.sent.settled(some.first, some.unsettled)
                 some.session.answer(
                     SENDER, some.first, some.last, settled=True, state=encode_composite(some.outcome), after=lsn
@@ -180,8 +182,9 @@ class LocalTransaction:
         self.enlisted.clear()
 
     def end(self) -> None:
-        """Forget the modes, which refer to the transaction: without them its memory needs no garbage collector."""
+        """Forget the parts that refer to the transaction or to links, so that its memory needs no garbage collector."""
         self._modes.clear()
+        self._returning.clear()
 
     # -- posting
 
@@ -224,48 +227,45 @@ class LocalTransaction:
         were unsettled.
         """
         link, first, last = part.link, part.number, part.number + part.last - part.first
+        returning = self._returning.get(link)
+        if returning is None:
+            returning = self._returning[link] = RetirementUndo(link)
         if settled:
             for some in self.enlisted:
-                if some.works and not some.settled and some.overlaps(link, part.first, part.last):
-                    some.settle()
-        works: list[Settlement] = []
+                if some.outcome is not None and not some.settled and some.overlaps(link, part.first, part.last):
+                    some.settle(part.first, part.last, returning)
+            returning.settle(first, last)
+        count = 0
         if self.fault is None:
-            works = self._settle(link, link.enlist(self.branch, first, last), change, settled=settled)
+            deliveries = link.enlist(self.branch, first, last)
+            count = sum([len(entries) for _, _, entries in deliveries])
+            self._settle(returning, deliveries, change)
         elif settled:
             link.settle(first, last, link.default)
-        count = sum([len(work.entries) for work in works])
-        if self.fault is None and works:
-            self.enlisted.append(
-                Enlisted(session, link, part.first, part.last, first, count, outcome, settled=settled, works=works)
-            )
+        if self.fault is None and count:
+            self.enlisted.append(Enlisted(session, link, part.first, part.last, first, count, outcome, settled=settled))
         if settled:
             session.sent.settled(part.first, count)
         return count
 
     def _settle(
         self,
-        link: ConsumerLink,
+        returning: RetirementUndo,
         deliveries: list[tuple[Consumer, Sequence[int], list[Entry]]],
         change: Disposition | Modification,
-        *,
-        settled: bool,
-    ) -> list[Settlement]:
+    ) -> None:
         """Enlist settlements of deliveries."""
         modification = change if isinstance(change, Modification) else None
         disposition = change if isinstance(change, Disposition) else Disposition.MODIFIED
-        keeper = DefaultOutcome(link) if settled or link.keeper is None else link.keeper
-        works = []
         for consumer, numbers, entries in deliveries:
             if self.fault is not None:
-                keeper.keep(consumer, numbers, entries)
+                returning.keep(consumer, numbers, entries)
                 continue
-            work = Settlement(consumer, entries, disposition, Keep(keeper, numbers), modification=modification)
-            works.append(work)
+            work = Settlement(consumer, entries, disposition, Keep(returning, numbers), modification=modification)
             try:
                 self._connection.broker.transactions.enlist(self.branch, work)
             except BrokerError as error:
                 self.fail(link_fault(TRANSACTION_ROLLBACK, error.text))
-        return works
 
     def acquired(self, session: Session, link: ConsumerLink, first: int, count: int, number: int) -> None:
         """Note deliveries that a link acquired in this transaction."""
@@ -273,7 +273,7 @@ class LocalTransaction:
 
     def holds(self, link: ConsumerLink, first: int, last: int) -> bool:
         """Return whether outcomes for deliveries of `link` between these numbers are enlisted."""
-        return any(bool(some.works) and some.overlaps(link, first, last) for some in self.enlisted)
+        return any(some.outcome is not None and some.overlaps(link, first, last) for some in self.enlisted)
 
 
 class LocalTransactions:

@@ -329,6 +329,22 @@ class TestRetirement:
         site.rollback(ident)
         assert (site.unsettled(), site.contents()) == (0, [b"0"])
 
+    @pytest.mark.parametrize("together", [True, False])
+    def test_a_client_may_settle_some_of_the_deliveries_that_it_retired(self, site: Controller, together: bool) -> None:
+        consuming(site, 3)
+        ident = site.declare()
+        if together:
+            site.retire(ident, 0, 2, Accepted(), settled=False)
+        else:
+            for number in range(3):
+                site.retire(ident, number, number, Accepted(), settled=False)
+        site.retire(ident, 1, 1, Accepted(), settled=True)
+        site.rollback(ident)
+        assert (site.unsettled(), site.contents()) == (2, [b"1"])
+        for number in (0, 2):
+            site.client.send(0, Disposition(role=RECEIVER, first=number, settled=True, state=Accepted()))
+        assert (site.unsettled(), site.contents()) == (0, [b"1"])
+
     @pytest.mark.parametrize("inside", [True, False])
     def test_a_delivery_in_a_transaction_cannot_be_settled_elsewhere(self, site: Controller, inside: bool) -> None:
         consuming(site, 2)
