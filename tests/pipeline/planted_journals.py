@@ -124,10 +124,11 @@ def epoch_forgotten(scribe: Scribe) -> Expected:
     return Expected("PIPE-2", "epoch decided again", "the snapshot's epoch of app", lsn)
 
 
-def terminus(scribe: Scribe, number: int) -> None:
-    """Make a durable terminus."""
-    fields = {"number": number, "vhost": "/", "container": "shop", "link": f"link {number}"}
-    scribe.append(Kind.TERMINUS_SET, encode_change(**fields))
+def terminus(scribe: Scribe, number: int) -> tuple[int, bytes]:
+    """Make a durable terminus. Returns the record."""
+    record = encode_change(number=number, vhost="/", container="shop", link=f"link {number}")
+    scribe.append(Kind.TERMINUS_SET, record)
+    return int(Kind.TERMINUS_SET), record
 
 
 def arrive(scribe: Scribe, number: int, position: int, tag: bytes) -> int:
@@ -145,8 +146,9 @@ def acquire(scribe: Scribe, number: int, delivery: int, first: int, count: int =
 def good_links(scribe: Scribe) -> None:
     """Use a tag again after its settlement and after the end of its terminus, and pass a message on."""
     scribe.queue(1, "q")
-    for number in (1, 2, 3):
-        terminus(scribe, number)
+    records = [terminus(scribe, number) for number in (1, 2, 3)]
+    scribe.frame()
+    scribe.snapshot_of(records)
     arrive(scribe, 1, 1, b"a")
     scribe.append(Kind.FORGOTTEN, encode_forgotten(1, [b"a"]))
     arrive(scribe, 1, 2, b"a")

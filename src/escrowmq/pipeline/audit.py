@@ -229,7 +229,8 @@ class Audit:
             self.state.acquired = sorted({*self.state.acquired, row.number})
         elif row.kind == Kind.TERMINUS_SET:
             fields = decode_change(bytes(row.payload))
-            self.state.termini[str(fields["number"])] = [unsettled.title(fields), 0]
+            known = self.state.termini.get(str(fields["number"]), ["", 0])  # a snapshot may be older than its deletion
+            self.state.termini[str(fields["number"])] = [unsettled.title(fields), known[1]]
         elif row.kind == Kind.TERMINUS_DELETED:
             number = str(decode_change(bytes(row.payload))["number"])
             self.state.termini[number] = [self.state.termini.get(number, [""])[0], row.lsn]
