@@ -34,6 +34,7 @@ from escrowmq.wire.amqp10.subscriptions import Subscription, remaining_source, s
 
 if TYPE_CHECKING:
     from escrowmq.core.queues.queue import Queue
+    from escrowmq.core.termini.loan import Loan
     from escrowmq.wire.amqp10.link import Link
 
 _COPY: Final = "copy"
@@ -106,6 +107,34 @@ def _attach_consumer(link: Link, request: Attach) -> None:
         queue = nodes.queue(source.address, source.capabilities, subscription)
     else:
         raise link_fault(INVALID_FIELD, "the source has no address")
+    try:
+        given, end, loan = _lend_source(link, request, source, queue, node, subscription)
+    except (AmqpFault, BrokerError):
+        _discard(link, queue, node, subscription)
+        raise
+    link.end = end
+    answer = _answer(request, given, request.target)
+    if request.unsettled is not None:
+        plan = plan_for_consumer(loan, request, answer, connection.frame_max)
+        answer.unsettled, answer.incomplete_unsettled = plan.unsettled, plan.incomplete
+        end.resume(plan)
+    if subscription is not None and subscription.durable and queue.name == subscription.queue:
+        end.subscribed = True
+    after = max(loan.lsn, connection.broker.log.end_lsn if queue.durable else 0)
+    link.session.send(answer, after)
+
+
+def _lend_source(
+    link: Link,
+    request: Attach,
+    source: Source,
+    queue: Queue,
+    node: DynamicNode | None,
+    subscription: Subscription | None,
+) -> tuple[Source, ConsumerLink, Loan]:
+    """Subscribe to `queue`. Return the source that is granted, with the broker's end of the link. Raises AmqpFault,
+    BrokerError.
+    """
     filters = filters_of(queue, source.filter)
     browses = _browses(source, queue, request, subscribed=subscription is not None)
     given = replace(
@@ -125,16 +154,16 @@ def _attach_consumer(link: Link, request: Attach) -> None:
         link.session.forget_loan(loan)
         loan.close()
         raise
-    link.end = end
-    answer = _answer(request, given, request.target)
-    if request.unsettled is not None:
-        plan = plan_for_consumer(loan, request, answer, connection.frame_max)
-        answer.unsettled, answer.incomplete_unsettled = plan.unsettled, plan.incomplete
-        end.resume(plan)
-    if subscription is not None and subscription.durable and queue.name == subscription.queue:
-        end.subscribed = True
-    after = max(loan.lsn, connection.broker.log.end_lsn if queue.durable else 0)
-    link.session.send(answer, after)
+    return given, end, loan
+
+
+def _discard(link: Link, queue: Queue, node: DynamicNode | None, subscription: Subscription | None) -> None:
+    """Delete the nodes that were created for a link which is refused. A durable subscription stays."""
+    generated = queue.exclusive or (subscription is not None and not subscription.durable)
+    if generated and queue.auto_delete and not queue.consumers and not queue.deleted:
+        link.session.connection.broker.directory.delete_queue(queue)
+    if node is not None:
+        node.close()
 
 
 def _browses(source: Source, queue: Queue, request: Attach, *, subscribed: bool) -> bool:
@@ -178,14 +207,19 @@ def _attach_producer(link: Link, request: Attach) -> None:
         route = node.route
     elif target.address:
         route = nodes.route(target.address, target.capabilities)
-    end = ProducerLink(link, request, route, node)
-    end.check()
-    given = replace(
-        granted(link, request, target),
-        address=node.address if node is not None else target.address,
-        dynamic_node_properties=node.properties if node is not None else None,
-    )
-    loan = borrow(link, request, given, end)
+    try:
+        end = ProducerLink(link, request, route, node)
+        end.check()
+        given = replace(
+            granted(link, request, target),
+            address=node.address if node is not None else target.address,
+            dynamic_node_properties=node.properties if node is not None else None,
+        )
+        loan = borrow(link, request, given, end)
+    except (AmqpFault, BrokerError):
+        if node is not None:
+            node.close()
+        raise
     end.lend(loan)
     link.end = end
     answer = _answer(request, request.source, given)

@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from escrowmq.wire.amqp10.codec.performatives import FIRST, MIXED_MODE, RECEIVER, SECOND, SENDER, SETTLED_MODE, Attach
+from escrowmq.wire.amqp10.codec.performatives import (
+    FIRST,
+    MIXED_MODE,
+    RECEIVER,
+    SECOND,
+    SENDER,
+    SETTLED_MODE,
+    Attach,
+    Detach,
+)
 from escrowmq.wire.amqp10.codec.states import OUTCOME_SYMBOLS, Accepted, Modified
 from escrowmq.wire.amqp10.codec.termini import Source, Target
 from escrowmq.wire.amqp10.codec.types import Described, Symbol
@@ -103,3 +112,32 @@ def test_an_exclusive_queue_of_another_connection_is_refused() -> None:
     other = Client(made, container="other")
     other.refused(Attach("l", 0, RECEIVER, source=Source(node.address)), RESOURCE_LOCKED)
     other.sender(node.address)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        Source(dynamic=True, durable=9),
+        Source(dynamic=True, capabilities=(Symbol("topic"),), durable=9),
+        Source("amq.fanout", durable=9),
+        Source("amq.fanout", durable=9, capabilities=(Symbol("shared"),)),
+    ],
+)
+def test_a_refused_consumer_leaves_no_queue_behind(source: Source) -> None:
+    made, client = connected()
+    vhost = made.broker.directory.vhost("/")
+    before = set(vhost.queues), set(vhost.exchanges)
+    client.send(0, Attach("l", 1, RECEIVER, source=source, target=Target()))
+    client.expect(Attach)
+    assert client.expect(Detach).error is not None
+    assert (set(vhost.queues), set(vhost.exchanges)) == before
+
+
+@pytest.mark.parametrize("capabilities", [(), (Symbol("topic"),)])
+def test_a_refused_producer_leaves_no_node_behind(capabilities: tuple[Symbol, ...]) -> None:
+    made, client = connected()
+    vhost = made.broker.directory.vhost("/")
+    before = set(vhost.queues), set(vhost.exchanges)
+    target = Target(dynamic=True, durable=9, capabilities=capabilities)
+    client.refused(Attach("l", 1, SENDER, target=target, initial_delivery_count=0), INVALID_FIELD)
+    assert (set(vhost.queues), set(vhost.exchanges)) == before
