@@ -27,9 +27,18 @@ class Paused(Protocol):
 
 
 class Holdings:
-    """The holdings of all clients. A limit of 0 is none."""
+    """The holdings of all clients. A limit of 0 is none. `any_full` tells whether any user or virtual host is full."""
 
-    __slots__ = ("_full_users", "_full_vhosts", "_of_user", "_of_vhost", "_paused", "user_limit", "vhost_limit")
+    __slots__ = (
+        "_full_users",
+        "_full_vhosts",
+        "_of_user",
+        "_of_vhost",
+        "_paused",
+        "any_full",
+        "user_limit",
+        "vhost_limit",
+    )
 
     def __init__(self) -> None:
         self.user_limit = self.vhost_limit = 0
@@ -37,6 +46,7 @@ class Holdings:
         self._of_vhost: Counter[str] = Counter()
         self._full_users: set[str] = set()
         self._full_vhosts: set[str] = set()
+        self.any_full = False
         self._paused: dict[Paused, None] = {}
 
     def begin(self, user: str, vhost: str) -> Holding:
@@ -55,6 +65,7 @@ class Holdings:
         """Add `size` bytes, which may be negative. What was paused goes on as soon as less is held."""
         freed = _add(self._of_user, self._full_users, user, size, self.user_limit)
         freed |= _add(self._of_vhost, self._full_vhosts, vhost, size, self.vhost_limit)
+        self.any_full = bool(self._full_users or self._full_vhosts)
         if freed and self._paused:
             paused, self._paused = self._paused, {}
             for one in paused:

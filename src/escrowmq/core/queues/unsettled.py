@@ -21,18 +21,19 @@ Stretch = tuple[int, list[Entry], Consumer]
 
 _LONGEST: Final = 1024  # the most entries of a run; removing the first one moves the others
 _SHORT: Final = 16  # a run of at most this many slots is not divided, however few are in use
+_UNWEIGHED: Final = 64  # new runs whose sizes are estimated together; by then most may have been settled
 _GHOSTS: Final = 32  # empty runs that may stay in the middle, in addition to as many as there are other runs
 
 
 class _Run:
     """Consecutive tags from `first` on. A settled delivery's entry is None; `count` is the number of the others. `each`
-    is the estimated memory of one of them, in bytes.
+    is the estimated memory of one of them, in bytes; 0 while it is not estimated.
     """
 
     __slots__ = ("consumer", "count", "each", "entries", "first")
 
     def __init__(self, first: int, entries: list[Any], consumer: Consumer, count: int, each: int = 0) -> None:
-        self.each = each or size_of_one(entries)
+        self.each = each
         self.first = first
         self.entries = entries
         self.consumer = consumer
@@ -61,23 +62,34 @@ class _Run:
 
 def size_of_one(entries: list[Entry]) -> int:
     """Return the mean size of entries in memory. A sample is looked at."""
-    if len(entries) == 1:
+    count = len(entries)
+    if count == 1:
         return ENTRY_COST + len(entries[0].content)
-    some = entries[:: len(entries) // _SHORT + 1]
+    some = entries if count < _SHORT else entries[:: count // _SHORT + 1]
     return ENTRY_COST + sum([len(entry.content) for entry in some]) // len(some)
 
 
 class Unsettled:
-    """The unsettled deliveries of a channel or link. `count` is their number, `bytes` their estimated size in memory,
-    `next_tag` the tag of the next one.
-    """
+    """The unsettled deliveries of a channel or link. `count` is their number, `next_tag` the tag of the next one."""
 
-    __slots__ = ("_begun", "_firsts", "_ghosts", "_head", "_reached", "_runs", "bytes", "count", "next_tag")
+    __slots__ = (
+        "_begun",
+        "_bytes",
+        "_firsts",
+        "_ghosts",
+        "_head",
+        "_reached",
+        "_runs",
+        "_unweighed",
+        "count",
+        "next_tag",
+    )
 
     def __init__(self) -> None:
         self.next_tag = 1
         self.count = 0
-        self.bytes = 0
+        self._bytes = 0  # the estimated size of the runs that are not in `_unweighed`
+        self._unweighed: list[_Run] = []
         # In order of their tags. The runs before `_head` were removed; some of the others may be empty.
         self._runs: list[_Run] = []
         self._firsts: list[int] = []  # the first tags of the runs, for searching
@@ -86,6 +98,24 @@ class Unsettled:
         self._begun = self._reached = (0, 0)  # number and tag at which the last `part` began and ended
 
     # -- reading
+
+    @property
+    def bytes(self) -> int:
+        """The estimated size of the deliveries in memory."""
+        if self._unweighed:
+            self._weigh()
+        return self._bytes
+
+    def _weigh(self) -> None:
+        """Estimate the sizes of the new runs. Those that were settled in the meantime have cost nothing."""
+        size = 0
+        for run in self._unweighed:
+            count, entries = run.count, run.entries
+            if count:
+                run.each = size_of_one(entries if count == len(entries) else run.living())
+                size += count * run.each
+        self._bytes += size
+        self._unweighed.clear()
 
     def copies(self) -> list[tuple[Consumer, list[Entry]]]:
         """Copies of the runs, in order. It takes a step for each run, not for each delivery."""
@@ -200,7 +230,9 @@ class Unsettled:
         run = _Run(tag, entries[:], consumer, count)
         self._runs.append(run)
         self._firsts.append(tag)
-        self.bytes += count * run.each
+        self._unweighed.append(run)
+        if len(self._unweighed) >= _UNWEIGHED:
+            self._weigh()
         self.next_tag = tag + count
         self.count += count
 
@@ -229,7 +261,7 @@ class Unsettled:
             run.first = self._firsts[i] = tag + 1
         run.count -= 1
         self.count -= 1
-        self.bytes -= run.each
+        self._bytes -= run.each
         if run.count != len(run.entries) or not run.count:
             self._shrink(i, run)
         return tag, [entry], run.consumer
@@ -283,7 +315,7 @@ class Unsettled:
             run.first = self._firsts[last] = tag + 1
             count = sum([len(entries) for _, entries, _ in found])
             run.count -= count
-            self.bytes -= count * run.each
+            self._bytes -= count * run.each
             taken += found
         self.count -= sum([len(entries) for _, entries, _ in taken])
         self._shrink(last, run)
@@ -313,7 +345,7 @@ class Unsettled:
             count = sum([len(entries) for _, entries, _ in found])
             run.count -= count
             self.count -= count
-            self.bytes -= count * run.each
+            self._bytes -= count * run.each
             taken += found
             if count:
                 self._shrink(i, run)
@@ -326,14 +358,15 @@ class Unsettled:
             self._collect(run, taken)
         self._runs.clear()
         self._firsts.clear()
-        self._head = self._ghosts = self.count = self.bytes = 0
+        self._head = self._ghosts = self.count = self._bytes = 0
+        self._unweighed.clear()
         return taken
 
     def _take_front(self, i: int, run: _Run, count: int) -> Stretch:
         """Remove and return the first `count` entries of a run without holes."""
         first, found = run.first, run.entries
         self.count -= count
-        self.bytes -= count * run.each
+        self._bytes -= count * run.each
         run.count -= count
         if run.count:
             found = found[:count]
@@ -345,7 +378,7 @@ class Unsettled:
 
     def _collect(self, run: _Run, taken: list[Stretch]) -> None:
         """Move everything from a run to `taken`; the run is empty then."""
-        self.bytes -= run.count * run.each
+        self._bytes -= run.count * run.each
         if run.count == len(run.entries):
             if run.count:
                 taken.append((run.first, run.entries, run.consumer))
@@ -384,10 +417,10 @@ class Unsettled:
         if run is not None and run.count and first - run.first + count <= len(run.entries):
             run.entries[first - run.first : first - run.first + count] = entries
             run.count += count
-            self.bytes += count * run.each
+            self._bytes += count * run.each
             return
-        back = _Run(first, entries, consumer, count)
-        self.bytes += count * back.each
+        back = _Run(first, entries, consumer, count, size_of_one(entries))
+        self._bytes += count * back.each
         if run is not None and not run.count:
             runs[i], firsts[i] = back, first
             self._ghosts -= 1
@@ -416,6 +449,8 @@ class Unsettled:
             run.first += holes
             self._firsts[i] = run.first
         if len(entries) > max(_SHORT, 4 * run.count):
+            if not run.each:
+                self._weigh()
             each = run.each
             parts = [_Run(at, some, run.consumer, len(some), each) for at, some, _ in run.stretches(0, len(entries))]
             self._runs[i : i + 1] = parts

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from escrowmq.core.access.holdings import SUBSCRIPTION_BYTES
+from escrowmq.core.access.holdings import STEP, SUBSCRIPTION_BYTES
 from escrowmq.core.access.table import Operation
 from escrowmq.core.branches.branch import RETURN, Keep, Publication, Settlement, TransactionBranch
 from escrowmq.core.branches.watch import Watch
@@ -68,7 +68,9 @@ class Channel:
         self.consumers: dict[str, Consumer] = {}
         self._stalled: dict[Consumer, None] = {}  # consumers to be served when the connection is writable
         self.unsettled = Unsettled()
-        self._holding = self.broker.holdings.begin(connection.user, self.vhost.name)
+        self._holdings = self.broker.holdings
+        self._holding = self._holdings.begin(connection.user, self.vhost.name)
+        self._uncounted = 0  # about the bytes of deliveries since `count_held`
         self.branch: TransactionBranch | None = None
         self.commit_frame = method_frame(number, TxCommit())
         self.commit_ok = method_frame(number, TxCommitOk())
@@ -260,7 +262,7 @@ class Channel:
 
     @property
     def writable(self) -> bool:
-        if self._holding.share and self._holding.full:
+        if self._holdings.any_full and self._holding.share and self._holding.full:
             return False
         return self.flow and self.connection.flow.writable
 
@@ -272,6 +274,7 @@ class Channel:
 
     def count_held(self) -> None:
         """Count the deliveries that have become unsettled."""
+        self._uncounted = 0
         held = self._held
         if held > self._holding.share:
             self._holding.follow(held)
@@ -293,12 +296,17 @@ class Channel:
             self.unsettled.skip(len(entries))
         else:
             self.unsettled.add(entries, consumer)
-            self.count_held()
         pieces = deliveries.build(first, entries)
         if len(pieces) == 1:
-            self.connection.put(self.number, pieces[0])
+            piece = pieces[0]
+            # Translated frames may be much shorter than the content, so a content counts, too.
+            self._uncounted += len(piece) + len(entries[-1].content)
+            self.connection.put(self.number, piece)
         else:
+            self._uncounted = STEP
             self.connection.put_pieces(self.number, pieces)
+        if self._uncounted >= STEP:
+            self.count_held()
 
     def stalled(self, consumer: Consumer) -> None:
         """Note that messages are ready for `consumer`, but the connection is not writable."""
@@ -410,7 +418,8 @@ class Channel:
             raise _unknown_tag(tags[count])
 
     def _settle(self, taken: list[Stretch], disposition: Disposition) -> None:
-        self._holding.shrink(self._held)
+        if self._holding.share > STEP:  # one step stays
+            self._holding.shrink(self._held)
         if self.branch is not None:
             self._settle_in(self.branch, taken, disposition)
             return

@@ -201,13 +201,13 @@ class Deliveries:
             body = entry.content
             if entry.run.envelope is not envelope or entry.deliveries != redelivered:
                 envelope, redelivered = entry.run.envelope, entry.deliveries
-                view = view_of(envelope)
+                view = envelope.view if envelope.view.__class__ is View else view_of(envelope)
                 length = len(view.address) + 1 if view.keyed else 0
                 head = heads[len(view.address)]
                 readdress = keyed.readdressed if view.keyed else readdressed
                 before, behind = view.pieces(channel, redelivered > 0)
                 # Whether the properties cannot be sent as they are, unless the content is whole.
-                alone = view.packed or outgrown(envelope, self._properties_room)
+                alone = view.packed or (bool(envelope.deaths) and outgrown(envelope, self._properties_room))
                 packed = view.whole
                 size = -1
             if packed and len(body) <= inline:

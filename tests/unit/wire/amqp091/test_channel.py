@@ -7,6 +7,7 @@ import pytest
 from escrowmq.core.access.holdings import STEP
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.queues.discipline import ENTRY_COST
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.frames import method_frame
 from escrowmq.wire.amqp091.method import Method
@@ -534,6 +535,16 @@ class TestHeldMemory:
         client.lose()
         other.lose()
         assert made.broker.holdings.of_user("guest") == 0
+
+    @pytest.mark.rule("FAIR-3")
+    @pytest.mark.parametrize(("count", "size"), [(400, 0), (400, 100), (10, 20_000), (3, 100_000)])
+    def test_deliveries_one_at_a_time_count_except_for_a_few_steps(self, count: int, size: int) -> None:
+        made, client = consuming()
+        for _ in range(count):
+            client.publish(1, "q", b"x" * size)
+        held = count * (ENTRY_COST + size)
+        assert held - 4 * STEP <= made.broker.holdings.of_user("guest") <= held + 2 * STEP
+        assert made.broker.holdings.of_user("guest") > STEP
 
     @pytest.mark.rule("FAIR-3")
     def test_growth_at_the_limit_is_refused(self) -> None:
