@@ -41,6 +41,15 @@ class _Enlisted(NamedTuple):
     def open(self) -> bool:
         return self.branch.number == self.number and self.branch.state in (State.ACTIVE, State.ROLLBACK_ONLY)
 
+    def continues(self, branch: TransactionBranch, first: int, consumer: Consumer) -> bool:
+        """Return whether a delivery with the number `first` follows these ones in the same branch."""
+        return (
+            self.branch is branch
+            and self.number == branch.number
+            and self.first + len(self.entries) == first
+            and self.consumer is consumer
+        )
+
 
 class TakenUp(NamedTuple):
     """A delivery that a resuming link sends again, under its old number and tag."""
@@ -195,9 +204,15 @@ class Acquisitions:
         """Remove deliveries in memory that are settled in `branch`, which holds them until its outcome. Return them
         with their numbers, by consumer.
         """
-        self._prune()
+        if self._enlisted and not self._enlisted[-1].open:
+            self._prune()
         taken = self.take(first, last)
-        self._enlisted += [_Enlisted(branch, branch.number, at, list(some), consumer) for at, some, consumer in taken]
+        for at, some, consumer in taken:
+            before = self._enlisted[-1] if self._enlisted else None
+            if before is not None and before.continues(branch, at, consumer):
+                before.entries.extend(some)
+            else:
+                self._enlisted.append(_Enlisted(branch, branch.number, at, list(some), consumer))
         return by_consumer(taken)
 
     def keep(self, consumer: Consumer, tags: Sequence[int], entries: Sequence[Entry]) -> None:

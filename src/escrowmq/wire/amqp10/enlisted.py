@@ -40,6 +40,23 @@ class Enlisted:
         """Return whether deliveries of `link` between these numbers of its session are among them."""
         return self.link is link and self.first <= last and first <= self.last
 
+    def join(self, other: Enlisted) -> bool:
+        """Add `other`, if its deliveries follow these ones and have the same outcome. Return whether they do."""
+        ahead = self.number - self.first
+        if (
+            self.link is not other.link
+            or self.session is not other.session
+            or other.first != self.last + 1
+            or other.number != other.first + ahead
+            or self.outcome is None
+            or self.outcome != other.outcome
+            or self.settled is not other.settled
+        ):
+            return False
+        self.last = other.last
+        self.unsettled += other.unsettled
+        return True
+
     def settle(self, first: int, last: int, returning: RetirementUndo) -> None:
         """Note that the client has settled those between these numbers of the session, too."""
         ahead = self.number - self.first

@@ -243,7 +243,9 @@ class LocalTransaction:
         elif settled:
             link.settle(first, last, link.default)
         if self.fault is None and count:
-            self.enlisted.append(Enlisted(session, link, part.first, part.last, first, count, outcome, settled=settled))
+            retired = Enlisted(session, link, part.first, part.last, first, count, outcome, settled=settled)
+            if not (self.enlisted and self.enlisted[-1].join(retired)):
+                self.enlisted.append(retired)
         if settled:
             session.sent.settled(part.first, count)
         return count

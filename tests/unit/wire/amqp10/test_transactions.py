@@ -301,6 +301,20 @@ class TestRetirement:
         )
         assert (site.unsettled(), site.contents()) == (0, left)
 
+    def test_single_retirements_are_kept_together(self, site: Controller) -> None:
+        consuming(site, 6)
+        ident = site.declare()
+        transaction = site.client.port.endpoint.transactions.find(ident)
+        for number in range(4):
+            site.retire(ident, number, number, Accepted())
+        site.retire(ident, 4, 4, Released())
+        site.retire(ident, 5, 5, Released(), settled=False)
+        assert [(some.first, some.last) for some in transaction.enlisted] == [(0, 3), (4, 4), (5, 5)]
+        (terminus,) = [each for key, each in site.server.broker.termini.by_key.items() if key.link == "r1"]
+        assert len(terminus.deliveries._enlisted) == 1
+        site.rollback(ident)
+        assert (site.unsettled(), site.contents()) == (1, [b"0", b"1", b"2", b"3", b"4"])
+
     @pytest.mark.rule("SET-7")
     def test_after_a_rollback_deliveries_stay_unsettled_unless_the_client_settled_them(self, site: Controller) -> None:
         consuming(site, 4)
