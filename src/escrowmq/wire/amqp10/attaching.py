@@ -28,6 +28,7 @@ from escrowmq.wire.amqp10.incoming import ProducerLink
 from escrowmq.wire.amqp10.lending import borrow, granted, recovered
 from escrowmq.wire.amqp10.nodes import DynamicNode, Nodes
 from escrowmq.wire.amqp10.outgoing import ConsumerLink
+from escrowmq.wire.amqp10.policy import AFTER, WINDOW, SettlementPolicy, policy_of
 from escrowmq.wire.amqp10.publication import Destination
 from escrowmq.wire.amqp10.resuming import map_for_producer, plan_for_consumer
 from escrowmq.wire.amqp10.subscriptions import Subscription, remaining_source, subscription_of
@@ -114,6 +115,8 @@ def _attach_consumer(link: Link, request: Attach) -> None:
         raise
     link.end = end
     answer = _answer(request, given, request.target)
+    if end.policy is not None:
+        answer.properties = {key: value for key, value in (request.properties or {}).items() if key in {AFTER, WINDOW}}
     if request.unsettled is not None:
         plan = plan_for_consumer(loan, request, answer, connection.frame_max)
         answer.unsettled, answer.incomplete_unsettled = plan.unsettled, plan.incomplete
@@ -146,6 +149,7 @@ def _lend_source(
         outcomes=source.outcomes or OUTCOME_SYMBOLS,
     )
     presettled = browses or request.snd_settle_mode == SETTLED_MODE
+    policy = policy_of(request.properties, presettled=presettled)
     end = ConsumerLink(link, queue, presettled=presettled, node=node, filters=filters, browses=browses)
     loan = borrow(link, request, given, end)
     try:
@@ -154,6 +158,7 @@ def _lend_source(
         link.session.forget_loan(loan)
         loan.close()
         raise
+    end.policy = SettlementPolicy(policy, end) if policy is not None else None
     return given, end, loan
 
 

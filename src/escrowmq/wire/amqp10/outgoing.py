@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from escrowmq.wire.amqp10.codec.states import Received
     from escrowmq.wire.amqp10.link import Link
     from escrowmq.wire.amqp10.nodes import DynamicNode
+    from escrowmq.wire.amqp10.policy import SettlementPolicy
     from escrowmq.wire.amqp10.resuming import ConsumerPlan
     from escrowmq.wire.amqp10.transactions import LocalTransaction
     from escrowmq.wire.outbox import Piece
@@ -67,6 +68,7 @@ class ConsumerLink:
         "_unsent_after",
         "link",
         "name",
+        "policy",
         "queue",
         "subscribed",
     )
@@ -87,6 +89,8 @@ class ConsumerLink:
         self.queue = queue
         self.subscribed = False
         """Whether the queue is that of a durable subscription, which ends when the client closes the link."""
+        self.policy: SettlementPolicy | None = None
+        """Settles deliveries on the client's behalf, if the client wants that."""
         self._loan: Loan | None = None
         self._node = node
         self._filters = filters
@@ -237,6 +241,8 @@ class ConsumerLink:
         pieces, frames = self._frames.build(number, entries, first, state)
         session.next_delivery_id = number + len(entries)
         self.transmit(pieces, frames, after)
+        if self.policy is not None:
+            self.policy.sent(number, first, len(entries))
 
     @property
     def amid_delivery(self) -> bool:
@@ -353,6 +359,9 @@ class ConsumerLink:
         """
         session, loan = self.link.session, self._loan
         self._consumer = self._acquiring = self._resumption = None
+        if self.policy is not None:
+            self.policy.stop()
+            self.policy = None
         session.connection.flow.forget(self)
         after = 0
         if loan is not None:
