@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from escrowmq import amqp10
+from escrowmq.admin.socket.client import ask
 from escrowmq.amqp10 import DURABLE, ExactlyOnceReceiver, ExactlyOnceSender, Message, queue
 from escrowmq.client import connect
-from tests.broker import BrokerProcess, running_broker
+from tests.broker import BrokerProcess, running_broker, wait_until
 from tests.pipeline.direct import Audited, audited
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -27,8 +28,10 @@ QUEUES = ("in", "out", "later")
 MESSAGES = 40
 
 
-def exactly_once(broker: BrokerProcess, folder: Path) -> None:
-    """Send messages, process a part of them, return one, and leave others unsettled in both directions."""
+def exactly_once(broker: BrokerProcess, folder: Path, run: int) -> None:
+    """Send messages, process a part of them, return one, and leave others unsettled in both directions. `run` counts
+    from 1.
+    """
     with ExactlyOnceSender(broker.url, queue("in"), name="orders", database=folder / "shop.db") as sender:
         for number in range(MESSAGES):
             sender.put(Message(number))
@@ -42,7 +45,14 @@ def exactly_once(broker: BrokerProcess, folder: Path) -> None:
         raise ZeroDivisionError
     receiver.receive().release()
     receiver.receive().reject("app:bad", "cannot read it")
+    wait_until(lambda: remaining(broker) == run * (MESSAGES - 11), what="the outcomes")
     receiver.connection.abort()  # the other deliveries stay locked for the terminus
+
+
+def remaining(broker: BrokerProcess) -> int:
+    """Return the number of messages in the queue `in`, unsettled ones included."""
+    (row,) = [row for row in ask(broker.data_dir, "queue.list") if row["name"] == "in"]
+    return int(row["ready"]) + int(row["unsettled"])
 
 
 def transactions(broker: BrokerProcess, phase: int) -> None:
@@ -78,12 +88,12 @@ def histories(tmp_path_factory: pytest.TempPathFactory) -> list[Audited]:
             for name in QUEUES:
                 channel.queue_declare(name, durable=True)
         for phase in range(2):
-            exactly_once(broker, folder)
+            exactly_once(broker, folder, phase + 1)
             transactions(broker, phase)
             broker.kill()
             found.append(audited(broker.data_dir))
             broker.start()
-        exactly_once(broker, folder)
+        exactly_once(broker, folder, 3)
         assert broker.terminate() == 0
         found.append(audited(broker.data_dir))
     return found

@@ -75,7 +75,9 @@ COMMANDS: dict[str, Mount] = {
         "audit",
         "Check the journal against the broker's guarantees, and report every violation.",
     ),
-    "perf": Mount("escrowmq.perf.command", "perf", "Load an AMQP 0-9-1 broker and measure rates and latency."),
+    "perf": Mount(
+        "escrowmq.perf.command", "perf", "Load a broker by AMQP 0-9-1 or AMQP 1.0, and measure rates and latency."
+    ),
 }
 
 
