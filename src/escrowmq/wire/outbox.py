@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import groupby
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 CONNECTION: Final = 0
 """The lane of the connection as a whole."""
@@ -19,18 +19,27 @@ LARGE: Final = 32_768
 Piece: TypeAlias = bytes | memoryview
 
 
+class SyncedLog(Protocol):
+    """The part of the log that an outbox needs."""
+
+    @property
+    def synced_lsn(self) -> int:
+        """The LSN below which every byte is on disk."""
+        ...
+
+
 class Outbox:
     """The output of one connection, in lanes."""
 
-    __slots__ = ("_held", "_holders", "_in_pieces", "_ready", "_synced", "size")
+    __slots__ = ("_held", "_holders", "_in_pieces", "_log", "_ready", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, log: SyncedLog) -> None:
+        self._log = log
         self._ready: list[Piece] = []
         # All lanes share one queue: one sync of the log releases outputs of all of them, so no lane waits for another.
         self._held: deque[tuple[int, int, Piece]] = deque()
         self._holders: set[int] = set()
         self._in_pieces = False  # whether large pieces may be among the others
-        self._synced = 0
         self.size = 0
         """The bytes that were put and not taken yet."""
 
@@ -41,18 +50,20 @@ class Outbox:
 
     def put(self, lane: int, data: Piece, after: int = 0) -> None:
         """Send `data` in `lane` when the log is synced up to `after`."""
+        if after and after <= self._log.synced_lsn:
+            after = 0  # it is synced already, and no further sync may ever come
         self.size += len(data)
         held = self._held
         if held:
             last = held[-1][0]
             if after > last:
                 last = after
-            elif after <= self._synced and lane not in self._holders and lane != CONNECTION:
+            elif not after and lane not in self._holders and lane != CONNECTION:
                 self._ready.append(data)
                 return
             held.append((last, lane, data))
             self._holders.add(lane)
-        elif after > self._synced:
+        elif after:
             held.append((after, lane, data))
             self._holders.add(lane)
         else:
@@ -71,7 +82,6 @@ class Outbox:
 
     def release(self, synced: int) -> bool:
         """Release outputs that waited for a sync up to `synced`. Return True while an output still waits."""
-        self._synced = synced
         held, ready = self._held, self._ready
         while held and held[0][0] <= synced:
             ready.append(held.popleft()[2])

@@ -7,6 +7,7 @@ from typing import cast
 from escrowmq.wire.endpoint import Endpoint, Host
 from escrowmq.wire.flow import CROWD, OutputFlow, PublishGate
 from escrowmq.wire.outbox import Outbox
+from tests.unit.wire.test_outbox import Log
 
 LIMIT = 100
 
@@ -25,7 +26,7 @@ class Site:
     """An outbox with its flow control."""
 
     def __init__(self) -> None:
-        self.outbox = Outbox()
+        self.outbox = Outbox(Log())
         self.reads = 0
         self.flow = OutputFlow(self.outbox, LIMIT, self.read_on)
 

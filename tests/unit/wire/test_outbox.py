@@ -8,8 +8,15 @@ from hypothesis import strategies as st
 from escrowmq.wire.outbox import LARGE, Outbox
 
 
+class Log:
+    """The log of an outbox."""
+
+    def __init__(self, synced_lsn: int = 0) -> None:
+        self.synced_lsn = synced_lsn
+
+
 def test_a_piece_that_waits_for_nothing_is_sent_immediately() -> None:
-    outbox = Outbox()
+    outbox = Outbox(Log())
     outbox.put(1, b"a")
     outbox.put(2, b"b")
     assert outbox.take() == [b"ab"]
@@ -18,7 +25,7 @@ def test_a_piece_that_waits_for_nothing_is_sent_immediately() -> None:
 
 
 def test_a_waiting_piece_holds_back_only_its_lane() -> None:
-    outbox = Outbox()
+    outbox = Outbox(Log())
     outbox.put(1, b"a", 10)
     outbox.put(1, b"b")
     outbox.put(2, b"c")
@@ -32,8 +39,7 @@ def test_a_waiting_piece_holds_back_only_its_lane() -> None:
 
 
 def test_a_piece_whose_record_is_synced_does_not_wait() -> None:
-    outbox = Outbox()
-    outbox.release(10)
+    outbox = Outbox(Log(10))
     outbox.put(1, b"a", 10)
     assert outbox.take() == [b"a"]
     outbox.put(1, b"b", 11)
@@ -41,7 +47,7 @@ def test_a_piece_whose_record_is_synced_does_not_wait() -> None:
 
 
 def test_pieces_of_the_connection_are_sent_last() -> None:
-    outbox = Outbox()
+    outbox = Outbox(Log())
     outbox.put(1, b"a", 10)
     outbox.put(0, b"z")
     outbox.put(2, b"b")
@@ -51,7 +57,7 @@ def test_pieces_of_the_connection_are_sent_last() -> None:
 
 
 def test_a_piece_of_the_connection_follows_all_earlier_pieces() -> None:
-    outbox = Outbox()
+    outbox = Outbox(Log())
     outbox.put(1, b"a", 5)
     outbox.put(0, b"y")
     outbox.put(2, b"b", 10)
@@ -61,7 +67,7 @@ def test_a_piece_of_the_connection_follows_all_earlier_pieces() -> None:
 
 
 def test_a_released_lane_no_longer_waits() -> None:
-    outbox = Outbox()
+    outbox = Outbox(Log())
     outbox.put(1, b"a", 5)
     outbox.put(2, b"b", 9)
     outbox.release(5)
@@ -73,7 +79,7 @@ def test_a_released_lane_no_longer_waits() -> None:
 
 
 def test_pieces_without_order_are_sent_immediately() -> None:
-    outbox = Outbox()
+    outbox = Outbox(Log())
     outbox.put(1, b"a", 5)
     outbox.put_now(b"!")
     assert (outbox.size, outbox.take(), outbox.size) == (2, [b"!"], 1)
@@ -112,12 +118,13 @@ class Model:
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0, 0, 3, 6, 9])) | st.integers(1, 10), max_size=40))
 def test_any_mix_of_pieces_is_sent_in_an_allowed_order(plan: list[tuple[int, int] | int]) -> None:
-    outbox = Outbox()
+    log = Log()
+    outbox = Outbox(log)
     model = Model()
     synced = 0
     for step in plan:
         if isinstance(step, int):
-            synced = max(synced, step)
+            synced = log.synced_lsn = max(synced, step)
             outbox.release(synced)
         else:
             outbox.put(step[0], bytes([len(model.pieces)]), step[1])  # LSNs need not increase
@@ -133,7 +140,7 @@ def test_any_mix_of_pieces_is_sent_in_an_allowed_order(plan: list[tuple[int, int
 
 
 def test_large_pieces_are_sent_without_copying_and_small_ones_are_joined() -> None:
-    outbox = Outbox()
+    outbox = Outbox(Log())
     large, part = bytes(LARGE), memoryview(bytes(2 * LARGE))[LARGE:]
     outbox.put(1, b"a")
     outbox.put_pieces(1, [b"b", large, b"c", b"d", part])
@@ -150,7 +157,7 @@ def test_large_pieces_are_sent_without_copying_and_small_ones_are_joined() -> No
 
 
 def test_pieces_that_wait_for_the_log_stay_separate() -> None:
-    outbox = Outbox()
+    outbox = Outbox(Log())
     large = bytes(LARGE)
     outbox.put_pieces(1, [b"a", large, b"b"], 10)
     outbox.put(2, b"c")

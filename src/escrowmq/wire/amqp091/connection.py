@@ -45,7 +45,7 @@ class Connection:
         self.large_bodies = False
         self.blocked_notify = False
         self._closing_since: int | None = None
-        self._outbox = Outbox()
+        self._outbox = Outbox(host.broker.log)
         self.flow = OutputFlow(self._outbox, host.limits.outbox, self._read_on)
         self.gate = PublishGate(host, self)
         self._reader = Reader(self)
@@ -108,8 +108,6 @@ class Connection:
     def put(self, channel: int, data: Piece, after: int = 0) -> None:
         """Send `data` on `channel` when the log is synced up to `after`."""
         outbox = self._outbox
-        if after and after <= self.broker.log.synced_lsn:
-            after = 0  # everything up to `after` is synced already, and no further sync may ever come
         outbox.put(channel, data, after)
         if after and outbox.holding:
             self._host.await_sync(self)
@@ -117,8 +115,6 @@ class Connection:
 
     def put_pieces(self, channel: int, pieces: list[Piece], after: int = 0) -> None:
         """Like `put`, for consecutive pieces. Large pieces are not copied."""
-        if after and after <= self.broker.log.synced_lsn:
-            after = 0  # as in `put`
         self._outbox.put_pieces(channel, pieces, after)
         if after and self._outbox.holding:
             self._host.await_sync(self)

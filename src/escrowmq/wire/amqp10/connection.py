@@ -57,7 +57,7 @@ class Connection:
         self.finished = False
         self.large_bodies = False
         self._closing_since: int | None = None
-        self._outbox = Outbox()
+        self._outbox = Outbox(host.broker.log)
         self.flow = OutputFlow(self._outbox, host.limits.outbox, self._read_on)
         self.gate = PublishGate(host, self)
         self._publishes = False
@@ -183,8 +183,6 @@ class Connection:
     def put(self, lane: int, data: Piece, after: int = 0) -> None:
         """Send `data` in `lane` when the log is synced up to `after`. The lane of a session is its channel plus 1."""
         outbox = self._outbox
-        if after and after <= self.broker.log.synced_lsn:
-            after = 0  # everything up to `after` is synced already, and no further sync may ever come
         outbox.put(lane, data, after)
         if after and outbox.holding:
             self._host.await_sync(self)
@@ -192,8 +190,6 @@ class Connection:
 
     def put_pieces(self, lane: int, pieces: list[Piece], after: int = 0) -> None:
         """Like `put`, for consecutive pieces. Large pieces are not copied."""
-        if after and after <= self.broker.log.synced_lsn:
-            after = 0  # as in `put`
         self._outbox.put_pieces(lane, pieces, after)
         if after and self._outbox.holding:
             self._host.await_sync(self)
