@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ssl
+
 import pytest
 
-from escrowmq.urls import redacted, split
+from escrowmq.urls import flag, redacted, seconds, split, tls_context
 
 
 @pytest.mark.parametrize(
@@ -35,3 +37,32 @@ def test_a_password_that_is_not_escaped_is_not_repeated(character: str, host: st
     said = str(caught.value)
     assert "sEcret" not in said
     assert "xYz" not in said
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("1", True), ("", True), ("False", False), ("0", False)])
+def test_a_flag(text: str, value: bool) -> None:
+    assert flag(text) is value
+
+
+def test_a_flag_is_nothing_else() -> None:
+    with pytest.raises(ValueError, match="maybe"):
+        flag("maybe")
+
+
+@pytest.mark.parametrize(("text", "value"), [("2.5", 2.5), ("None", None)])
+def test_seconds(text: str, value: float | None) -> None:
+    assert seconds(text) == value
+
+
+def test_a_tls_context_checks_the_peer_unless_told_otherwise() -> None:
+    assert tls_context({}).verify_mode is ssl.CERT_REQUIRED
+    assert tls_context({"verify": "verify_none"}).verify_mode is ssl.CERT_NONE
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [({"verify": "no"}, "verify must be"), ({"cacertfile": "/nowhere"}, "certificates: .*No such file")],
+)
+def test_a_tls_context_that_cannot_be_made(parameters: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        tls_context(parameters)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
 from escrowmq.amqp10.errors import UsageError
-from escrowmq.urls import redacted, split
+from escrowmq.urls import TLS_PARAMETERS, flag, redacted, seconds, split, tls_context
 
 PORT: Final = 5672
 TLS_PORT: Final = 5671
@@ -132,57 +132,35 @@ def parse_url(url: str) -> Parameters:
     given["virtual_host"] = unquote(parts.path[1:])
     tls: dict[str, str] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
-        if name in _TLS:
+        if name in TLS_PARAMETERS:
             tls[name] = value
         elif name in _QUERY:
             target, read = _QUERY[name]
             try:
                 given[target] = read(value)
-            except (ValueError, KeyError):
+            except ValueError:
                 raise UsageError(f"bad URL {shown}: {name}={value!r} is not a valid value") from None
         else:
             raise UsageError(f"bad URL {shown}: unknown parameter {name!r}")
     if parts.scheme == "amqps":
-        given["ssl_context"] = _context(tls, shown)
+        try:
+            given["ssl_context"] = tls_context(tls)
+        except ValueError as error:
+            raise UsageError(f"bad URL {shown}: {error}") from None
         given["server_name"] = tls.get("server_name_indication", "")
     elif tls:
         raise UsageError(f"bad URL {shown}: {', '.join(sorted(tls))} requires amqps")
     return Parameters(**given)
 
 
-def _seconds(text: str) -> float | None:
-    return None if text.lower() == "none" else float(text)
-
-
-def _flag(text: str) -> bool:
-    return {"true": True, "1": True, "": True, "false": False, "0": False}[text.lower()]
-
-
 _QUERY: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "idle_timeout": ("idle_timeout", float),
-    "heartbeat_thread": ("heartbeat_thread", _flag),
+    "heartbeat_thread": ("heartbeat_thread", flag),
     "connection_timeout": ("connection_timeout", float),
-    "timeout": ("timeout", _seconds),
+    "timeout": ("timeout", seconds),
     "max_frame_size": ("max_frame_size", int),
     "auth_mechanism": ("mechanism", str.upper),
 }
-_TLS: Final = frozenset({"cacertfile", "certfile", "keyfile", "verify", "server_name_indication"})
-
-
-def _context(tls: Mapping[str, str], shown: str) -> ssl.SSLContext:
-    verify = tls.get("verify", "verify_peer")
-    if verify not in ("verify_peer", "verify_none"):
-        raise UsageError(f"bad URL {shown}: verify must be verify_peer or verify_none, not {verify!r}")
-    try:
-        context = ssl.create_default_context(cafile=tls.get("cacertfile"))
-        if verify == "verify_none":
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        if "certfile" in tls:
-            context.load_cert_chain(tls["certfile"], tls.get("keyfile"))
-    except OSError as error:  # ssl.SSLError is one
-        raise UsageError(f"bad URL {shown}: certificates: {error}") from None
-    return context
 
 
 def _check(given: Parameters) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
 from escrowmq.client.errors import ProgrammingError
-from escrowmq.urls import redacted, split
+from escrowmq.urls import TLS_PARAMETERS, flag, redacted, seconds, split, tls_context
 from escrowmq.wire.amqp091.table import FieldValue
 
 PORT: Final = 5672
@@ -103,7 +103,7 @@ def parse_url(url: str) -> Parameters:
     tls: dict[str, str] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         try:
-            if name in _TLS:
+            if name in TLS_PARAMETERS:
                 tls[name] = value
             else:
                 target, read = _QUERY[name]
@@ -113,7 +113,10 @@ def parse_url(url: str) -> Parameters:
         except ValueError:
             raise ProgrammingError(f"bad URL {redacted(url)}: {name}={value!r} is not a valid value") from None
     if parts.scheme == "amqps":
-        given["ssl_context"] = _context(tls, url)
+        try:
+            given["ssl_context"] = tls_context(tls)
+        except ValueError as error:
+            raise ProgrammingError(f"bad URL {redacted(url)}: {error}") from None
         given["server_name"] = tls.get("server_name_indication", "")
     elif tls:
         raise ProgrammingError(f"bad URL {redacted(url)}: {', '.join(sorted(tls))} requires amqps")
@@ -122,48 +125,16 @@ def parse_url(url: str) -> Parameters:
     return found
 
 
-def _flag(text: str) -> bool:
-    return {"true": True, "1": True, "false": False, "0": False}[text.lower()] if text else True
-
-
-def _seconds(text: str) -> float | None:
-    return None if text.lower() == "none" else float(text)
-
-
-def _checked_flag(text: str) -> bool:
-    try:
-        return _flag(text)
-    except KeyError:
-        raise ValueError(text) from None
-
-
 _QUERY: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "heartbeat": ("heartbeat", int),
-    "heartbeat_thread": ("heartbeat_thread", _checked_flag),
+    "heartbeat_thread": ("heartbeat_thread", flag),
     "connection_timeout": ("connection_timeout", float),
-    "timeout": ("timeout", _seconds),
+    "timeout": ("timeout", seconds),
     "frame_max": ("frame_max", int),
     "channel_max": ("channel_max", int),
     "name": ("name", str),
     "auth_mechanism": ("mechanism", str.upper),
 }
-_TLS: Final = frozenset({"cacertfile", "certfile", "keyfile", "verify", "server_name_indication"})
-
-
-def _context(tls: Mapping[str, str], url: str) -> ssl.SSLContext:
-    verify = tls.get("verify", "verify_peer")
-    if verify not in ("verify_peer", "verify_none"):
-        raise ProgrammingError(f"bad URL {redacted(url)}: verify must be verify_peer or verify_none, not {verify!r}")
-    try:
-        context = ssl.create_default_context(cafile=tls.get("cacertfile"))
-        if verify == "verify_none":
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        if "certfile" in tls:
-            context.load_cert_chain(tls["certfile"], tls.get("keyfile"))
-    except OSError as error:  # ssl.SSLError is one
-        raise ProgrammingError(f"bad URL {redacted(url)}: certificates: {error}") from None
-    return context
 
 
 def _check(given: Parameters) -> None:
