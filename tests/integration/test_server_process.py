@@ -296,6 +296,7 @@ def test_the_descriptor_of_a_reset_connection_is_given_back(tmp_path: Path) -> N
             client.sendall(b"AMQP\x00\x00\x09\x01")
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             client.close()
+        connect(broker).close()  # the broker accepts connections in order, so it has accepted all of these
         wait_until(lambda: len(os.listdir(folder)) <= before)
 
 
