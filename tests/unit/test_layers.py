@@ -37,7 +37,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "java": (),
     # It measures any broker, so it imports none; the codec of AMQP 1.0 knows no broker.
-    "perf": ("text", "urls", "wire.amqp10.codec", "__version__"),
+    "perf": ("text", "urls", "wire.addresses", "wire.amqp10.codec", "__version__"),
     # It uses only public interfaces: the command line, real clients, Spark.
     "demo": ("client", "java", "pipeline.session", "spark"),
     "units": (),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
-from urllib.parse import quote
 
 from escrowmq.amqp10.errors import UsageError
+from escrowmq.wire.addresses import exchange_address, queue_address
 from escrowmq.wire.amqp10.codec.performatives import FIRST, MIXED_MODE, SECOND, SETTLED_MODE, UNSETTLED_MODE
 from escrowmq.wire.amqp10.codec.states import Modified
 from escrowmq.wire.amqp10.codec.termini import DeleteOnClose, Source, Target
@@ -30,13 +30,12 @@ FOREVER: Final = 2**32 - 1
 
 def queue(name: str) -> str:
     """Return the address of a queue, as RabbitMQ 4 writes it: `/queues/NAME`, percent-encoded."""
-    return f"/queues/{quote(name, safe='')}"
+    return queue_address(name)
 
 
 def exchange(name: str, routing_key: str = "") -> str:
     """Return the address of an exchange with a routing key: `/exchanges/NAME/KEY`, percent-encoded."""
-    address = f"/exchanges/{quote(name, safe='')}"
-    return f"{address}/{quote(routing_key, safe='')}" if routing_key else address
+    return exchange_address(name, routing_key)
 
 
 def selector(expression: str) -> dict[str, Any]:

@@ -27,8 +27,9 @@ class Broker:
     `engine` publishes, delivers and settles. `directory` holds virtual hosts, exchanges, queues and bindings by name.
     `transactions` begins and commits branches without an xid. `branches` holds the branches with an xid; `demarcations`
     associates channels with them, and `coordinator` decides them. `reservations` serves bulk readers. `termini` holds
-    the ends of AMQP 1.0 links. `holdings` bounds the memory that clients hold. `formats` holds a reader of content for
-    each number in `Envelope.protocol`; the runtime fills it before recovery.
+    the ends of AMQP 1.0 links. `claims` holds names that only one connection may have. `holdings` bounds the memory
+    that clients hold. `formats` holds a reader of content for each number in `Envelope.protocol`; the runtime fills it
+    before recovery.
     """
 
     def __init__(self, log: Log, random: Random, *, resident_limit: int = RESIDENT_LIMIT) -> None:

@@ -1,4 +1,4 @@
-"""The address of a queue in messages that cross protocols: RabbitMQ 4's `/queues/NAME`, with NAME percent-encoded."""
+"""Percent-encoded addresses as RabbitMQ 4 writes them: `/queues/NAME` and `/exchanges/NAME/KEY`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ _QUEUES: Final = "/queues/"
 
 def queue_address(name: str) -> str:
     """Return the address of the queue `name`."""
-    return _QUEUES + quote(name, safe="")
+    return _QUEUES + _encoded(name)
+
+
+def exchange_address(name: str, routing_key: str = "") -> str:
+    """Return the address of the exchange `name`, with a routing key unless that is empty."""
+    return "/".join(["/exchanges", _encoded(name), *([_encoded(routing_key)] if routing_key else [])])
+
+
+def _encoded(name: str) -> str:
+    return quote(name, safe="", errors="replace")
 
 
 def queue_of(address: str) -> str:

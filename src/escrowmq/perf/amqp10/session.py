@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from typing import Any, Final
-from urllib.parse import quote
 
 from escrowmq.perf.amqp091.encoding import messages_of
 from escrowmq.perf.amqp091.session import Amqp091Session
@@ -21,6 +20,7 @@ from escrowmq.perf.sampling import PublishedContents
 from escrowmq.perf.totals import Totals
 from escrowmq.perf.url import Target
 from escrowmq.perf.workload import FIRST, PRESETTLED, SECOND, Workload
+from escrowmq.wire.addresses import queue_address
 from escrowmq.wire.amqp10.codec.performatives import (
     RECEIVER,
     SENDER,
@@ -179,7 +179,7 @@ class Amqp10Session:
 
     def _address(self, number: int) -> str:
         name = self._queues[number % len(self._queues)]
-        return name if self._declarer is None else f"/queues/{quote(name, safe='')}"
+        return name if self._declarer is None else queue_address(name)
 
     def _connect(self, label: str) -> LinkConnection:
         name = f"perf-{secrets.token_hex(4)}-{label.replace(' ', '-')}"

@@ -139,22 +139,3 @@ def parse(address: str, capabilities: Iterable[str] = ()) -> NodeAddress:
         if len(text.encode("utf-8", "replace")) > LONGEST_NAME:
             raise _malformed(address[:LONGEST_NAME], f"a name is longer than {LONGEST_NAME} bytes")
     return found
-
-
-def queue_address(name: str) -> str:
-    """Return the address of a queue in the form of RabbitMQ 4."""
-    return "/queues/" + _encoded(name)
-
-
-def exchange_address(name: str) -> str:
-    """Return the address of an exchange in the form of RabbitMQ 4."""
-    return "/exchanges/" + _encoded(name)
-
-
-_PLAIN: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~+")
-
-
-def _encoded(name: str) -> str:
-    return "".join(
-        char if char in _PLAIN else "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "replace")) for char in name
-    )

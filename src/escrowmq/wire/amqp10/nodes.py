@@ -8,13 +8,12 @@ from escrowmq.core.access.table import Operation
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.topology.directory import Declaration
+from escrowmq.wire.addresses import exchange_address, queue_address
 from escrowmq.wire.amqp10.addresses import (
     TOPIC_CAPABILITIES,
     NodeAddress,
     NodeKind,
-    exchange_address,
     parse,
-    queue_address,
 )
 from escrowmq.wire.amqp10.codec.termini import DeleteOnClose, Source, Target
 from escrowmq.wire.amqp10.codec.types import Symbol

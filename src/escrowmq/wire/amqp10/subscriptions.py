@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from escrowmq.wire.amqp10.addresses import exchange_address
+from escrowmq.wire.addresses import exchange_address
 from escrowmq.wire.amqp10.codec.termini import Source
 from escrowmq.wire.amqp10.codec.types import Symbol
 from escrowmq.wire.amqp10.errors import INVALID_FIELD, RESOURCE_LOCKED, link_fault

@@ -148,10 +148,9 @@ class LocalTransaction:
         self._committed(self.lsn)
 
     def finish(self) -> None:
-        """Complete a commit whose record is written, because its client is gone."""
+        """Let the engine complete a commit whose record is written, because its client is gone."""
         if self._rest is not None:
-            for _ in self._rest:
-                pass
+            self._connection.broker.engine.left_over.add(self._rest)
             self._rest = None
             self._committed(self.lsn)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from escrowmq.wire.amqp10.addresses import NodeAddress, NodeKind, exchange_address, parse, queue_address
+from escrowmq.wire.addresses import exchange_address, queue_address
+from escrowmq.wire.amqp10.addresses import NodeAddress, NodeKind, parse
 from escrowmq.wire.amqp10.errors import INVALID_FIELD, AmqpFault
 
 QUEUE, EXCHANGE, TOPIC, ANY = NodeKind.QUEUE, NodeKind.EXCHANGE, NodeKind.TOPIC, NodeKind.ANY
