@@ -1,7 +1,7 @@
 # `make` lists the targets. Everything is installed into .venv from the pinned, hashed lists in requirements/.
 
 PYTHON ?= python3
-# Further arguments for `make test`, `make bench`, `make run`, `make soak` and `make long`, as in: make test ARGS="tests/unit -k journal"
+# Further arguments for `make test`, `make bench`, `make run`, `make soak`, `make long` and `make jms-suite`, as in: make test ARGS="tests/unit -k journal"
 ARGS ?=
 
 VENV := .venv
@@ -12,10 +12,10 @@ LOCKED := requirements/dev.lock requirements/data.lock
 SPECS := /usr/share/amqp/specs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup proton jms goamqp lake run test lint format bench soak long lock docs clean
+.PHONY: help setup proton jms jms-suite goamqp lake run test lint format bench soak long lock docs clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.ready ## install everything but Spark into .venv (about a minute the first time)
 	@echo "EscrowMQ is installed in $(VENV). Next: make run, or $(BIN)/escrowmq serve --data-dir data"
@@ -65,10 +65,10 @@ $(VENV)/.proton: $(VENV)/.ready requirements/proton.lock
 	@$(INSTALL) --require-hashes --no-binary python-qpid-proton --no-build-isolation -r requirements/proton.lock
 	@touch $@
 
-$(VENV)/.jms: $(VENV)/.ready tools/jms.py requirements/jms.jars
-	@echo "Fetching Qpid JMS, an AMQP 1.0 client, into $(VENV)/jms …"
-	@rm -rf $(VENV)/jms
-	@$(BIN)/python -m tools.jms $(VENV)/jms
+$(VENV)/%/.fetched: requirements/%.jars $(VENV)/.ready tools/jars.py
+	@echo "Fetching the jars of $< from Maven's central repository into $(@D) …"
+	@rm -rf $(@D)
+	@$(BIN)/python -m tools.jars $< $(@D)
 	@touch $@
 
 $(VENV)/goamqp: $(VENV)/.ready $(wildcard tests/interop/go/*)
@@ -78,7 +78,10 @@ $(VENV)/goamqp: $(VENV)/.ready $(wildcard tests/interop/go/*)
 
 proton: $(VENV)/.proton ## install python-qpid-proton, which needs a C compiler, for tests that are skipped otherwise
 
-jms: $(VENV)/.jms ## fetch Qpid JMS (5 MB), which needs a JDK, for tests that are skipped otherwise
+jms: $(VENV)/jms/.fetched $(VENV)/resuming/.fetched ## fetch clients in Java (5 MB), which need a JDK, for tests that are skipped otherwise
+
+jms-suite: $(VENV)/jms-suite/.fetched ## run the Joram JMS tests by Qpid JMS (half a minute); this needs a JDK
+	@exec $(BIN)/python -u -m tests.jms_suite $(ARGS)
 
 goamqp: $(VENV)/goamqp ## compile scenarios of go-amqp, which needs Go, for tests that are skipped otherwise
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -25,20 +25,17 @@ _LAST_SECONDS = 120.0
 class Program:
     """The sender or the receiver, which is started again after each kill until it ends by itself."""
 
-    def __init__(self, folder: Path, command: str, database: str, broker: str, orders: int) -> None:
-        self.command = command
-        self.log = folder / f"{command}.log"
-        self._arguments = [
-            *(sys.executable, str(EXAMPLE), command, "--broker", broker),
-            *("--database", str(folder / database), "--orders", str(orders)),
-        ]
+    def __init__(self, folder: Path, name: str, command: Sequence[str]) -> None:
+        self.name = name
+        self.log = folder / f"{name}.log"
+        self._command = command
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start the program unless it runs, or has ended successfully."""
         if self._process is None or self._process.poll() not in (None, 0):
             with self.log.open("ab") as log:
-                self._process = subprocess.Popen(self._arguments, stdout=log, stderr=log)
+                self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
 
     def kill(self) -> None:
         if self._process is not None:
@@ -52,7 +49,7 @@ class Program:
         """Raise AssertionError if the program has failed by itself."""
         code = None if self._process is None else self._process.poll()
         text = self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
-        assert code in (None, 0, -9), f"{self.command} ended with {code}:\n{text[-3000:]}"
+        assert code in (None, 0, -9), f"{self.name} ended with {code}:\n{text[-3000:]}"
 
 
 def run_rounds(folder: Path, rounds: int, seed: int, report: Callable[[str], object] = len) -> None:
@@ -60,40 +57,57 @@ def run_rounds(folder: Path, rounds: int, seed: int, report: Callable[[str], obj
 
     Raises AssertionError if an order was lost, or shipped twice.
     """
-    rng = random.Random(seed)
     orders = rounds * ORDERS_FOR_EACH_ROUND
     with BrokerProcess(folder) as broker:
+        options = ["--broker", broker.url, "--orders", str(orders), "--database"]
+        example = [sys.executable, str(EXAMPLE)]
         programs = [
-            Program(folder, "send", "shop.db", broker.url, orders),
-            Program(folder, "receive", "warehouse.db", broker.url, orders),
+            Program(folder, "send", [*example, "send", *options, str(folder / "shop.db")]),
+            Program(folder, "receive", [*example, "receive", *options, str(folder / "warehouse.db")]),
         ]
-        try:
-            for number in range(rounds):
-                for program in programs:
-                    program.start()
-                progress(folder, rng.choice(_BATCHES))
-                threading.Event().wait(rng.uniform(0.0, 0.1))  # the random moment of the kill
-                victims = rng.sample(["broker", "send", "receive"], rng.choice((1, 1, 2)))
-                for program in programs:
-                    program.check()
-                    if program.command in victims:
-                        program.kill()
-                if "broker" in victims:
-                    broker.kill()
-                    broker.start()
-                report(f"round {number + 1}/{rounds}: killed {' and '.join(victims)}; {shipped(folder)} shipped")
-            finish(programs)
-        finally:
-            for program in programs:
-                program.kill()
+        kill_at_random(broker, programs, rounds, seed, lambda: shipped(folder), report)
     judge(folder, orders)
 
 
-def progress(folder: Path, orders: int) -> None:
-    """Wait until this many further orders were shipped, for a while at most: the queue may be empty."""
-    wanted = shipped(folder) + orders
+def kill_at_random(
+    broker: BrokerProcess,
+    programs: list[Program],
+    rounds: int,
+    seed: int,
+    passed: Callable[[], int],
+    report: Callable[[str], object],
+) -> None:
+    """Kill one or two of the broker and its two programs in each round, then let the programs finish.
+
+    `passed` returns the number of orders that have passed so far.
+    """
+    rng = random.Random(seed)
+    try:
+        for number in range(rounds):
+            for program in programs:
+                program.start()
+            progress(passed, rng.choice(_BATCHES))
+            threading.Event().wait(rng.uniform(0.0, 0.1))  # the random moment of the kill
+            victims = rng.sample(["broker", *(program.name for program in programs)], rng.choice((1, 1, 2)))
+            for program in programs:
+                program.check()
+                if program.name in victims:
+                    program.kill()
+            if "broker" in victims:
+                broker.kill()
+                broker.start()
+            report(f"round {number + 1}/{rounds}: killed {' and '.join(victims)}; {passed()} passed")
+        finish(programs)
+    finally:
+        for program in programs:
+            program.kill()
+
+
+def progress(passed: Callable[[], int], orders: int) -> None:
+    """Wait until this many further orders have passed, for a while at most: the queue may be empty."""
+    wanted = passed() + orders
     deadline = time.monotonic() + _PATIENCE_SECONDS
-    while shipped(folder) < wanted and time.monotonic() < deadline:
+    while passed() < wanted and time.monotonic() < deadline:
         threading.Event().wait(0.01)
 
 

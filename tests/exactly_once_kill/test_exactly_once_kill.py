@@ -1,4 +1,4 @@
-"""SET-3 end to end: table to queue to table, with kill -9 of the sender, the broker and the receiver."""
+"""SET-3 end to end: sender to queue to receiver, with kill -9 of all three, by our own client and by an outside one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.exactly_once_kill.outsider import missing, read, run_outsiders_rounds
 from tests.exactly_once_kill.rounds import compare, run_rounds
+
+needs_outsider = pytest.mark.skipif(bool(missing()), reason=f"needs {missing()}")
 
 
 @pytest.mark.rule("SET-3")
@@ -25,6 +28,35 @@ def test_two_hundred_kills(tmp_path: Path) -> None:
     """`EXACTLY_ONCE_ROUNDS` and `EXACTLY_ONCE_SEED` set the number of rounds and the seed."""
     rounds = int(os.environ.get("EXACTLY_ONCE_ROUNDS", "200"))
     run_rounds(tmp_path, rounds, int(os.environ.get("EXACTLY_ONCE_SEED", "2")), lambda line: print(line, flush=True))
+
+
+class TestAnOutsideClient:
+    """`qpid-amqp-1-0-client`, which resumes links with the unsettled deliveries of its application."""
+
+    @pytest.mark.rule("SET-3")
+    @pytest.mark.rule("SET-11")
+    @pytest.mark.interop
+    @pytest.mark.slow
+    @needs_outsider
+    def test_four_kills(self, tmp_path: Path) -> None:
+        run_outsiders_rounds(tmp_path, 4, seed=6)
+
+    @pytest.mark.long
+    @pytest.mark.timeout(0)
+    @needs_outsider
+    def test_two_hundred_kills(self, tmp_path: Path) -> None:
+        """`EXACTLY_ONCE_ROUNDS` and `EXACTLY_ONCE_SEED` set the number of rounds and the seed."""
+        rounds = int(os.environ.get("EXACTLY_ONCE_ROUNDS", "200"))
+        seed = int(os.environ.get("EXACTLY_ONCE_SEED", "2"))
+        sent, received = run_outsiders_rounds(tmp_path, rounds, seed, lambda line: print(line, flush=True))
+        assert set(sent.resumed) == {"again", "whole", "Accepted"}
+        assert set(received.resumed) == {"absent", "Accepted"}
+
+    def test_a_journal_tells_what_is_unsettled(self, tmp_path: Path) -> None:
+        file = tmp_path / "journal"
+        assert read(file).numbers == []
+        file.write_text("begin 6e30 0\nbegin 6e31 1\nresumed whole 6e30\nsettled 6e30\n", encoding="ascii")
+        assert read(file) == ([0, 1], {"6e31"}, {"whole": 1})
 
 
 class TestTheJudgement:

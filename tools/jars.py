@@ -1,7 +1,7 @@
-"""Fetch Qpid JMS and the jars it needs from Maven's central repository, for the interop tests.
+"""Fetch Java clients and the jars that they need from Maven's central repository, for the interop tests.
 
-`python -m tools.jms FOLDER` puts the jars of requirements/jms.jars into the folder. Proxies are taken from the
-environment, as in `https_proxy`.
+`python -m tools.jars LIST FOLDER` puts the jars of a list, such as requirements/jms.jars, into the folder. Each line of
+the list has the jar's coordinates and its SHA-256. Proxies are taken from the environment, as in `https_proxy`.
 """
 
 from __future__ import annotations
@@ -11,16 +11,15 @@ import sys
 import urllib.request
 from pathlib import Path
 
-LIST = Path(__file__).parents[1] / "requirements" / "jms.jars"
 REPOSITORY = "https://repo1.maven.org/maven2"
 TIMEOUT_SECONDS = 60
 ATTEMPTS = 3
 
 
-def fetch(folder: Path) -> None:
-    """Put each jar of the list into `folder`. Exits with an error if a jar cannot be fetched or differs."""
+def fetch(names: Path, folder: Path) -> None:
+    """Put each jar of the list `names` into `folder`. Exits with an error if a jar cannot be fetched or differs."""
     folder.mkdir(parents=True, exist_ok=True)
-    for line in LIST.read_text(encoding="utf-8").splitlines():
+    for line in names.read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
             continue
         name, digest = line.split()
@@ -29,7 +28,7 @@ def fetch(folder: Path) -> None:
         url = f"{REPOSITORY}/{group.replace('.', '/')}/{artifact}/{version}/{jar}"
         data = _download(url)
         if hashlib.sha256(data).hexdigest() != digest:
-            sys.exit(f"{url} does not match its checksum in {LIST.name}")
+            sys.exit(f"{url} does not match its checksum in {names.name}")
         (folder / jar).write_bytes(data)
 
 
@@ -46,4 +45,4 @@ def _download(url: str) -> bytes:
 
 
 if __name__ == "__main__":
-    fetch(Path(sys.argv[1]))
+    fetch(Path(sys.argv[1]), Path(sys.argv[2]))
