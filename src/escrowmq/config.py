@@ -239,9 +239,9 @@ class LimitsSection(Section):
     )
     held_memory_per_user: Watermark = Field(
         default=0.2,
-        description="The memory that the clients of one user may hold in open transactions, unacknowledged deliveries "
-        "and subscriptions. At the limit its channels get no further deliveries, and growth is refused with "
-        "506 RESOURCE_ERROR.",
+        description="The memory that the clients of one user may hold in open transactions, unacknowledged deliveries, "
+        "incomplete messages and subscriptions. At the limit its channels get no further deliveries, and growth is "
+        "refused with 506 RESOURCE_ERROR.",
     )
     held_memory_per_vhost: Watermark = Field(
         default=0.3, description="The memory that all clients of one virtual host may hold in the same way."

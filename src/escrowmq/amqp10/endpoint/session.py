@@ -14,6 +14,7 @@ from escrowmq.amqp10.endpoint.outgoing import OutgoingLink
 from escrowmq.amqp10.errors import AmqpError, ProtocolViolation, SessionFailed, UsageError, described, reason
 from escrowmq.amqp10.nodes import LinkOptions
 from escrowmq.wire.amqp10.codec import frames, hot
+from escrowmq.wire.amqp10.codec.errors import CodecError
 from escrowmq.wire.amqp10.codec.performatives import (
     RECEIVER,
     SENDER,
@@ -26,6 +27,7 @@ from escrowmq.wire.amqp10.codec.performatives import (
     Transfer,
     encode_performative,
 )
+from escrowmq.wire.amqp10.codec.progress import offset_of
 from escrowmq.wire.amqp10.codec.states import Received, TransactionalState
 from escrowmq.wire.amqp10.codec.termini import Coordinator
 from escrowmq.wire.amqp10.resume import SenderAction
@@ -192,7 +194,8 @@ class SessionEndpoint:
         room = self.max_frame_size - _FRAME_HEADER
         while True:
             if delivery.resume is not None:
-                body, payload = _resuming(handle, delivery)
+                body, begin = _resuming(handle, delivery)
+                sent = max(sent, begin)
             else:
                 body = hot.encode_transfer(handle, delivery.id, delivery.tag, delivery.settled, False, state)
             self._next_frame = (self._next_frame + 1) & _SERIAL
@@ -332,8 +335,8 @@ def _ids(disposition: Disposition, known: dict[int, Any]) -> list[int]:
     return [(first + number) & _SERIAL for number in range(count)]
 
 
-def _resuming(handle: int, delivery: OutgoingDelivery, *, more: bool = False) -> tuple[bytes, bytes]:
-    """Return performative and payload of a transfer that resumes a delivery."""
+def _resuming(handle: int, delivery: OutgoingDelivery, *, more: bool = False) -> tuple[bytes, int]:
+    """Return the performative of a transfer that resumes a delivery, and where the payload begins in the message."""
     action, remote = delivery.resume.action, delivery.resume.state
     transfer = Transfer(
         handle=handle,
@@ -346,8 +349,17 @@ def _resuming(handle: int, delivery: OutgoingDelivery, *, more: bool = False) ->
         aborted=action is SenderAction.ABORT,
     )
     if action in (SenderAction.CONTINUE, SenderAction.WHOLE):
+        begin = 0
         if isinstance(remote, Received):
-            transfer.state = Received(section_number=0, section_offset=0)
-        return encode_performative(transfer), delivery.payload
+            begin, transfer.state = _reached(delivery.payload, remote)
+        return encode_performative(transfer), begin
     transfer.state = {SenderAction.ABORT: None, SenderAction.INSIST: delivery.state}.get(action, remote)
-    return encode_performative(transfer), b""
+    return encode_performative(transfer), len(delivery.payload)
+
+
+def _reached(payload: bytes, point: Received) -> tuple[int, Received]:
+    """Return where to go on with a message of which the peer has everything before `point`, as offset and as point."""
+    try:
+        return offset_of(payload, point), point
+    except CodecError:
+        return 0, Received(section_number=0, section_offset=0)

@@ -10,12 +10,15 @@ new message that equals the old one byte by byte cannot be told from it; an id i
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.outcome import Disposition
+
+if TYPE_CHECKING:
+    from escrowmq.core.access.holdings import Holding
 
 
 class Arrival(NamedTuple):
@@ -30,10 +33,18 @@ class Arrival(NamedTuple):
 
 
 class Partial(NamedTuple):
-    """A delivery whose transfer was interrupted: its tag and the part of its payload that arrived."""
+    """A delivery whose transfer was interrupted: its tag and the part of its payload that arrived, which `holding`
+    counts for its user and virtual host.
+    """
 
     tag: bytes
     payload: bytes
+    holding: Holding | None = None
+
+    def close(self) -> None:
+        """Count nothing any more."""
+        if self.holding is not None:
+            self.holding.close()
 
 
 def fingerprint_of(content: bytes) -> int:
@@ -112,11 +123,12 @@ class Arrivals:
         self._accepted.pop(tag, None)
         self._others[tag] = arrival
 
-    def forget(self, tags: Iterable[bytes]) -> list[bytes]:
+    def forget(self, tags: Collection[bytes]) -> list[bytes]:
         """Remove tags that the sender has settled. Return those of messages that may be in the log: the accepted
         ones.
         """
         gone = []
+        self.supersede(tags)
         for tag in tags:
             self._in_doubt.discard(tag)
             if self._accepted.pop(tag, None) is not None:
@@ -133,8 +145,29 @@ class Arrivals:
         self._unsynced.clear()
         self._in_doubt.clear()
         self._certain = frozenset()
-        self.partial = None
+        self.interrupt(None)
         return gone
+
+    # -- a delivery that arrived in part
+
+    def interrupt(self, partial: Partial | None) -> None:
+        """Keep what has arrived of a delivery (None: nothing), in place of what was kept before."""
+        if self.partial is not None:
+            self.partial.close()
+        self.partial = partial
+
+    def supersede(self, tags: Collection[bytes]) -> None:
+        """Forget the delivery that arrived in part if other deliveries have its tag now."""
+        if self.partial is not None and self.partial.tag in tags:
+            self.interrupt(None)
+
+    def take_partial(self, tag: bytes) -> Partial | None:
+        """Remove and return the delivery with this tag that arrived in part."""
+        partial = self.partial
+        if partial is None or partial.tag != tag:
+            return None
+        self.partial = None
+        return partial
 
     # -- resuming
 
@@ -167,6 +200,6 @@ class Arrivals:
                 self._in_doubt.add(tag)
         self._certain = frozenset()
         if self.partial is not None and complete and self.partial.tag not in remote:
-            self.partial = None
+            self.interrupt(None)
         gone = [tag for tag, _ in self.items() if tag not in remote] if complete else []
         return found, gone

@@ -14,7 +14,7 @@ from escrowmq.core.queues.settlement import durable_positions
 from escrowmq.core.queues.unsettled import entries_by_consumer
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.termini import encode_acquired, numbered_ranges
-from escrowmq.core.termini.arrivals import Arrival, fingerprint_of
+from escrowmq.core.termini.arrivals import Arrival, Partial, fingerprint_of
 from escrowmq.core.termini.posting import arrive_in, post
 from escrowmq.core.termini.terminus import TerminusInput, TerminusState
 
@@ -189,21 +189,32 @@ class Loan:
 
         Raises ILLEGAL_STATE if a tag belongs to an unsettled delivery, LIMIT_EXCEEDED for too many of them.
         """
+        self._begin(tags)
+        return post(self._termini.engine, self.terminus, envelope, contents, queues, tags)
+
+    def _begin(self, tags: Sequence[bytes]) -> None:
         self._check()
         arrivals = self.terminus.arrivals
         arrivals.check_new(tags)
         self._termini.check_room(self.terminus, len(tags))
         self._termini.record_forgotten(self.terminus, tags)
-        return post(self._termini.engine, self.terminus, envelope, contents, queues, tags)
+        arrivals.supersede(tags)
+
+    def interrupted(self, partial: Partial) -> None:
+        """Keep a delivery that the link has received in part, until a link resumes (SET-4). The log does not have it.
+
+        Messages that had arrived before, and were being sent again, need no part of them.
+        """
+        if self.latest and partial.tag not in self.terminus.arrivals:
+            self.terminus.arrivals.interrupt(partial)
+        else:
+            partial.close()
 
     def arrive_in(self, branch: TransactionBranch, publication: Publication, tags: Sequence[bytes]) -> None:
         """Add the tags of a publication that was just enlisted in `branch`. The record of the commit holds them. Raises
         as `post`; the caller then marks the branch as failed.
         """
-        self._check()
-        self.terminus.arrivals.check_new(tags)
-        self._termini.check_room(self.terminus, len(tags))
-        self._termini.record_forgotten(self.terminus, tags)
+        self._begin(tags)
         arrive_in(self.terminus, branch, publication, tags)
 
     def resumed(self, tag: bytes, envelope: Envelope, content: bytes, queues: Sequence[Queue]) -> Arrival | Receipt:
@@ -229,6 +240,7 @@ class Loan:
         """
         self._check()
         self._termini.check_room(self.terminus, 1)
+        self.terminus.arrivals.supersede((tag,))
         self.terminus.arrivals.note(tag, Arrival(outcome, fingerprint_of(content), detail))
 
     def forget(self, tags: Sequence[bytes]) -> None:

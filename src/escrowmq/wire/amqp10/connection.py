@@ -215,6 +215,10 @@ class Connection:
         """Forget the incomplete delivery of a link that is gone."""
         self._reader.forget_parts(link)
 
+    def interrupt_parts(self, link: Link, loan: Loan) -> None:
+        """Leave the incomplete delivery of a link that is gone with its terminus."""
+        self._reader.interrupt_parts(link, loan)
+
     def forget_transaction(self, transaction: LocalTransaction) -> None:
         """Forget a transaction that has ended."""
         self._reader.forget_transaction(transaction)

@@ -15,7 +15,7 @@ from escrowmq.wire.amqp10.answers import MASK
 from escrowmq.wire.amqp10.codec import states
 from escrowmq.wire.amqp10.codec.composite import encode_composite
 from escrowmq.wire.amqp10.codec.performatives import RECEIVER, SECOND
-from escrowmq.wire.amqp10.codec.states import Received, Rejected
+from escrowmq.wire.amqp10.codec.states import Received, Rejected, Released
 from escrowmq.wire.amqp10.delays import delayed_among, waiting_queue
 from escrowmq.wire.amqp10.errors import (
     ILLEGAL_STATE,
@@ -38,6 +38,7 @@ from escrowmq.wire.amqp10.resuming import encoded_state, state_of
 if TYPE_CHECKING:
     from escrowmq.core.engine import Receipt
     from escrowmq.core.queues.queue import Queue
+    from escrowmq.core.termini.arrivals import Partial
     from escrowmq.core.termini.loan import Loan
     from escrowmq.wire.amqp10.codec.performatives import Attach, Flow
     from escrowmq.wire.amqp10.codec.states import DeliveryState
@@ -136,6 +137,7 @@ class ProducerLink:
 
     def stolen(self) -> None:
         """Detach the link, because another one of the same name has its terminus now (SET-12)."""
+        self._interrupt()
         self.link.fail(link_fault(STOLEN, "another link of the same name was attached"))
 
     def deleted(self) -> None:
@@ -322,8 +324,33 @@ class ProducerLink:
     # -- resumed messages
 
     def knows(self, tag: bytes) -> bool:
-        """Return whether the message with this tag has arrived, and is not settled by the client."""
-        return self._loan is not None and tag in self._loan.terminus.arrivals
+        """Return whether the message with this tag has arrived, at least in part, and is not settled by the client."""
+        if self._loan is None:
+            return False
+        arrivals = self._loan.terminus.arrivals
+        return tag in arrivals or (arrivals.partial is not None and arrivals.partial.tag == tag)
+
+    def partial(self, tag: bytes) -> Partial | None:
+        """Remove and return what an earlier link has received of the message with this tag."""
+        return None if self._loan is None else self._loan.terminus.arrivals.take_partial(tag)
+
+    def turn_away(self, number: int, tag: bytes, error: BrokerError | None, mode: Mode) -> None:
+        """Answer a message of which not everything is there: the user holds too much (`error`), or it is not the
+        message that arrived in part. Raises AmqpFault.
+        """
+        if mode.settled:
+            text = "a resumed delivery does not continue the message that arrived in part"
+            fault = link_fault(ILLEGAL_STATE, text) if error is None else refusal(error)
+            if mode.transaction is not None:
+                mode.transaction.fail(link_fault(TRANSACTION_ROLLBACK, f"a post was refused: {fault.text}"))
+            raise fault
+        if error is not None:
+            self._reject(number, tag, b"", refusal(error), mode)
+            return
+        state = states.RELEASED if mode.transaction is None else mode.transaction.state(Released())
+        if mode.transaction is None:
+            self._note([tag], [b""], Disposition.RELEASED)
+        self._answer(number, number, [tag], state, "amqp:released:list")
 
     def forget(self, tag: bytes) -> None:
         """Forget a message that the client has settled, or whose delivery it has aborted."""
@@ -411,6 +438,11 @@ class ProducerLink:
 
     # -- the end
 
+    def _interrupt(self) -> None:
+        """Leave a message of which more is to come with the terminus, if the client settles second (SET-4)."""
+        if self._second and self._loan is not None:
+            self.link.session.connection.interrupt_parts(self.link, self._loan)
+
     def release(self, *, closed: bool) -> int:
         """Give the terminus back. Return the LSN that the answer waits for."""
         session, loan = self.link.session, self._loan
@@ -420,6 +452,7 @@ class ProducerLink:
                 session.forget_loan(loan)
                 after = loan.close()
             else:
+                self._interrupt()
                 loan.detach()
         if closed:
             for number in self._unsettled:

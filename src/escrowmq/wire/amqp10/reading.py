@@ -39,6 +39,7 @@ from escrowmq.wire.amqp10.transfers import Extent, Transfers
 from escrowmq.wire.unread import Unread
 
 if TYPE_CHECKING:
+    from escrowmq.core.termini.loan import Loan
     from escrowmq.wire.amqp10.connection import Connection
     from escrowmq.wire.amqp10.link import Link
     from escrowmq.wire.amqp10.transactions import LocalTransaction
@@ -128,6 +129,10 @@ class Reader:
     def forget_parts(self, link: Link) -> None:
         """Forget the incomplete delivery of a link that is gone."""
         self._transfers.forget(link)
+
+    def interrupt_parts(self, link: Link, loan: Loan) -> None:
+        """Leave the incomplete delivery of a link that is gone with its terminus."""
+        self._transfers.interrupt(link, loan)
 
     def forget_transaction(self, transaction: LocalTransaction) -> None:
         """Forget a transaction that has ended."""

@@ -17,6 +17,7 @@ from escrowmq.wire.amqp10.codec.encoding import decode
 from escrowmq.wire.amqp10.codec.performatives import encode_performative
 from escrowmq.wire.amqp10.codec.states import STATE, Accepted, DeliveryState, Modified, Rejected, Released
 from escrowmq.wire.amqp10.errors import FRAME_SIZE_TOO_SMALL, session_fault
+from escrowmq.wire.amqp10.parts import point_of
 from escrowmq.wire.amqp10.resume import SenderAction, resumptions, reverted
 
 if TYPE_CHECKING:
@@ -76,7 +77,11 @@ def map_for_producer(
     """
     remote = {tag: reverted(state) is not None for tag, state in (request.unsettled or {}).items()}
     found = loan.reconcile(remote, complete=not request.incomplete_unsettled)
-    return _fitting({tag: None if each is None else state_of(each) for tag, each in found.items()}, answer, frame_max)
+    ours = {tag: None if each is None else state_of(each) for tag, each in found.items()}
+    partial = loan.terminus.arrivals.partial
+    if partial is not None and partial.tag in remote:
+        ours[partial.tag] = point_of(partial)
+    return _fitting(ours, answer, frame_max)
 
 
 def state_of(arrival: Arrival) -> DeliveryState:

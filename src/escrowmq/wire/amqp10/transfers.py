@@ -31,12 +31,13 @@ from escrowmq.wire.amqp10.errors import (
 )
 from escrowmq.wire.amqp10.identity import unclaimed
 from escrowmq.wire.amqp10.incoming import Mode, Post, ProducerLink, PublishForm
+from escrowmq.wire.amqp10.parts import Parts
 from escrowmq.wire.outbox import LARGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from escrowmq.wire.amqp10.codec.states import DeliveryState
+    from escrowmq.core.termini.loan import Loan
     from escrowmq.wire.amqp10.connection import Connection
     from escrowmq.wire.amqp10.link import Link
     from escrowmq.wire.amqp10.session import Session
@@ -75,32 +76,6 @@ class TransferShape(NamedTuple):
     tag_code: bytes
     middle: bytes
     content_at: int
-
-
-class Parts:
-    """A delivery of which more frames are to come."""
-
-    __slots__ = ("number", "pieces", "resumed", "settled", "size", "skipped", "state", "tag", "transaction")
-
-    def __init__(
-        self,
-        number: int,
-        tag: bytes,
-        *,
-        settled: bool,
-        transaction: LocalTransaction | None,
-        resumed: bool = False,
-        skipped: bool = False,
-    ) -> None:
-        self.number = number
-        self.tag = tag
-        self.settled = settled
-        self.transaction = transaction
-        self.resumed = resumed
-        self.skipped = skipped  # a resumed delivery that the broker does not know
-        self.state: DeliveryState | None = None  # the outcome that a resumed delivery has at the client
-        self.pieces: list[bytes] = []
-        self.size = 0
 
 
 class Transfers:
@@ -297,7 +272,7 @@ class Transfers:
         if link is None:
             raise session_fault(UNATTACHED_HANDLE, f"handle {transfer.handle} is not attached")
         if link.detaching:
-            self._parts.pop(link, None)
+            self.forget(link)
             return None
         end_of_link = link.end
         if not isinstance(end_of_link, (ProducerLink, CoordinatorLink)):
@@ -305,10 +280,10 @@ class Transfers:
         try:
             parts = self._parts_of(link, end_of_link, transfer)
         except AmqpFault:
-            self._parts.pop(link, None)
+            self.forget(link)
             raise
         if transfer.aborted:
-            del self._parts[link]
+            self.forget(link)
             self.publish_now()
             end_of_link.spend(1)
             if parts.resumed and isinstance(end_of_link, ProducerLink):
@@ -318,22 +293,34 @@ class Transfers:
         parts.state = transfer.state or parts.state
         parts.size += end - at
         if parts.size > self._connection.limits.message_size + self._connection.limits.header_size:
-            del self._parts[link]
+            self.forget(link)
             raise link_fault(
                 MESSAGE_SIZE_EXCEEDED, f"a message has more than {self._connection.limits.message_size} bytes"
             )
-        if not parts.skipped:
-            parts.pieces.append(data[at:end])
+        if not parts.skipped and parts.refusal is None:
+            self._keep(parts, data[at:end], more=transfer.more)
         if not transfer.more:
             del self._parts[link]
-            whole = not parts.resumed and len(parts.pieces) == 1
             if isinstance(end_of_link, CoordinatorLink):
                 return self._command(end_of_link, parts)
             mode = _mode(parts)
-            if whole and transfer.rcv_settle_mode is None:
+            if parts.whole and transfer.rcv_settle_mode is None:
                 self._learn(data, start, at, mode)
-            self._finish(end_of_link, parts, mode)
+            try:
+                self._finish(end_of_link, parts, mode)
+            finally:
+                parts.close()
         return None
+
+    def _keep(self, parts: Parts, piece: bytes, *, more: bool) -> None:
+        """Keep a part of a message. While others are to come, it counts for the user and the virtual host."""
+        parts.add(piece)
+        if more:
+            connection = self._connection
+            try:
+                parts.hold(connection.broker.holdings, connection.user, connection.vhost.name)
+            except BrokerError as error:
+                parts.refuse(error)
 
     def _parts_of(self, link: Link, end: ProducerLink | CoordinatorLink, transfer: Transfer) -> Parts:
         """Return the delivery that `transfer` begins or continues. Raises AmqpFault."""
@@ -357,8 +344,6 @@ class Transfers:
             raise link_fault(INVALID_FIELD, f"a delivery tag has more than {_LONGEST_TAG} bytes")
         if transfer.message_format:
             raise link_fault(NOT_IMPLEMENTED, f"message format {transfer.message_format} is not known")
-        if transfer.resume and transaction is not None:
-            raise link_fault(NOT_IMPLEMENTED, "a resumed delivery cannot be part of a transaction")
         settled = bool(transfer.settled)
         if transfer.rcv_settle_mode == SECOND and not end.second and not settled:
             raise link_fault(INVALID_FIELD, "rcv-settle-mode second on a link whose mode is first")
@@ -370,6 +355,9 @@ class Transfers:
             resumed=transfer.resume,
             skipped=transfer.resume and not (isinstance(end, ProducerLink) and end.knows(transfer.delivery_tag)),
         )
+        partial = end.partial(parts.tag) if transfer.resume and isinstance(end, ProducerLink) else None
+        if partial is not None:
+            parts.continue_from(partial, transfer.state)
         return parts
 
     def _command(self, link: CoordinatorLink, parts: Parts) -> Iterator[None] | None:
@@ -378,7 +366,7 @@ class Transfers:
         """
         self.publish_now()
         link.spend(1)
-        task = link.command(parts.number, b"".join(parts.pieces), settled=parts.settled)
+        task = link.command(parts.number, parts.message() or b"", settled=parts.settled)
         if not link.link.detaching:
             link.grant()
         return task
@@ -389,11 +377,14 @@ class Transfers:
             self.publish_now()
             link.spend(1)
             return
-        message = parts.pieces[0] if len(parts.pieces) == 1 else b"".join(parts.pieces)
-        if parts.resumed:
+        message = parts.message()
+        if parts.resumed or parts.refusal is not None or message is None:
             self.publish_now()
             link.spend(1)
-            if parts.settled or not message:
+            if parts.refusal is not None or message is None:
+                link.turn_away(parts.number, parts.tag, parts.refusal, mode)
+                return
+            if not parts.continues and (parts.settled or not message):
                 link.resume_outcome(parts.number, parts.tag, parts.state, settled=parts.settled)
                 return
         try:
@@ -436,8 +427,16 @@ class Transfers:
             del self._endings[ending]
 
     def forget(self, link: Link) -> None:
-        """Forget the incomplete delivery of a link that is gone."""
-        self._parts.pop(link, None)
+        """Forget the incomplete delivery of a link."""
+        parts = self._parts.pop(link, None)
+        if parts is not None:
+            parts.close()
+
+    def interrupt(self, link: Link, loan: Loan) -> None:
+        """Leave the incomplete delivery of a link that is gone with its terminus."""
+        parts = self._parts.pop(link, None)
+        if parts is not None:
+            parts.interrupt(loan)
 
 
 def _mode(parts: Parts) -> Mode:

@@ -208,7 +208,7 @@ def suspended(states: dict[bytes, Any], **options: Any) -> tuple[Peer, Any, dict
     ("local", "remote", "expected"),
     [
         pytest.param(None, "absent", {"resume": False, "settled": False, "payload": BODY}, id="row 1"),
-        pytest.param(None, Received(0, 3), {"resume": True, "settled": False, "payload": BODY}, id="row 2"),
+        pytest.param(None, Received(0, 3), {"resume": True, "settled": False, "payload": BODY[3:]}, id="row 2"),
         pytest.param(None, None, {"resume": True, "settled": False, "payload": BODY}, id="row 4"),
         pytest.param(A, "absent", None, id="row 10"),
         pytest.param(A, Received(0, 3), {"resume": True, "aborted": True}, id="row 11"),

@@ -21,20 +21,24 @@ from escrowmq.wire.amqp10.codec.states import (
     TransactionalState,
 )
 from escrowmq.wire.amqp10.codec.termini import Coordinator, Declare, Discharge, Source
-from tests.unit.wire.amqp10.clients import body, connected
+from tests.unit.wire.amqp10.clients import Client, body, connected
 
 CONTROL = 9
 Q = "q"
 
 
 class Controller:
-    """A client with a control link, on handle 9 of session 0. Commands have delivery numbers from 1,000 on."""
+    """A client with a control link, on handle 9 of session 0. Commands have delivery numbers from 1,000 on.
 
-    def __init__(self, *, rejects: bool = True, **limits: Any) -> None:
-        self.server, self.client = connected(**limits)
+    Unless `client` is given, it also has a link on which it sends, on handle 0.
+    """
+
+    def __init__(self, *, rejects: bool = True, client: Client | None = None, **limits: Any) -> None:
+        self.server, self.client = connected(**limits) if client is None else (client.server, client)
         self.number = 1000
         self.attach(rejects=rejects)
-        self.client.sender(Q)
+        if client is None:
+            self.client.sender(Q)
 
     def attach(self, handle: int = CONTROL, *, rejects: bool = True) -> Attach:
         outcomes = OUTCOME_SYMBOLS if rejects else ()

@@ -328,7 +328,7 @@ def test_row_13_the_outcome_of_the_client_counts(way: str) -> None:
 @pytest.mark.rule("SET-11")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("known", [True, False])
-def test_rows_7_9_11_and_14_an_aborted_delivery_is_forgotten(way: str, known: bool) -> None:
+def test_rows_9_and_14_an_aborted_delivery_is_forgotten(way: str, known: bool) -> None:
     made, client = posted()
     made, client = interrupted(made, client, 0, way)
     sending(client, unsettled={b"t": None} if known else {})

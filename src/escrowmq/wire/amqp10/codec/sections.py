@@ -142,6 +142,11 @@ def _section(data: bytes, at: int, end: int) -> tuple[int, int, int]:
     return code, start, skip(data, start, end)
 
 
+def section_end(payload: bytes, at: int) -> int:
+    """Return the end of the section at `at`. Raises CodecError if it is malformed or cut off."""
+    return _section(payload, at, len(payload))[2]
+
+
 def _code(descriptor: Value) -> int:
     if type(descriptor) is ULong:
         return int(descriptor)
